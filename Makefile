@@ -1,0 +1,70 @@
+# minitvm: `make` prints what can be done. Every target sets up what it needs by itself.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+TEXT   ?=
+FUZZ_MINUTES ?= 10
+export TEXT FUZZ_MINUTES
+
+# What is used comes from the environment below, not from packages that a user installed for himself.
+export PYTHONNOUSERSITE := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## print this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: demo
+demo: $(STAMPS)/demo ## draw a line of text, read it with a compiled PP-OCRv4, show one operator at all levels (TEXT="...")
+	$(BIN)/minitvm demo $(if $(TEXT),--text "$$TEXT")
+
+.PHONY: test
+test: $(STAMPS)/test ## run the tests that need no special hardware (15 minutes at most on two cores)
+	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+.PHONY: test-full
+test-full: $(STAMPS)/test ## run those and the long ones: all networks, the whole ONNX suite, deep properties
+	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "full or not full"
+
+.PHONY: lint
+lint: $(STAMPS)/test $(STAMPS)/lint ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+.PHONY: bench
+bench: $(STAMPS)/bench ## measure the generated kernels beside other libraries, in the same run
+	$(BIN)/python -m benchmarks
+
+.PHONY: fuzz
+fuzz: $(STAMPS)/test ## run the property tests deeply, with new seeds, for FUZZ_MINUTES (10)
+	HYPOTHESIS_PROFILE=deep $(BIN)/python tests/fuzz.py
+
+.PHONY: clean
+clean: ## remove caches and build output (the environment stays; `rm -rf .venv` removes it)
+	rm -rf build dist out .test_cache .pytest_cache .hypothesis .mypy_cache .ruff_cache *.egg-info
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+# --- set-up -----------------------------------------------------------------------------------------------------
+# One stamp an extra, renewed when setup.cfg changes, so that a second run installs nothing.
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "minitvm needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1); try: make PYTHON=python3.12 ..."; exit 2; }
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); $(PYTHON) -m virtualenv $(VENV); } \
+	  || { rm -rf $(VENV); echo "could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 2; }
+
+$(STAMPS)/%: setup.cfg pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@mkdir -p $(STAMPS) && touch $@
+
+# Only the model files of this wheel are used, so neither its dependencies nor its limits on Python's version matter.
+$(STAMPS)/models: | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --no-deps --ignore-requires-python 'rapidocr-onnxruntime==1.4.4'
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/demo $(STAMPS)/test $(STAMPS)/bench: | $(STAMPS)/models

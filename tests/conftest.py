@@ -1,0 +1,62 @@
+"""What every test gets: a Hypothesis profile, a seed, and a kernel cache apart from the user's own."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+from functools import cache
+from pathlib import Path
+
+import hypothesis
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Set before anything of minitvm is imported. The folder stays between runs, so that a second run compiles nothing anew;
+# xdist's workers share it, as processes of a user would.
+os.environ.setdefault("MINITVM_CACHE_DIR", str(ROOT / ".test_cache"))
+
+# dev: quick, for one person and one test. ci: what `make test` runs, the same cases every time. deep: `make fuzz`.
+# No profile has a deadline: a first call compiles a kernel, and that is not what these tests measure.
+hypothesis.settings.register_profile("dev", deadline=None, max_examples=30)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("deep", deadline=None, max_examples=2000, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """The global generators start alike in every test, whichever tests ran before it in the same process."""
+    random.seed(0)
+    np.random.seed(0)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """A generator that gives the same numbers in every run."""
+    return np.random.default_rng(0)
+
+
+@cache
+def cuda_device_count() -> int:
+    """CUDA devices of this machine; asked of the driver itself, so that no CUDA package is needed to know."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not any(item.get_closest_marker("gpu") for item in items):
+        return
+    if cuda_device_count() > 0:
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))

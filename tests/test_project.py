@@ -1,0 +1,129 @@
+"""The project as a stranger meets it: what `make` prints, what is declared, what importing the package costs."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MAKE_TARGETS = {"demo", "test", "test-full", "lint", "bench", "fuzz", "clean"}
+
+
+def run_python(code: str, **environment: str) -> str:
+    """What a fresh interpreter prints for `code`; fails with its stderr if it fails."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def setup_cfg() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    return parser
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_bare_make_lists_every_target_and_does_nothing() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    printed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True, env=environment).stdout
+    listed = set(re.findall(r"^\s+make ([a-z-]+)", printed, re.MULTILINE))
+    assert listed >= MAKE_TARGETS
+    phony = set(re.findall(r"^\.PHONY: ([a-z-]+)", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert listed == phony, "a target without a `## description` is one that nobody finds"
+
+
+def test_ci_runs_lint_and_test() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    lines = script.read_text().splitlines()
+    assert "set -euo pipefail" in lines
+    assert [line for line in lines if line.startswith("make ")] == ["make lint", "make test"]
+
+
+def test_extras_name_only_extras_that_exist(setup_cfg: configparser.ConfigParser) -> None:
+    extras = setup_cfg["options.extras_require"]
+    for extra, requirements in extras.items():
+        for named in re.findall(r"minitvm\[([^]]*)\]", requirements):
+            missing = {name.strip() for name in named.split(",")} - set(extras)
+            assert not missing, f"extra {extra} asks for {missing}, which setup.cfg does not define"
+
+
+def test_extras_of_the_makefile_exist(setup_cfg: configparser.ConfigParser) -> None:
+    stamps = set(re.findall(r"\$\(STAMPS\)/([a-z-]+)", (ROOT / "Makefile").read_text())) - {"models"}
+    assert stamps
+    assert stamps <= set(setup_cfg["options.extras_require"])
+
+
+def test_packages_include_the_linked_reference(setup_cfg: configparser.ConfigParser) -> None:
+    """`find:` follows the link, so wheels carry the interpreters as minitvm.reference."""
+    setuptools = pytest.importorskip("setuptools")
+    include = setup_cfg["options.packages.find"]["include"].split()
+    packages = setuptools.find_packages(str(ROOT), include=include)
+    assert "minitvm.reference" in packages
+    assert not [name for name in packages if name.split(".")[0] != "minitvm"]
+
+
+def test_every_folder_of_modules_is_a_package() -> None:
+    """A folder without __init__.py is found by an editable install and missing from a wheel."""
+    folders = {path.parent for top in ("minitvm", "reference") for path in (ROOT / top).rglob("*.py")}
+    assert [str(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+
+
+def test_every_subpackage_of_reference_is_reached_through_the_link() -> None:
+    link = ROOT / "minitvm" / "reference"
+    assert link.is_symlink()
+    assert link.resolve() == ROOT / "reference"
+    assert not os.path.isabs(os.readlink(link)), "an absolute link breaks in every other checkout"
+
+
+def test_importing_minitvm_loads_nothing_else() -> None:
+    loaded = run_python(
+        """
+        import sys
+        before = set(sys.modules)
+        import minitvm
+        print(sorted(name for name in set(sys.modules) - before if name.split(".")[0] in
+                     {"minitvm", "numpy", "numba", "llvmlite", "sympy", "islpy", "rich", "onnx"}))
+        """
+    )
+    assert loaded == "['minitvm']"
+
+
+def test_public_function_survives_the_import_of_its_module(tmp_path: Path) -> None:
+    """`minitvm.build` stays the function after build.py was imported, in whichever order."""
+    package = tmp_path / "minitvm"
+    package.mkdir()
+    shutil.copy(ROOT / "minitvm" / "__init__.py", package)
+    (package / "build.py").write_text("def build(): return 'built'\ndef lower(): return 'lowered'\n")
+    checks = "assert minitvm.build() == 'built'; assert minitvm.lower() == 'lowered'"
+    orders = [
+        f"import minitvm; {checks}",
+        f"import minitvm.build; {checks}",
+        f"from minitvm.build import lower; import minitvm; {checks}",
+        f"import minitvm.build; from minitvm import build; assert build() == 'built'; import minitvm; {checks}",
+        f"import minitvm, importlib; {checks}; importlib.reload(importlib.import_module('minitvm.build')); {checks}",
+    ]
+    for code in orders:
+        run_python(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}", PYTHONPATH=str(tmp_path))
+
+
+def test_unknown_public_name_is_an_attribute_error() -> None:
+    import minitvm
+
+    with pytest.raises(AttributeError, match="relay"):
+        minitvm.relay
