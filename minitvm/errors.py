@@ -1,0 +1,108 @@
+"""Every error that minitvm raises for a person.
+
+An error says, in this order: which operation, the program text with the spot marked (where there is one), what was
+wanted, what was found, and at most three things to try. `report` builds such a text; the classes say whose fault it is.
+The command line prints `str(error)` of a `MinitvmError` and exits with status 2; it never shows a traceback for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class MinitvmError(Exception):
+    """Base of all errors that are meant for the user."""
+
+
+class InternalError(MinitvmError):
+    """minitvm broke one of its own rules: a bug of ours, not of the user's."""
+
+
+class VerificationError(MinitvmError):
+    """A program breaks a named rule of its level's verifier."""
+
+
+class ScheduleError(MinitvmError):
+    """A schedule primitive was refused: a named requirement does not hold or cannot be decided."""
+
+
+class ParseError(MinitvmError):
+    """A text is not a program; carries line and column with a caret."""
+
+
+class TypeMismatch(MinitvmError, TypeError):
+    """Two things with different dtypes, shapes or kinds meet where they must agree."""
+
+
+class InputError(MinitvmError, ValueError):
+    """The caller handed over an array, name, shape or option that does not fit."""
+
+
+class ModelError(MinitvmError):
+    """A file is not a model, or the model contradicts itself."""
+
+
+class UnsupportedOperator(MinitvmError):
+    """A model uses an operator, attribute or dtype that minitvm does not implement; the text names it."""
+
+
+class Unsupported(MinitvmError):
+    """An interpreter or backend meets something that it does not model. It refuses; it never guesses."""
+
+
+class TargetError(MinitvmError, ValueError):
+    """An unknown target, or one that this machine cannot serve."""
+
+
+class ArtifactError(MinitvmError):
+    """A saved file is truncated, altered, from another version, or not trusted."""
+
+
+class MissingExtra(MinitvmError, ImportError):
+    """An optional dependency is not installed; the text names the extra."""
+
+
+class ExecutionError(MinitvmError):
+    """A program did something undefined while it was interpreted: uninitialised read, out of bounds, a race."""
+
+
+def report(
+    headline: str,
+    *,
+    program: str | None = None,
+    wanted: str | None = None,
+    found: str | None = None,
+    tries: Sequence[str] = (),
+) -> str:
+    """Lay an error out the same way everywhere.
+
+    `program` is text that already has its spot marked (see `tir.script.printer`); it is indented by four. At most
+    three `tries` are shown.
+    """
+    lines = [headline]
+    if program:
+        lines += ["    " + line for line in program.rstrip("\n").split("\n")]
+    rows = [("wanted:", wanted), ("found: ", found)]
+    for label, text in rows:
+        if text:
+            first, *rest = text.split("\n")
+            lines.append(f"  {label} {first}")
+            lines += ["          " + line for line in rest]
+    for i, text in enumerate(tries[:3]):
+        lines.append(("  try:    " if i == 0 else "          ") + text)
+    return "\n".join(lines)
+
+
+def nearest(name: str, known: Sequence[str], count: int = 3) -> str:
+    """`'spilt', [...]` -> `did you mean split?`, or the list of what is known; for errors about unknown names."""
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=count, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(close) + "?"
+    return "known: " + ", ".join(sorted(known)[:12]) + (", ..." if len(known) > 12 else "")
+
+
+def missing_extra(package: str, extra: str) -> MissingExtra:
+    """The one sentence for an optional dependency that is not there."""
+    return MissingExtra(f"{package} is not installed: run  pip install 'minitvm[{extra}]'")

@@ -1,0 +1,138 @@
+"""Data types: a `DType` is its TVM spelling ("float32", "int8x16", "handle") that also knows its parts."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+SCALARS = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+)  # fmt: skip
+_PATTERN = re.compile(r"^(bool|int|uint|float|handle)(\d+)?(?:x(\d+))?$")
+
+
+class DType(str):
+    """A dtype as TVM spells it; a `str`, so `x.dtype == "float32"` works.
+
+    `kind` is one of bool, int, uint, float, handle; `bits` of one lane (bool: 1); `lanes` is 1 for a scalar.
+    """
+
+    __slots__ = ("bits", "kind", "lanes")
+    kind: str
+    bits: int
+    lanes: int
+
+    def __new__(cls, text: Any) -> DType:
+        return text if type(text) is DType else _make(_spelling(text))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (DType, (str(self),))
+
+    @property
+    def scalar(self) -> DType:
+        """The dtype of one lane."""
+        return self if self.lanes == 1 else DType(str(self).rsplit("x", 1)[0])
+
+    def with_lanes(self, lanes: int) -> DType:
+        """The vector dtype with that many lanes of this scalar."""
+        return self.scalar if lanes == 1 else DType(f"{self.scalar}x{lanes}")
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_int(self) -> bool:
+        """Signed or unsigned integer, bool not included."""
+        return self.kind in ("int", "uint")
+
+    @property
+    def is_bool(self) -> bool:
+        return self.kind == "bool"
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype of one lane."""
+        return np.dtype(str(self.scalar))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element in memory, all lanes (bool takes one byte)."""
+        return max(1, self.bits // 8) * self.lanes
+
+    @property
+    def min(self) -> int | float:
+        """The smallest finite value of one lane."""
+        if self.is_float:
+            return float(np.finfo(self.numpy).min)
+        return -(1 << (self.bits - 1)) if self.kind == "int" else 0
+
+    @property
+    def max(self) -> int | float:
+        """The largest finite value of one lane."""
+        if self.is_float:
+            return float(np.finfo(self.numpy).max)
+        return (1 << (self.bits - 1)) - 1 if self.kind == "int" else (1 << self.bits) - 1
+
+
+def _spelling(text: Any) -> str:
+    if isinstance(text, str):
+        return text
+    return np.dtype(text).name
+
+
+@lru_cache(maxsize=None)
+def _make(text: str) -> DType:
+    match = _PATTERN.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a dtype; known: {', '.join(SCALARS)}, and vectors such as float32x8")
+    kind, bits, lanes = match.groups()
+    default = {"bool": 1, "handle": 64, "int": 32, "uint": 32, "float": 32}[kind]
+    width = int(bits) if bits else default
+    canonical = kind if kind in ("bool", "handle") else f"{kind}{width}"
+    if kind not in ("bool", "handle") and canonical not in SCALARS:
+        raise ValueError(f"{text!r} is not a dtype; known: {', '.join(SCALARS)}, and vectors such as float32x8")
+    count = int(lanes) if lanes else 1
+    made = str.__new__(DType, canonical if count == 1 else f"{canonical}x{count}")
+    made.kind, made.bits, made.lanes = kind, width, count
+    return made
+
+
+def dtype_of_value(value: Any) -> DType:
+    """The dtype that a Python or NumPy scalar gets when it stands in an expression: int32, float32, bool."""
+    if isinstance(value, bool | np.bool_):
+        return DType("bool")
+    if isinstance(value, np.generic):
+        return DType(value.dtype.name)
+    if isinstance(value, int):
+        return DType("int32" if -(2**31) <= value < 2**31 else "int64")
+    if isinstance(value, float | Fraction):
+        return DType("float32")
+    raise TypeError(f"{value!r} of type {type(value).__name__} is not a scalar constant")
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The dtype in which two operands meet, as in TVM: float beats int, wider beats narrower, a scalar broadcasts.
+
+    int and uint of the same width meet as uint (TVM's rule); bool takes the other's dtype.
+    """
+    if a.lanes != b.lanes and 1 not in (a.lanes, b.lanes):
+        raise TypeError(f"lanes differ: {a} and {b}")
+    lanes = max(a.lanes, b.lanes)
+    x, y = a.scalar, b.scalar
+    if x == y:
+        return x.with_lanes(lanes)
+    rank = {"bool": 0, "int": 1, "uint": 2, "float": 3}
+    if x.kind not in rank or y.kind not in rank:
+        raise TypeError(f"no common dtype of {a} and {b}")
+    if "float" in (x.kind, y.kind) and x.kind != y.kind:
+        chosen = x if x.kind == "float" else y
+    elif x.bits != y.bits:
+        chosen = x if x.bits > y.bits else y
+    else:
+        chosen = x if rank[x.kind] > rank[y.kind] else y
+    return chosen.with_lanes(lanes)

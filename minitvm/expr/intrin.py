@@ -1,0 +1,78 @@
+"""The scalar intrinsics that a `Call` may name, each with its number of arguments and the rule for its dtype.
+
+What one *means* is written twice on purpose: in the code generators, and in `reference/`, which must not share it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import TypeMismatch, nearest
+from .dtypes import DType, promote
+from .nodes import Call, Expr, as_expr
+
+
+@dataclass(frozen=True, slots=True)
+class Intrinsic:
+    """`result` is "same" (the first argument's dtype), "bool", "value" (the second argument's) or "void"."""
+
+    name: str
+    arity: int
+    result: str = "same"
+    domain: str = "float"  # which dtypes it takes: float, int, any
+    pure: bool = True
+
+
+_FLOAT_UNARY = (
+    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+    "sigmoid erf floor ceil trunc round nearbyint"
+)
+_INTRINSICS = [
+    *(Intrinsic(name, 1) for name in _FLOAT_UNARY.split()),
+    Intrinsic("abs", 1, domain="any"),  # TVM prints fabs for floats; both spellings are read
+    Intrinsic("pow", 2),
+    Intrinsic("atan2", 2),
+    Intrinsic("hypot", 2),
+    Intrinsic("copysign", 2),
+    Intrinsic("fmod", 2),
+    Intrinsic("fma", 3),
+    Intrinsic("isnan", 1, "bool"),
+    Intrinsic("isinf", 1, "bool"),
+    Intrinsic("isfinite", 1, "bool"),
+    Intrinsic("if_then_else", 3, "value", "any"),
+    Intrinsic("likely", 1, domain="any"),
+    *(Intrinsic(name, 2, domain="int") for name in ("shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor")),
+    Intrinsic("bitwise_not", 1, domain="int"),
+    Intrinsic("popcount", 1, domain="int"),
+    Intrinsic("reinterpret", 1, "given", "any"),  # the same bits as another dtype; the Call's dtype says which
+    Intrinsic("tvm_storage_sync", 1, "void", "any", pure=False),  # barrier; the argument is the scope
+]  # fmt: skip
+INTRINSICS: dict[str, Intrinsic] = {row.name: row for row in _INTRINSICS}
+
+
+def call(name: str, *args: object) -> Expr:
+    """`Call` of a listed intrinsic with its result dtype worked out; raises `TypeMismatch` where it does not fit."""
+    if name not in INTRINSICS:
+        raise TypeMismatch(f"{name} is not an intrinsic; {nearest(name, list(INTRINSICS))}")
+    row = INTRINSICS[name]
+    if len(args) != row.arity:
+        raise TypeMismatch(f"{name} takes {row.arity} arguments, found {len(args)}")
+    values = [as_expr(a) for a in args]
+    if name == "if_then_else":
+        from .nodes import match
+
+        first, second = match(args[1], args[2])
+        return Call(first.dtype, name, (values[0], first, second))
+    if row.arity > 1 and row.domain in ("float", "int"):
+        common = values[0].dtype
+        for value in values[1:]:
+            common = promote(common, value.dtype)
+        values = [v.astype(common) for v in values]
+    if row.domain == "float" and not values[0].dtype.is_float:
+        raise TypeMismatch(f"{name} takes floats, found {values[0]} of dtype {values[0].dtype}")
+    if row.domain == "int" and not (values[0].dtype.is_int or values[0].dtype.is_bool):
+        raise TypeMismatch(f"{name} takes integers, found {values[0]} of dtype {values[0].dtype}")
+    dtype = {"bool": DType("bool").with_lanes(values[0].dtype.lanes), "void": DType("int32")}.get(
+        row.result, values[0].dtype
+    )
+    return Call(dtype, name, tuple(values))

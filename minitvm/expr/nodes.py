@@ -1,0 +1,680 @@
+"""The nodes that te and tir share: scalar expressions, iteration variables and reducers.
+
+    expr ::= Var | IntImm | FloatImm | StringImm | Cast | binary | Not | Select | Let | Call
+           | Ramp | Broadcast | Shuffle                                      vectors, at kernel level
+           | Reduce                                                          te only
+           | tir.BufferLoad | te.TensorLoad                                  defined by their levels
+
+Nodes are frozen. `==` on expressions *builds* an `EQ`; `expr.structural_equal` compares; hashing is by identity.
+Constructors check dtypes but never fold or simplify: the oracle must see what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, dataclass_transform
+
+from ..errors import TypeMismatch
+from .dtypes import DType, dtype_of_value, promote
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
+def node(cls: type) -> Any:
+    """Class decorator of every IR node: a frozen, slotted dataclass compared and hashed by identity."""
+    return dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
+
+
+class Node:
+    """Base of all nodes of all levels.
+
+    `_children` names the fields that hold sub-nodes (a node, or a tuple of nodes), in order of evaluation;
+    `expr.visitor` walks and rebuilds by it. `_defs` names the fields that *define* variables or buffers, which
+    `structural_equal` may rename.
+    """
+
+    __slots__ = ("__weakref__",)
+    _children: ClassVar[tuple[str, ...]] = ()
+    _defs: ClassVar[tuple[str, ...]] = ()
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in getattr(self, "__dataclass_fields__", ()))
+        return f"{type(self).__name__}({fields})"
+
+
+def _set(target: Any, name: str, value: Any) -> None:
+    object.__setattr__(target, name, value)
+
+
+class Expr(Node):
+    """A scalar (or, at kernel level, vector) value. Every expression has a `dtype`."""
+
+    __slots__ = ()
+    dtype: DType
+
+    def __str__(self) -> str:
+        from .printer import format_expr
+
+        return format_expr(self)
+
+    __repr__ = __str__
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise TypeMismatch(
+            f"the value of `{self}` is not known while the program is built\n"
+            "  try:    tir.if_then_else(cond, a, b) or T.Select instead of `if`; tir.all(a, b) instead of `and`"
+        )
+
+    def __add__(self, other: Any) -> Expr:
+        return binary(Add, self, other)
+
+    def __radd__(self, other: Any) -> Expr:
+        return binary(Add, other, self)
+
+    def __sub__(self, other: Any) -> Expr:
+        return binary(Sub, self, other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return binary(Sub, other, self)
+
+    def __mul__(self, other: Any) -> Expr:
+        return binary(Mul, self, other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return binary(Mul, other, self)
+
+    def __truediv__(self, other: Any) -> Expr:
+        return _true_divide(self, other)
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return _true_divide(other, self)
+
+    def __floordiv__(self, other: Any) -> Expr:
+        return binary(FloorDiv, self, other)
+
+    def __rfloordiv__(self, other: Any) -> Expr:
+        return binary(FloorDiv, other, self)
+
+    def __mod__(self, other: Any) -> Expr:
+        return binary(FloorMod, self, other)
+
+    def __rmod__(self, other: Any) -> Expr:
+        return binary(FloorMod, other, self)
+
+    def __neg__(self) -> Expr:
+        return binary(Sub, const(0, self.dtype), self)
+
+    def __lshift__(self, other: Any) -> Expr:
+        return _bits("shift_left", self, other)
+
+    def __rshift__(self, other: Any) -> Expr:
+        return _bits("shift_right", self, other)
+
+    def __and__(self, other: Any) -> Expr:
+        return _bits("bitwise_and", self, other)
+
+    def __or__(self, other: Any) -> Expr:
+        return _bits("bitwise_or", self, other)
+
+    def __xor__(self, other: Any) -> Expr:
+        return _bits("bitwise_xor", self, other)
+
+    def __invert__(self) -> Expr:
+        return Not(self) if self.dtype.is_bool else Call(self.dtype, "bitwise_not", (self,))
+
+    def __lt__(self, other: Any) -> Expr:
+        return binary(LT, self, other)
+
+    def __le__(self, other: Any) -> Expr:
+        return binary(LE, self, other)
+
+    def __gt__(self, other: Any) -> Expr:
+        return binary(GT, self, other)
+
+    def __ge__(self, other: Any) -> Expr:
+        return binary(GE, self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return binary(EQ, self, other) if _is_scalar(other) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        return binary(NE, self, other) if _is_scalar(other) else NotImplemented
+
+    def astype(self, dtype: str) -> Expr:
+        """This value converted to another dtype; itself when it has that dtype already."""
+        return self if self.dtype == dtype else Cast(DType(dtype), self)
+
+    def same_as(self, other: Any) -> bool:
+        """Whether this is the very same node (TVM's name for identity)."""
+        return self is other
+
+
+@node
+class Var(Expr):
+    """A named scalar. Two `Var`s of one name are different variables."""
+
+    name: str
+    dtype: DType = DType("int32")
+
+    def __post_init__(self) -> None:
+        _set(self, "dtype", DType(self.dtype))
+
+    def with_name(self, name: str) -> Var:
+        """A fresh variable of the same dtype."""
+        return Var(name, self.dtype)
+
+
+@node
+class SizeVar(Var):
+    """A variable that is known not to be negative: a symbolic dimension."""
+
+
+@node
+class IntImm(Expr):
+    """An integer or bool constant; a value outside the dtype's range is refused."""
+
+    value: int
+    dtype: DType = DType("int32")
+
+    def __post_init__(self) -> None:
+        dtype = DType(self.dtype)
+        _set(self, "dtype", dtype)
+        _set(self, "value", int(self.value))
+        if not (dtype.is_int or dtype.is_bool) or not dtype.min <= self.value <= dtype.max:
+            raise TypeMismatch(f"{self.value} is not a value of dtype {dtype}")
+
+    def __int__(self) -> int:
+        return self.value
+
+    __index__ = __int__
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+
+@node
+class FloatImm(Expr):
+    """A float constant; a `Fraction` stays exact until code generation rounds it."""
+
+    value: float | Fraction
+    dtype: DType = DType("float32")
+
+    def __post_init__(self) -> None:
+        _set(self, "dtype", DType(self.dtype))
+        if not self.dtype.is_float:
+            raise TypeMismatch(f"{self.value} is not a value of dtype {self.dtype}")
+        if not isinstance(self.value, Fraction):
+            _set(self, "value", float(self.value))
+
+
+@node
+class StringImm(Expr):
+    """A string, as an argument of an intrinsic."""
+
+    value: str
+    dtype: DType = DType("handle")
+
+
+@node
+class Cast(Expr):
+    """`value` converted as C does: float to int truncates, int to narrower int wraps, anything to bool is `!= 0`."""
+
+    dtype: DType
+    value: Expr
+    _children = ("value",)
+
+    def __post_init__(self) -> None:
+        _set(self, "dtype", DType(self.dtype))
+
+
+@node
+class BinaryOp(Expr):
+    """Base of the operators with two operands of one dtype."""
+
+    a: Expr
+    b: Expr
+    dtype: DType = field(init=False)
+    _children = ("a", "b")
+
+    def __post_init__(self) -> None:
+        if self.a.dtype != self.b.dtype:
+            raise TypeMismatch(
+                f"{type(self).__name__}: the operands differ in dtype\n"
+                f"  found:  {self.a} is {self.a.dtype}, {self.b} is {self.b.dtype}\n"
+                f"  try:    .astype(...) on one of them"
+            )
+        _set(self, "dtype", self.a.dtype)
+
+
+@node
+class Add(BinaryOp):
+    """`a + b`; integers wrap."""
+
+
+@node
+class Sub(BinaryOp):
+    """`a - b`; integers wrap."""
+
+
+@node
+class Mul(BinaryOp):
+    """`a * b`; integers wrap."""
+
+
+@node
+class Div(BinaryOp):
+    """Float division; on integers, division that truncates toward zero (C's)."""
+
+
+@node
+class Mod(BinaryOp):
+    """Remainder with the sign of the dividend (C's)."""
+
+
+@node
+class FloorDiv(BinaryOp):
+    """`a // b`, rounded toward minus infinity."""
+
+
+@node
+class FloorMod(BinaryOp):
+    """`a % b`, with the sign of the divisor."""
+
+
+@node
+class Min(BinaryOp):
+    """The smaller; NaN if either is NaN."""
+
+
+@node
+class Max(BinaryOp):
+    """The larger; NaN if either is NaN."""
+
+
+@node
+class CompareOp(BinaryOp):
+    """Base of the comparisons; the result is bool, with the operands' lanes."""
+
+    def __post_init__(self) -> None:
+        BinaryOp.__post_init__(self)
+        _set(self, "dtype", DType("bool").with_lanes(self.a.dtype.lanes))
+
+
+@node
+class EQ(CompareOp):
+    """`a == b`."""
+
+    def __bool__(self) -> bool:
+        return _identical(self.a, self.b)
+
+
+@node
+class NE(CompareOp):
+    """`a != b`."""
+
+    def __bool__(self) -> bool:
+        return not _identical(self.a, self.b)
+
+
+@node
+class LT(CompareOp):
+    """`a < b`."""
+
+
+@node
+class LE(CompareOp):
+    """`a <= b`."""
+
+
+@node
+class GT(CompareOp):
+    """`a > b`."""
+
+
+@node
+class GE(CompareOp):
+    """`a >= b`."""
+
+
+@node
+class LogicalOp(BinaryOp):
+    """Base of `and` and `or`: bool operands, the right one evaluated only when it decides."""
+
+    def __post_init__(self) -> None:
+        BinaryOp.__post_init__(self)
+        if not self.dtype.is_bool:
+            raise TypeMismatch(f"{type(self).__name__} takes bool operands, found {self.dtype}")
+
+
+@node
+class And(LogicalOp):
+    """`a and b`."""
+
+
+@node
+class Or(LogicalOp):
+    """`a or b`."""
+
+
+@node
+class Not(Expr):
+    """`not a`."""
+
+    a: Expr
+    dtype: DType = field(init=False)
+    _children = ("a",)
+
+    def __post_init__(self) -> None:
+        if not self.a.dtype.is_bool:
+            raise TypeMismatch(f"not takes a bool, found {self.a.dtype}")
+        _set(self, "dtype", self.a.dtype)
+
+
+@node
+class Select(Expr):
+    """`true_value if condition else false_value`, both evaluated. For one that guards an access see `if_then_else`."""
+
+    condition: Expr
+    true_value: Expr
+    false_value: Expr
+    dtype: DType = field(init=False)
+    _children = ("condition", "true_value", "false_value")
+
+    def __post_init__(self) -> None:
+        if self.true_value.dtype != self.false_value.dtype:
+            raise TypeMismatch(f"Select between {self.true_value.dtype} and {self.false_value.dtype}")
+        if not self.condition.dtype.is_bool:
+            raise TypeMismatch(f"Select takes a bool condition, found {self.condition.dtype}")
+        _set(self, "dtype", self.true_value.dtype)
+
+
+@node
+class Let(Expr):
+    """`body` with `var` bound to `value`."""
+
+    var: Var
+    value: Expr
+    body: Expr
+    dtype: DType = field(init=False)
+    _children = ("value", "body")
+    _defs = ("var",)
+
+    def __post_init__(self) -> None:
+        _set(self, "dtype", self.body.dtype)
+
+
+@node
+class Call(Expr):
+    """A call of an intrinsic by name (`exp`, `if_then_else`, `shift_left`, ...); `expr.intrin` lists them.
+
+    `if_then_else(cond, a, b)` evaluates only the side that it takes, so it can guard an access.
+    """
+
+    dtype: DType
+    op: str
+    args: tuple[Expr, ...]
+    _children = ("args",)
+
+    def __post_init__(self) -> None:
+        _set(self, "dtype", DType(self.dtype))
+
+
+@node
+class Ramp(Expr):
+    """The vector `base, base + stride, ..., base + (lanes - 1) * stride`."""
+
+    base: Expr
+    stride: Expr
+    lanes: int
+    dtype: DType = field(init=False)
+    _children = ("base", "stride")
+
+    def __post_init__(self) -> None:
+        _set(self, "dtype", self.base.dtype.with_lanes(self.lanes))
+
+
+@node
+class Broadcast(Expr):
+    """The vector of `lanes` copies of a scalar."""
+
+    value: Expr
+    lanes: int
+    dtype: DType = field(init=False)
+    _children = ("value",)
+
+    def __post_init__(self) -> None:
+        _set(self, "dtype", self.value.dtype.with_lanes(self.lanes))
+
+
+@node
+class Shuffle(Expr):
+    """The lanes `indices` of the concatenation of `vectors`; a scalar when there is one index."""
+
+    vectors: tuple[Expr, ...]
+    indices: tuple[int, ...]
+    dtype: DType = field(init=False)
+    _children = ("vectors",)
+
+    def __post_init__(self) -> None:
+        _set(self, "dtype", self.vectors[0].dtype.with_lanes(len(self.indices)))
+
+
+@node
+class Range(Node):
+    """The half-open interval [start, start + extent)."""
+
+    start: Expr
+    extent: Expr
+    _children = ("start", "extent")
+
+    @staticmethod
+    def of(start: Any, stop: Any | None = None) -> Range:
+        """`Range.of(n)` is [0, n); `Range.of(a, b)` is [a, b)."""
+        if stop is None:
+            extent = as_expr(start)
+            return Range(const(0, extent.dtype), extent)
+        first, last = match(as_expr(start), as_expr(stop))
+        constant = isinstance(first, IntImm) and isinstance(last, IntImm)
+        return Range(first, const(last.value - first.value, first.dtype) if constant else last - first)  # type: ignore[attr-defined]
+
+    @property
+    def min(self) -> Expr:
+        """TVM's name for `start`."""
+        return self.start
+
+
+SPATIAL, REDUCE, OPAQUE = "S", "R", "O"
+
+
+@node
+class IterVar(Node):
+    """A block's or a compute's iterator: a variable, its domain, and whether iterations are independent.
+
+    `kind` is "S" (spatial: independent), "R" (reduction: commutative) or "O" (opaque: in order).
+    """
+
+    var: Var
+    dom: Range
+    kind: str = SPATIAL
+    _children = ("dom",)
+    _defs = ("var",)
+
+    # An iteration variable stands for its variable in arithmetic: te.compute(..., lambda i: A[i, k]) with k a reduce_axis.
+    def __add__(self, other: Any) -> Expr:
+        return self.var + other
+
+    def __radd__(self, other: Any) -> Expr:
+        return other + self.var
+
+    def __sub__(self, other: Any) -> Expr:
+        return self.var - other
+
+    def __rsub__(self, other: Any) -> Expr:
+        return other - self.var
+
+    def __mul__(self, other: Any) -> Expr:
+        return self.var * other
+
+    def __rmul__(self, other: Any) -> Expr:
+        return other * self.var
+
+    def __floordiv__(self, other: Any) -> Expr:
+        return self.var // other
+
+    def __mod__(self, other: Any) -> Expr:
+        return self.var % other
+
+    def __lt__(self, other: Any) -> Expr:
+        return self.var < other
+
+    def __le__(self, other: Any) -> Expr:
+        return self.var <= other
+
+    def __gt__(self, other: Any) -> Expr:
+        return self.var > other
+
+    def __ge__(self, other: Any) -> Expr:
+        return self.var >= other
+
+    @property
+    def dtype(self) -> DType:
+        return self.var.dtype
+
+
+@node
+class CommReducer(Node):
+    """An associative, commutative combination of tuples: `results` in terms of `lhs` and `rhs`; `identity` starts it."""
+
+    name: str
+    lhs: tuple[Var, ...]
+    rhs: tuple[Var, ...]
+    results: tuple[Expr, ...]
+    identity: tuple[Expr, ...]
+    _children = ("results", "identity")
+    _defs = ("lhs", "rhs")
+
+
+@node
+class Reduce(Expr):
+    """Value number `value_index` of `sources` combined over `axes` where `condition` holds; te only.
+
+    It starts from `init` (one expression a value) or, when that is empty, from the combiner's identity.
+    """
+
+    combiner: CommReducer
+    axes: tuple[IterVar, ...]
+    sources: tuple[Expr, ...]
+    condition: Expr
+    value_index: int = 0
+    init: tuple[Expr, ...] = ()
+    dtype: DType = field(init=False)
+    _children = ("combiner", "axes", "sources", "condition", "init")
+
+    def __post_init__(self) -> None:
+        _set(self, "dtype", self.sources[self.value_index].dtype)
+
+
+def _identical(a: Expr, b: Expr) -> bool:
+    # Dictionaries fall back on == when hashes collide, so the truth of an EQ must never raise.
+    return a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value and a.dtype == b.dtype)
+
+
+def _is_scalar(value: object) -> bool:
+    import numpy as np
+
+    return isinstance(value, Expr | IterVar | bool | int | float | Fraction | np.generic)
+
+
+def const(value: Any, dtype: str | None = None) -> Expr:
+    """A constant. Without a dtype: bool, int32 (int64 where needed) or float32, after the value."""
+    kind = dtype_of_value(value) if dtype is None else DType(dtype)
+    if kind.lanes > 1:
+        return Broadcast(const(value, kind.scalar), kind.lanes)
+    if kind.is_float:
+        return FloatImm(value if isinstance(value, Fraction) else float(value), kind)
+    if int(value) != value:
+        raise TypeMismatch(f"{value} is not a value of dtype {kind}")
+    return IntImm(int(value), kind)
+
+
+def as_expr(value: Any, dtype: str | None = None) -> Expr:
+    """A value as an expression: an `Expr` as it is, an `IterVar` as its variable, a number as a constant."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, IterVar):
+        return value.var
+    if isinstance(value, str):
+        return StringImm(value)
+    convert: Callable[[], Expr] | None = getattr(value, "asobject_expr", None)
+    if convert is not None:
+        return convert()
+    return const(value, dtype)
+
+
+def match(a: Any, b: Any) -> tuple[Expr, Expr]:
+    """Two operands brought to one dtype and one number of lanes; a plain number takes the other's dtype."""
+    a_const, b_const = _is_number(a), _is_number(b)
+    if a_const and not b_const:
+        right = as_expr(b)
+        return _number_like(a, right), right
+    if b_const and not a_const:
+        left = as_expr(a)
+        return left, _number_like(b, left)
+    left, right = as_expr(a), as_expr(b)
+    if left.dtype == right.dtype:
+        return left, right
+    # An int32 constant beside int64 (a Python number that went through as_expr) follows the other operand.
+    if isinstance(left, IntImm) and right.dtype.is_int and right.dtype.lanes == 1 and not left.dtype.is_bool:
+        return IntImm(left.value, right.dtype), right
+    if isinstance(right, IntImm) and left.dtype.is_int and left.dtype.lanes == 1 and not right.dtype.is_bool:
+        return left, IntImm(right.value, left.dtype)
+    common = promote(left.dtype, right.dtype)
+    return _convert(left, common), _convert(right, common)
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, Expr | IterVar) and _is_scalar(value)
+
+
+def _number_like(value: Any, other: Expr) -> Expr:
+    target = other.dtype
+    own = dtype_of_value(value)
+    if own.is_float and not target.is_float:
+        raise TypeMismatch(
+            f"a float constant meets an expression of dtype {target}\n"
+            f"  found:  {value} beside {other}\n  try:    .astype('float32') on the expression"
+        )
+    if target.is_bool and not own.is_bool:
+        target = own.with_lanes(target.lanes)
+    return const(value, target)
+
+
+def _convert(value: Expr, dtype: DType) -> Expr:
+    if value.dtype.lanes == 1 and dtype.lanes > 1:
+        return Broadcast(value.astype(dtype.scalar), dtype.lanes)
+    return value.astype(dtype)
+
+
+def binary(kind: type[BinaryOp], a: Any, b: Any) -> Expr:
+    """`kind(a, b)` after bringing the operands to one dtype (see `match`)."""
+    left, right = match(a, b)
+    return kind(left, right)
+
+
+def _true_divide(a: Any, b: Any) -> Expr:
+    left, right = match(a, b)
+    if not left.dtype.is_float:
+        raise TypeMismatch(
+            f"`/` between integers is ambiguous: {left} / {right}\n"
+            "  try:    `//` (floor), tir.truncdiv (C's), or .astype('float32') first"
+        )
+    return Div(left, right)
+
+
+def _bits(op: str, a: Any, b: Any) -> Expr:
+    left, right = match(a, b)
+    if left.dtype.is_bool and op in ("bitwise_and", "bitwise_or"):
+        return And(left, right) if op == "bitwise_and" else Or(left, right)
+    return Call(left.dtype, op, (left, right))

@@ -1,0 +1,89 @@
+"""Equality up to renaming: `structural_equal(a, b)` compares two trees of any level.
+
+Variables and buffers that the trees define themselves may be named differently as long as each stands for one and
+only one of the other tree. Free ones must be the same object, unless `map_free_vars`. Opaque ids (fields with
+`compare=False`) are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .nodes import FloatImm, Node, Var
+
+
+class _Comparison:
+    def __init__(self, map_free_vars: bool) -> None:
+        self.map_free_vars = map_free_vars
+        self.forward: dict[Node, Node] = {}
+        self.backward: dict[Node, Node] = {}
+        self.path: list[str] = []
+
+    def bind(self, a: Node, b: Node) -> bool:
+        if self.forward.get(a, b) is not b or self.backward.get(b, a) is not a:
+            return False
+        self.forward[a], self.backward[b] = b, a
+        return True
+
+    def equal(self, a: Any, b: Any, defining: bool = False) -> bool:
+        if isinstance(a, tuple | list) and isinstance(b, tuple | list):
+            return len(a) == len(b) and all(
+                self._at(f"[{i}]", x, y, defining) for i, (x, y) in enumerate(zip(a, b, strict=True))
+            )
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            return list(a) == list(b) and all(self._at(f"[{key!r}]", a[key], b[key]) for key in a)
+        if not isinstance(a, Node) or not isinstance(b, Node):
+            return type(a) is type(b) and self._equal_values(a, b)
+        if type(a) is not type(b):
+            return False
+        if isinstance(a, FloatImm) and isinstance(b, FloatImm):
+            return a.dtype == b.dtype and self._equal_values(a.value, b.value)
+        renamable = isinstance(a, Var) or getattr(a, "_renamable", False)
+        if renamable:
+            return self._equal_names(a, b, defining)
+        return self._equal_fields(a, b)
+
+    def _equal_values(self, a: Any, b: Any) -> bool:
+        if isinstance(a, float):  # NaN equals itself, and 0.0 differs from -0.0: programs are compared, not numbers
+            return np.float64(a).tobytes() == np.float64(b).tobytes()
+        if isinstance(a, np.ndarray):
+            return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        return bool(a == b)
+
+    def _equal_names(self, a: Node, b: Node, defining: bool) -> bool:
+        if a in self.forward or b in self.backward:
+            return self.forward.get(a) is b and self.backward.get(b) is a
+        if not defining and not self.map_free_vars:
+            return a is b
+        if isinstance(a, Var) and isinstance(b, Var):
+            return a.dtype == b.dtype and self.bind(a, b)
+        return self._equal_fields(a, b, skip="name") and self.bind(a, b)
+
+    def _equal_fields(self, a: Node, b: Node, skip: str = "") -> bool:
+        fields = [f.name for f in dataclasses.fields(a) if f.compare and f.name != skip]  # type: ignore[arg-type]
+        # Definitions first: the other fields use them.
+        ordered = [n for n in fields if n in a._defs] + [n for n in fields if n not in a._defs]
+        return all(self._at("." + n, getattr(a, n), getattr(b, n), n in a._defs) for n in ordered)
+
+    def _at(self, step: str, a: Any, b: Any, defining: bool = False) -> bool:
+        if self.equal(a, b, defining):
+            return True
+        self.path.append(step)
+        return False
+
+
+def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
+    """Whether two trees are the same program up to the names of what they define."""
+    return _Comparison(map_free_vars).equal(a, b, defining=map_free_vars)
+
+
+def first_difference(a: Any, b: Any, map_free_vars: bool = False) -> str | None:
+    """The path to the first place where two trees differ (`.body.seq[1].value`), or None when they are equal."""
+    comparison = _Comparison(map_free_vars)
+    if comparison.equal(a, b, defining=map_free_vars):
+        return None
+    return "".join(reversed(comparison.path)) or "."

@@ -1,0 +1,106 @@
+"""Walking and rebuilding trees of any level, by each node class's `_children`.
+
+A rebuild shares what it did not touch: `map_children` returns the very same node when nothing below it changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from .nodes import Expr, Let, Node, Var
+
+N = TypeVar("N", bound=Node)
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The direct sub-nodes, in order."""
+    for name in node._children:
+        value = getattr(node, name)
+        if isinstance(value, Node):
+            yield value
+        elif isinstance(value, tuple):
+            for item in value:
+                if isinstance(item, Node):
+                    yield item
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and all nodes below it, parents first, in program order. A shared sub-tree comes once a place."""
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(list(children(top))))
+
+
+def replace(node: N, **changes: Any) -> N:
+    """A copy of a node with some fields changed; what is not named stays, opaque ids included."""
+    values = {
+        f.name: changes.pop(f.name) if f.name in changes else getattr(node, f.name)
+        for f in dataclasses.fields(node)  # type: ignore[arg-type]
+        if f.init
+    }
+    if changes:
+        raise TypeError(f"{type(node).__name__} has no field {', '.join(changes)}")
+    return type(node)(**values)
+
+
+def map_children(node: N, function: Callable[[Any], Any]) -> N:
+    """The node with `function` applied to each direct sub-node; the same object when nothing changed."""
+    changes: dict[str, Any] = {}
+    for name in node._children:
+        value = getattr(node, name)
+        if isinstance(value, Node):
+            new = function(value)
+            if new is not value:
+                changes[name] = new
+        elif isinstance(value, tuple):
+            items = tuple(function(item) if isinstance(item, Node) else item for item in value)
+            if any(x is not y for x, y in zip(items, value, strict=True)):
+                changes[name] = items
+    return replace(node, **changes) if changes else node
+
+
+def rewrite(node: N, function: Callable[[Node], Node | None]) -> Any:
+    """Rebuild bottom-up: `function(new_node)` gives a replacement, or None to keep it."""
+
+    def go(old: Node) -> Node:
+        new = map_children(old, go)
+        result = function(new)
+        return new if result is None else result
+
+    return go(node)
+
+
+def substitute(node: N, values: Mapping[Var, Expr]) -> Any:
+    """Replace free uses of variables. A `Let` that binds one of them again hides it below."""
+    if not values:
+        return node
+
+    def go(old: Node) -> Node:
+        if isinstance(old, Var):
+            return values.get(old, old)
+        if isinstance(old, Let) and old.var in values:
+            inner = {v: e for v, e in values.items() if v is not old.var}
+            return replace(old, value=go(old.value), body=substitute(old.body, inner))
+        return map_children(old, go)
+
+    return go(node)
+
+
+def free_vars(node: Node) -> list[Var]:
+    """Variables that are used and not defined inside, in order of first use."""
+    found: dict[Var, None] = {}
+    defined: set[Var] = set()
+
+    for item in walk(node):
+        for name in item._defs:
+            value = getattr(item, name)
+            for entry in value if isinstance(value, tuple) else (value,):
+                if isinstance(entry, Var):
+                    defined.add(entry)
+        if isinstance(item, Var):
+            found.setdefault(item)
+    return [v for v in found if v not in defined]

@@ -1,0 +1,114 @@
+"""Tensor expressions, level 2: what a tensor's element is, not how it is computed.
+
+    tensor ::= Tensor of an operation
+    op     ::= PlaceholderOp | ComputeOp axis reduce_axis body
+    load   ::= TensorLoad tensor [indices]                      an expression
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from ..errors import TypeMismatch
+from ..expr import DType, Expr, ExprPrinter, IterVar, Node, Reduce, as_expr, node, walk
+
+
+@node
+class Operation(Node):
+    """Base of what produces tensors."""
+
+    name: str
+
+
+@node
+class PlaceholderOp(Operation):
+    """An input of that shape and dtype."""
+
+    shape: tuple[Expr, ...]
+    dtype: DType
+    _children = ("shape",)
+
+
+@node
+class ComputeOp(Operation):
+    """One or more tensors of one shape, `body[k]` the element of output `k` at the point `axis`.
+
+    A body is either free of `Reduce`, or a `Reduce` at the top; several bodies share one reducer.
+    """
+
+    axis: tuple[IterVar, ...]
+    body: tuple[Expr, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    _children = ("axis", "body")
+    _defs = ("axis",)
+
+    @property
+    def reduce_axis(self) -> tuple[IterVar, ...]:
+        """The axes that the body reduces over."""
+        first = self.body[0]
+        return first.axes if isinstance(first, Reduce) else ()
+
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that the body reads, in order of first use."""
+        found: dict[Tensor, None] = {}
+        for body in self.body:
+            for item in walk(body):
+                if isinstance(item, TensorLoad):
+                    found.setdefault(item.tensor)
+        return tuple(found)
+
+
+@node
+class Tensor(Node):
+    """Output number `value_index` of an operation. Indexing one builds a `TensorLoad`."""
+
+    op: Operation
+    shape: tuple[Expr, ...]
+    dtype: DType
+    value_index: int = 0
+
+    __hash__ = object.__hash__
+
+    @property
+    def name(self) -> str:
+        name = self.op.name
+        several = isinstance(self.op, ComputeOp) and len(self.op.body) > 1
+        return f"{name}_v{self.value_index}" if several else name
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, indices: Any) -> TensorLoad:
+        given = indices if isinstance(indices, tuple) else (indices,)
+        return TensorLoad(self, tuple(as_expr(i) for i in given))
+
+    def __call__(self, *indices: Any) -> TensorLoad:
+        return self[tuple(indices)]
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}])"
+
+
+@node
+class TensorLoad(Expr):
+    """`tensor[indices]`."""
+
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+    dtype: DType = field(init=False)
+    _children = ("indices",)
+
+    def __post_init__(self) -> None:
+        if len(self.indices) != len(self.tensor.shape):
+            raise TypeMismatch(
+                f"{self.tensor.name}[{', '.join(map(str, self.indices))}]: wrong number of indices\n"
+                f"  wanted: {len(self.tensor.shape)}\n  found:  {len(self.indices)}"
+            )
+        object.__setattr__(self, "dtype", self.tensor.dtype)
+
+    def _format(self, printer: ExprPrinter) -> str:
+        return f"{self.tensor.name}[{', '.join(map(printer.expr, self.indices))}]"

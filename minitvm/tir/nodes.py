@@ -1,0 +1,424 @@
+"""The loop programs of level 3 and, after lowering, of the kernel level.
+
+    module    ::= IRModule {name: func}
+    func      ::= PrimFunc (params) attrs: stmt                params are buffers and scalar variables
+    stmt      ::= For | While | If | Seq | BufferStore | LetStmt | Assert | Evaluate | Allocate
+                | BlockRealize                                 gone after lowering
+                | KernelCall                                   in a host function, after lowering
+    realize   ::= BlockRealize iter_values where predicate: Block
+    block     ::= Block iter_vars reads writes alloc_buffers match_buffers annotations init: stmt
+    load      ::= BufferLoad buffer [indices]                  an expression
+
+At kernel level there are no blocks and no match_buffers, buffers are flat (one dimension), indices may be `Ramp`s, and
+`Allocate` opens the scope of a buffer. Meaning: loops run as they are written; a block runs once for every point of its
+loops at which its predicate holds, its `init` first where all its reduction iterators stand at their start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from enum import StrEnum
+from typing import Any
+
+from ..errors import TypeMismatch
+from ..expr import DType, Expr, ExprPrinter, IntImm, IterVar, Node, Range, Var, as_expr, const, node
+
+
+class ForKind(StrEnum):
+    """How the iterations of a loop run. All but SERIAL and UNROLLED claim that their order does not matter."""
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTORIZED = "vectorized"
+    UNROLLED = "unroll"
+    THREAD = "thread_binding"
+
+
+@node
+class Buffer(Node):
+    """A multi-dimensional array; identity is its address, `name` only for people.
+
+    `strides` empty means row-major. `elem_offset` counts elements from the start of `data`. `scope` says where it
+    lives: "global", "shared", "local" (registers or stack of one thread), or a scope of an accelerator. `align` is
+    the alignment of its first element in bytes.
+    """
+
+    name: str
+    shape: tuple[Expr, ...]
+    dtype: DType = DType("float32")
+    scope: str = "global"
+    strides: tuple[Expr, ...] = ()
+    elem_offset: Expr = IntImm(0)
+    align: int = 64
+    device: str = "cpu"
+    axis_separators: tuple[int, ...] = ()
+    _children = ("shape", "strides", "elem_offset")
+    _renamable = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", DType(self.dtype))
+        object.__setattr__(self, "shape", tuple(as_expr(d) for d in self.shape))
+        object.__setattr__(self, "strides", tuple(as_expr(d) for d in self.strides))
+        object.__setattr__(self, "elem_offset", as_expr(self.elem_offset))
+
+    __hash__ = object.__hash__
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, indices: Any) -> BufferLoad:
+        given = indices if isinstance(indices, tuple) else (indices,)
+        return BufferLoad(self, tuple(as_expr(i) for i in given))
+
+    def full_region(self) -> BufferRegion:
+        """The region of all elements."""
+        return BufferRegion(self, tuple(Range(const(0, d.dtype), d) for d in self.shape))
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}] in {self.scope})"
+
+
+@node
+class BufferLoad(Expr):
+    """`buffer[indices]`; with a `Ramp` (or vector) as last index, a vector load. `predicate` masks lanes."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    predicate: Expr | None = None
+    dtype: DType = field(init=False)
+    _children = ("indices", "predicate")
+
+    def __post_init__(self) -> None:
+        _check_rank(self.buffer, self.indices)
+        object.__setattr__(self, "dtype", _element_dtype(self.buffer, self.indices))
+
+    def _format(self, printer: ExprPrinter) -> str:
+        return f"{self.buffer.name}[{', '.join(map(printer.expr, self.indices)) or '()'}]"
+
+
+@node
+class BufferRegion(Node):
+    """A box of a buffer: one range a dimension."""
+
+    buffer: Buffer
+    region: tuple[Range, ...]
+    _children = ("region",)
+
+
+class Stmt(Node):
+    """A statement."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        from .script.printer import script
+
+        return script(self)
+
+
+@node
+class BufferStore(Stmt):
+    """`buffer[indices] = value`; with a vector index, a vector store. `predicate` masks lanes."""
+
+    buffer: Buffer
+    value: Expr
+    indices: tuple[Expr, ...]
+    predicate: Expr | None = None
+    _children = ("indices", "value", "predicate")
+
+    def __post_init__(self) -> None:
+        _check_rank(self.buffer, self.indices)
+        wanted = _element_dtype(self.buffer, self.indices)
+        if self.value.dtype != wanted:
+            raise TypeMismatch(
+                f"{self.buffer.name}[{', '.join(map(str, self.indices))}] = {self.value}: dtypes differ\n"
+                f"  wanted: {wanted}\n  found:  {self.value.dtype}\n  try:    .astype('{wanted}')"
+            )
+
+
+@node
+class For(Stmt):
+    """`for var in kind(start, start + extent): body`. `thread` names the axis of a THREAD loop ("blockIdx.x")."""
+
+    var: Var
+    start: Expr
+    extent: Expr
+    kind: ForKind
+    body: Stmt
+    thread: str | None = None
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    _children = ("start", "extent", "body")
+    _defs = ("var",)
+
+    @property
+    def loop_var(self) -> Var:
+        """TVM's name for `var`."""
+        return self.var
+
+    @property
+    def min(self) -> Expr:
+        """TVM's name for `start`."""
+        return self.start
+
+
+@node
+class While(Stmt):
+    """`while condition: body`."""
+
+    condition: Expr
+    body: Stmt
+    _children = ("condition", "body")
+
+
+@node
+class If(Stmt):
+    """`if condition: then_case else: else_case`."""
+
+    condition: Expr
+    then_case: Stmt
+    else_case: Stmt | None = None
+    _children = ("condition", "then_case", "else_case")
+
+
+@node
+class Seq(Stmt):
+    """Statements one after the other."""
+
+    stmts: tuple[Stmt, ...]
+    _children = ("stmts",)
+
+    @staticmethod
+    def of(*stmts: Stmt | None) -> Stmt:
+        """The statements in order, nested sequences flattened, a single one bare."""
+        flat: list[Stmt] = []
+        for stmt in stmts:
+            if isinstance(stmt, Seq):
+                flat.extend(stmt.stmts)
+            elif stmt is not None:
+                flat.append(stmt)
+        return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+@node
+class LetStmt(Stmt):
+    """`var = value` for the statements in `body`."""
+
+    var: Var
+    value: Expr
+    body: Stmt
+    _children = ("value", "body")
+    _defs = ("var",)
+
+
+@node
+class Assert(Stmt):
+    """Refuse with `message` unless `condition` holds."""
+
+    condition: Expr
+    message: str
+    _children = ("condition",)
+
+
+@node
+class Evaluate(Stmt):
+    """Run an expression for its effect (an intrinsic call)."""
+
+    value: Expr
+    _children = ("value",)
+
+
+@node
+class Allocate(Stmt):
+    """Storage for `buffer`, uninitialised, during `body`; kernel level (a block's `alloc_buffers` before that)."""
+
+    buffer: Buffer
+    body: Stmt
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    _children = ("body",)
+    _defs = ("buffer",)
+
+
+@node
+class KernelCall(Stmt):
+    """Run the module's function `kernel` on buffers and scalars; a host function is a sequence of these.
+
+    `parallel` says that all threads of the team take part (the kernel's outermost loop is PARALLEL); otherwise one
+    does. Calls run one after the other: there is a barrier between them.
+    """
+
+    kernel: str
+    args: tuple[Buffer | Expr, ...]
+    parallel: bool = False
+    _children = ("args",)
+
+
+class BlockId:
+    """The opaque identity of a block through rewrites; what a `BlockRV` refers to."""
+
+    __slots__ = ("__weakref__",)
+
+    def __deepcopy__(self, memo: Any) -> BlockId:
+        return self
+
+
+@node
+class MatchBufferRegion(Node):
+    """`buffer` is another view of the region `source`."""
+
+    buffer: Buffer
+    source: BufferRegion
+    _children = ("source",)
+    _defs = ("buffer",)
+
+
+@node
+class Block(Stmt):
+    """A unit of computation with its signature: iterators, regions read and written, local buffers.
+
+    `init` runs where all reduction iterators stand at their start. `id` survives `expr.replace`; a duplicate must get
+    a fresh `BlockId()`.
+    """
+
+    iter_vars: tuple[IterVar, ...]
+    reads: tuple[BufferRegion, ...]
+    writes: tuple[BufferRegion, ...]
+    name: str
+    body: Stmt
+    init: Stmt | None = None
+    alloc_buffers: tuple[Buffer, ...] = ()
+    match_buffers: tuple[MatchBufferRegion, ...] = ()
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    id: BlockId = field(default_factory=BlockId, compare=False)
+    _children = ("iter_vars", "match_buffers", "reads", "writes", "init", "body")
+    _defs = ("iter_vars", "alloc_buffers", "match_buffers")
+
+    @property
+    def name_hint(self) -> str:
+        """TVM's name for `name`."""
+        return self.name
+
+
+@node
+class BlockRealize(Stmt):
+    """One execution of a block: a value for each of its iterators, where `predicate` holds."""
+
+    iter_values: tuple[Expr, ...]
+    predicate: Expr
+    block: Block
+    _children = ("iter_values", "predicate", "block")
+
+
+@node
+class PrimFunc(Node):
+    """A function over buffers and scalars.
+
+    `params` are in calling order. Free variables in the shapes of the buffers are symbolic dimensions, bound by the
+    arguments. `attrs` are TVM's ("global_symbol", "tir.noalias", "target", ...). The body of a level-3 function is a
+    `BlockRealize` of the root block, named "root", which holds the buffers that the function allocates.
+    """
+
+    params: tuple[Buffer | Var, ...]
+    body: Stmt
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    _children = ("body",)
+    _defs = ("params",)
+
+    @property
+    def name(self) -> str:
+        return str(self.attrs.get("global_symbol", "main"))
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The parameters that are buffers."""
+        return tuple(p for p in self.params if isinstance(p, Buffer))
+
+    def with_attr(self, key: str, value: Any) -> PrimFunc:
+        """A copy with one attribute set."""
+        return PrimFunc(self.params, self.body, {**self.attrs, key: value})
+
+    def with_body(self, body: Stmt) -> PrimFunc:
+        """A copy with another body."""
+        return PrimFunc(self.params, body, self.attrs)
+
+    def script(self, **options: Any) -> str:
+        """The function as TVMScript."""
+        from .script.printer import script
+
+        return script(self, **options)
+
+    def show(self, **options: Any) -> None:
+        """Print the function as TVMScript."""
+        print(self.script(**options))
+
+    def __repr__(self) -> str:
+        return self.script()
+
+
+@node
+class IRModule(Node):
+    """Functions by name, in order. What `@I.ir_module` makes and a `Schedule` works on."""
+
+    functions: Mapping[str, PrimFunc] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> PrimFunc:
+        return self.functions[str(name)]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.functions
+
+    def items(self) -> Iterator[tuple[str, PrimFunc]]:
+        """(name, function) pairs."""
+        return iter(self.functions.items())
+
+    def with_function(self, name: str, function: PrimFunc) -> IRModule:
+        """A copy with one function added or replaced."""
+        return IRModule({**self.functions, name: function}, self.attrs)
+
+    @staticmethod
+    def from_expr(function: PrimFunc) -> IRModule:
+        """A module of one function, under its own name (TVM's constructor)."""
+        return IRModule({function.name: function})
+
+    def script(self, **options: Any) -> str:
+        """The module as TVMScript."""
+        from .script.printer import script
+
+        return script(self, **options)
+
+    def show(self, **options: Any) -> None:
+        """Print the module as TVMScript."""
+        print(self.script(**options))
+
+    def __repr__(self) -> str:
+        return self.script()
+
+
+def root_block(func: PrimFunc) -> Block:
+    """The root block of a level-3 function."""
+    if isinstance(func.body, BlockRealize):
+        return func.body.block
+    raise TypeMismatch(f"{func.name} has no root block: it is lowered already, or was built by hand without one")
+
+
+def with_root(params: tuple[Buffer | Var, ...], body: Stmt, attrs: Mapping[str, Any],
+              alloc_buffers: tuple[Buffer, ...] = ()) -> PrimFunc:  # fmt: skip
+    """A level-3 function: `body` inside the root block that every one has."""
+    root = Block((), (), (), "root", body, alloc_buffers=alloc_buffers)
+    return PrimFunc(params, BlockRealize((), const(True), root), attrs)
+
+
+def _check_rank(buffer: Buffer, indices: tuple[Expr, ...]) -> None:
+    if len(indices) != len(buffer.shape):
+        raise TypeMismatch(
+            f"{buffer.name}[{', '.join(map(str, indices))}]: wrong number of indices\n"
+            f"  wanted: {len(buffer.shape)}, as {buffer.name} has shape ({', '.join(map(str, buffer.shape))})\n"
+            f"  found:  {len(indices)}"
+        )
+
+
+def _element_dtype(buffer: Buffer, indices: tuple[Expr, ...]) -> DType:
+    lanes = indices[-1].dtype.lanes if indices else 1
+    return buffer.dtype.with_lanes(buffer.dtype.lanes * lanes)
