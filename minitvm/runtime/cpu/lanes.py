@@ -1,0 +1,450 @@
+"""SIMD vectors as Numba types, and the values that the operations of `simd` are written over.
+
+`VectorType(element, lanes)` is a Numba type whose LLVM representation is `<lanes x element>`, that is, one or more
+machine registers. `Value` wraps one LLVM value, scalar or vector, with its element type; arithmetic on `Value`s emits
+LLVM instructions, so an operation is written once and serves every dtype and every number of lanes (a scalar is the
+case of no lanes). `register` makes such an operation callable from generated kernel source.
+
+Compile time is why this bypasses `@intrinsic` and `@overload`: an operation is typed by a small template and emitted
+straight into the caller, with no function of its own for Numba to type and for LLVM to inline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.core.extending import models, register_model
+from numba.core.imputils import lower_builtin
+from numba.core.typing import signature
+from numba.core.typing.templates import AbstractTemplate, builtin_registry
+
+MAX_LANES = 64
+
+
+class HalfType(types.Type):
+    """float16 as LLVM's `half`: Numba has no float16 of its own on the CPU. Each operation rounds to half precision."""
+
+    def __init__(self) -> None:
+        super().__init__(name="float16")
+
+
+half = HalfType()
+
+
+@register_model(HalfType)
+class HalfModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: HalfType) -> None:
+        super().__init__(dmm, fe_type, ir.HalfType())
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One scalar dtype: its short name (`f32`), kind (`f`loat, `i`nt, `u`nsigned, `b`ool), width in bits and types.
+
+    `memory` is how one element lies in a buffer: a bool is a byte there and a bit in a register.
+    """
+
+    name: str
+    dtype: str
+    kind: str
+    bits: int
+    numba: types.Type
+    llvm: ir.Type
+    memory: ir.Type
+
+    @property
+    def itemsize(self) -> int:
+        return max(1, self.bits // 8)
+
+
+def _element(name: str, dtype: str, numba_type: types.Type, llvm: ir.Type, memory: ir.Type | None = None) -> Element:
+    return Element(name, dtype, name[0], int(name[1:]), numba_type, llvm, llvm if memory is None else memory)
+
+
+ELEMENTS: dict[str, Element] = {
+    e.name: e
+    for e in (
+        _element("b1", "bool", types.boolean, ir.IntType(1), ir.IntType(8)),
+        *(_element(f"i{n}", f"int{n}", getattr(types, f"int{n}"), ir.IntType(n)) for n in (8, 16, 32, 64)),
+        *(_element(f"u{n}", f"uint{n}", getattr(types, f"uint{n}"), ir.IntType(n)) for n in (8, 16, 32, 64)),
+        _element("f16", "float16", half, ir.HalfType()),
+        _element("f32", "float32", types.float32, ir.FloatType()),
+        _element("f64", "float64", types.float64, ir.DoubleType()),
+    )
+}
+B1, I32, I64, U32, U64, F16, F32, F64 = (ELEMENTS[n] for n in ("b1", "i32", "i64", "u32", "u64", "f16", "f32", "f64"))
+_OF_NUMBA = {e.numba: e for e in ELEMENTS.values()}
+
+
+class VectorType(types.Type):
+    """`lanes` elements in SIMD registers."""
+
+    def __init__(self, element: Element, lanes: int) -> None:
+        self.element = element
+        self.lanes = lanes
+        super().__init__(name=f"{element.name}x{lanes}")
+
+
+@register_model(VectorType)
+class VectorModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: VectorType) -> None:
+        super().__init__(dmm, fe_type, ir.VectorType(fe_type.element.llvm, fe_type.lanes))
+
+
+def numba_type(element: Element, lanes: int) -> types.Type:
+    """The Numba type of a vector, or of a scalar where `lanes` is 0."""
+    return VectorType(element, lanes) if lanes else element.numba
+
+
+def shape_of(ty: types.Type) -> tuple[Element, int] | None:
+    """(element, lanes) of a Numba type, lanes 0 for a scalar; None for anything else. Literals count as their type."""
+    if isinstance(ty, VectorType):
+        return ty.element, ty.lanes
+    element = _OF_NUMBA.get(types.unliteral(ty))
+    return None if element is None else (element, 0)
+
+
+class Value:
+    """An LLVM value, scalar (`lanes == 0`) or vector, that knows its element type and the builder to extend.
+
+    Operators follow NumPy: `//` and `%` floor, `/` is the element's own division, comparisons give `b1` masks. A plain
+    Python number beside a `Value` becomes a constant of the same type.
+    """
+
+    __slots__ = ("builder", "element", "lanes", "llvm")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, builder: ir.IRBuilder, element: Element, lanes: int, llvm: ir.Value) -> None:
+        self.builder, self.element, self.lanes, self.llvm = builder, element, lanes, llvm
+
+    # -- making values
+
+    @property
+    def kind(self) -> str:
+        return self.element.kind
+
+    def llvm_type(self, element: Element | None = None) -> ir.Type:
+        scalar = (element or self.element).llvm
+        return ir.VectorType(scalar, self.lanes) if self.lanes else scalar
+
+    def wrap(self, llvm: ir.Value, element: Element | None = None) -> Value:
+        return Value(self.builder, element or self.element, self.lanes, llvm)
+
+    def constant(self, x: Any, element: Element | None = None) -> Value:
+        """`x` in every lane."""
+        element = element or self.element
+        x = float(x) if element.kind == "f" else int(x)
+        scalar = ir.Constant(element.llvm, x)
+        if not self.lanes:
+            return self.wrap(scalar, element)
+        return self.wrap(ir.Constant(ir.VectorType(element.llvm, self.lanes), [scalar] * self.lanes), element)
+
+    def constants(self, xs: Sequence[int], element: Element) -> Value:
+        """One constant per lane."""
+        vector = ir.VectorType(element.llvm, self.lanes)
+        return self.wrap(ir.Constant(vector, [ir.Constant(element.llvm, x) for x in xs]), element)
+
+    def like(self, x: Any) -> Value:
+        return x if isinstance(x, Value) else self.constant(x)
+
+    def splat(self, lanes: int) -> Value:
+        """This scalar in each of `lanes` lanes (0 leaves it a scalar)."""
+        if not lanes:
+            return self
+        vector = ir.VectorType(self.element.llvm, lanes)
+        undef = ir.Constant(vector, ir.Undefined)
+        one = self.builder.insert_element(undef, self.llvm, ir.Constant(ir.IntType(32), 0))
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+        return Value(self.builder, self.element, lanes, self.builder.shuffle_vector(one, undef, zeros))
+
+    def lane(self, i: Any) -> Value:
+        index = i if isinstance(i, ir.Value) else ir.Constant(ir.IntType(32), i)
+        return Value(self.builder, self.element, 0, self.builder.extract_element(self.llvm, index))
+
+    def with_lane(self, i: Any, x: Value) -> Value:
+        index = i if isinstance(i, ir.Value) else ir.Constant(ir.IntType(32), i)
+        return self.wrap(self.builder.insert_element(self.llvm, x.llvm, index))
+
+    def shuffle(self, other: Value | None, lanes: Sequence[int]) -> Value:
+        """Pick lanes out of `self` followed by `other`."""
+        second = ir.Constant(self.llvm.type, ir.Undefined) if other is None else other.llvm
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
+        return Value(self.builder, self.element, len(lanes), self.builder.shuffle_vector(self.llvm, second, mask))
+
+    def intrinsic(self, name: str, *others: Value, element: Element | None = None, extra: Sequence[Any] = ()) -> Value:
+        """Call the LLVM intrinsic `llvm.<name>` overloaded on this value's type; `extra` are raw LLVM arguments."""
+        letter = "f" if self.kind == "f" else "i"
+        suffix = f"v{self.lanes}{letter}{self.element.bits}" if self.lanes else f"{letter}{self.element.bits}"
+        args = [self.llvm, *(o.llvm for o in others), *extra]
+        function_type = ir.FunctionType(self.llvm_type(element), [a.type for a in args])
+        function = declare(self.builder, f"llvm.{name}.{suffix}", function_type)
+        return self.wrap(self.builder.call(function, args), element)
+
+    def lane_by_lane(self, function: Callable[..., Value], *others: Value) -> Value:
+        """Apply a scalar operation to each lane in turn; for what has no vector form."""
+        if not self.lanes:
+            return function(self, *others)
+        results = [function(self.lane(i), *(o.lane(i) for o in others)) for i in range(self.lanes)]
+        element = results[0].element
+        undef = ir.Constant(ir.VectorType(element.llvm, self.lanes), ir.Undefined)
+        total = Value(self.builder, element, self.lanes, undef)
+        for i, r in enumerate(results):
+            total = total.with_lane(i, r)
+        return total
+
+    # -- arithmetic
+
+    def _binary(self, op: str, other: Any) -> Value:
+        return self.wrap(getattr(self.builder, op)(self.llvm, self.like(other).llvm))
+
+    def __add__(self, other: Any) -> Value:
+        return self._binary({"f": "fadd", "b": "or_"}.get(self.kind, "add"), other)
+
+    def __sub__(self, other: Any) -> Value:
+        return self._binary({"f": "fsub", "b": "xor"}.get(self.kind, "sub"), other)
+
+    def __mul__(self, other: Any) -> Value:
+        return self._binary({"f": "fmul", "b": "and_"}.get(self.kind, "mul"), other)
+
+    def __radd__(self, other: Any) -> Value:
+        return self.like(other) + self
+
+    def __rsub__(self, other: Any) -> Value:
+        return self.like(other) - self
+
+    def __rmul__(self, other: Any) -> Value:
+        return self.like(other) * self
+
+    def __truediv__(self, other: Any) -> Value:
+        return self._binary("fdiv", other) if self.kind == "f" else self.truncdiv(other)
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return self.like(other) / self
+
+    def __and__(self, other: Any) -> Value:
+        return self._binary("and_", other)
+
+    def __or__(self, other: Any) -> Value:
+        return self._binary("or_", other)
+
+    def __xor__(self, other: Any) -> Value:
+        return self._binary("xor", other)
+
+    def __lshift__(self, other: Any) -> Value:
+        # A shift by the width or more is undefined in LLVM, and zero (or the sign) in NumPy.
+        count = self.like(other)
+        inside = count.unsigned() < self.element.bits
+        zero = self.constant(0)
+        return inside.select(self._binary("shl", inside.select(count, zero)), zero)
+
+    def __rshift__(self, other: Any) -> Value:
+        count = self.like(other)
+        inside = count.unsigned() < self.element.bits
+        if self.kind == "u":
+            return inside.select(self._binary("lshr", inside.select(count, self.constant(0))), self.constant(0))
+        return self._binary("ashr", inside.select(count, self.constant(self.element.bits - 1)))
+
+    def __invert__(self) -> Value:
+        return self.wrap(self.builder.xor(self.llvm, self.constant(1 if self.kind == "b" else -1).llvm))
+
+    def __neg__(self) -> Value:
+        return self.wrap(self.builder.fneg(self.llvm) if self.kind == "f" else self.builder.neg(self.llvm))
+
+    def unsigned(self) -> Value:
+        return self.wrap(self.llvm, ELEMENTS[f"u{self.element.bits}"])
+
+    def signed(self) -> Value:
+        return self.wrap(self.llvm, ELEMENTS[f"i{self.element.bits}"])
+
+    def _safe_divisor(self, other: Any) -> tuple[Value, Value | None]:
+        """The divisor without the values that trap, and where it was zero (None: nowhere, it is a constant)."""
+        if not isinstance(other, Value):
+            if other == 0 or other == -1:
+                raise ValueError("a constant divisor of 0 or -1 needs a Value")
+            return self.constant(other), None
+        zero = other == 0
+        one = self.constant(1)
+        divisor = zero.select(one, other)
+        if self.kind == "i":  # the least integer divided by -1 overflows, which x86 traps
+            least = self.constant(-(1 << (self.element.bits - 1)))
+            overflow = (self == least) & (other == -1)
+            divisor = overflow.select(one, divisor)
+        return divisor, zero
+
+    def truncdiv(self, other: Any) -> Value:
+        """Integer quotient rounded towards zero; x / 0 is 0, and the least integer by -1 wraps, as in NumPy."""
+        divisor, zero = self._safe_divisor(other)
+        q = self.wrap((self.builder.sdiv if self.kind == "i" else self.builder.udiv)(self.llvm, divisor.llvm))
+        return q if zero is None else zero.select(self.constant(0), q)
+
+    def truncmod(self, other: Any) -> Value:
+        """Remainder with the sign of the dividend; x mod 0 is 0. Floats: C's fmod."""
+        if self.kind == "f":
+            return self._binary("frem", other)
+        divisor, zero = self._safe_divisor(other)
+        r = self.wrap((self.builder.srem if self.kind == "i" else self.builder.urem)(self.llvm, divisor.llvm))
+        return r if zero is None else zero.select(self.constant(0), r)
+
+    def __floordiv__(self, other: Any) -> Value:
+        if self.kind == "f":
+            return (self / other).intrinsic("floor")
+        if self.kind == "u":
+            return self.truncdiv(other)
+        divisor, zero = self._safe_divisor(other)
+        q = self.wrap(self.builder.sdiv(self.llvm, divisor.llvm))
+        r = self.wrap(self.builder.srem(self.llvm, divisor.llvm))
+        adjust = (r != 0) & ((r ^ divisor) < 0)
+        q = adjust.select(q - 1, q)
+        return q if zero is None else zero.select(self.constant(0), q)
+
+    def __mod__(self, other: Any) -> Value:
+        if self.kind == "u":
+            return self.truncmod(other)
+        if self.kind == "f":
+            divisor = self.like(other)
+            r = self.truncmod(divisor)
+            wrong_sign = (r != 0) & ((r < 0) ^ (divisor < 0))
+            zero = self.constant(0).intrinsic("copysign", divisor)
+            return wrong_sign.select(r + divisor, (r == 0).select(zero, r))
+        divisor, zero_at = self._safe_divisor(other)
+        r = self.wrap(self.builder.srem(self.llvm, divisor.llvm))
+        r = ((r != 0) & ((r ^ divisor) < 0)).select(r + divisor, r)
+        return r if zero_at is None else zero_at.select(self.constant(0), r)
+
+    # -- comparison
+
+    def _compare(self, op: str, other: Any) -> Value:
+        right = self.like(other).llvm
+        if self.kind == "f":
+            compare = self.builder.fcmp_unordered if op == "!=" else self.builder.fcmp_ordered
+        else:
+            compare = self.builder.icmp_signed if self.kind == "i" else self.builder.icmp_unsigned
+        return self.wrap(compare(op, self.llvm, right), B1)
+
+    def __lt__(self, other: Any) -> Value:
+        return self._compare("<", other)
+
+    def __le__(self, other: Any) -> Value:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: Any) -> Value:
+        return self._compare(">", other)
+
+    def __ge__(self, other: Any) -> Value:
+        return self._compare(">=", other)
+
+    def __eq__(self, other: Any) -> Value:  # type: ignore[override]
+        return self._compare("==", other)
+
+    def __ne__(self, other: Any) -> Value:  # type: ignore[override]
+        return self._compare("!=", other)
+
+    def is_nan(self) -> Value:
+        return self.wrap(self.builder.fcmp_unordered("uno", self.llvm, self.llvm), B1)
+
+    def select(self, a: Value, b: Value) -> Value:
+        """`a` where this mask is set, `b` elsewhere. A scalar mask chooses between whole vectors."""
+        return a.wrap(self.builder.select(self.llvm, a.llvm, b.llvm))
+
+    # -- conversion
+
+    def bitcast(self, element: Element) -> Value:
+        return self.wrap(self.builder.bitcast(self.llvm, self.llvm_type(element)), element)
+
+    def cast(self, to: Element) -> Value:
+        """Convert as NumPy's `astype` does: float to integer truncates, integers wrap, anything non-zero is True."""
+        if to is self.element:
+            return self
+        if to is B1:
+            return self != 0
+        source, b, ty = self.element, self.builder, self.llvm_type(to)
+        if source.kind == "f" and to.kind == "f":
+            if source is F64 and to is F16:
+                return _f64_to_f16(self)
+            op = b.fptrunc if source.bits > to.bits else b.fpext
+        elif source.kind == "f":
+            # Narrow integers go through a wider one and wrap, as compiled C does for NumPy.
+            wide = U64 if to is U64 else I64 if to.bits == 64 or to is U32 else I32
+            if wide is not to:
+                return self.cast(wide).cast(to)
+            op = b.fptoui if to is U64 else b.fptosi
+        elif to.kind == "f":
+            if to is F16 and source.bits > 16:
+                return self.cast(F32).cast(F16)  # exact below 2^24, infinite in both above
+            op = b.sitofp if source.kind == "i" else b.uitofp
+        elif source.bits == to.bits:
+            return self.wrap(self.llvm, to)
+        else:
+            op = b.trunc if source.bits > to.bits else b.sext if source.kind == "i" else b.zext
+        return self.wrap(op(self.llvm, ty), to)
+
+
+def _f64_to_f16(x: Value) -> Value:
+    """Round once: through float32 rounded to odd, which keeps enough bits for the second rounding to be right."""
+    near = x.cast(F32)
+    back = near.cast(F64)
+    bits = near.bitcast(I32)
+    inexact = (back != x) & ~x.is_nan()
+    even = (bits & 1) == 0
+    # The neighbour of an even result on the other side of x is odd.
+    grew = back.intrinsic("fabs") > x.intrinsic("fabs")
+    odd = (inexact & even).select(bits + grew.select(bits.constant(-1), bits.constant(1)), bits)
+    overflow = near.intrinsic("fabs") == math.inf
+    return overflow.select(near, odd.bitcast(F32)).cast(F16)
+
+
+def declare(builder: ir.IRBuilder, name: str, function_type: ir.FunctionType) -> ir.Function:
+    """Declare an external function in the module under construction, once."""
+    known = builder.module.globals.get(name)
+    return known if known is not None else ir.Function(builder.module, function_type, name)
+
+
+def value_of(builder: ir.IRBuilder, ty: types.Type, llvm: ir.Value) -> Value:
+    shape = shape_of(ty)
+    if shape is None:
+        raise TypeError(f"{ty} is neither a scalar nor a vector")
+    return Value(builder, shape[0], shape[1], llvm)
+
+
+# -- making operations callable from kernel source
+
+Typer = Callable[..., "types.Type | None"]
+Emitter = Callable[[Any, ir.IRBuilder, Any, Sequence[ir.Value]], Any]
+ANYTHING = (types.VarArg(types.Any),)
+
+
+def register(marker: Any, typer: Typer, emit: Emitter, patterns: Sequence[tuple[Any, ...]] = (ANYTHING,)) -> Any:
+    """Let kernel source call `marker`; returns it.
+
+    `typer(*numba_types) -> result type` (None: these arguments do not fit; integer literals arrive as
+    `IntegerLiteral`). `emit(context, builder, sig, args) -> llvm value` serves argument types that match one of
+    `patterns`. For an operator (`operator.add`) the typer and the patterns must leave alone everything that has no
+    vector among its arguments: that is Numba's own business.
+    """
+
+    def generic(self: Any, args: tuple[types.Type, ...], kws: dict[str, Any]) -> Any:
+        result = None if kws else typer(*args)
+        return None if result is None else signature(result, *args)
+
+    name = getattr(marker, "__name__", str(marker))
+    body = {"generic": generic, "prefer_literal": True, "key": marker}
+    builtin_registry.register_global(marker, types.Function(type(f"Simd_{name}", (AbstractTemplate,), body)))
+    for pattern in patterns:
+        lower_builtin(marker, *pattern)(emit)
+    return marker
+
+
+def marker(name: str, doc: str | None) -> Callable[..., Any]:
+    """The object that a name of the support library stands for in kernel source; it cannot be called from Python."""
+
+    def function(*args: Any) -> Any:
+        raise TypeError(f"{name} exists only in kernel source, where Numba compiles it")
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function

@@ -1,0 +1,462 @@
+"""Pointers, loads and stores of kernel source, and the operations that move lanes about.
+
+Element indices are int64 and are not checked: an index counts elements from the pointer. No access assumes more
+alignment than that of one element.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+
+from .arithmetic import bring, maximum, minimum
+from .lanes import (
+    B1,
+    ELEMENTS,
+    I32,
+    I64,
+    Element,
+    Value,
+    VectorType,
+    declare,
+    marker,
+    numba_type,
+    register,
+    shape_of,
+    value_of,
+)
+
+STACK_ALIGNMENT = 64
+_I32 = ir.IntType(32)
+
+MARKERS: dict[str, Any] = {}
+
+
+def _operation(name: str, typer: Callable[..., types.Type | None], doc: str) -> Callable[[Any], Any]:
+    """Register `emit` under `name`; the typer sees Numba types, `emit(builder, sig, *llvm values)` emits."""
+
+    def decorate(emit: Callable[..., Any]) -> Any:
+        def adapter(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> Any:
+            result = emit(builder, sig, *args)
+            return context.get_dummy_value() if result is None else result
+
+        MARKERS[name] = register(marker(name, doc), typer, adapter)
+        return emit
+
+    return decorate
+
+
+def _pointee(ty: types.Type) -> Element | None:
+    shape = shape_of(ty.dtype) if isinstance(ty, types.CPointer) else None
+    return None if shape is None or shape[1] else shape[0]
+
+
+def _literal(ty: types.Type) -> int | None:
+    return ty.literal_value if isinstance(ty, types.IntegerLiteral) else None
+
+
+def _is_index(ty: types.Type) -> bool:
+    return isinstance(ty, types.Integer)
+
+
+def _mask_lanes(ty: types.Type) -> int | None:
+    return ty.lanes if isinstance(ty, VectorType) and ty.element is B1 else None
+
+
+# -- pointers
+
+
+def _define_pointers(element: Element) -> None:
+    pointer = types.CPointer(element.numba)
+
+    def typer(address: types.Type) -> types.Type | None:
+        return pointer if _is_index(address) else None
+
+    @_operation(f"pointer_{element.name}", typer, f"an int64 address as a pointer to {element.dtype}")
+    def pointer_of(builder: ir.IRBuilder, sig: Any, address: ir.Value) -> ir.Value:
+        return builder.inttoptr(address, element.memory.as_pointer())
+
+    def stack_typer(size: types.Type) -> types.Type | None:
+        return pointer if _literal(size) is not None else None
+
+    @_operation(f"stack_{element.name}", stack_typer, f"a {element.dtype} array of a literal size on the stack")
+    def stack(builder: ir.IRBuilder, sig: Any, size: ir.Value) -> ir.Value:
+        array = ir.ArrayType(element.memory, _literal(sig.args[0]))
+        room = cgutils.alloca_once(builder, array)
+        room.align = STACK_ALIGNMENT
+        return builder.bitcast(room, element.memory.as_pointer())
+
+
+for _e in ELEMENTS.values():
+    _define_pointers(_e)
+
+
+# -- loads and stores
+
+
+def _address(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, ty: ir.Type) -> ir.Value:
+    return builder.bitcast(builder.gep(pointer, [index]), ty.as_pointer())
+
+
+def _to_memory(v: Value) -> Value:
+    return v.cast(ELEMENTS["u8"]) if v.element is B1 else v
+
+
+def _from_memory(v: Value, element: Element) -> Value:
+    return v != 0 if element is B1 else v
+
+
+def _stored(element: Element) -> Element:
+    """The element type that memory holds: bools lie there as bytes."""
+    return ELEMENTS["u8"] if element is B1 else element
+
+
+def _index64(builder: ir.IRBuilder, ty: types.Type, index: ir.Value) -> ir.Value:
+    return value_of(builder, ty, index).cast(I64).llvm
+
+
+def _load_type(pointer: types.Type, index: types.Type, lanes: types.Type, *more: types.Type) -> types.Type | None:
+    element, n = _pointee(pointer), _literal(lanes)
+    if element is None or n is None or n < 1 or more or not _is_index(index):
+        return None
+    return VectorType(element, n)
+
+
+@_operation("load", _load_type, "load(A, i, lanes): A[i : i + lanes]")
+def load(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, lanes: ir.Value) -> ir.Value:
+    element, n = sig.return_type.element, sig.return_type.lanes
+    stored = _stored(element)
+    vector = ir.VectorType(stored.llvm, n)
+    at = _address(builder, pointer, _index64(builder, sig.args[1], index), vector)
+    return _from_memory(Value(builder, stored, n, builder.load(at, align=stored.itemsize)), element).llvm
+
+
+def _store_type(pointer: types.Type, index: types.Type, v: types.Type) -> types.Type | None:
+    element = _pointee(pointer)
+    fits = isinstance(v, VectorType) and v.element is element and _is_index(index)
+    return types.void if fits else None
+
+
+@_operation("store", _store_type, "store(A, i, v): A[i : i + lanes] = v")
+def store(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, v: ir.Value) -> None:
+    value = _to_memory(value_of(builder, sig.args[2], v))
+    at = _address(builder, pointer, _index64(builder, sig.args[1], index), value.llvm.type)
+    builder.store(value.llvm, at, align=value.element.itemsize)
+
+
+def _masked_call(builder: ir.IRBuilder, name: str, result: ir.Type, args: list[ir.Value], overloads: str) -> Any:
+    function = declare(builder, f"llvm.masked.{name}.{overloads}", ir.FunctionType(result, [a.type for a in args]))
+    return builder.call(function, args)
+
+
+def _suffix(element: Element, lanes: int) -> str:
+    return f"v{lanes}{'f' if element.kind == 'f' else 'i'}{element.bits}"
+
+
+def _masked_load_type(pointer: types.Type, index: types.Type, mask: types.Type, *other: types.Type) -> Any:
+    element, n = _pointee(pointer), _mask_lanes(mask)
+    if element is None or n is None or len(other) > 1 or not _is_index(index):
+        return None
+    if other and shape_of(other[0]) not in ((element, 0), (element, n)):
+        return None
+    return VectorType(element, n)
+
+
+def _passthrough(builder: ir.IRBuilder, sig: Any, at: int, args: Sequence[ir.Value], stored: Element) -> Value:
+    """What lanes outside the mask get: the argument at position `at` if it is given, else zero."""
+    element, n = sig.return_type.element, sig.return_type.lanes
+    if len(args) > at:
+        return _to_memory(bring(builder, sig.args[at], args[at], (element, n)))
+    return Value(builder, stored, n, args[0]).constant(0)
+
+
+@_operation("load_masked", _masked_load_type, "load_masked(A, i, mask[, other]): unmasked lanes are not touched")
+def load_masked(builder: ir.IRBuilder, sig: Any, *args: ir.Value) -> ir.Value:
+    element, n = sig.return_type.element, sig.return_type.lanes
+    stored = _stored(element)
+    vector = ir.VectorType(stored.llvm, n)
+    at = _address(builder, args[0], _index64(builder, sig.args[1], args[1]), vector)
+    other = _passthrough(builder, sig, 3, args, stored)
+    call = _masked_call(
+        builder, "load", vector, [at, ir.Constant(_I32, stored.itemsize), args[2], other.llvm], _suffix(stored, n) + ".p0"
+    )
+    return _from_memory(other.wrap(call), element).llvm
+
+
+def _masked_store_type(pointer: types.Type, index: types.Type, v: types.Type, mask: types.Type) -> Any:
+    fits = _store_type(pointer, index, v) is not None and _mask_lanes(mask) == getattr(v, "lanes", None)
+    return types.void if fits else None
+
+
+@_operation("store_masked", _masked_store_type, "store_masked(A, i, v, mask): unmasked lanes are not touched")
+def store_masked(
+    builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, v: ir.Value, mask: ir.Value
+) -> None:
+    value = _to_memory(value_of(builder, sig.args[2], v))
+    at = _address(builder, pointer, _index64(builder, sig.args[1], index), value.llvm.type)
+    args = [value.llvm, at, ir.Constant(_I32, value.element.itemsize), mask]
+    _masked_call(builder, "store", ir.VoidType(), args, _suffix(value.element, value.lanes) + ".p0")
+
+
+def _all_lanes(builder: ir.IRBuilder, n: int) -> ir.Value:
+    return ir.Constant(ir.VectorType(B1.llvm, n), [1] * n)
+
+
+def _addresses(builder: ir.IRBuilder, pointer: ir.Value, index: Value, stored: Element) -> ir.Value:
+    """A vector of pointers, by integer arithmetic: llvmlite's gep has no vectors of indices."""
+    base = Value(builder, I64, 0, builder.ptrtoint(pointer, I64.llvm)).splat(index.lanes)
+    bytes_ = index.cast(I64) * stored.itemsize
+    return builder.inttoptr((base + bytes_).llvm, ir.VectorType(ir.PointerType(), index.lanes))
+
+
+def _is_index_vector(ty: types.Type) -> bool:
+    return isinstance(ty, VectorType) and ty.element.kind in "iu"
+
+
+def _gather_type(pointer: types.Type, index: types.Type, *more: types.Type) -> types.Type | None:
+    element = _pointee(pointer)
+    if element is None or not _is_index_vector(index) or len(more) > 2:
+        return None
+    if more and _mask_lanes(more[0]) != index.lanes:
+        return None
+    if len(more) == 2 and shape_of(more[1]) not in ((element, 0), (element, index.lanes)):
+        return None
+    return VectorType(element, index.lanes)
+
+
+@_operation("gather", _gather_type, "gather(A, indices[, mask[, other]]): A[indices[l]] in lane l")
+def gather(builder: ir.IRBuilder, sig: Any, *args: ir.Value) -> ir.Value:
+    element, n = sig.return_type.element, sig.return_type.lanes
+    stored = _stored(element)
+    index = value_of(builder, sig.args[1], args[1])
+    mask = args[2] if len(args) > 2 else _all_lanes(builder, n)
+    other = _passthrough(builder, sig, 3, args, stored)
+    pointers = _addresses(builder, args[0], index, stored)
+    vector = ir.VectorType(stored.llvm, n)
+    operands = [pointers, ir.Constant(_I32, stored.itemsize), mask, other.llvm]
+    call = _masked_call(builder, "gather", vector, operands, f"{_suffix(stored, n)}.v{n}p0")
+    return _from_memory(other.wrap(call), element).llvm
+
+
+def _scatter_type(pointer: types.Type, index: types.Type, v: types.Type, *mask: types.Type) -> types.Type | None:
+    element = _pointee(pointer)
+    if element is None or not isinstance(v, VectorType) or v.element is not element or len(mask) > 1:
+        return None
+    if not _is_index_vector(index) or index.lanes != v.lanes or (mask and _mask_lanes(mask[0]) != v.lanes):
+        return None
+    return types.void
+
+
+@_operation("scatter", _scatter_type, "scatter(A, indices, v[, mask]): A[indices[l]] = v[l], in order of lanes")
+def scatter(builder: ir.IRBuilder, sig: Any, *args: ir.Value) -> None:
+    index = value_of(builder, sig.args[1], args[1])
+    value = _to_memory(value_of(builder, sig.args[2], args[2]))
+    mask = args[3] if len(args) > 3 else _all_lanes(builder, value.lanes)
+    pointers = _addresses(builder, args[0], index, value.element)
+    operands = [value.llvm, pointers, ir.Constant(_I32, value.element.itemsize), mask]
+    overloads = f"{_suffix(value.element, value.lanes)}.v{value.lanes}p0"
+    _masked_call(builder, "scatter", ir.VoidType(), operands, overloads)
+
+
+# -- making vectors
+
+
+def _ramp_type(base: types.Type, stride: types.Type, lanes: types.Type) -> types.Type | None:
+    shape, n = shape_of(base), _literal(lanes)
+    if shape is None or shape[1] or n is None or n < 1 or not isinstance(stride, types.Integer | types.Float):
+        return None
+    return VectorType(shape[0], n)
+
+
+@_operation("ramp", _ramp_type, "ramp(base, stride, lanes): base + l * stride in lane l, in the dtype of base")
+def ramp(builder: ir.IRBuilder, sig: Any, base: ir.Value, stride: ir.Value, lanes: ir.Value) -> ir.Value:
+    element, n = sig.return_type.element, sig.return_type.lanes
+    start = bring(builder, sig.args[0], base, (element, n))
+    step = bring(builder, sig.args[1], stride, (element, n))
+    iota = start.constants(list(range(n)), element)
+    return (start + step * iota).llvm
+
+
+def _broadcast_type(x: types.Type, lanes: types.Type) -> types.Type | None:
+    shape, n = shape_of(x), _literal(lanes)
+    return None if shape is None or shape[1] or n is None or n < 1 else VectorType(shape[0], n)
+
+
+@_operation("broadcast", _broadcast_type, "broadcast(x, lanes): x in every lane")
+def broadcast(builder: ir.IRBuilder, sig: Any, x: ir.Value, lanes: ir.Value) -> ir.Value:
+    return value_of(builder, sig.args[0], x).splat(sig.return_type.lanes).llvm
+
+
+def _first_type(n: types.Type, lanes: types.Type) -> types.Type | None:
+    count = _literal(lanes)
+    return VectorType(B1, count) if _is_index(n) and count else None
+
+
+@_operation("first", _first_type, "first(n, lanes): the mask of the first n lanes (n below 0 is 0)")
+def first(builder: ir.IRBuilder, sig: Any, n: ir.Value, lanes: ir.Value) -> ir.Value:
+    # Clamp in 64 bits, compare in 32: an AVX-512 machine compares 16 int32 in one instruction.
+    wide = value_of(builder, sig.args[0], n).cast(I64)
+    count = minimum(maximum(wide, wide.constant(0)), wide.constant(sig.return_type.lanes)).cast(I32)
+    vector = count.splat(sig.return_type.lanes)
+    return (vector.constants(list(range(vector.lanes)), I32) < vector).llvm
+
+
+def cast_marker(element: Element, lanes: int) -> Any:
+    """The conversion named after its result: `f32(x)`, `f32x16(x)`; a scalar made a vector is broadcast."""
+    name = f"{element.name}x{lanes}" if lanes else element.name
+    result = numba_type(element, lanes)
+
+    def typer(x: types.Type) -> types.Type | None:
+        shape = shape_of(x)
+        return None if shape is None or shape[1] not in (0, lanes) else result
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        return bring(builder, sig.args[0], args[0], (element, lanes)).llvm
+
+    return register(marker(name, f"convert to {result}"), typer, emit)
+
+
+def _bitcast_marker(element: Element) -> None:
+    def typer(x: types.Type) -> types.Type | None:
+        shape = shape_of(x)
+        if shape is None or shape[0].bits != element.bits:
+            return None
+        return numba_type(element, shape[1])
+
+    @_operation(f"as_{element.name}", typer, f"the same bits as {element.dtype}")
+    def reinterpret(builder: ir.IRBuilder, sig: Any, x: ir.Value) -> ir.Value:
+        return value_of(builder, sig.args[0], x).bitcast(element).llvm
+
+
+for _e in ELEMENTS.values():
+    if _e is not B1:
+        _bitcast_marker(_e)
+
+
+# -- choosing and moving lanes
+
+
+def _select_type(mask: types.Type, a: types.Type, b: types.Type) -> types.Type | None:
+    from .arithmetic import common_type
+
+    shape = shape_of(mask)
+    to = common_type((a, b))
+    if shape is None or shape[0] is not B1 or to is None:
+        return None
+    lanes = to[1] or shape[1]
+    return numba_type(to[0], lanes) if shape[1] in (0, lanes) else None
+
+
+@_operation("select", _select_type, "select(mask, a, b): a where mask, else b")
+def select(builder: ir.IRBuilder, sig: Any, mask: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+    to = shape_of(sig.return_type)
+    assert to is not None
+    chosen = bring(builder, sig.args[1], a, to), bring(builder, sig.args[2], b, to)
+    return value_of(builder, sig.args[0], mask).select(*chosen).llvm
+
+
+def _shuffle_type(a: types.Type, b: types.Type, *lanes: types.Type) -> types.Type | None:
+    if not isinstance(a, VectorType) or a != b or not lanes:
+        return None
+    picks = [_literal(lane) for lane in lanes]
+    inside = all(p is not None and 0 <= p < 2 * a.lanes for p in picks)
+    return VectorType(a.element, len(picks)) if inside else None
+
+
+@_operation("shuffle", _shuffle_type, "shuffle(a, b, l0, l1, ...): lanes l0, l1, ... (literals) of a followed by b")
+def shuffle(builder: ir.IRBuilder, sig: Any, a: ir.Value, b: ir.Value, *lanes: ir.Value) -> ir.Value:
+    picks = [_literal(ty) or 0 for ty in sig.args[2:]]
+    return value_of(builder, sig.args[0], a).shuffle(value_of(builder, sig.args[1], b), picks).llvm
+
+
+def _concat_type(*vectors: types.Type) -> types.Type | None:
+    if not vectors or not all(isinstance(v, VectorType) and v == vectors[0] for v in vectors):
+        return None
+    return VectorType(vectors[0].element, vectors[0].lanes * len(vectors))
+
+
+@_operation("concat", _concat_type, "concat(a, b, ...): the lanes of all, in order")
+def concat(builder: ir.IRBuilder, sig: Any, *vectors: ir.Value) -> ir.Value:
+    values = [value_of(builder, ty, v) for ty, v in zip(sig.args, vectors)]
+    total = values[0]
+    for part in values[1:]:
+        n = total.lanes
+        # Both sides of a shuffle have one length: the part is widened first; its surplus lanes are never picked.
+        widened = part.shuffle(None, [min(i, part.lanes - 1) for i in range(n)])
+        total = total.shuffle(widened, list(range(n + part.lanes)))
+    return total.llvm
+
+
+def _slice_type(v: types.Type, start: types.Type, lanes: types.Type) -> types.Type | None:
+    at, n = _literal(start), _literal(lanes)
+    if not isinstance(v, VectorType) or at is None or n is None or not 0 <= at < at + n <= v.lanes:
+        return None
+    return VectorType(v.element, n)
+
+
+@_operation("lanes", _slice_type, "lanes(v, start, n): n lanes from start on (literals)")
+def lanes(builder: ir.IRBuilder, sig: Any, v: ir.Value, start: ir.Value, n: ir.Value) -> ir.Value:
+    at = _literal(sig.args[1]) or 0
+    return value_of(builder, sig.args[0], v).shuffle(None, range(at, at + sig.return_type.lanes)).llvm
+
+
+def _extract_type(v: types.Type, i: types.Type) -> types.Type | None:
+    return v.element.numba if isinstance(v, VectorType) and _is_index(i) else None
+
+
+def _emit_extract(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    return value_of(builder, sig.args[0], args[0]).lane(args[1]).llvm
+
+
+MARKERS["extract"] = register(marker("extract", "extract(v, i): lane i; also v[i]"), _extract_type, _emit_extract)
+register(operator.getitem, _extract_type, _emit_extract, [(VectorType, types.Integer)])
+
+
+def _insert_type(v: types.Type, i: types.Type, x: types.Type) -> types.Type | None:
+    fits = isinstance(v, VectorType) and _is_index(i) and shape_of(x) == (v.element, 0)
+    return v if fits else None
+
+
+@_operation("insert", _insert_type, "insert(v, i, x): v with x in lane i")
+def insert(builder: ir.IRBuilder, sig: Any, v: ir.Value, i: ir.Value, x: ir.Value) -> ir.Value:
+    return value_of(builder, sig.args[0], v).with_lane(i, value_of(builder, sig.args[2], x)).llvm
+
+
+# -- reducing a vector
+
+
+def _tree(v: Value, combine: Callable[[Value, Value], Value]) -> Value:
+    """Fold halves together: log2(lanes) steps, an order of association that does not depend on the machine."""
+    while v.lanes > 1:
+        low = v.lanes // 2
+        high = v.lanes - low  # an odd vector keeps its middle lane for the next step
+        top = v.shuffle(None, range(high, v.lanes))
+        bottom = v.shuffle(None, range(low))
+        folded = combine(bottom, top)
+        if high == low:
+            v = folded
+            continue
+        wide = folded.shuffle(None, [min(i, low - 1) for i in range(v.lanes)])
+        v = wide.shuffle(v, [*range(low), v.lanes + low])
+    return v.lane(0)
+
+
+def _define_reduction(name: str, combine: Callable[[Value, Value], Value], kinds: str, doc: str) -> None:
+    def typer(v: types.Type) -> types.Type | None:
+        return v.element.numba if isinstance(v, VectorType) and v.element.kind in kinds else None
+
+    @_operation(name, typer, doc)
+    def reduce(builder: ir.IRBuilder, sig: Any, v: ir.Value) -> ir.Value:
+        return _tree(value_of(builder, sig.args[0], v), combine).llvm
+
+
+_define_reduction("reduce_add", lambda a, b: a + b, "fiu", "sum of the lanes, pairwise")
+_define_reduction("reduce_mul", lambda a, b: a * b, "fiu", "product of the lanes, pairwise")
+_define_reduction("reduce_max", maximum, "fiub", "greatest lane; NaN wins")
+_define_reduction("reduce_min", minimum, "fiub", "least lane; NaN wins")
+_define_reduction("reduce_and", lambda a, b: a & b, "iub", "all lanes, bitwise")
+_define_reduction("reduce_or", lambda a, b: a | b, "iub", "any lane, bitwise")
