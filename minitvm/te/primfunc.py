@@ -1,0 +1,323 @@
+"""`create_prim_func`: tensor expressions to a level-3 function, one block a compute (TVM's `te.create_prim_func`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..errors import InputError, report
+from ..expr import (
+    Add,
+    BinaryOp,
+    Call,
+    DType,
+    Expr,
+    IntImm,
+    IterVar,
+    Mul,
+    Node,
+    Range,
+    Reduce,
+    Select,
+    Sub,
+    Var,
+    call,
+    const,
+    free_vars,
+    map_children,
+    match,
+    structural_equal,
+    substitute,
+    walk,
+)  # fmt: skip
+from ..tir.nodes import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    LetStmt,
+    PrimFunc,
+    Seq,
+    Stmt,
+    with_root,
+)  # fmt: skip
+from .nodes import ComputeOp, PlaceholderOp, Tensor, TensorLoad
+from .tensors import post_order
+
+
+def create_prim_func(
+    ops: Sequence[Tensor | Var] | Tensor,
+    index_dtype_override: str | None = None,
+    name: str = "main",
+) -> PrimFunc:
+    """The function that computes the tensors among `ops` from the placeholders among them, parameters in that order.
+
+    Each compute becomes a block with its signature, spatial iterators first; what is not a parameter is allocated in
+    the root block. A compute's attrs become annotations of its block. Variables among `ops` become scalar parameters;
+    other free variables must be dimensions of some parameter. With `index_dtype_override` loops and indices have that
+    dtype. Raises `InputError` when a needed placeholder or variable is missing from `ops`.
+    """
+    args: list[Tensor | Var] = [ops] if isinstance(ops, Tensor) else list(ops)
+    _check_args(args)
+    lowering = _Lowering(index_dtype_override)
+    tensors = [arg for arg in args if isinstance(arg, Tensor)]
+    for tensor in tensors:
+        lowering.declare(tensor)
+    allocated: list[Buffer] = []
+    stmts: list[Stmt] = []
+    ordered = post_order(tensors)
+    done: set[ComputeOp] = set()
+    for tensor in ordered:
+        op = tensor.op
+        if isinstance(op, PlaceholderOp):
+            _check_given(tensor, tensors)
+            continue
+        if not isinstance(op, ComputeOp) or op in done:
+            continue
+        done.add(op)
+        outputs = _outputs(op, tensor, [*tensors, *ordered])
+        allocated += [lowering.declare(out) for out in outputs if out not in lowering.buffers]
+        stmts += lowering.blocks(op, outputs)
+    if not stmts:
+        raise InputError("create_prim_func: there is nothing to compute: every tensor given is a placeholder")
+    params = tuple(lowering.buffers[arg] if isinstance(arg, Tensor) else arg for arg in args)
+    func = with_root(
+        params, Seq.of(*stmts), {"global_symbol": name, "tir.noalias": True}, alloc_buffers=tuple(allocated)
+    )
+    _check_variables(func, allocated)
+    return func
+
+
+def _check_args(args: Iterable[Any]) -> None:
+    seen: set[Node] = set()
+    for arg in args:
+        if not isinstance(arg, Tensor | Var):
+            raise InputError(f"create_prim_func: wanted tensors and variables, found {arg!r}")
+        if arg in seen:
+            raise InputError(f"create_prim_func: {arg} is given twice; a parameter has one place")
+        seen.add(arg)
+
+
+def _check_given(tensor: Tensor, given: list[Tensor]) -> None:
+    if any(tensor is other for other in given):
+        return
+    raise InputError(
+        report(
+            f"create_prim_func: placeholder {tensor.name} is needed and not a parameter",
+            wanted=f"{tensor.name} among the arguments",
+            found=f"[{', '.join(t.name for t in given)}]",
+            tries=[f"create_prim_func([{', '.join([tensor.name, *(t.name for t in given)])}])"],
+        )
+    )
+
+
+def _check_variables(func: PrimFunc, allocated: list[Buffer]) -> None:
+    known: set[Var] = {p for p in func.params if isinstance(p, Var)}
+    for buffer in func.buffers:
+        known.update(v for dim in buffer.shape for v in walk(dim) if isinstance(v, Var))
+    used = dict.fromkeys(free_vars(func.body))
+    used.update({v: None for b in allocated for dim in b.shape for v in free_vars(dim)})
+    unknown = [v.name for v in used if v not in known]
+    if unknown:
+        raise InputError(
+            f"create_prim_func: {', '.join(unknown)} has no value: it is no parameter, no dimension of one, and no"
+            f" axis of its compute\n  try:    give it among the arguments, or reduce over the axis that it belongs to"
+        )
+
+
+def _outputs(op: ComputeOp, first: Tensor, known: list[Tensor]) -> list[Tensor]:
+    """The tensors of all outputs of `op`: those that the program holds, made anew where it holds none."""
+    found = {first.value_index: first}
+    for tensor in known:
+        if tensor.op is op:
+            found.setdefault(tensor.value_index, tensor)
+    return [found.get(k) or Tensor(op, first.shape, body.dtype, k) for k, body in enumerate(op.body)]
+
+
+class _Lowering:
+    """The buffers and names of one function under construction."""
+
+    def __init__(self, index_dtype: str | None) -> None:
+        self.index_dtype = None if index_dtype is None else DType(index_dtype)
+        self.buffers: dict[Tensor, Buffer] = {}
+        self.buffer_names: set[str] = set()
+        self.block_names: set[str] = {"root"}
+
+    def declare(self, tensor: Tensor) -> Buffer:
+        name = _fresh(tensor.name, self.buffer_names)
+        buffer = Buffer(name, tuple(self.index(d) for d in tensor.shape), tensor.dtype)
+        self.buffers[tensor] = buffer
+        return buffer
+
+    def index(self, value: Expr) -> Expr:
+        return value if self.index_dtype is None else _as_index(value, self.index_dtype)
+
+    def blocks(self, op: ComputeOp, outputs: list[Tensor]) -> list[Stmt]:
+        """One block for a reduction, one an output otherwise."""
+        if isinstance(op.body[0], Reduce):
+            return [self.nest(op, outputs, op.axis + op.reduce_axis)]
+        return [self.nest(op, [output], op.axis) for output in outputs]
+
+    def nest(self, op: ComputeOp, outputs: list[Tensor], axes: tuple[IterVar, ...]) -> Stmt:
+        iter_vars, loops, values = [], [], {}
+        for axis in axes:
+            start, extent = self.index(axis.dom.start), self.index(axis.dom.extent)
+            dtype = self.index_dtype or axis.var.dtype
+            block_var = Var(f"v_{axis.var.name}", dtype)
+            iter_vars.append(IterVar(block_var, Range(start, extent), axis.kind))
+            loops.append((Var(axis.var.name, dtype), start, extent))
+            values[axis.var] = block_var
+        buffers = [self.buffers[t] for t in outputs]
+        point = tuple(values[a.var] for a in op.axis)
+        first = op.body[0]
+        if isinstance(first, Reduce):
+            init, body = self.reduction(first, buffers, point, values)
+        else:
+            value = self.element(op.body[outputs[0].value_index], values)
+            init, body = None, BufferStore(buffers[0], value.astype(buffers[0].dtype), point)
+        label = op.name if len(outputs) > 1 else outputs[0].name
+        block = Block(
+            tuple(iter_vars),
+            _reads([body, *([init] if init else [])], buffers, {v.var for v in iter_vars}),
+            tuple(BufferRegion(b, tuple(_point(i) for i in point)) for b in buffers),
+            _fresh(label, self.block_names),
+            body,
+            init,
+            annotations=dict(op.attrs),
+        )
+        stmt: Stmt = BlockRealize(tuple(loop for loop, _, _ in loops), const(True), block)
+        for var, start, extent in reversed(loops):
+            stmt = For(var, start, extent, ForKind.SERIAL, stmt)
+        return stmt
+
+    def reduction(
+        self, reduce: Reduce, buffers: list[Buffer], point: tuple[Expr, ...], values: Mapping[Var, Expr]
+    ) -> tuple[Stmt, Stmt]:
+        """(init, update) of a reduction into `buffers` at `point`."""
+        combiner = reduce.combiner
+        starts = [self.element(e, values).astype(e.dtype) for e in reduce.init or combiner.identity]
+        init = Seq.of(*(BufferStore(b, s, point) for b, s in zip(buffers, starts, strict=True)))
+        sources = [self.element(s, values).astype(s.dtype) for s in reduce.sources]
+        condition = self.element(reduce.condition, values)
+        if not (isinstance(condition, IntImm) and condition.value):
+            # Where the condition fails the identity is combined, so that the update stays a plain reduction.
+            sources = [call("if_then_else", condition, s, i) for s, i in zip(sources, combiner.identity, strict=True)]
+        arguments: dict[Var, Expr] = {}
+        arguments.update(zip(combiner.lhs, (BufferLoad(b, point) for b in buffers), strict=True))
+        arguments.update(zip(combiner.rhs, sources, strict=True))
+        results = [substitute(result, arguments) for result in combiner.results]
+        if len(buffers) == 1:
+            return init, BufferStore(buffers[0], results[0], point)
+        # All results are computed before the first is stored: each may read all the old values.
+        names = [Var(f"v_{b.name}", b.dtype) for b in buffers]
+        update = Seq.of(*(BufferStore(b, v, point) for b, v in zip(buffers, names, strict=True)))
+        for var, result in reversed(list(zip(names, results, strict=True))):
+            update = LetStmt(var, result, update)
+        return init, update
+
+    def element(self, value: Expr, values: Mapping[Var, Expr]) -> Expr:
+        """A te expression over buffers and block iterators."""
+
+        def go(old: Any) -> Any:
+            if isinstance(old, Var):
+                return values.get(old, old)
+            if isinstance(old, TensorLoad):
+                indices = tuple(go(i) for i in old.indices)
+                return BufferLoad(self.buffers[old.tensor], tuple(self.index(i) for i in indices))
+            if self.index_dtype is None:
+                return map_children(old, go)
+            return _retyped(old, go)
+
+        return go(value)
+
+
+def _retyped(old: Node, go: Any) -> Any:
+    """`map_children` where iterators changed their dtype on the way: the operands of a node meet again."""
+    if isinstance(old, BinaryOp):
+        return type(old)(*match(go(old.a), go(old.b)))
+    if isinstance(old, Select):
+        return Select(go(old.condition), *match(go(old.true_value), go(old.false_value)))
+    if isinstance(old, Call) and len(old.args) > 1:
+        return call(old.op, *(go(a) for a in old.args))
+    return map_children(old, go)
+
+
+def _as_index(value: Expr, dtype: DType) -> Expr:
+    return const(value.value, dtype) if isinstance(value, IntImm) else value.astype(dtype)
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    candidate, count = name, 0
+    while candidate in taken:
+        count += 1
+        candidate = f"{name}_{count}"
+    taken.add(candidate)
+    return candidate
+
+
+def _point(index: Expr) -> Range:
+    return Range(index, const(1, index.dtype))
+
+
+def _reads(stmts: list[Stmt], written: list[Buffer], iterators: set[Var]) -> tuple[BufferRegion, ...]:
+    """The declared read regions: for each buffer the hull of its loads, a whole dimension where that is unknown."""
+    loads: dict[Buffer, list[tuple[Expr, ...]]] = {}
+    for stmt in stmts:
+        for item in walk(stmt):
+            if isinstance(item, BufferLoad) and not any(item.buffer is b for b in written):
+                loads.setdefault(item.buffer, []).append(item.indices)
+    return tuple(
+        BufferRegion(
+            buffer,
+            tuple(_hull([p[d] for p in points], buffer.shape[d], iterators) for d in range(buffer.ndim)),
+        )
+        for buffer, points in loads.items()
+    )
+
+
+def _hull(indices: list[Expr], extent: Expr, iterators: set[Var]) -> Range:
+    whole = Range(const(0, extent.dtype), extent)
+    if any(isinstance(item, BufferLoad) for index in indices for item in walk(index)):
+        return whole  # the index is data
+    distinct = [indices[0]]
+    for index in indices[1:]:
+        if not any(structural_equal(index, other) for other in distinct):
+            distinct.append(index)
+    if len(distinct) == 1:
+        return _point(distinct[0])
+    forms = [_affine(index) for index in distinct]
+    if any(form is None or form[0] != forms[0][0] for form in forms if forms[0] is not None) or forms[0] is None:
+        return whole
+    offsets = [form[1] for form in forms if form is not None]
+    lowest = distinct[offsets.index(min(offsets))]
+    return Range(lowest, const(max(offsets) - min(offsets) + 1, lowest.dtype))
+
+
+def _affine(index: Expr) -> tuple[dict[Var, int], int] | None:
+    """An index as (coefficients, constant), or None where it is no affine form."""
+    if isinstance(index, IntImm):
+        return {}, index.value
+    if isinstance(index, Var):
+        return {index: 1}, 0
+    if isinstance(index, Add | Sub):
+        a, b = _affine(index.a), _affine(index.b)
+        if a is None or b is None:
+            return None
+        sign = 1 if isinstance(index, Add) else -1
+        terms = dict(a[0])
+        for var, coefficient in b[0].items():
+            terms[var] = terms.get(var, 0) + sign * coefficient
+        return {v: c for v, c in terms.items() if c}, a[1] + sign * b[1]
+    if isinstance(index, Mul):
+        a, b = _affine(index.a), _affine(index.b)
+        if a is None or b is None or (a[0] and b[0]):
+            return None
+        (terms, constant), factor = (a, b[1]) if not b[0] else (b, a[1])
+        return {v: c * factor for v, c in terms.items() if c * factor}, constant * factor
+    return None
+
+

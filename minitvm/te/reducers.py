@@ -1,0 +1,88 @@
+"""Reductions over `reduce_axis`: `sum`, `prod`, `min`, `max`, and `comm_reducer` for those of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import InputError, TypeMismatch
+from ..expr import REDUCE, CommReducer, DType, Expr, IterVar, Reduce, Var, as_expr, binary, const
+from ..expr import Max as MaxNode
+from ..expr import Min as MinNode
+from .intrinsics import infinity, max_value, min_value
+
+__all__ = ["comm_reducer", "max", "min", "prod", "sum"]
+
+Reducer = Callable[..., Any]
+
+
+def comm_reducer(
+    fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
+) -> Reducer:  # fmt: skip
+    """A reducer from an associative, commutative `fcombine(x, y)` and its `fidentity(dtype)`; TVM's `te.comm_reducer`.
+
+    For tuples `fcombine` takes two tuples and gives one, and `fidentity` takes one dtype for each value:
+
+        argmax = te.comm_reducer(
+            lambda x, y: (select(x[1] >= y[1], x[0], y[0]), select(x[1] >= y[1], x[1], y[1])),
+            lambda index, value: (te.const(-1, index), te.min_value(value)), name="argmax")
+        te.compute((m,), lambda i: argmax((k.var, A[i, k]), axis=k))        # a list of two tensors
+
+    The reducer is called as `reducer(expr, axis, where=None, init=None)`; `where` leaves out points, `init` is what
+    the reduction starts from in place of the identity.
+    """
+
+    def reducer(expr: Any, axis: Any, where: Expr | None = None, init: Any = None) -> Any:
+        several = isinstance(expr, list | tuple)
+        sources = tuple(as_expr(e) for e in (expr if several else (expr,)))
+        axes = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
+        _check_axes(name, axes)
+        lhs = tuple(Var(f"x{k}" if several else "x", s.dtype) for k, s in enumerate(sources))
+        rhs = tuple(Var(f"y{k}" if several else "y", s.dtype) for k, s in enumerate(sources))
+        combined = fcombine(lhs, rhs) if several else (fcombine(lhs[0], rhs[0]),)
+        identity = fidentity(*(s.dtype for s in sources))
+        results = _typed(name, combined, sources)
+        starts = _typed(name, identity if several else (identity,), sources)
+        combiner = CommReducer(name, lhs, rhs, results, starts)
+        begin = () if init is None else _typed(name, init if several else (init,), sources)
+        condition = const(True) if where is None else where
+        if not condition.dtype.is_bool:
+            raise TypeMismatch(f"{name}: `where` is a condition, found {condition} of dtype {condition.dtype}")
+        made = tuple(Reduce(combiner, axes, sources, condition, k, begin) for k in range(len(sources)))
+        return made if several else made[0]
+
+    reducer.__name__ = name
+    return reducer
+
+
+def _check_axes(name: str, axes: Sequence[Any]) -> None:
+    if not axes:
+        raise InputError(f"{name}: no axis to reduce over")
+    for axis in axes:
+        if not isinstance(axis, IterVar) or axis.kind != REDUCE:
+            raise InputError(f"{name}: wanted axes made by te.reduce_axis, found {axis!r}")
+
+
+def _typed(name: str, values: Any, sources: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    if not isinstance(values, list | tuple) or len(values) != len(sources):
+        raise TypeMismatch(f"{name}: wanted {len(sources)} values, found {values!r}")
+    typed = tuple(v if isinstance(v, Expr) else const(v, s.dtype) for v, s in zip(values, sources, strict=True))
+    for value, source in zip(typed, sources, strict=True):
+        if value.dtype != source.dtype:
+            raise TypeMismatch(f"{name}: reduces {source.dtype}, but gives {value} of dtype {value.dtype}")
+    return typed
+
+
+# TVM starts a float maximum from the lowest finite number, which is no identity: -inf reduced would not give -inf.
+def _lowest(dtype: DType) -> Expr:
+    return infinity(dtype, negative=True) if dtype.is_float else min_value(dtype)
+
+
+def _highest(dtype: DType) -> Expr:
+    return infinity(dtype) if dtype.is_float else max_value(dtype)
+
+
+sum = comm_reducer(lambda x, y: x + y, lambda t: const(0, t), "sum")
+prod = comm_reducer(lambda x, y: x * y, lambda t: const(1, t), "prod")
+min = comm_reducer(lambda x, y: binary(MinNode, x, y), _highest, "min")
+max = comm_reducer(lambda x, y: binary(MaxNode, x, y), _lowest, "max")

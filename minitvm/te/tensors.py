@@ -1,0 +1,190 @@
+"""Making tensors: `placeholder`, `compute`, `reduce_axis`, and the variables and constants that go into them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from ..errors import InputError, TypeMismatch, report
+from ..expr import (
+    REDUCE,
+    DType,
+    Expr,
+    FloatImm,
+    IntImm,
+    IterVar,
+    Range,
+    Reduce,
+    SizeVar,
+    Var,
+    as_expr,
+    const,
+    structural_equal,
+    walk,
+)  # fmt: skip
+from .nodes import ComputeOp, PlaceholderOp, Tensor
+
+__all__ = ["compute", "const", "placeholder", "post_order", "rational", "reduce_axis", "size_var", "var"]
+
+
+def var(name: str = "tindex", dtype: str = "int32") -> Var:
+    """A free scalar variable."""
+    return Var(name, DType(dtype))
+
+
+def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
+    """A variable that is never negative: a symbolic dimension."""
+    return SizeVar(name, DType(dtype))
+
+
+def rational(numerator: int, denominator: int, dtype: str = "float32") -> FloatImm:
+    """The exact constant numerator/denominator; it is rounded only when code is generated."""
+    return FloatImm(Fraction(numerator, denominator), DType(dtype))
+
+
+def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
+    """An input tensor of that shape (integers or expressions) and dtype (default float32)."""
+    dims = as_shape(shape, name)
+    kind = DType(dtype or "float32")
+    return Tensor(PlaceholderOp(name, dims, kind), dims, kind)
+
+
+def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
+    """An axis to reduce over: `dom` is a `Range` or the half-open pair (begin, end)."""
+    if not isinstance(dom, Range):
+        if not isinstance(dom, Sequence) or len(dom) != 2:
+            raise InputError(f"reduce_axis {name}: wanted a Range or a pair (begin, end), found {dom!r}")
+        dom = Range.of(*dom)
+    return IterVar(Var(name, dom.extent.dtype), dom, REDUCE)
+
+
+def compute(
+    shape: Any,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Any:
+    """The tensor whose element at a point is `fcompute(*point)`; a list of tensors where that gives a tuple.
+
+    The axes take the names of the function's parameters; those behind `*indices` are `i0`, `i1`, ... or
+    `varargs_names`. A reduction may only be the whole of a body. Raises `TypeMismatch` where body, shape and reducer
+    do not fit, and `InputError` where the function takes another number of indices. (TVM's `te.compute`.)
+    """
+    dims = as_shape(shape, name)
+    axis = tuple(
+        IterVar(Var(axis_name, dim.dtype), Range.of(dim))
+        for axis_name, dim in zip(_axis_names(fcompute, len(dims), name, varargs_names), dims, strict=True)
+    )
+    given = fcompute(*(a.var for a in axis))
+    several = isinstance(given, list | tuple)
+    body = tuple(as_expr(value) for value in (given if several else (given,)))
+    _check_body(name, body)
+    annotations = dict(attrs or {})
+    if tag:
+        annotations["tag"] = tag
+    op = ComputeOp(name, axis, body, annotations)
+    outputs = [Tensor(op, dims, value.dtype, index) for index, value in enumerate(body)]
+    return outputs if several else outputs[0]
+
+
+def post_order(outputs: Iterable[Tensor]) -> list[Tensor]:
+    """All tensors that the outputs need, themselves included, each after what it reads.
+
+    Of an operation with several outputs each that is read comes separately.
+    """
+    done: dict[Tensor, None] = {}
+    stack: list[tuple[Tensor, bool]] = [(t, False) for t in reversed(list(outputs))]
+    while stack:
+        tensor, ready = stack.pop()
+        if tensor in done:
+            continue
+        if ready or isinstance(tensor.op, PlaceholderOp):
+            done[tensor] = None
+            continue
+        stack.append((tensor, True))
+        if isinstance(tensor.op, ComputeOp):
+            stack.extend((t, False) for t in reversed(tensor.op.input_tensors))
+    return list(done)
+
+
+def as_shape(shape: Any, name: str) -> tuple[Expr, ...]:
+    """A shape as integer expressions; an `Expr` or int alone is a shape of one dimension."""
+    given = tuple(shape) if isinstance(shape, Sequence | Iterable) and not isinstance(shape, Expr) else (shape,)
+    dims = tuple(as_expr(dim) for dim in given)
+    for dim in dims:
+        if not dim.dtype.is_int:
+            raise TypeMismatch(f"{name}: a dimension is an integer, found {dim} of dtype {dim.dtype}")
+        if isinstance(dim, IntImm) and dim.value < 0:
+            raise InputError(f"{name}: a dimension is not negative, found shape ({', '.join(map(str, dims))})")
+    return dims
+
+
+def _axis_names(
+    fcompute: Callable[..., Any], ndim: int, name: str, varargs_names: Sequence[str] | None
+) -> list[str]:  # fmt: skip
+    spec = inspect.getfullargspec(fcompute)
+    # A default is how Python closes over a loop variable (`lambda i, s=s: ...`): no index.
+    named = spec.args[: len(spec.args) - len(spec.defaults or ())]
+    if inspect.ismethod(fcompute):
+        named = named[1:]
+    missing = ndim - len(named)
+    if missing < 0 or (missing > 0 and spec.varargs is None):
+        raise InputError(
+            report(
+                f"compute {name}: the function takes another number of indices",
+                wanted=f"{ndim}, one a dimension",
+                found=f"{len(named)}: ({', '.join(named)})",
+                tries=["lambda *indices: ... takes any number"],
+            )
+        )
+    rest = list(varargs_names) if varargs_names is not None else [f"i{k}" for k in range(missing)]
+    if len(rest) != missing:
+        raise InputError(f"compute {name}: wanted {missing} varargs_names, found {rest}")
+    return [*named, *rest]
+
+
+def _check_body(name: str, body: tuple[Expr, ...]) -> None:
+    if not body:
+        raise InputError(f"compute {name}: the function gave no value")
+    for value in body:
+        if value.dtype.lanes != 1 or value.dtype.kind == "handle":
+            raise TypeMismatch(f"compute {name}: an element is a scalar, found {value} of dtype {value.dtype}")
+        inner = [item for item in walk(value) if isinstance(item, Reduce) and item is not value]
+        if inner:
+            raise TypeMismatch(
+                report(
+                    f"compute {name}: a reduction must be the whole body",
+                    found=f"{inner[0]} inside {value}",
+                    tries=[f"compute the reduction as a tensor of its own, and read that in {name}"],
+                )
+            )
+    reductions = [value for value in body if isinstance(value, Reduce)]
+    if not reductions:
+        return
+    first = reductions[0]
+    fits = len(reductions) == len(body) == len(first.sources) and all(
+        r.value_index == k and _same_reduction(r, first) for k, r in enumerate(reductions)
+    )
+    if not fits:
+        raise TypeMismatch(
+            report(
+                f"compute {name}: several outputs of a reduction must be all the values of one reducer, in order",
+                wanted=f"{len(first.sources)} values of {first.combiner.name}",
+                found=f"({', '.join(map(str, body))})",
+            )
+        )
+
+
+def _same_reduction(a: Reduce, b: Reduce) -> bool:
+    return (
+        structural_equal(a.combiner, b.combiner)
+        and len(a.axes) == len(b.axes)
+        and all(x is y for x, y in zip(a.axes, b.axes))
+        and structural_equal(a.sources, b.sources)
+        and structural_equal(a.condition, b.condition)
+        and structural_equal(a.init, b.init)
+    )
