@@ -1,0 +1,60 @@
+"""PP-OCRv4 out of the PyPI package rapidocr-onnxruntime (Apache-2.0), with trained weights and dynamic shapes.
+
+Only the model files of that package are used, so it is installed without its dependencies and never imported.
+"""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+
+from minitvm.errors import ModelError, report
+
+PACKAGE = "rapidocr-onnxruntime"
+VERSION = "1.4.4"
+
+_RECOGNISER = "ch_PP-OCRv4_rec_infer.onnx"
+_CLASSIFIER = "ch_ppocr_mobile_v2.0_cls_infer.onnx"
+
+
+def recogniser() -> Path:
+    """The text recogniser: `x` float32 (n, 3, 48, width) in [-1, 1] to (n, width / 8, 6625) probabilities.
+
+    The alphabet is in the model's metadata under `character`, one symbol a line; class 0 is CTC's blank and the last
+    class is the space. Raises ModelError, which says how to install the package, where the file is not to be found.
+    """
+    return _model(_RECOGNISER)
+
+
+def classifier() -> Path:
+    """The direction classifier: `x` float32 (n, 3, 48, 192) in [-1, 1] to (n, 2) probabilities of 0 and 180 degrees.
+
+    Raises ModelError, which says how to install the package, where the file is not to be found.
+    """
+    return _model(_CLASSIFIER)
+
+
+def _model(file_name: str) -> Path:
+    install = f"pip install --no-deps --ignore-requires-python {PACKAGE}=={VERSION}"
+    try:
+        distribution = metadata.distribution(PACKAGE)
+    except metadata.PackageNotFoundError:
+        raise ModelError(
+            report(
+                f"the model {file_name} is not on this machine",
+                wanted=f"the package {PACKAGE}, which carries it",
+                found="no such package in this environment",
+                tries=(install,),
+            )
+        ) from None
+    path = Path(str(distribution.locate_file(f"rapidocr_onnxruntime/models/{file_name}")))
+    if not path.is_file():
+        raise ModelError(
+            report(
+                f"the model {file_name} is not on this machine",
+                wanted=f"the file in {PACKAGE} {VERSION}",
+                found=f"{PACKAGE} {distribution.version}, without {path}",
+                tries=(f"{install} --force-reinstall",),
+            )
+        )
+    return path
