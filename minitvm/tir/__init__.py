@@ -1,0 +1,77 @@
+"""Loop programs, level 3 and the kernel level, under TVM's names: `tir.PrimFunc`, `tir.Schedule`, `tir.exp`, ...
+
+What is more than nodes and small functions (`Schedule`, the printer, the verifier) is imported on first use: the
+reference interpreters read the nodes and must not load the compiler for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ..expr import (
+    EQ, GE, GT, LE, LT, NE, Add, And, Broadcast, Call, Cast, CommReducer, Div, Expr, FloatImm, FloorDiv, FloorMod,
+    IntImm, IterVar, Let, Max, Min, Mod, Mul, Not, Or, Ramp, Range, Reduce, Select, Shuffle, SizeVar, StringImm, Sub,
+    Var, const,
+)  # fmt: skip
+from . import op
+from .nodes import (
+    Allocate, Assert, Block, BlockId, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, Evaluate, For,
+    ForKind, If, IRModule, KernelCall, LetStmt, MatchBufferRegion, PrimFunc, Seq, Stmt, While, root_block, with_root,
+)  # fmt: skip
+from .op import (
+    abs, all, any, call_intrin, cast, ceildiv, div, floordiv, floormod, if_then_else, indexdiv, indexmod, infinity, max,
+    max_value, min, min_value, reinterpret, select, truncdiv, truncmod,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from ..errors import ScheduleError
+    from . import schedule, script, transform, verifier
+    from .schedule import Schedule
+    from .verifier import verify
+
+# TVM's other names for our nodes.
+PrimExpr = Expr
+SeqStmt, IfThenElse, AssertStmt, DeclBuffer = Seq, If, Assert, Allocate
+SBlock, SBlockRealize = Block, BlockRealize
+
+_DEFINED_IN = {
+    "Schedule": "minitvm.tir.schedule",
+    "ScheduleError": "minitvm.errors",
+    "verify": "minitvm.tir.verifier",
+}
+_SUBMODULES = ("intrin", "schedule", "script", "transform", "verifier")
+
+__all__ = [
+    "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "Allocate", "And", "Assert", "AssertStmt", "Block", "BlockId",
+    "BlockRealize", "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "BufferStore", "Call", "Cast", "CommReducer",
+    "DeclBuffer", "Div", "Evaluate", "Expr", "FloatImm", "FloorDiv", "FloorMod", "For", "ForKind", "IRModule", "If",
+    "IfThenElse", "IntImm", "IterVar", "KernelCall", "Let", "LetStmt", "MatchBufferRegion", "Max", "Min", "Mod", "Mul",
+    "Not", "Or", "PrimExpr", "PrimFunc", "Ramp", "Range", "Reduce", "SBlock", "SBlockRealize", "Schedule",
+    "ScheduleError", "Select", "Seq", "SeqStmt", "Shuffle", "SizeVar", "Stmt", "StringImm", "Sub", "Var", "While", "abs",
+    "all", "any", "call_intrin", "cast", "ceildiv", "const", "decl_buffer", "div", "floordiv", "floormod",
+    "if_then_else", "indexdiv", "indexmod", "infinity", "max", "max_value", "min", "min_value", "op", "reinterpret",
+    "root_block", "schedule", "script", "select", "transform", "truncdiv", "truncmod", "verifier", "verify",
+    "with_root",
+]  # fmt: skip
+
+
+def decl_buffer(
+    shape: tuple[Any, ...], dtype: str = "float32", name: str = "buffer", scope: str = "global", **more: Any
+) -> Buffer:
+    """A buffer by its shape and dtype; `more` are the other fields of `Buffer`."""
+    return Buffer(name, tuple(shape), dtype, scope, **more)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _DEFINED_IN:
+        return getattr(importlib.import_module(_DEFINED_IN[name]), name)
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in op.NAMED:
+        return op.NAMED[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_DEFINED_IN, *_SUBMODULES, *op.NAMED})

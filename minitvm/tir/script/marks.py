@@ -1,0 +1,96 @@
+"""Spots in printed text: while a program is printed, a marked piece is fenced in by private characters; then they go.
+
+Fencing the text itself, instead of counting columns while printing, keeps the printer free of any bookkeeping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Characters of Unicode's private use area: START index-character ... STOP.
+_START, _STOP, _INDEX = "\ue000", "\ue001", 0xE100
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Columns [start, stop) of line number `line` belong to note number `note`."""
+
+    line: int
+    start: int
+    stop: int
+    note: int
+
+
+def fence(text: str, note: int) -> str:
+    """The text with its ends marked as belonging to note number `note`."""
+    return f"{_START}{chr(_INDEX + note)}{text}{_STOP}"
+
+
+def unfence(lines: Sequence[str]) -> tuple[list[str], list[Span]]:
+    """The lines without fences, and where the fences stood."""
+    plain: list[str] = []
+    spans: list[Span] = []
+    for number, line in enumerate(lines):
+        if _START not in line:
+            plain.append(line)
+            continue
+        kept: list[str] = []
+        stack: list[tuple[int, int]] = []
+        characters = iter(line)
+        for character in characters:
+            if character == _START:
+                stack.append((ord(next(characters)) - _INDEX, len(kept)))
+            elif character == _STOP:
+                note, start = stack.pop()
+                spans.append(Span(number, start, len(kept), note))
+            else:
+                kept.append(character)
+        plain.append("".join(kept))
+    return plain, spans
+
+
+def annotate(lines: Sequence[str], notes: Sequence[str], context: int | None = None) -> str:
+    """Fenced lines as text: each fenced piece underlined, its note beside the underline at its first place.
+
+    `context` keeps only that many lines around the marked ones, with the headers that enclose them; `...` stands for
+    what is left out. A note whose piece is nowhere in the text stands at the end.
+    """
+    plain, spans = unfence(lines)
+    shown = _near(plain, {s.line for s in spans}, context) if context is not None and spans else set(range(len(plain)))
+    told: set[int] = set()
+    result: list[str] = []
+    skipping = False
+    for number, line in enumerate(plain):
+        if number not in shown:
+            if not skipping:
+                result.append(" " * _indent(line) + "...")
+            skipping = True
+            continue
+        skipping = False
+        result.append(line)
+        for span in sorted((s for s in spans if s.line == number), key=lambda s: s.start):
+            carets = " " * span.start + "^" * max(1, span.stop - span.start)
+            text = "" if span.note in told else notes[span.note]
+            told.add(span.note)
+            first, *rest = text.split("\n")
+            result.append(f"{carets} {first}".rstrip())
+            result += [" " * (len(carets) + 1) + more for more in rest]
+    result += [f"# {text}" for note, text in enumerate(notes) if note not in told and text]
+    return "\n".join(result)
+
+
+def _near(lines: Sequence[str], marked: set[int], context: int) -> set[int]:
+    shown: set[int] = set()
+    for number in marked:
+        shown.update(range(max(0, number - context), min(len(lines), number + context + 1)))
+        indent = _indent(lines[number])
+        for above in range(number, -1, -1):  # the headers that enclose it
+            if lines[above].strip() and _indent(lines[above]) < indent:
+                indent = _indent(lines[above])
+                shown.add(above)
+    return shown
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

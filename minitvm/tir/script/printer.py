@@ -1,0 +1,573 @@
+"""Programs as TVMScript text: `script(node)`, with spots marked for errors.
+
+The text reads back: `parse(script(program))` is structurally equal to `program`. The spelling is that of TVM v0.23, or
+of v0.27 (`T.sblock`). What TVM has no words for is spelled as ours: `@T.prim_func(lowered=True)` for a function without
+a root block, `T.call_kernel("name", A, B)` for a kernel call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...errors import InputError
+from ...expr import (
+    INTRINSICS, Add, BinaryOp, Call, DType, Expr, ExprPrinter, IntImm, IterVar, Let, Node, Range, SizeVar, Var,
+    free_vars, structural_equal, walk,
+)  # fmt: skip
+from ..nodes import (
+    Allocate, Assert, Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, Evaluate, For, ForKind, If,
+    IRModule, KernelCall, LetStmt, MatchBufferRegion, PrimFunc, Seq, Stmt, While,
+)  # fmt: skip
+from .marks import annotate, fence
+from .names import NameSupply
+
+DIALECTS: dict[str, dict[str, str]] = {
+    "tvm-0.23": {"block": "block", "alloc_buffer": "alloc_buffer", "block_attr": "block_attr"},
+    "tvm-0.27": {"block": "sblock", "alloc_buffer": "sblock_alloc_buffer", "block_attr": "sblock_attr"},
+}
+_HEADER = {"I": "# from minitvm.script import ir as I", "T": "# from minitvm.script import tir as T"}
+_ATOM = 20  # the precedence of a name or a call
+_AXIS = {"S": "spatial", "R": "reduce", "O": "opaque"}
+
+
+def script(
+    node: Node,
+    *,
+    mark: Mapping[Node, str] | None = None,
+    dialect: str = "tvm-0.23",
+    with_header: bool | None = None,
+    context: int | None = None,
+    name: str | None = None,
+) -> str:
+    """A module, function, statement, expression, buffer or region as TVMScript.
+
+    `mark` underlines nodes of the program with `^^^^` and puts each one's note beside its underline: a loop, block or
+    function at its header, a variable or buffer at its definition, anything else as a whole. `context=n` then shows
+    only the n lines around each mark and the headers that enclose them. `with_header` puts the imports above, as
+    comments; by default above whole functions and modules without marks. Raises `InputError` for an unknown dialect.
+    """
+    if dialect not in DIALECTS:
+        raise InputError(f"unknown dialect {dialect!r} of TVMScript\n  wanted: {' or '.join(DIALECTS)}")
+    marks = dict(mark or {})
+    printer = TirPrinter(DIALECTS[dialect], list(marks))
+    if with_header is None:
+        with_header = not marks
+    if isinstance(node, IRModule):
+        header = [_HEADER["I"], _HEADER["T"], ""]
+        printer.module(node)
+    elif isinstance(node, PrimFunc):
+        header = [_HEADER["T"], ""]
+        printer.function(node, name or node.name)
+    else:
+        header = []
+        printer.anything(node)
+    lines = [*header, *printer.lines] if with_header else printer.lines
+    return annotate(lines, list(marks.values()), context)
+
+
+class TirPrinter(ExprPrinter):
+    """Collects the lines of a program; `marked` nodes come out fenced (see `marks`)."""
+
+    prefix = "T."
+
+    def __init__(self, spelling: Mapping[str, str], marked: Sequence[Node] = ()) -> None:
+        super().__init__()
+        self.spelling = spelling
+        self.lines: list[str] = []
+        self.names = NameSupply()
+        self.depth = 0
+        self._notes = {item: number for number, item in enumerate(marked)}
+        self._defined: set[Node] = set()  # marked variables and buffers whose first place has been printed
+        self._spelled_out: set[Expr] = set()
+        self._loops: dict[Var, tuple[Expr, Expr]] = {}  # start and extent of the loops around
+
+    # ---- names and text ----------------------------------------------------------------------------------------
+
+    def name(self, var: Var) -> str:
+        return self._first(var, self.names.of(var, var.name))
+
+    def buffer(self, buffer: Buffer) -> str:
+        """The name of a buffer at one of its uses."""
+        return self._first(buffer, self.names.of(buffer, buffer.name))
+
+    def define(self, item: Var | Buffer) -> str:
+        """The name of a variable or buffer at its definition."""
+        return self._first(item, self.names.define(item, item.name))
+
+    def _first(self, item: Node, text: str) -> str:
+        if item not in self._notes or item in self._defined:
+            return text
+        self._defined.add(item)
+        return fence(text, self._notes[item])
+
+    def fenced(self, item: Node, text: str) -> str:
+        """The text of a node, with its mark if it has one."""
+        return fence(text, self._notes[item]) if item in self._notes else text
+
+    def line(self, text: str, *owners: Node) -> None:
+        """One line, marked if one of the nodes that it stands for is."""
+        for owner in owners:
+            text = self.fenced(owner, text)
+        self.lines.append("    " * self.depth + text if text else "")
+
+    # ---- expressions -------------------------------------------------------------------------------------------
+
+    def _print(self, e: Expr, context: int) -> str:
+        text = super()._print(e, context)
+        return text if isinstance(e, Var) else self.fenced(e, text)
+
+    def _parts(self, e: Expr) -> tuple[str, int]:
+        if isinstance(e, BinaryOp) and _is_bare(e.a) and _is_bare(e.b):
+            # Python would fold two bare integers when the text is read: `T.int32(2) + 3` stays an addition.
+            self._spelled_out.add(e.a)
+        if isinstance(e, IntImm) and e in self._spelled_out:
+            return f"T.{e.dtype}({e.value})", _ATOM
+        return super()._parts(e)
+
+    def _atom(self, e: Expr) -> str:
+        if isinstance(e, BufferLoad):
+            return self._load(e)
+        if isinstance(e, Let):
+            return self._let(e)
+        if isinstance(e, Call):
+            return self._call(e)
+        return super()._atom(e)
+
+    def _load(self, e: BufferLoad) -> str:
+        name = self.buffer(e.buffer)
+        if e.predicate is None:
+            return f"{name}[{self._indices(e.indices)}]"
+        return f"{name}.vload([{self._indices(e.indices, empty='')}], predicate={self.expr(e.predicate)})"
+
+    def _indices(self, indices: Sequence[Expr], empty: str = "()") -> str:
+        return ", ".join(map(self.expr, indices)) or empty
+
+    def _let(self, e: Let) -> str:
+        value = self.expr(e.value)
+        self.names.push()
+        name = self.define(e.var)
+        body = self.expr(e.body)
+        self.names.pop()
+        return f"T.Let({body}, where={{{name}: {value}}})"
+
+    def _call(self, e: Call) -> str:
+        args = [self.expr(a) for a in e.args]
+        if e.op == "reinterpret" and len(args) == 1:
+            return f'T.reinterpret("{e.dtype}", {args[0]})'
+        if calls_by_name(e):
+            return f"T.{e.op}({', '.join(args)})"
+        return f"T.call_intrin({', '.join([_quote(str(e.dtype)), _quote('tir.' + e.op), *args])})"
+
+    def span(self, r: Range) -> tuple[str, str]:
+        """The texts of start and stop of a range; constants are added up, else the stop reads `start + extent`."""
+        start, extent = r.start, r.extent
+        if isinstance(start, IntImm) and isinstance(extent, IntImm):
+            return self.expr(start), self.fenced(extent, self.expr(IntImm(start.value + extent.value, extent.dtype)))
+        stop = Add(start, extent) if start.dtype == extent.dtype else start + extent
+        return self.expr(start), self.expr(stop)
+
+    def region(self, r: BufferRegion) -> str:
+        """`A[vi, 0:128]`: a point of a dimension as an index, anything else as a slice."""
+        parts = []
+        for dimension in r.region:
+            if _is_const(dimension.extent, 1):
+                parts.append(self.fenced(dimension, self.expr(dimension.start)))
+            else:
+                parts.append(self.fenced(dimension, ":".join(self.span(dimension))))
+        return self.fenced(r, f"{self.buffer(r.buffer)}[{', '.join(parts) or '()'}]")
+
+    def value(self, item: Any) -> str:
+        """An attribute's value: a Python constant, an expression, or a list or dictionary of them."""
+        if isinstance(item, Expr):
+            return self.expr(item)
+        if isinstance(item, Mapping):
+            return "{" + ", ".join(f"{self.value(k)}: {self.value(v)}" for k, v in item.items()) + "}"
+        if isinstance(item, list | tuple):
+            return "[" + ", ".join(map(self.value, item)) + "]"
+        if isinstance(item, str):
+            return _quote(item)
+        if isinstance(item, float) and repr(item) in ("inf", "-inf", "nan"):
+            return f'float("{item!r}")'
+        return repr(item)
+
+    # ---- functions and modules ---------------------------------------------------------------------------------
+
+    def module(self, mod: IRModule) -> None:
+        """`@I.ir_module class Module:` with its functions."""
+        self.line("@I.ir_module")
+        self.line("class Module:", mod)
+        self.depth += 1
+        if mod.attrs:
+            self.line(f"I.module_attrs({self.value(mod.attrs)})")
+            self.line("")
+        if not mod.functions:
+            self.line("pass")
+        for number, (name, function) in enumerate(mod.items()):
+            if number:
+                self.line("")
+            self.function(function, name)
+        self.depth -= 1
+
+    def function(self, func: PrimFunc, name: str) -> None:
+        """`@T.prim_func def name(...):` with its body."""
+        self.names.push()
+        root = trivial_root(func)
+        lowered = not isinstance(func.body, BlockRealize) or func.body.block.name != "root"
+        options = (["private=True"] if "global_symbol" not in func.attrs else []) + (["lowered=True"] if lowered else [])
+        self.line("@T.prim_func" + (f"({', '.join(options)})" if options else ""))
+        taken = {p.name for p in func.params} | {v.name for v in symbolic_dimensions(func)}
+        for parameter in func.params:  # all parameters before any dimension: they keep their names
+            self.names.define(parameter, parameter.name)
+        parameters, matched = [], []
+        for parameter in func.params:
+            if isinstance(parameter, Var):
+                size = "is_size_var=True" if isinstance(parameter, SizeVar) else ""
+                parameters.append(f"{self.name(parameter)}: T.{parameter.dtype}" + (f"({size})" if size else ""))
+            elif _fits_signature(parameter):
+                parameters.append(f"{self.buffer(parameter)}: T.Buffer({self._buffer_arguments(parameter, dtype=True)})")
+            else:
+                hint = f"var_{parameter.name}"
+                handle = self.names.fresh(hint if hint not in taken else f"{hint}_handle")
+                parameters.append(f"{handle}: T.handle")
+                matched.append((parameter, handle))
+        owners = (func, func.body, func.body.block) if root is not None and isinstance(func.body, BlockRealize) else (func,)
+        self.line(f"def {name}({', '.join(parameters)}):", *owners)
+        self.depth += 1
+        attrs = {k: v for k, v in func.attrs.items() if not (k == "global_symbol" and v == name)}
+        if attrs:
+            self.line(f"T.func_attr({self.value(attrs)})")
+        for variable in symbolic_dimensions(func):
+            size = "is_size_var=True" if isinstance(variable, SizeVar) else ""
+            self.line(f"{self.define(variable)} = T.{variable.dtype}({size})")
+        for parameter, handle in matched:
+            self.line(f"{self.buffer(parameter)} = T.match_buffer({handle}, {self._buffer_arguments(parameter)})")
+        if root is None:
+            self.suite(func.body)
+        else:
+            for allocated in root.alloc_buffers:
+                self._alloc(allocated)
+            self.suite(root.body)
+        self.depth -= 1
+        self.names.pop()
+
+    def _buffer_arguments(self, b: Buffer, dtype: bool = False) -> str:
+        """`(128, 128), "float32", scope="local"`; what has its default value is left out, unless `dtype`."""
+        shape = ", ".join(map(self.expr, b.shape)) + ("," if len(b.shape) == 1 else "")
+        parts = [f"({shape})"]
+        if dtype or b.dtype != "float32":
+            parts.append(_quote(str(b.dtype)))
+        if b.strides:
+            parts.append(f"strides=({', '.join(map(self.expr, b.strides))}{',' if len(b.strides) == 1 else ''})")
+        if not _is_const(b.elem_offset, 0) or b.elem_offset.dtype != "int32":
+            parts.append(f"elem_offset={self.expr(b.elem_offset)}")
+        if b.scope != "global":
+            parts.append(f"scope={_quote(b.scope)}")
+        if b.align != 64:
+            parts.append(f"align={b.align}")
+        if b.device != "cpu":
+            parts.append(f"device={_quote(b.device)}")
+        if b.axis_separators:
+            parts.append(f"axis_separators={list(b.axis_separators)}")
+        return ", ".join(parts)
+
+    def _alloc(self, buffer: Buffer) -> None:
+        arguments = self._buffer_arguments(buffer)
+        self.line(f"{self.define(buffer)} = T.{self.spelling['alloc_buffer']}({arguments})")
+
+    # ---- statements --------------------------------------------------------------------------------------------
+
+    def anything(self, item: Node) -> None:
+        """A node that is printed by itself, not as a part of a function."""
+        if isinstance(item, Stmt):
+            return self.suite(item)
+        if isinstance(item, Expr):
+            text = self.expr(item)
+        elif isinstance(item, BufferRegion):
+            text = self.region(item)
+        elif isinstance(item, Range):
+            text = self.fenced(item, f"range({', '.join(self.span(item))})")
+        elif isinstance(item, Buffer):
+            text = f"{self.define(item)}: T.Buffer({self._buffer_arguments(item, dtype=True)})"
+        elif isinstance(item, IterVar):
+            text = self._axis(item, None)
+        elif isinstance(item, MatchBufferRegion):
+            text = self._match(item)
+        else:
+            text = repr(item)
+        self.line(text)
+
+    def suite(self, stmt: Stmt) -> None:
+        """A statement and those that follow it in one indented block."""
+        stmts = stmt.stmts if isinstance(stmt, Seq) else (stmt,)
+        if not stmts:
+            self.line("pass", stmt)
+        self.names.push()
+        for number, item in enumerate(stmts):
+            self.stmt(item, last=number == len(stmts) - 1)
+        self.names.pop()
+
+    def stmt(self, s: Stmt, last: bool) -> None:
+        """One statement; `last` says that nothing follows in its suite, so what it opens may stay open."""
+        if isinstance(s, BufferStore):
+            self._store(s)
+        elif isinstance(s, For):
+            self._for(s)
+        elif isinstance(s, BlockRealize):
+            self._block(s.block, s)
+        elif isinstance(s, Block):
+            self._block(s, None)
+        elif isinstance(s, If):
+            self._if(s)
+        elif isinstance(s, While):
+            self.line(f"while {self.expr(s.condition)}:", s)
+            self._indented(s.body)
+        elif isinstance(s, LetStmt):
+            self._let_stmt(s, last)
+        elif isinstance(s, Allocate):
+            self._allocate(s, last)
+        elif isinstance(s, Assert):
+            self.line(f"assert {self.expr(s.condition)}, {_quote(s.message)}", s)
+        elif isinstance(s, Evaluate):
+            text = self.expr(s.value)
+            self.line(text if isinstance(s.value, Call) else f"T.evaluate({text})", s)
+        elif isinstance(s, KernelCall):
+            args = [_quote(s.kernel), *(self.buffer(a) if isinstance(a, Buffer) else self.expr(a) for a in s.args)]
+            self.line(f"T.call_kernel({', '.join(args + (['parallel=True'] if s.parallel else []))})", s)
+        elif isinstance(s, Seq):
+            for number, item in enumerate(s.stmts):
+                self.stmt(item, last and number == len(s.stmts) - 1)
+        else:
+            raise InputError(f"the printer does not know the statement {type(s).__name__}")
+
+    def _indented(self, body: Stmt) -> None:
+        self.depth += 1
+        self.suite(body)
+        self.depth -= 1
+
+    def _store(self, s: BufferStore) -> None:
+        name, value = self.buffer(s.buffer), self.expr(s.value)
+        if s.predicate is None:
+            self.line(f"{name}[{self._indices(s.indices)}] = {value}", s)
+        else:
+            indices = self._indices(s.indices, empty="")
+            self.line(f"{name}.vstore([{indices}], {value}, predicate={self.expr(s.predicate)})", s)
+
+    def _for(self, s: For) -> None:
+        nest = grid_of(s)
+        if len(nest) > 1:
+            extents = [self.expr(loop.extent) for loop in nest]
+            self.names.push()
+            variables = [self.fenced(loop, self.define(loop.var)) for loop in nest]
+            self.line(f"for {', '.join(variables)} in T.grid({', '.join(extents)}):")
+        else:
+            header = self._iterable(s)
+            self.names.push()
+            self.line(f"for {self.define(s.var)} in {header}:", s)
+        outer = dict(self._loops)
+        self._loops.update({loop.var: (loop.start, loop.extent) for loop in nest})
+        self._indented(nest[-1].body)
+        self._loops = outer
+        self.names.pop()
+
+    def _iterable(self, s: For) -> str:
+        from_zero = _is_const(s.start, 0) and s.start.dtype == s.extent.dtype
+        arguments = [self.expr(s.extent)] if from_zero else list(self.span(Range(s.start, s.extent)))
+        if s.kind is ForKind.SERIAL and not s.annotations:
+            return f"range({', '.join(arguments)})"
+        name = {ForKind.UNROLLED: "unroll", ForKind.THREAD: "thread_binding"}.get(s.kind, str(s.kind))
+        if s.thread is not None:
+            arguments.append(f"thread={_quote(s.thread)}")
+        if s.annotations:
+            arguments.append(f"annotations={self.value(s.annotations)}")
+        return f"T.{name}({', '.join(arguments)})"
+
+    def _if(self, s: If) -> None:
+        keyword = "if"
+        while True:
+            self.line(f"{keyword} {self.expr(s.condition)}:", s)
+            self._indented(s.then_case)
+            if not isinstance(s.else_case, If):
+                break
+            s, keyword = s.else_case, "elif"
+        if s.else_case is not None:
+            self.line("else:")
+            self._indented(s.else_case)
+
+    def _let_stmt(self, s: LetStmt, last: bool) -> None:
+        value = self.expr(s.value)
+        if last:
+            self.line(f"{self.define(s.var)}: T.{s.var.dtype} = {value}", s)
+            return self._rest(s.body)
+        self.names.push()
+        self.line(f"with T.LetStmt({value}) as {self.define(s.var)}:", s)
+        self._indented(s.body)
+        self.names.pop()
+
+    def _allocate(self, s: Allocate, last: bool) -> None:
+        arguments = self._buffer_arguments(s.buffer)
+        if s.annotations:
+            arguments += f", annotations={self.value(s.annotations)}"
+        if last:
+            self.line(f"{self.define(s.buffer)} = T.decl_buffer({arguments})", s)
+            return self._rest(s.body)
+        self.names.push()
+        self.line(f"with T.decl_buffer({arguments}) as {self.define(s.buffer)}:", s)
+        self._indented(s.body)
+        self.names.pop()
+
+    def _rest(self, body: Stmt) -> None:
+        stmts = body.stmts if isinstance(body, Seq) else (body,)
+        if not stmts:
+            self.line("pass", body)
+        for number, item in enumerate(stmts):
+            self.stmt(item, last=number == len(stmts) - 1)
+
+    # ---- blocks ------------------------------------------------------------------------------------------------
+
+    def _block(self, block: Block, realize: BlockRealize | None) -> None:
+        owners: tuple[Node, ...] = (block,) if realize is None else (realize, block)
+        self.line(f"with T.{self.spelling['block']}({_quote(block.name)}):", *owners)
+        self.depth += 1
+        self.names.push()
+        self._axes(block.iter_vars, realize.iter_values if realize is not None else None)
+        if realize is not None and not is_true(realize.predicate):
+            self.line(f"T.where({self.expr(realize.predicate)})")
+        for name, regions in (("reads", block.reads), ("writes", block.writes)):
+            self.line(f"T.{name}({', '.join(map(self.region, regions))})")
+        if block.annotations:
+            self.line(f"T.{self.spelling['block_attr']}({self.value(block.annotations)})")
+        for buffer in block.alloc_buffers:
+            self._alloc(buffer)
+        for match in block.match_buffers:
+            self.line(self._match(match), match)
+        if block.init is not None:
+            self.line("with T.init():")
+            self._indented(block.init)
+        self.suite(block.body)
+        self.names.pop()
+        self.depth -= 1
+
+    def _match(self, m: MatchBufferRegion) -> str:
+        source = self.region(m.source)
+        return f"{self.define(m.buffer)} = T.match_buffer({source}, {self._buffer_arguments(m.buffer)})"
+
+    def _axes(self, iter_vars: Sequence[IterVar], values: Sequence[Expr] | None) -> None:
+        if values is None or len(values) != len(iter_vars):  # a block by itself, or one that the verifier refuses
+            for axis in iter_vars:
+                self.line(self._axis(axis, None))
+            if values:
+                self.line(f"# bound to {', '.join(map(self.expr, values))}")
+            return
+        group: list[tuple[IterVar, Expr]] = []
+        for axis, value in zip(iter_vars, values, strict=True):
+            if self._remaps(axis, value):
+                group.append((axis, value))
+                continue
+            self._remap(group)
+            group = []
+            self.line(self._axis(axis, value))
+        self._remap(group)
+
+    def _remaps(self, axis: IterVar, value: Expr) -> bool:
+        if not isinstance(value, Var) or value not in self._loops:
+            return False
+        start, extent = self._loops[value]
+        same = structural_equal(axis.dom.start, start) and structural_equal(axis.dom.extent, extent)
+        return same and axis.var.dtype == value.dtype
+
+    def _remap(self, group: Sequence[tuple[IterVar, Expr]]) -> None:
+        if not group:
+            return
+        values = ", ".join(self.expr(value) for _, value in group)
+        names = ", ".join(self.fenced(axis, self.define(axis.var)) for axis, _ in group)
+        kinds = "".join(axis.kind for axis, _ in group)
+        self.line(f'{names} = T.axis.remap("{kinds}", [{values}])')
+
+    def _axis(self, axis: IterVar, value: Expr | None) -> str:
+        bound = "" if value is None else f", {self.expr(value)}"
+        from_zero = _is_const(axis.dom.start, 0) and axis.dom.start.dtype == axis.dom.extent.dtype
+        domain = self.expr(axis.dom.extent) if from_zero else f"({', '.join(self.span(axis.dom))})"
+        name = self.fenced(axis, self.define(axis.var))
+        return f"{name} = T.axis.{_AXIS[axis.kind]}({self.fenced(axis.dom, domain)}{bound})"
+
+
+def calls_by_name(e: Call) -> bool:
+    """Whether `T.op(args)` means this very call: the dtype follows from the arguments by the intrinsic's rule."""
+    row = INTRINSICS.get(e.op)
+    if row is None:
+        return e.op.startswith("vector_reduce_") and len(e.args) == 1 and e.dtype == e.args[0].dtype.scalar
+    if len(e.args) != row.arity or row.result == "given":
+        return False
+    dtypes = [a.dtype for a in e.args]
+    if row.result == "value":
+        return e.dtype == dtypes[1] == dtypes[2] and dtypes[0].is_bool
+    if row.domain != "any" and any(d != dtypes[0] for d in dtypes):
+        return False
+    if (row.domain == "float" and not dtypes[0].is_float) or (row.domain == "int" and dtypes[0].kind not in _INTEGRAL):
+        return False
+    wanted = {"bool": DType("bool").with_lanes(dtypes[0].lanes), "void": DType("int32")}.get(row.result, dtypes[0])
+    return e.dtype == wanted
+
+
+def grid_of(loop: For) -> list[For]:
+    """The loops from `loop` down that `T.grid` can write as one: plain, from zero, with independent extents."""
+    nest = [loop]
+    if not _is_plain(loop):
+        return nest
+    while isinstance(inner := nest[-1].body, For) and _is_plain(inner):
+        used = {item for item in walk(inner.extent) if isinstance(item, Var)}
+        if used & {outer.var for outer in nest}:
+            break
+        nest.append(inner)
+    return nest
+
+
+def trivial_root(func: PrimFunc) -> Block | None:
+    """The root block, where the text may leave it out: one that only holds allocations."""
+    if not isinstance(func.body, BlockRealize) or not is_true(func.body.predicate) or func.body.iter_values:
+        return None
+    root = func.body.block
+    if root.name != "root" or root.iter_vars or root.reads or root.writes or root.init is not None:
+        return None
+    return None if root.match_buffers or root.annotations else root
+
+
+def symbolic_dimensions(func: PrimFunc) -> list[Var]:
+    """The variables in the buffers of the signature that are not parameters themselves, in order."""
+    found: dict[Var, None] = {}
+    for buffer in func.buffers:
+        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            for variable in free_vars(part):
+                found.setdefault(variable)
+    return [v for v in found if not any(v is p for p in func.params)]
+
+
+def is_true(e: Expr) -> bool:
+    """Whether an expression is the constant True."""
+    return isinstance(e, IntImm) and e.dtype.is_bool and e.value == 1
+
+
+_INTEGRAL = ("int", "uint", "bool")
+
+
+def _is_plain(loop: For) -> bool:
+    from_zero = _is_const(loop.start, 0) and loop.start.dtype == loop.extent.dtype
+    return loop.kind is ForKind.SERIAL and not loop.annotations and from_zero
+
+
+def _fits_signature(b: Buffer) -> bool:
+    return all(isinstance(part, IntImm) for part in (*b.shape, *b.strides, b.elem_offset))
+
+
+def _is_const(e: Expr, value: int) -> bool:
+    return isinstance(e, IntImm) and e.value == value
+
+
+def _is_bare(e: Expr) -> bool:
+    return isinstance(e, IntImm) and e.dtype == "int32"
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
