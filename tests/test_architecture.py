@@ -1,0 +1,465 @@
+"""The walls: who may import whom. The table below is the documentation, the rest of this file holds the house to it.
+
+A row names a package or top-level module of minitvm and what it may import besides itself; a name covers everything
+beneath it (`tir` also covers `tir.nodes`). The rows stand in the order in which a model passes through them, reversed:
+each leans on those above it. Every import counts, wherever it stands:
+
+    at module level        obeys the table
+    under TYPE_CHECKING    obeys it too: it loads nothing, but it is knowledge all the same
+    inside a function      obeys it too, but for the lazy doors declared below
+    import_module("...")   counts as an import where it stands
+
+A walk over the source misses what an `__init__` pulls in, so each layer is also imported in a process of its own, and
+what that loaded is held against the same table.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+FOUNDATION = "errors events target expr"
+NODES = "errors events expr te.nodes tir.nodes graph.nodes executable.nodes accel.isa"
+MIDDLE = f"{FOUNDATION} arith tir te topi cost strategy graph"
+COMPILER = f"{MIDDLE} executable runtime codegen accel frontend ir script transform build"
+EVERYTHING = f"{COMPILER} tune byoc interop viz testbeds"
+
+MAY_IMPORT: dict[str, str] = {
+    # what everything stands on
+    "errors": "",
+    "events": "errors",
+    "expr": "errors",
+    "target": "errors",
+    # what is needed to run a saved artifact, and nothing more
+    "executable": FOUNDATION,
+    "runtime": f"{FOUNDATION} executable",
+    # the compiler
+    "arith": "errors expr",
+    "tir": f"{FOUNDATION} arith",
+    "codegen": f"{FOUNDATION} arith tir",
+    "accel": f"{FOUNDATION} arith tir",
+    "te": f"{FOUNDATION} arith tir",
+    "topi": f"{FOUNDATION} arith tir te",
+    "cost": "errors target expr",
+    "strategy": f"{FOUNDATION} arith tir te topi cost",
+    "graph": f"{FOUNDATION} arith tir te topi cost strategy",
+    "frontend": f"{FOUNDATION} arith tir te topi cost strategy graph",
+    # TVM's names for what is defined elsewhere
+    "ir": f"{FOUNDATION} arith tir te graph",
+    "script": f"{FOUNDATION} tir ir",
+    "transform": f"{FOUNDATION} tir te graph ir",
+    # the one place that knows the whole way
+    "build": f"{MIDDLE} executable runtime codegen accel frontend ir",
+    # on top
+    "tune": COMPILER,
+    "byoc": COMPILER,
+    "interop": COMPILER,
+    "viz": f"{FOUNDATION} tir te graph executable accel.isa",
+    "testbeds": "errors",
+    "cli": EVERYTHING,
+    # minitvm/__init__.py itself: the public names, lazily
+    "": EVERYTHING,
+    # The oracle reads node definitions. If it shared a simplifier with what it judges, it would agree with its bugs.
+    "reference": NODES,
+    # Strategies for Hypothesis also draw schedules, through the public Schedule.
+    "reference.strategies": f"{NODES} te tir.schedule reference",
+}
+
+# Doors through the walls, open only inside a function: (importer, imported, why).
+LAZY_DOORS = [
+    ("tir.schedule", "reference", "Schedule(..., verify=True) compares each step with the interpreter"),
+    ("cli", "reference", "`minitvm check` compares every level with its interpreter"),
+]
+
+# Libraries that only these may import, lazily or not. A library that is not listed is free, if it is a core dependency.
+ONLY_IMPORTED_BY: dict[str, str] = {
+    "sympy": "arith",
+    "islpy": "arith",
+    "numba": "runtime codegen",
+    "llvmlite": "runtime codegen",
+    "onnx": "frontend interop testbeds build cli",
+}
+
+# Installed with minitvm itself. Anything else is an extra: imported inside a function, or in a `try` that turns its
+# absence into one sentence.
+CORE_LIBRARIES = {"numpy", "numba", "llvmlite", "sympy", "islpy", "rich"}
+
+# Modules that are of no use without an extra, and that nothing else imports at module level.
+NEEDS_EXTRA = {"reference.strategies": "hypothesis", "interop.onnx_backend": "onnx"}
+
+# What a fresh process must not have loaded after importing a layer, whatever path it came by. Beside these, no layer
+# may load a part of minitvm that its row does not reach.
+COMPILER_LIBRARIES = "sympy islpy onnx numba"
+TRANSFORMS = (
+    "minitvm.arith minitvm.tir.schedule minitvm.tir.transform minitvm.graph.passes minitvm.topi minitvm.strategy "
+    "minitvm.codegen minitvm.runtime minitvm.build"
+)
+NOT_LOADED_BY: dict[str, str] = {
+    "": f"{COMPILER_LIBRARIES} llvmlite numpy rich",
+    "errors": f"{COMPILER_LIBRARIES} llvmlite numpy rich",
+    "events": COMPILER_LIBRARIES,
+    "expr": COMPILER_LIBRARIES,
+    "target": COMPILER_LIBRARIES,
+    "executable": COMPILER_LIBRARIES,
+    "runtime": COMPILER_LIBRARIES,
+    "tir.nodes": f"{COMPILER_LIBRARIES} {TRANSFORMS}",
+    "te.nodes": f"{COMPILER_LIBRARIES} {TRANSFORMS}",
+    "graph.nodes": f"{COMPILER_LIBRARIES} {TRANSFORMS}",
+    "arith": "onnx numba",
+    "tir": "onnx numba",
+    "codegen": "onnx numba",
+    "accel": "onnx numba",
+    "te": "onnx numba",
+    "topi": "onnx numba",
+    "strategy": "onnx numba",
+    "graph": "onnx numba",
+    "frontend": "onnx numba",
+    "testbeds": COMPILER_LIBRARIES,
+    "cli": COMPILER_LIBRARIES,
+    "reference": f"{COMPILER_LIBRARIES} hypothesis {TRANSFORMS}",
+}
+
+
+# --- reading the imports ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One imported module. `where` is "module", "type_checking", "function" or "guarded" (in a try for ImportError)."""
+
+    importer: str
+    imported: str
+    where: str
+    file: Path
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.importer or 'minitvm'} imports {self.imported} ({self.where})"
+
+
+def covers(prefix: str, module: str) -> bool:
+    """Whether `module` is `prefix` or beneath it."""
+    return module == prefix or module.startswith(prefix + ".")
+
+
+def ours(module: str) -> str | None:
+    """A module's name below minitvm ("" for minitvm itself); None for one that is not ours."""
+    if covers("minitvm", module):
+        return module[len("minitvm.") :]
+    # Only ever right as minitvm.reference: under its own name it would be loaded twice.
+    return module if covers("reference", module) else None
+
+
+class ImportReader(ast.NodeVisitor):
+    """Collects every import of one file with the kind of place where it stands."""
+
+    def __init__(self, tree: Path, file: Path) -> None:
+        self.tree = tree
+        self.file = file.relative_to(tree)
+        parts = self.file.with_suffix("").parts
+        parts = parts if parts[0] == "minitvm" else ("minitvm", *parts)
+        self.package = ".".join(parts[:-1])
+        self.importer = ours(self.package if parts[-1] == "__init__" else ".".join(parts)) or ""
+        self.where = ["module"]
+        self.found: list[Import] = []
+
+    def add(self, module: str, line: int) -> None:
+        self.found.append(Import(self.importer, module, self.where[-1], self.file, line))
+
+    def is_module(self, name: str) -> bool:
+        path = self.tree.joinpath(*name.split("."))
+        return path.is_dir() or path.with_suffix(".py").is_file()
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self.add(alias.name, node.lineno)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        base = node.module or ""
+        if node.level:
+            parents = self.package.split(".")[: len(self.package.split(".")) - node.level + 1]
+            base = ".".join([*parents, *([node.module] if node.module else [])])
+        for alias in node.names:
+            name = f"{base}.{alias.name}"
+            if base == "minitvm":
+                name = f"minitvm.{PUBLIC_NAMES.get(alias.name, alias.name)}"
+                if alias.name.startswith("__") or alias.name == "*":
+                    continue
+            self.add(name if base == "minitvm" or self.is_module(name) else base, node.lineno)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called in ("import_module", "__import__") and node.args:
+            name = node.args[0]
+            if isinstance(name, ast.Constant) and isinstance(name.value, str) and not name.value.startswith("."):
+                self.add(name.value, node.lineno)
+        self.generic_visit(node)
+
+    def inside(self, where: str, nodes: list[ast.stmt]) -> None:
+        # A function's body stays a function's, whatever stands around the import in it.
+        self.where.append("function" if self.where[-1] == "function" else where)
+        for node in nodes:
+            self.visit(node)
+        self.where.pop()
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self.inside("function", node.body)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self.inside("function", [ast.Expr(node.body)])
+
+    def visit_If(self, node: ast.If) -> None:
+        test = node.test.attr if isinstance(node.test, ast.Attribute) else getattr(node.test, "id", "")
+        self.inside("type_checking" if test == "TYPE_CHECKING" else self.where[-1], node.body)
+        self.inside(self.where[-1], node.orelse)
+
+    def visit_Try(self, node: ast.Try) -> None:
+        handled = {name.id for handler in node.handlers for name in ast.walk(handler.type or ast.Pass())
+                   if isinstance(name, ast.Name)}  # fmt: skip
+        guarded = bool(handled & {"ImportError", "ModuleNotFoundError"})
+        self.inside("guarded" if guarded else self.where[-1], node.body)
+        for part in (*(handler.body for handler in node.handlers), node.orelse, node.finalbody):
+            self.inside(self.where[-1], part)
+
+
+# Names that `from minitvm import ...` gives and that are no modules, by the module that defines them.
+PUBLIC_NAMES = {"IRModule": "ir", "from_source": "script", "lower": "build"}
+
+
+def read_imports(tree: Path) -> list[Import]:
+    """Every import in minitvm/ and reference/ under `tree`."""
+    found: list[Import] = []
+    for top in ("minitvm", "reference"):
+        for file in sorted((tree / top).rglob("*.py")):
+            if file.relative_to(tree).parts[:2] == ("minitvm", "reference"):
+                continue  # the link to reference/
+            reader = ImportReader(tree, file)
+            reader.visit(ast.parse(file.read_text(), str(file)))
+            found += reader.found
+    return found
+
+
+# --- holding them against the table -------------------------------------------------------------------------------
+
+
+def row_of(module: str) -> str | None:
+    """The row that a module of ours belongs to: the longest that covers it; None if it has none."""
+    rows = [row for row in MAY_IMPORT if (covers(row, module) if row else module == "")]
+    return max(rows, key=len, default=None)
+
+
+def any_covers(prefixes: str, module: str) -> bool:
+    return any(covers(prefix, module) for prefix in prefixes.split())
+
+
+def broken_wall(found: Import) -> str | None:
+    """What is wrong with one import, in words; None if it is allowed."""
+    row = row_of(found.importer)
+    if row is None:
+        top = found.importer.split(".")[0]
+        return f"{found.file}: {top} has no row in MAY_IMPORT (tests/test_architecture.py): add what it may import"
+    module = ours(found.imported)
+    if module is None:
+        return broken_library_wall(found)
+    if covers("reference", found.imported):
+        return f"{found}: write minitvm.reference, or it is loaded twice"
+    if module == "":
+        return f"{found}: import the module that is meant, not everything"
+    if (row and covers(row, module)) or any_covers(MAY_IMPORT[row], module):
+        return None
+    if found.where == "function" and any(
+        covers(importer, found.importer) and covers(imported, module) for importer, imported, _ in LAZY_DOORS
+    ):
+        return None
+    return f"{found}: {row or 'minitvm'} may import only: {MAY_IMPORT[row] or 'nothing'}"
+
+
+def broken_library_wall(found: Import) -> str | None:
+    library = found.imported.split(".")[0]
+    if library in ONLY_IMPORTED_BY and not any_covers(ONLY_IMPORTED_BY[library], found.importer):
+        needed = NEEDS_EXTRA.get(found.importer)
+        if needed != library:
+            return f"{found}: {library} is for {ONLY_IMPORTED_BY[library]} only"
+    if library in sys.stdlib_module_names or library in CORE_LIBRARIES or found.where != "module":
+        return None
+    if any(covers(module, found.importer) and library == extra for module, extra in NEEDS_EXTRA.items()):
+        return None
+    return f"{found}: {library} is an extra; import it inside a function, and raise errors.missing_extra without it"
+
+
+def broken_walls(tree: Path) -> list[str]:
+    return [message for found in read_imports(tree) if (message := broken_wall(found))] + [
+        f"{path.relative_to(tree)} has no row in MAY_IMPORT (tests/test_architecture.py): add what it may import"
+        for path in sorted((tree / "minitvm").iterdir())
+        if (path.suffix == ".py" or any(path.rglob("*.py"))) and path.stem != "__init__" and row_of(path.stem) is None
+    ]
+
+
+def test_every_import_is_in_the_table() -> None:
+    assert len(read_imports(ROOT)) > 20, "the walk found hardly an import: it does not see the source"
+    assert broken_walls(ROOT) == []
+
+
+def test_the_table_contradicts_itself_nowhere() -> None:
+    """No two rows may import each other, and whatever a row names has a row itself."""
+    for row, allowed in MAY_IMPORT.items():
+        for name in allowed.split():
+            assert row_of(name) is not None, f"{row} may import {name}, which has no row"
+            back = MAY_IMPORT[name.split(".")[0]].split()
+            assert row.split(".")[0] == name.split(".")[0] or row not in back, f"{row} and {name} import each other"
+
+
+# --- what importing a layer loads ---------------------------------------------------------------------------------
+
+
+def reach(row: str) -> set[str]:
+    """The prefixes of all that a row may load: what it may import, what that may import, and so on."""
+    seen: set[str] = set()
+    waiting = [row]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += MAY_IMPORT[row_of(name) or ""].split()
+    return seen
+
+
+def loaded_by(tree: Path, modules: list[str]) -> set[str]:
+    """The names in sys.modules of a fresh process that imported `modules` from `tree`."""
+    code = f"import sys, importlib; sys.path.insert(0, {str(tree)!r})\n"
+    code += "".join(f"importlib.import_module({module!r})\n" for module in modules) + "print(*sys.modules)"
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MINITVM_VERIFY")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=tree)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def loaded_beyond(tree: Path, layer: str, modules: list[str]) -> list[str]:
+    """What importing `modules` of `layer` loads that it must not."""
+    forbidden = NOT_LOADED_BY.get(layer, "")
+    row = row_of(layer)
+    assert row is not None
+    # A package is loaded before any module in it, so whatever holds a reachable module may be loaded as well.
+    reachable = reach(row) - {""}
+    beyond = []
+    for name in sorted(loaded_by(tree, modules)):
+        module = ours(name)
+        above = module and not any(covers(prefix, module) or covers(module, prefix) for prefix in reachable)
+        told = bool(beyond) and covers(beyond[-1], name)
+        if (above or any_covers(forbidden, name)) and not told:
+            beyond.append(name)
+    return beyond
+
+
+@cache
+def exists(layer: str) -> bool:
+    path = ROOT.joinpath("minitvm", *layer.split("."))
+    return (path / "__init__.py").is_file() or path.with_suffix(".py").is_file()
+
+
+@pytest.mark.parametrize("layer", sorted({*MAY_IMPORT, *NOT_LOADED_BY} - {"reference", "reference.strategies"}))
+def test_importing_a_layer_loads_nothing_above_it(layer: str) -> None:
+    if not exists(layer):
+        pytest.skip(f"there is no minitvm.{layer} yet")
+    assert loaded_beyond(ROOT, layer, [f"minitvm.{layer}" if layer else "minitvm"]) == []
+
+
+def test_importing_the_whole_oracle_loads_node_definitions_only() -> None:
+    names = [
+        ".".join(("minitvm", *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+        for file in sorted((ROOT / "reference").rglob("*.py"))
+    ]
+    names = [name for name in names if not covers("minitvm.reference.strategies", name)]
+    assert len(names) > 1
+    assert loaded_beyond(ROOT, "reference", names) == []
+
+
+# --- the walls themselves are tested: a planted illegal import is caught ------------------------------------------
+
+
+def plant(tree: Path, **files: str) -> Path:
+    """A tree with the given files: `tir__nodes` is minitvm/tir/nodes.py, `reference__te` is reference/te.py."""
+    (tree / "minitvm").mkdir()
+    (tree / "minitvm" / "__init__.py").touch()
+    # Nodes that the planted imports name, so that they are known to be modules.
+    files = {"tir__nodes": "", "te__nodes": "", "tir__schedule__state": "", "arith__simplify": ""} | files
+    for name, text in files.items():
+        parts = name.split("__")
+        path = tree.joinpath(*(parts if parts[0] == "reference" else ["minitvm", *parts])).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (path.parent / "__init__.py").touch()
+        path.write_text(text)
+    return tree
+
+
+LAZILY = "def f():\n    "
+TYPES = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    "
+
+LEGAL = {
+    "downwards": ("tir__nodes", "from minitvm.expr import nodes\nfrom ..errors import report\n"),
+    "within": ("tir__schedule__state", "from .. import nodes\nfrom ..nodes import For\n"),
+    "lazy door": ("tir__schedule__state", LAZILY + "from minitvm.reference import check\n"),
+    "cli may all": ("cli__run", "from .. import build\nfrom minitvm import lower, __version__\n"),
+    "nodes for the oracle": ("reference__tir", "from minitvm.tir.nodes import For\nfrom . import te\n"),
+    "extra in a function": ("frontend__onnx", LAZILY + "import onnx\n"),
+    "extra that is guarded": ("frontend__onnx", "try:\n    import onnx\nexcept ImportError:\n    onnx = None\n"),
+    "declared extra": ("reference__strategies", "import hypothesis\nfrom minitvm.tir.schedule import Schedule\n"),
+}
+
+ILLEGAL = {
+    "upwards": ("expr__nodes", "from minitvm.tir import nodes\n", "expr may import only: errors"),
+    "upwards, relative": ("expr__nodes", "from ..tir.nodes import For\n", "expr may import only: errors"),
+    "upwards, from the package": ("expr__nodes", "from .. import tir\n", "expr may import only"),
+    "upwards, for types": ("runtime__module", TYPES + "from ..tir.nodes import For\n", "type_checking"),
+    "upwards, in a function": ("runtime__module", LAZILY + "from ..codegen import numba_cpu\n", "function"),
+    "upwards, by name": ("runtime__module", LAZILY + "importlib.import_module('minitvm.tir')\n", "function"),
+    "public name": ("tir__show", "from minitvm import lower\n", "tir may import only"),
+    "everything": ("tir__show", "import minitvm as tvm\n", "not everything"),
+    "the oracle": ("graph__passes__fold", LAZILY + "from minitvm.reference import graph\n", "graph may import only"),
+    "the oracle, not lazily": ("cli__check", "from minitvm.reference import check\n", "cli may import only"),
+    "the oracle twice": ("cli__check", LAZILY + "from reference import check\n", "write minitvm.reference"),
+    "oracle simplifies": ("reference__tir", "from minitvm.arith import simplify\n", "reference may import only"),
+    "oracle schedules": ("reference__tir", "from ..tir.schedule import Schedule\n", "reference may import only"),
+    "oracle takes the package": ("reference__tir", "from minitvm.tir import PrimFunc\n", "reference may import only"),
+    "oracle uses sympy": ("reference__tir", LAZILY + "import sympy\n", "sympy is for arith only"),
+    "extra at module level": ("frontend__onnx", "import onnx\n", "onnx is an extra"),
+    "extra in the else": ("viz__plot", "if 1:\n    pass\nelse:\n    import matplotlib.pyplot\n", "is an extra"),
+    "unknown package": ("relay__nodes", "x = 1\n", "relay has no row in MAY_IMPORT"),
+    "unknown module": ("helpers", "import os\n", "helpers has no row in MAY_IMPORT"),
+}
+
+
+@pytest.mark.parametrize(("name", "text"), LEGAL.values(), ids=LEGAL)
+def test_legal_import_passes(tmp_path: Path, name: str, text: str) -> None:
+    assert broken_walls(plant(tmp_path, **{name: text})) == []
+
+
+@pytest.mark.parametrize(("name", "text", "message"), ILLEGAL.values(), ids=ILLEGAL)
+def test_planted_illegal_import_is_caught(tmp_path: Path, name: str, text: str, message: str) -> None:
+    broken = broken_walls(plant(tmp_path, **{name: text}))
+    assert broken, "the planted import was not seen"
+    assert message in broken[0]
+
+
+def test_planted_transitive_load_is_caught(tmp_path: Path) -> None:
+    """What the walk cannot see, as the module's name is computed, the process does."""
+    hidden = "import importlib\nimportlib.import_module('.'.join(('minitvm', 'codegen')))\nimport sqlite3 as onnx\n"
+    plant(tmp_path, executable__nodes=hidden, codegen__numba_cpu="", runtime__module="from ..executable import nodes")
+    assert broken_walls(tmp_path) == []
+    assert loaded_beyond(tmp_path, "runtime", ["minitvm.runtime.module"]) == ["minitvm.codegen"]
+
+
+def test_planted_library_is_caught(tmp_path: Path) -> None:
+    plant(tmp_path, runtime__module="__import__('sym' + 'py')")
+    assert loaded_beyond(tmp_path, "runtime", ["minitvm.runtime.module"]) == ["sympy"]
