@@ -1,0 +1,104 @@
+"""What an interpreter or the runtime reports to a listener.
+
+A listener subclasses `Listener` and overrides what it wants to hear; the rest costs nothing, because who reports asks
+`heard(listeners, "load")` once, before the run, and leaves silent reports out. Times are seconds of
+`time.perf_counter()`, sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One element read or written: the buffer's name and scope, its flat offset in elements, and the bytes moved."""
+
+    buffer: str
+    scope: str
+    offset: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop as a listener sees it: the variable's name, its first value, the extent and the kind of loop."""
+
+    var: str
+    start: int
+    extent: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of an executable or a kernel call of a host function: its position, what it does, and on what."""
+
+    index: int
+    kind: str
+    name: str
+
+
+class Listener:
+    """Hears a run. All methods do nothing here; a report nobody overrides is not even made."""
+
+    def load(self, access: Access) -> None:
+        """An element was read."""
+
+    def store(self, access: Access) -> None:
+        """An element was written."""
+
+    def operation(self, name: str, dtype: str) -> None:
+        """A float or integer operation on data was done: "add", "mul", "fma", "exp", ...; not index arithmetic."""
+
+    def loop_enter(self, loop: Loop) -> None:
+        """A loop begins."""
+
+    def loop_iteration(self, loop: Loop, value: int) -> None:
+        """An iteration begins in which the loop's variable has this value."""
+
+    def loop_exit(self, loop: Loop) -> None:
+        """The loop that was entered last is done."""
+
+    def block(self, name: str) -> None:
+        """A block runs once, its predicate holding."""
+
+    def barrier(self, scope: str) -> None:
+        """The threads of a block meet."""
+
+    def allocate(self, buffer: str, scope: str, size: int) -> None:
+        """Storage of `size` bytes comes to life."""
+
+    def free(self, buffer: str, scope: str, size: int) -> None:
+        """Storage is given back."""
+
+    def kernel_begin(self, name: str) -> None:
+        """A kernel starts."""
+
+    def kernel_end(self, name: str) -> None:
+        """A kernel is done."""
+
+    def step_begin(self, step: Step, time: float) -> None:
+        """A step of an executable starts."""
+
+    def step_end(self, step: Step, time: float) -> None:
+        """A step of an executable is done."""
+
+
+def heard(listeners: Iterable[Listener], method: str) -> Callable[..., None] | None:
+    """What to call to report `method` to all who override it; None when nobody does."""
+    bound: list[Any] = [
+        getattr(one, method) for one in listeners if getattr(type(one), method) is not getattr(Listener, method)
+    ]
+    if not bound:
+        return None
+    if len(bound) == 1:
+        return bound[0]  # type: ignore[no-any-return]
+
+    def report(*args: Any) -> None:
+        for one in bound:
+            one(*args)
+
+    return report

@@ -1,0 +1,152 @@
+"""What every intrinsic of `expr/intrin.py` means, on NumPy scalars and arrays alike.
+
+A transcendental function is evaluated in NumPy's `longdouble` and rounded once to the declared dtype. Besides being
+accurate that makes it reproducible: NumPy's float32 and float64 loops give other last bits for other strides.
+Roundings, sign manipulations, `sqrt` and `fma` are exact or correctly rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from minitvm.errors import ExecutionError, Unsupported
+from minitvm.expr import DType
+
+Value = Any  # a NumPy scalar or array of the declared dtype; Python int or bool for a single integer
+_WIDE = np.longdouble
+
+
+def meaning(op: str, dtype: DType, arg: DType) -> Callable[..., Value]:
+    """The function of an intrinsic that evaluates all its arguments; `arg` is the dtype of the first one."""
+    if op in _WIDENED and arg.is_float:
+        return _widened(_WIDENED[op], arg)
+    if op in _NATIVE_FLOAT and arg.is_float:
+        return _NATIVE_FLOAT[op]
+    if op == "fma" and arg.is_float:
+        return _fma_wide if arg.bits == 64 else lambda a, b, c: _fma_narrow(a, b, c, arg.numpy)
+    if op in _INTEGER and (arg.is_int or arg.is_bool):
+        function = _INTEGER[op]
+        return lambda *args: as_value(function(*(np.asarray(a, arg.numpy) for a in args)), dtype)
+    if op == "likely":
+        return lambda a: a
+    if op == "reinterpret":
+        return _reinterpret(dtype, arg)
+    raise Unsupported(f"the reference interpreter has no meaning for {op} on {arg}")
+
+
+def as_value(result: Any, dtype: DType) -> Value:
+    """An array as it is; a single integer or bool as Python's, a single float as a NumPy scalar."""
+    if isinstance(result, np.ndarray) and result.ndim:
+        return result
+    return result[()] if dtype.is_float else result.item()
+
+
+def _widened(function: Callable[..., Any], dtype: DType) -> Callable[..., Value]:
+    numpy = dtype.numpy
+
+    def evaluate(*args: Value) -> Value:
+        return function(*(np.asarray(a).astype(_WIDE) for a in args)).astype(numpy)[()]
+
+    return evaluate
+
+
+def _erf(x: Any) -> Any:
+    # NumPy has no erf; C's has less than one unit in the last place of float64.
+    return np.asarray(np.frompyfunc(lambda v: math.erf(float(v)), 1, 1)(x)).astype(_WIDE)
+
+
+def _round_half_away(x: Any) -> Any:
+    # Exact: longdouble holds x + 1/2 for every float64 x that has a fraction.
+    return np.copysign(np.floor(np.abs(x) + _WIDE(0.5)), x)
+
+
+_WIDENED: dict[str, Callable[..., Any]] = {
+    **{name: getattr(np, name) for name in "exp exp2 log log2 log10 log1p sin cos tan sinh cosh tanh hypot".split()},
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2,
+    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "exp10": lambda x: np.power(_WIDE(10), x),
+    "pow": np.power,
+    "rsqrt": lambda x: _WIDE(1) / np.sqrt(x),
+    "sigmoid": lambda x: _WIDE(1) / (_WIDE(1) + np.exp(-x)),
+    "erf": _erf,
+    "round": _round_half_away,
+}  # fmt: skip
+_NATIVE_FLOAT: dict[str, Callable[..., Any]] = {
+    "sqrt": np.sqrt, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "nearbyint": np.rint, "abs": np.abs,
+    "copysign": np.copysign, "fmod": np.fmod, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
+}  # fmt: skip
+
+
+def _shift(a: Any, b: Any, left: bool) -> Any:
+    width = a.dtype.itemsize * 8
+    if np.any(b < 0):
+        raise ExecutionError(f"a shift by {np.min(b)}: the amount must not be negative")
+    far = b >= width
+    amount = np.where(far, 0, b).astype(a.dtype)
+    if left:
+        return np.where(far, np.zeros_like(a), np.left_shift(a, amount))
+    return np.where(far, np.where(a < 0, -1, 0).astype(a.dtype), np.right_shift(a, amount))
+
+
+_INTEGER: dict[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "shift_left": lambda a, b: _shift(a, b, True),
+    "shift_right": lambda a, b: _shift(a, b, False),
+    "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
+    "bitwise_not": np.invert,
+    "popcount": lambda a: np.bitwise_count(a.view(f"u{a.dtype.itemsize}")).astype(a.dtype),
+    "fma": lambda a, b, c: a * b + c,
+}  # fmt: skip
+
+
+def _fma_narrow(a: Value, b: Value, c: Value, numpy: Any) -> Value:
+    """a * b + c rounded once, for float16 and float32.
+
+    The product is exact in float64. The sum is rounded there to odd (Boldo and Melquiond, "Emulation of FMA and
+    correctly rounded sums", 2008), after which rounding once more is right.
+    """
+    product = np.asarray(a).astype(np.float64) * np.asarray(b).astype(np.float64)
+    addend = np.asarray(c).astype(np.float64)
+    total = np.asarray(product + addend)
+    back = total - product
+    error = (product - (total - back)) + (addend - back)
+    nudge = np.isfinite(total) & np.isfinite(error) & (error != 0) & ((total.view(np.int64) & 1) == 0)
+    toward = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
+    return np.where(nudge, toward, total).astype(numpy)[()]
+
+
+def _fma_exact(a: float, b: float, c: float) -> float:
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
+        return a * b + c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return a * b + c  # the sign of a zero follows the ordinary rule
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+_fma_each = np.frompyfunc(lambda a, b, c: _fma_exact(float(a), float(b), float(c)), 3, 1)
+
+
+def _fma_wide(a: Value, b: Value, c: Value) -> Value:
+    return np.asarray(_fma_each(a, b, c)).astype(np.float64)[()]
+
+
+def _reinterpret(dtype: DType, arg: DType) -> Callable[[Value], Value]:
+    if dtype.scalar.bytes != arg.scalar.bytes or dtype.lanes != arg.lanes:
+        raise Unsupported(f"reinterpret from {arg} to {dtype}: the sizes differ")
+    return lambda a: as_value(np.asarray(a, arg.numpy).view(dtype.numpy), dtype)
+
+
+VECTOR_REDUCTIONS: dict[str, str] = {
+    "vector_reduce_add": "add",
+    "vector_reduce_min": "min",
+    "vector_reduce_max": "max",
+}

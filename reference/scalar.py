@@ -1,0 +1,253 @@
+"""The meaning of expressions on single values, and of vector expressions lane by lane.
+
+`ScalarCompiler` turns an expression into a Python closure over the environment, a list with one slot a variable, so
+that a loop does not walk the tree again. Levels add their own nodes by overriding `load`. Single values are as
+`reference.operations` says; a vector is a NumPy array with one element a lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minitvm import expr as x
+from minitvm.errors import ExecutionError, InternalError, Unsupported
+
+from . import operations
+from .intrinsics import VECTOR_REDUCTIONS, as_value, meaning
+
+Value = Any
+Environment = list[Any]
+Evaluate = Callable[[Environment], Value]
+
+_REDUCERS: dict[str, type] = {"add": x.Add, "min": x.Min, "max": x.Max}
+
+
+class ScalarCompiler:
+    """Compiles expressions; one instance a function, as it hands out the slots of the environment."""
+
+    def __init__(self, reserved: int = 0) -> None:
+        self.slots: dict[Any, int] = {}
+        self.size = reserved
+        self._handlers: dict[type, Callable[[Any], Evaluate]] = {
+            x.Var: self._var, x.SizeVar: self._var, x.IntImm: self._constant, x.FloatImm: self._constant,
+            x.Cast: self._cast, x.And: self._and, x.Or: self._or, x.Not: self._not, x.Select: self._select,
+            x.Let: self._let, x.Call: self._call, x.Ramp: self._ramp, x.Broadcast: self._broadcast,
+            x.Shuffle: self._shuffle,
+        }  # fmt: skip
+
+    def define(self, key: Any) -> int:
+        """A slot for a variable or buffer; the same one when it has one already."""
+        if key not in self.slots:
+            self.slots[key] = self.size
+            self.size += 1
+        return self.slots[key]
+
+    def slot(self, key: Any) -> int:
+        """The slot of something defined; an error names what is used outside its scope."""
+        if key not in self.slots:
+            raise ExecutionError(f"{getattr(key, 'name', key)} is used where it has no value")
+        return self.slots[key]
+
+    def expr(self, e: x.Expr) -> Evaluate:
+        """The closure that evaluates `e` in an environment."""
+        handler = self._handlers.get(type(e))
+        if handler is not None:
+            return handler(e)
+        if isinstance(e, x.BinaryOp):
+            return self._binary(e)
+        return self.load(e)
+
+    def load(self, e: x.Expr) -> Evaluate:
+        """The expressions that only one level has."""
+        raise Unsupported(f"the reference interpreter has no meaning for {type(e).__name__}: {e}")
+
+    def operation(self, name: str, dtype: x.DType, evaluate: Evaluate) -> Evaluate:
+        """A hook at every arithmetic operation, for levels that report them to listeners."""
+        return evaluate
+
+    def _var(self, e: x.Var) -> Evaluate:
+        slot = self.slot(e)
+        return lambda env: env[slot]
+
+    def _constant(self, e: Any) -> Evaluate:
+        value = operations.constant(e)
+        return lambda env: value
+
+    def _binary(self, e: x.BinaryOp) -> Evaluate:
+        a, b = self.expr(e.a), self.expr(e.b)
+        kind, dtype = type(e), e.a.dtype
+        if dtype.lanes > 1:
+            function = operations.on_arrays(kind, dtype)
+            evaluate: Evaluate = lambda env: function(a(env), b(env), None)  # noqa: E731
+        elif dtype.is_float and kind in (x.Add, x.Sub, x.Mul):
+            evaluate = _FLOAT_FORMS[kind](a, b)
+        elif dtype.is_int and dtype.kind == "int" and kind in (x.Add, x.Sub, x.Mul):
+            evaluate = _INTEGER_FORMS[kind](a, b, int(dtype.min), int(dtype.max), operations.wrapping(dtype))
+        else:
+            apply = operations.on_values(kind, dtype)
+            evaluate = lambda env: apply(a(env), b(env))  # noqa: E731
+        return self.operation(kind.__name__.lower(), dtype, evaluate)
+
+    def _cast(self, e: x.Cast) -> Evaluate:
+        value = self.expr(e.value)
+        if e.dtype.lanes > 1:
+            convert = operations.cast_array(e.value.dtype, e.dtype)
+            return lambda env: convert(value(env), None)
+        single = operations.cast_value(e.value.dtype, e.dtype)
+        return lambda env: single(value(env))
+
+    def _and(self, e: x.And) -> Evaluate:
+        a, b = self.expr(e.a), self.expr(e.b)
+        if e.dtype.lanes > 1:
+            return lambda env: np.logical_and(a(env), b(env))
+        return lambda env: bool(a(env)) and bool(b(env))
+
+    def _or(self, e: x.Or) -> Evaluate:
+        a, b = self.expr(e.a), self.expr(e.b)
+        if e.dtype.lanes > 1:
+            return lambda env: np.logical_or(a(env), b(env))
+        return lambda env: bool(a(env)) or bool(b(env))
+
+    def _not(self, e: x.Not) -> Evaluate:
+        a = self.expr(e.a)
+        if e.dtype.lanes > 1:
+            return lambda env: np.logical_not(a(env))
+        return lambda env: not a(env)
+
+    def _select(self, e: x.Select) -> Evaluate:
+        # Select evaluates both sides, as hardware does; if_then_else is the one that guards.
+        condition, yes, no = self.expr(e.condition), self.expr(e.true_value), self.expr(e.false_value)
+        if e.dtype.lanes > 1:
+            return lambda env: np.where(condition(env), yes(env), no(env))
+
+        def evaluate(env: Environment) -> Value:
+            first, second = yes(env), no(env)
+            return first if condition(env) else second
+
+        return evaluate
+
+    def _let(self, e: x.Let) -> Evaluate:
+        value = self.expr(e.value)
+        slot = self.define(e.var)
+        body = self.expr(e.body)
+
+        def evaluate(env: Environment) -> Value:
+            env[slot] = value(env)
+            return body(env)
+
+        return evaluate
+
+    def _call(self, e: x.Call) -> Evaluate:
+        if e.op == "if_then_else":
+            return self._if_then_else(e)
+        if e.op in VECTOR_REDUCTIONS:
+            return self._vector_reduce(e)
+        if e.op not in x.INTRINSICS or x.INTRINSICS[e.op].result == "void":
+            return self.opaque(e)
+        args = [self.expr(a) for a in e.args]
+        function = meaning(e.op, e.dtype, e.args[0].dtype)
+        dtype = e.dtype
+        if dtype.is_bool:
+            return lambda env: as_value(function(*[a(env) for a in args]), dtype)
+        return self.operation(e.op, dtype, lambda env: function(*[a(env) for a in args]))
+
+    def opaque(self, e: x.Call) -> Evaluate:
+        """Calls that are not functions of their arguments alone; levels that have some override this."""
+        raise Unsupported(f"the reference interpreter has no meaning for the call {e}")
+
+    def _if_then_else(self, e: x.Call) -> Evaluate:
+        condition, yes, no = (self.expr(a) for a in e.args)
+        if e.args[0].dtype.lanes > 1:
+            raise Unsupported(f"if_then_else with a vector condition: {e}")
+        return lambda env: yes(env) if condition(env) else no(env)
+
+    def _vector_reduce(self, e: x.Call) -> Evaluate:
+        # From the first lane to the last: for floats the order is part of the meaning.
+        vector, dtype = self.expr(e.args[0]), e.args[0].dtype
+        apply = operations.on_values(_REDUCERS[VECTOR_REDUCTIONS[e.op]], dtype.scalar)
+
+        def evaluate(env: Environment) -> Value:
+            lanes = [as_value(lane, dtype.scalar) for lane in vector(env)]
+            total = lanes[0]
+            for lane in lanes[1:]:
+                total = apply(total, lane)
+            return total
+
+        return evaluate
+
+    def _ramp(self, e: x.Ramp) -> Evaluate:
+        base, stride, numpy = self.expr(e.base), self.expr(e.stride), e.dtype.numpy
+        if e.base.dtype.lanes > 1:
+            raise Unsupported(f"a ramp of vectors: {e}")
+        steps = np.arange(e.lanes).astype(numpy)
+        return lambda env: numpy.type(base(env)) + steps * numpy.type(stride(env))
+
+    def _broadcast(self, e: x.Broadcast) -> Evaluate:
+        value, numpy, lanes, inner = self.expr(e.value), e.dtype.numpy, e.lanes, e.value.dtype.lanes
+        if inner > 1:
+            return lambda env: np.tile(value(env), lanes)
+        return lambda env: np.full(lanes, value(env), numpy)
+
+    def _shuffle(self, e: x.Shuffle) -> Evaluate:
+        vectors = [self.expr(v) for v in e.vectors]
+        indices, dtype = list(e.indices), e.dtype
+        total = sum(v.dtype.lanes for v in e.vectors)
+        if not all(0 <= i < total for i in indices):
+            raise InternalError(f"{e}: a lane outside the {total} that there are")
+
+        def evaluate(env: Environment) -> Value:
+            joined = np.concatenate([np.atleast_1d(v(env)) for v in vectors])
+            return joined[indices].astype(dtype.numpy) if len(indices) > 1 else as_value(joined[indices[0]], dtype)
+
+        return evaluate
+
+
+_FLOAT_FORMS: dict[type, Callable[[Evaluate, Evaluate], Evaluate]] = {
+    x.Add: lambda a, b: lambda env: a(env) + b(env),
+    x.Sub: lambda a, b: lambda env: a(env) - b(env),
+    x.Mul: lambda a, b: lambda env: a(env) * b(env),
+}
+
+
+def _add(a: Evaluate, b: Evaluate, low: int, high: int, wrap: Callable[[int], int]) -> Evaluate:
+    def evaluate(env: Environment) -> int:
+        v = a(env) + b(env)
+        return v if low <= v <= high else wrap(v)
+
+    return evaluate
+
+
+def _sub(a: Evaluate, b: Evaluate, low: int, high: int, wrap: Callable[[int], int]) -> Evaluate:
+    def evaluate(env: Environment) -> int:
+        v = a(env) - b(env)
+        return v if low <= v <= high else wrap(v)
+
+    return evaluate
+
+
+def _mul(a: Evaluate, b: Evaluate, low: int, high: int, wrap: Callable[[int], int]) -> Evaluate:
+    def evaluate(env: Environment) -> int:
+        v = a(env) * b(env)
+        return v if low <= v <= high else wrap(v)
+
+    return evaluate
+
+
+_INTEGER_FORMS: dict[type, Callable[..., Evaluate]] = {x.Add: _add, x.Sub: _sub, x.Mul: _mul}
+
+
+def evaluate(e: x.Expr, values: dict[x.Var, Value] | None = None) -> Value:
+    """The value of one expression without loads, given its free variables."""
+    compiler = ScalarCompiler()
+    given = dict(values or {})
+    for var in given:
+        compiler.define(var)
+    run = compiler.expr(e)
+    env: Environment = [None] * compiler.size
+    for var, value in given.items():
+        env[compiler.slot(var)] = value
+    with np.errstate(all="ignore"):
+        return run(env)

@@ -1,0 +1,113 @@
+"""What the interpreters watch beside the values: initialised cells, bounds, conflicting accesses.
+
+Two accesses to one element conflict when one of them writes and nothing orders them: they belong to different
+iterations of the same execution of a parallel, vectorised or thread loop. An access is identified by its path, one
+(execution, phase, iteration) for each such loop around it, outermost first. At the first place where two paths differ:
+another execution or another phase (a barrier lies between) means that one came before the other; the same execution and
+phase and another iteration means that they are concurrent. Only the last writer, and at most two readers that are
+concurrent with each other, need to be kept for an element: earlier accesses are ordered before them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minitvm.errors import ExecutionError
+from minitvm.tir import nodes as t
+
+from .storage import Memory
+from .text import access_text, statement_text
+
+
+class Iteration:
+    """One iteration of a loop whose iterations claim to be independent, within those around it."""
+
+    __slots__ = ("path", "where")
+
+    def __init__(self, path: tuple[tuple[int, int, int], ...], where: tuple[tuple[str, bool], ...]) -> None:
+        self.path = path
+        self.where = where  # of each loop on the path: the variable's name, and whether a barrier orders its iterations
+
+    @staticmethod
+    def inside(outer: Iteration | None, execution: int, index: int, var: str, is_thread: bool) -> Iteration:
+        if outer is None:
+            return Iteration(((execution, 0, index),), ((var, is_thread),))
+        return Iteration((*outer.path, (execution, 0, index)), (*outer.where, (var, is_thread)))
+
+    def after_barrier(self) -> Iteration:
+        """The same threads in their next phase."""
+        path = tuple((e, p + thread, i) for (e, p, i), (_, thread) in zip(self.path, self.where))
+        return Iteration(path, self.where)
+
+    def concurrent(self, other: Iteration) -> bool:
+        """Whether nothing orders this iteration and another."""
+        for mine, theirs in zip(self.path, other.path):
+            if mine != theirs:
+                return mine[0] == theirs[0] and mine[1] == theirs[1]
+        return False
+
+    def __str__(self) -> str:
+        return ", ".join(f"{var} = {index}" for (var, _), (_, _, index) in zip(self.where, self.path))
+
+
+def note_read(memory: Memory, offset: int, now: Iteration, load: Any) -> None:
+    """Record a read from inside a parallel loop; ExecutionError if a concurrent iteration wrote the element."""
+    writer = memory.writers.get(offset)
+    if writer is not None and writer[0] is not now and writer[0].concurrent(now):
+        raise conflict(memory, offset, ("written", *writer), ("read", now, load))
+    readers = memory.readers.get(offset)
+    if readers is None:
+        memory.readers[offset] = ((now, load),)
+    elif readers[0][0] is not now and readers[-1][0] is not now:
+        kept = next((r for r in readers if r[0].concurrent(now)), None)
+        memory.readers[offset] = ((now, load),) if kept is None else (kept, (now, load))
+
+
+def note_write(memory: Memory, offset: int, now: Iteration, store: Any) -> None:
+    """Record a write from inside a parallel loop; ExecutionError if a concurrent iteration accessed the element."""
+    writer = memory.writers.get(offset)
+    if writer is not None and writer[0] is not now and writer[0].concurrent(now):
+        raise conflict(memory, offset, ("written", *writer), ("written", now, store))
+    for reader in memory.readers.pop(offset, ()):
+        if reader[0] is not now and reader[0].concurrent(now):
+            raise conflict(memory, offset, ("read", *reader), ("written", now, store))
+    memory.writers[offset] = (now, store)
+
+
+def conflict(memory: Memory, offset: int, first: tuple[str, Iteration, Any], second: tuple[str, Iteration, Any]) -> ExecutionError:
+    """Two iterations that claim to be independent meet in one element."""
+    lines = [f"conflicting accesses to element {offset} of {memory.name}: nothing orders them"]
+    for verb, iteration, node in (first, second):
+        lines.append(f"  {verb} where {iteration} by: {statement_text(node)}")
+    return ExecutionError("\n".join(lines))
+
+
+def out_of_bounds(buffer: t.Buffer, indices: tuple[Any, ...], found: tuple[int, ...], shape: tuple[int, ...], node: Any) -> ExecutionError:
+    """An index outside its dimension; negative ones included."""
+    axis = next((k for k, (i, n) in enumerate(zip(found, shape)) if not 0 <= i < n), 0)
+    bad = found[axis] if found else 0
+    limit = shape[axis] if shape else 1
+    return ExecutionError(
+        f"out of bounds: {access_text(buffer, indices)} at index ({', '.join(map(str, found))})\n"
+        f"  wanted: 0 <= {indices[axis] if indices else ''} < {limit} in dimension {axis} of {buffer.name}\n"
+        f"  found:  {bad}\n  in:     {statement_text(node)}"
+    )
+
+
+def uninitialised(memory: Memory, found: tuple[int, ...], node: Any, is_output: bool) -> ExecutionError:
+    """An element is read before anything was written to it."""
+    text = (
+        f"uninitialised read: element [{', '.join(map(str, found))}] of {memory.name} has not been written yet\n"
+        f"  in:     {statement_text(node)}"
+    )
+    if is_output:
+        text += f"\n  try:    inout=[{memory.name!r}] if the function is meant to update what the caller passes in"
+    return ExecutionError(text)
+
+
+def never_written(buffer: t.Buffer, found: tuple[int, ...], missing: int, total: int) -> ExecutionError:
+    """The function ended, and part of an output still has no value."""
+    return ExecutionError(
+        f"output {buffer.name} is incomplete: {missing} of {total} elements were never written,"
+        f" the first at [{', '.join(map(str, found))}]"
+    )
