@@ -1,0 +1,55 @@
+"""Level 1: operators on whole tensors.
+
+    b = GraphBuilder()
+    x = b.input("x", (1, 3, 32, 32))
+    w = b.constant(weights)
+    y = b.op("nn.relu", b.op("nn.conv2d", x, w, padding=(1, 1)))
+    graph = b.build(y)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .nodes import Constant, Dim, Graph, OpNode, Value
+
+if TYPE_CHECKING:
+    from .builder import GraphBuilder
+    from .lower import to_prim_func
+    from .passes.pipeline import optimize
+    from .registry import Operator, Pattern, register
+    from .verify import verify_graph
+
+_DEFINED_IN = {
+    "GraphBuilder": "builder",
+    "Operator": "registry",
+    "Pattern": "registry",
+    "optimize": "passes.pipeline",
+    "register": "registry",
+    "to_prim_func": "lower",
+    "verify_graph": "verify",
+}
+
+__all__ = [
+    "Constant",
+    "Dim",
+    "Graph",
+    "GraphBuilder",
+    "OpNode",
+    "Operator",
+    "Pattern",
+    "Value",
+    "optimize",
+    "register",
+    "to_prim_func",
+    "verify_graph",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # On first use only: the oracle reads the nodes and must not load operators, passes or arith for them.
+    if name in _DEFINED_IN:
+        import importlib
+
+        return getattr(importlib.import_module(f"{__name__}.{_DEFINED_IN[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

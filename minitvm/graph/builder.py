@@ -1,0 +1,102 @@
+"""`GraphBuilder`: a graph written by hand, or by a frontend, one operator after the other, types inferred."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..expr import DType
+from . import registry
+from .nodes import Constant, Dim, Graph, OpNode, Value
+
+
+class GraphBuilder:
+    """Collects inputs, constants and nodes; `build` makes the graph.
+
+        b = GraphBuilder()
+        x = b.input("x", (1, 8), "float32")
+        y = b.op("nn.relu", b.op("add", x, 1.0))
+        graph = b.build(y)
+
+    Names given are kept where they are free; a name that is taken gets a number.
+    """
+
+    def __init__(self, name: str = "main") -> None:
+        self.name = name
+        self._inputs: list[Value] = []
+        self._constants: list[Constant] = []
+        self._nodes: list[OpNode] = []
+        self._names: set[str] = set()
+        self._known: set[Value] = set()
+
+    def input(self, name: str, shape: Sequence[Dim], dtype: str = "float32") -> Value:
+        """A new input of the graph; raises `InputError` when the name is taken, as callers use it."""
+        if name in self._names:
+            raise InputError(f"the graph has a value {name} already")
+        value = self._value(name, tuple(shape), DType(dtype))
+        self._inputs.append(value)
+        return value
+
+    def constant(self, array: Any, name: str | None = None) -> Value:
+        """A new constant."""
+        data = np.ascontiguousarray(array).reshape(np.shape(array))
+        value = self._value(name or "const", data.shape, DType(data.dtype.name))
+        self._constants.append(Constant(value, data))
+        return value
+
+    def op(self, op: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Any:
+        """The output of an operator, or the tuple of its outputs where there are several.
+
+        An array or number among the inputs becomes a constant; a number takes the dtype of the first value.
+        Raises `UnsupportedOperator` for an unknown name, `InputError` for inputs or attributes that do not fit.
+        """
+        operator = registry.get(op)
+        values = self._values(op, inputs)
+        complete = operator.normalize(attrs)
+        types = operator.output_types([(v.shape, v.dtype) for v in values], complete)
+        base = name or op.split(".")[-1]
+        outputs = tuple(
+            self._value(base if len(types) == 1 else f"{base}_{k}", shape, dtype)
+            for k, (shape, dtype) in enumerate(types)
+        )
+        self._nodes.append(OpNode(op, values, complete, outputs))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def build(self, outputs: Value | Sequence[Value]) -> Graph:
+        """The graph with those outputs."""
+        given = (outputs,) if isinstance(outputs, Value) else tuple(outputs)
+        for value in given:
+            if value not in self._known:
+                raise InputError(f"{value} is no value of this builder")
+        return Graph(tuple(self._inputs), tuple(self._constants), tuple(self._nodes), given, self.name)
+
+    def data(self, value: Value) -> np.ndarray | None:
+        """The array of a value that is a constant, else None."""
+        return next((c.data for c in self._constants if c.value is value), None)
+
+    def _values(self, op: str, inputs: Sequence[Any]) -> tuple[Value, ...]:
+        first = next((v for v in inputs if isinstance(v, Value)), None)
+        values = []
+        for given in inputs:
+            if isinstance(given, Value):
+                if given not in self._known:
+                    raise InputError(f"{op}: {given} is no value of this builder")
+                values.append(given)
+                continue
+            number = isinstance(given, bool | int | float)
+            values.append(self.constant(np.array(given, first.dtype.numpy if number and first else None)))
+        return tuple(values)
+
+    def _value(self, name: str, shape: tuple[Dim, ...], dtype: DType) -> Value:
+        fresh = name
+        numbers = itertools.count(1)
+        while fresh in self._names:
+            fresh = f"{name}_{next(numbers)}"
+        self._names.add(fresh)
+        value = Value(fresh, shape, dtype)
+        self._known.add(value)
+        return value

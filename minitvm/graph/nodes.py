@@ -1,0 +1,174 @@
+"""The graph of level 1: operators on whole tensors, in SSA form.
+
+    graph    ::= Graph inputs constants nodes outputs
+    constant ::= Constant value = array
+    node     ::= OpNode outputs = op(inputs, attrs)
+    value    ::= Value name: dtype[shape]
+
+Every value is defined once: as an input, by a constant, or as the output of a node; nodes stand in topological order.
+A dimension is an int or, when symbolic, an expression over variables. A fused group is a node with the op "fused",
+whose attr "graph" is the inner graph over the node's inputs and outputs, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..errors import InputError
+from ..expr import DType, Expr, IntImm, Node, Var, node, walk
+
+Dim: TypeAlias = int | Expr
+FUSED = "fused"
+
+
+@node
+class Value(Node):
+    """A tensor that a graph names; identity is its address, `name` is for people and for the graph's inputs."""
+
+    name: str
+    shape: tuple[Dim, ...]
+    dtype: DType = DType("float32")
+    _children = ("shape",)
+    _renamable = True
+
+    __hash__ = object.__hash__
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(as_dim(d) for d in self.shape))
+        object.__setattr__(self, "dtype", DType(self.dtype))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def type(self) -> str:
+        """The type as text: `float32[1, 3, n]`."""
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every dimension is a constant."""
+        return all(isinstance(d, int) for d in self.shape)
+
+    def __repr__(self) -> str:
+        return f"Value({self.name}: {self.type})"
+
+
+@node
+class Constant(Node):
+    """`value` is this array, which nobody changes."""
+
+    value: Value
+    data: np.ndarray
+    _children = ("value",)
+    _defs = ("value",)
+
+    def __repr__(self) -> str:
+        return f"Constant({self.value.name}: {self.value.type})"
+
+
+@node
+class OpNode(Node):
+    """`outputs = op(*inputs, **attrs)`."""
+
+    op: str
+    inputs: tuple[Value, ...]
+    attrs: Mapping[str, Any]
+    outputs: tuple[Value, ...]
+    _children = ("inputs", "outputs")
+    _defs = ("outputs",)
+
+    @property
+    def output(self) -> Value:
+        """The output of a node that has one."""
+        if len(self.outputs) != 1:
+            raise InputError(f"{self.op} has {len(self.outputs)} outputs, not one")
+        return self.outputs[0]
+
+    @property
+    def graph(self) -> Graph:
+        """The inner graph of a fused group."""
+        if self.op != FUSED:
+            raise InputError(f"{self.op} is no fused group")
+        inner: Graph = self.attrs["graph"]
+        return inner
+
+    def __repr__(self) -> str:
+        from .printer import node_script
+
+        return node_script(self)
+
+
+@node
+class Graph(Node):
+    """A function from `inputs` to `outputs`. `name` and the names of values mean nothing to structural equality."""
+
+    inputs: tuple[Value, ...]
+    constants: tuple[Constant, ...]
+    nodes: tuple[OpNode, ...]
+    outputs: tuple[Value, ...]
+    name: str = field(default="main", compare=False)
+    _children = ("inputs", "constants", "nodes", "outputs")
+    _defs = ("inputs",)
+
+    def arrays(self) -> dict[Value, np.ndarray]:
+        """The constants by value."""
+        return {c.value: c.data for c in self.constants}
+
+    def producers(self) -> dict[Value, OpNode]:
+        """The node that defines each value that a node defines."""
+        return {value: item for item in self.nodes for value in item.outputs}
+
+    def consumers(self) -> dict[Value, list[OpNode]]:
+        """The nodes that read each value, once a node, in order; being an output of the graph is no entry here."""
+        users: dict[Value, list[OpNode]] = {}
+        for item in self.nodes:
+            for value in dict.fromkeys(item.inputs):
+                users.setdefault(value, []).append(item)
+        return users
+
+    def values(self) -> Iterator[Value]:
+        """All values in order of definition."""
+        yield from self.inputs
+        for constant in self.constants:
+            yield constant.value
+        for item in self.nodes:
+            yield from item.outputs
+
+    def symbolic_dims(self) -> tuple[Var, ...]:
+        """The variables in the shapes of the inputs, in order of first use."""
+        found: dict[Var, None] = {}
+        for value in self.inputs:
+            for dim in value.shape:
+                if isinstance(dim, Expr):
+                    found.update((v, None) for v in walk(dim) if isinstance(v, Var))
+        return tuple(found)
+
+    def script(self) -> str:
+        """The graph as Python-like text."""
+        from .printer import script
+
+        return script(self)
+
+    def show(self) -> None:
+        """Print the graph."""
+        print(self.script())
+
+    def __repr__(self) -> str:
+        return self.script()
+
+
+def as_dim(value: Any) -> Dim:
+    """A dimension in its one form: a Python int where it is constant, else an expression."""
+    if isinstance(value, IntImm):
+        return value.value
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, bool) or int(value) != value:
+        raise InputError(f"a dimension is an integer or an expression, found {value!r}")
+    return int(value)

@@ -1,0 +1,100 @@
+"""A graph as Python-like text, one node a line; attributes only where they differ from their defaults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import UnsupportedOperator
+from .nodes import FUSED, Graph, Node, OpNode, Value
+
+
+def script(graph: Graph, mark: Mapping[Node, str] | None = None) -> str:
+    """The text of a graph. `mark` puts a line of carets and a note beneath the nodes (or values) given."""
+    names = _Names()
+    return "\n".join(_function(graph, graph.name, names, dict(mark or {}), {}))
+
+
+def node_script(item: OpNode) -> str:
+    """One node on one line."""
+    return _line(item, _Names(), item.op)
+
+
+class _Names:
+    """A valid, unique Python name for each value."""
+
+    def __init__(self) -> None:
+        self.names: dict[Value, str] = {}
+        self.taken: set[str] = set()
+
+    def __call__(self, value: Value) -> str:
+        if value not in self.names:
+            base = re.sub(r"\W", "_", value.name) or "v"
+            base = f"v{base}" if base[0].isdigit() else base
+            name, count = base, 0
+            while name in self.taken:
+                count += 1
+                name = f"{base}_{count}"
+            self.taken.add(name)
+            self.names[value] = name
+        return self.names[value]
+
+
+def _function(
+    graph: Graph, name: str, names: _Names, mark: dict[Node, str], inner: dict[int, str]
+) -> list[str]:  # fmt: skip
+    groups: list[str] = []
+    body: list[str] = []
+    for constant in graph.constants:
+        body.append(f"    {names(constant.value)} = constant({constant.value.type}){_literal(constant.data)}")
+        body += _note(constant.value, body[-1], mark)
+    for item in graph.nodes:
+        label = item.op
+        if item.op == FUSED:
+            label = inner.setdefault(id(item.graph), f"fused_{len(inner)}")
+            if label not in {line.split("(")[0].removeprefix("def ") for line in groups}:
+                groups += [*_function(item.graph, label, _Names(), mark, inner), ""]
+        body.append("    " + _line(item, names, label))
+        for node in (item, *item.outputs):
+            body += _note(node, body[-1], mark)
+    params = ", ".join(f"{names(v)}: {v.type}" for v in graph.inputs)
+    results = ", ".join(names(v) for v in graph.outputs)
+    return [*groups, f"def {re.sub(r'[^0-9A-Za-z_]', '_', name)}({params}):", *body, f"    return {results}"]
+
+
+def _line(item: OpNode, names: _Names, label: str) -> str:
+    results = ", ".join(f"{names(v)}: {v.type}" if len(item.outputs) == 1 else names(v) for v in item.outputs)
+    args = [names(v) for v in item.inputs]
+    args += [f"{key}={_attribute(value)}" for key, value in item.attrs.items() if _shown(item.op, key, value)]
+    types = "" if len(item.outputs) == 1 else "  # " + ", ".join(v.type for v in item.outputs)
+    return f"{results} = {label}({', '.join(args)}){types}"
+
+
+def _shown(op: str, key: str, value: Any) -> bool:
+    if op == FUSED:
+        return False
+    from . import registry
+
+    try:
+        default = registry.get(op).attrs.get(key, registry.REQUIRED)
+    except UnsupportedOperator:
+        return True
+    return repr(default) != repr(value)
+
+
+def _attribute(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(_attribute, value)) + (",)" if len(value) == 1 else ")")
+    return str(value) if not isinstance(value, str) or hasattr(value, "bits") else repr(value)
+
+
+def _literal(data: Any) -> str:
+    return f"  # {data.tolist()}" if data.size <= 8 else ""
+
+
+def _note(node: Node, line: str, mark: dict[Node, str]) -> list[str]:
+    if node not in mark:
+        return []
+    text = line.lstrip()
+    return [" " * (len(line) - len(text)) + "^" * len(text) + " " + mark[node]]

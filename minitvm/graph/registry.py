@@ -1,0 +1,212 @@
+"""The operators of level 1: one registration each, from which everything else about an operator follows.
+
+    @register("nn.leaky_relu", pattern=Pattern.ELEMENTWISE)
+    def leaky_relu(x, *, alpha=0.01):
+        "`x` where positive, else `alpha * x`."
+        return te.compute(x.shape, lambda *i: te.select(x[i] > 0.0, x[i], x[i] * alpha))
+
+The function *is* the declaration: its positional parameters are the operator's inputs (one with the default None may
+be left out, `*args` takes any number), its keyword-only parameters the attributes with their defaults, and its result
+the tensor, or tensors, as te. The types of the outputs are read off that result, unless `infer` is given. `fold` says
+the same in NumPy, for constant folding; arithmetic on shapes needs one. An operator may be registered from any module,
+also outside the package: importing it is enough.
+
+Names are those of TVM's Relay.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, MinitvmError, UnsupportedOperator, nearest
+from ..expr import DType, Expr, IntImm, as_expr
+from ..te.nodes import PlaceholderOp, Tensor
+from .nodes import FUSED, Dim, Graph, Value, as_dim
+
+TensorType = tuple[tuple[Dim, ...], DType]
+Compute = Callable[..., Any]
+
+
+class Pattern(IntEnum):
+    """How an operator takes part in fusion; TVM's classes with TVM's numbers."""
+
+    ELEMENTWISE = 0  # element i of the output from element i of each input
+    BROADCAST = 1  # ... an axis of an input may be missing or 1
+    INJECTIVE = 2  # each output element from one element of an input, somewhere
+    COMM_REDUCE = 3  # a commutative reduction
+    COMPLEX_OUT_FUSABLE = 4  # conv2d, dense: element-wise maps of its output may join it
+    TUPLE = 7
+    OPAQUE = 8  # never fused
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED = _Required()
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator. `arity` is (least, most) inputs, most None where any number will do."""
+
+    name: str
+    compute: Compute
+    pattern: Pattern
+    arity: tuple[int, int | None]
+    input_names: tuple[str, ...]
+    attrs: Mapping[str, Any]
+    fold: Callable[..., Any] | None
+    infer: Callable[..., Any] | None
+
+    @property
+    def doc(self) -> str:
+        """What the operator means."""
+        return inspect.getdoc(self.compute) or ""
+
+    def normalize(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
+        """All attributes in declared order, defaults filled in; raises `InputError` for unknown or missing ones."""
+        for key in attrs:
+            if key not in self.attrs:
+                raise InputError(f"{self.name} has no attribute {key}; {nearest(key, list(self.attrs) or ['(none)'])}")
+        complete = {key: _plain(attrs.get(key, default)) for key, default in self.attrs.items()}
+        missing = [key for key, value in complete.items() if value is REQUIRED]
+        if missing:
+            raise InputError(f"{self.name} needs the attribute {', '.join(missing)}")
+        return complete
+
+    def check_arity(self, count: int) -> None:
+        """Raise `InputError` unless the operator takes that many inputs."""
+        least, most = self.arity
+        if count < least or (most is not None and count > most):
+            wanted = str(least) if least == most else f"{least} or more" if most is None else f"{least} to {most}"
+            raise InputError(f"{self.name}: wanted {wanted} inputs, found {count}")
+
+    def to_te(self, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> list[Tensor]:
+        """The outputs as tensor expressions over `inputs`; `attrs` must be normalized."""
+        made = self.compute(*inputs, **attrs)
+        return list(made) if isinstance(made, list | tuple) else [made]
+
+    def output_types(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> list[TensorType]:
+        """Shape and dtype of each output for inputs of those types; raises an error that names the operator."""
+        self.check_arity(len(inputs))
+        try:
+            if self.infer is not None:
+                given = self.infer(*inputs, **attrs)
+                return [(tuple(as_dim(d) for d in shape), DType(dtype)) for shape, dtype in given]
+            outputs = self.to_te([_placeholder(k, t) for k, t in enumerate(inputs)], attrs)
+        except UnsupportedOperator:
+            raise
+        except MinitvmError as error:
+            types = ", ".join(f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in inputs)
+            raise InputError(f"{self.name}({types}): {error}") from error
+        return [(tuple(_simple(d) for d in t.shape), t.dtype) for t in outputs]
+
+
+OPERATORS: dict[str, Operator] = {}
+
+# Known names that are refused on purpose, each with the reason.
+REFUSED: dict[str, str] = {}
+
+
+def register(
+    name: str,
+    *,
+    pattern: Pattern = Pattern.OPAQUE,
+    fold: Callable[..., Any] | None = None,
+    infer: Callable[..., Any] | None = None,
+    override: bool = False,
+) -> Callable[[Compute], Compute]:
+    """Register the decorated te function as the operator `name`; see the module's text.
+
+    `fold(*arrays, **attrs)` gives the output array (or a tuple of them). `infer(*types, **attrs)` gives a list of
+    (shape, dtype). Raises `InputError` when the name is taken, unless `override`.
+    """
+
+    def decorate(compute: Compute) -> Compute:
+        if name in OPERATORS and not override:
+            raise InputError(f"operator {name} is registered already\n  try:    register(..., override=True)")
+        arity, names, attrs = _signature(compute)
+        OPERATORS[name] = Operator(name, compute, pattern, arity, names, attrs, fold, infer)
+        return compute
+
+    return decorate
+
+
+def refuse(name: str, reason: str) -> None:
+    """Make `name` an operator that is known and not supported."""
+    REFUSED[name] = reason
+
+
+def get(name: str) -> Operator:
+    """The operator of that name; raises `UnsupportedOperator` when there is none."""
+    importlib.import_module(f"{__package__}.ops")
+    if name in OPERATORS:
+        return OPERATORS[name]
+    if name in REFUSED:
+        raise UnsupportedOperator(f"operator {name} is not supported: {REFUSED[name]}")
+    raise UnsupportedOperator(f"operator {name} is not registered; {nearest(name, list(OPERATORS))}")
+
+
+def names() -> list[str]:
+    """The names of all operators, sorted."""
+    importlib.import_module(f"{__package__}.ops")
+    return sorted(OPERATORS)
+
+
+def infer_types(op: str, inputs: Iterable[Value], attrs: Mapping[str, Any]) -> list[TensorType]:
+    """Shape and dtype of each output of `op` on those values; a fused group's are those of its inner graph."""
+    if op == FUSED:
+        inner: Graph = attrs["graph"]
+        return [(value.shape, value.dtype) for value in inner.outputs]
+    return get(op).output_types([(v.shape, v.dtype) for v in inputs], attrs)
+
+
+def _signature(compute: Compute) -> tuple[tuple[int, int | None], tuple[str, ...], dict[str, Any]]:
+    least, most = 0, 0
+    unlimited = False
+    input_names: list[str] = []
+    attrs: dict[str, Any] = {}
+    for parameter in inspect.signature(compute).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            attrs[parameter.name] = REQUIRED if parameter.default is parameter.empty else _plain(parameter.default)
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            unlimited = True
+            input_names.append("*" + parameter.name)
+        elif parameter.kind is not parameter.VAR_KEYWORD:
+            most += 1
+            least += parameter.default is parameter.empty
+            input_names.append(parameter.name)
+    return (least, None if unlimited else most), tuple(input_names), attrs
+
+
+def _plain(value: Any) -> Any:
+    """An attribute in its one form: tuples for lists and arrays, Python scalars for NumPy's, ints for constants."""
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return tuple(_plain(item) for item in value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, IntImm):
+        return value.value
+    return value
+
+
+def _placeholder(number: int, kind: TensorType) -> Tensor:
+    shape = tuple(as_expr(d) for d in kind[0])
+    return Tensor(PlaceholderOp(f"x{number}", shape, kind[1]), shape, kind[1])
+
+
+def _simple(dim: Expr) -> Dim:
+    from ..topi.shapes import simple
+
+    return simple(dim)

@@ -1,0 +1,158 @@
+"""Element-wise functions of several tensors, with NumPy's broadcasting. Operands have one dtype."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import te
+from ..errors import InputError, TypeMismatch
+from ..expr import And, Call, Expr, Not, Or, as_expr, const
+from ..te import Tensor
+from .shapes import Dim, broadcast_index, broadcast_shapes, dims, is_one, same, simple
+
+Binary = Callable[[Tensor, Tensor], Tensor]
+
+
+def broadcast(name: str, function: Callable[..., Any], *operands: Tensor) -> Tensor:
+    """`function` of the operands' elements that meet at each point of the common shape."""
+    shape = broadcast_shapes(*(dims(t) for t in operands))
+    return te.compute(
+        shape, lambda *i: function(*(t[broadcast_index(t, i, shape)] for t in operands)), name=f"T_{name}"
+    )  # fmt: skip
+
+
+def _binary(name: str, function: Callable[[Expr, Expr], Any], doc: str) -> Binary:
+    def apply(a: Tensor, b: Tensor) -> Tensor:
+        if a.dtype != b.dtype:
+            raise TypeMismatch(f"{name}: the operands differ in dtype: {a.dtype} and {b.dtype}")
+        return broadcast(name, function, a, b)
+
+    apply.__name__ = apply.__qualname__ = name
+    apply.__doc__ = doc
+    return apply
+
+
+def _power(a: Expr, b: Expr) -> Expr:
+    if a.dtype.is_float:
+        return te.power(a, b)
+    return te.nearbyint(te.power(a.astype("float64"), b.astype("float64"))).astype(a.dtype)
+
+
+def _logical(kind: type[And] | type[Or]) -> Callable[[Expr, Expr], Expr]:
+    return lambda a, b: kind(a.astype("bool"), b.astype("bool"))
+
+
+def _xor(a: Expr, b: Expr) -> Expr:
+    return Not(a == b) if a.dtype.is_bool else a ^ b
+
+
+def _equal(a: Expr, b: Expr) -> Expr:
+    return a == b
+
+
+def _bits(name: str) -> Callable[[Expr, Expr], Expr]:
+    return lambda a, b: Call(a.dtype, name, (a, b))
+
+
+def _right_shift(a: Expr, b: Expr) -> Expr:
+    return a >> b
+
+
+add = _binary("add", lambda a, b: a + b, "a + b.")
+subtract = _binary("subtract", lambda a, b: a - b, "a - b.")
+multiply = _binary("multiply", lambda a, b: a * b, "a * b.")
+divide = _binary("divide", lambda a, b: a / b if a.dtype.is_float else te.truncdiv(a, b), "a / b; ints toward zero.")
+floor_divide = _binary(
+    "floor_divide", lambda a, b: te.floor(a / b) if a.dtype.is_float else a // b, "The floor of a / b."
+)
+mod = _binary(
+    "mod", lambda a, b: te.fmod(a, b) if a.dtype.is_float else te.truncmod(a, b), "Remainder with the sign of a (C's)."
+)
+floor_mod = _binary(
+    "floor_mod",
+    lambda a, b: a - te.floor(a / b) * b if a.dtype.is_float else a % b,
+    "Remainder with the sign of b (Python's).",
+)
+power = _binary("power", _power, "a to the power of b.")
+maximum = _binary("maximum", te.maximum, "The larger; NaN if either is.")
+minimum = _binary("minimum", te.minimum, "The smaller; NaN if either is.")
+equal = _binary("equal", _equal, "bool: a == b.")
+not_equal = _binary("not_equal", lambda a, b: a != b, "bool: a != b.")
+less = _binary("less", lambda a, b: a < b, "bool: a < b.")
+less_equal = _binary("less_equal", lambda a, b: a <= b, "bool: a <= b.")
+greater = _binary("greater", lambda a, b: a > b, "bool: a > b.")
+greater_equal = _binary("greater_equal", lambda a, b: a >= b, "bool: a >= b.")
+logical_and = _binary("logical_and", _logical(And), "bool: a and b.")
+logical_or = _binary("logical_or", _logical(Or), "bool: a or b.")
+logical_xor = _binary("logical_xor", _xor, "bool: either a or b.")
+bitwise_and = _binary("bitwise_and", _bits("bitwise_and"), "Bits set in both.")
+bitwise_or = _binary("bitwise_or", _bits("bitwise_or"), "Bits set in either.")
+bitwise_xor = _binary("bitwise_xor", _bits("bitwise_xor"), "Bits set in one of the two.")
+left_shift = _binary("left_shift", lambda a, b: a << b, "a moved b bits up.")
+right_shift = _binary("right_shift", _right_shift, "a moved b bits down.")
+atan2 = _binary("atan2", te.atan2, "The angle of the point (b, a), in radians.")
+
+
+def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """x where the condition holds, else y."""
+    if x.dtype != y.dtype:
+        raise TypeMismatch(f"where: the values differ in dtype: {x.dtype} and {y.dtype}")
+    return broadcast("where", lambda c, a, b: te.select(c.astype("bool"), a, b), condition, x, y)
+
+
+def bias_add(data: Tensor, bias: Tensor, *, axis: int = 1) -> Tensor:
+    """data + bias, one bias a channel along `axis`."""
+    at = axis % data.ndim
+    if bias.ndim != 1 or not (same(dims(bias)[0], dims(data)[at]) or is_one(dims(bias)[0])):
+        raise TypeMismatch(f"bias_add: wanted a bias of shape ({data.shape[at]},), found {bias}")
+    if data.dtype != bias.dtype:
+        raise TypeMismatch(f"bias_add: data is {data.dtype}, bias {bias.dtype}")
+    return te.compute(
+        data.shape, lambda *i: data[i] + bias[broadcast_index(bias, (i[at],), (data.shape[at],))], name="T_bias_add"
+    )  # fmt: skip
+
+
+def broadcast_to(x: Tensor, *, shape: Sequence[Dim]) -> Tensor:
+    """x repeated along axes where it has 1 or nothing, to exactly `shape`."""
+    wanted = tuple(shape)
+    met = broadcast_shapes(dims(x), wanted)
+    if len(met) != len(wanted) or not all(same(a, b) for a, b in zip(met, wanted)):
+        raise InputError(f"broadcast_to: shape ({', '.join(map(str, x.shape))}) does not become {wanted}")
+    return te.compute(wanted, lambda *i: x[broadcast_index(x, i, wanted)], name="T_broadcast_to")
+
+
+def full(*, shape: Sequence[Dim], fill_value: float, dtype: str = "float32") -> Tensor:
+    """A tensor of one value."""
+    return te.compute(tuple(shape), lambda *i: const(fill_value, dtype), name="T_full")
+
+
+def arange(*, start: Dim = 0, stop: Dim, step: float = 1, dtype: str = "int64") -> Tensor:
+    """start, start + step, ... before `stop`; with symbolic ends the step must be 1."""
+    symbolic = isinstance(start, Expr) or isinstance(stop, Expr)
+    if symbolic and step != 1:
+        raise InputError("arange: a symbolic end needs the step 1")
+    count = simple(stop - start) if symbolic else max(0, math.ceil((stop - start) / step))
+
+    def element(i: Expr) -> Expr:
+        if const(0, dtype).dtype.is_float:
+            return as_expr(start).astype(dtype) + i.astype(dtype) * const(step, dtype)
+        return as_expr(start).astype(dtype) + i.astype(dtype) * const(int(step), dtype)
+
+    return te.compute((count,), element, name="T_arange")
+
+
+def elementwise_sum(*data: Tensor) -> Tensor:
+    """The sum of any number of tensors."""
+    if not data:
+        raise InputError("elementwise_sum: no operands")
+    if len({t.dtype for t in data}) != 1:
+        raise TypeMismatch(f"elementwise_sum: the operands differ in dtype: {[str(t.dtype) for t in data]}")
+
+    def total(first: Expr, *rest: Expr) -> Expr:
+        for value in rest:
+            first = first + value
+        return first
+
+    return broadcast("elementwise_sum", total, *data)

@@ -1,0 +1,141 @@
+"""Arithmetic on dimensions: an int where it is constant, an expression where it is symbolic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import InputError, TypeMismatch
+from ..expr import Expr, IntImm, as_expr, structural_equal
+from ..te import Tensor
+
+Dim = Any  # int | Expr, in arithmetic that both know
+
+
+def simple(value: Any) -> Dim:
+    """A dimension in its simplest form: an int where it is one."""
+    if isinstance(value, IntImm):
+        return value.value
+    if not isinstance(value, Expr):
+        return int(value)
+    from .. import arith
+
+    simplified = arith.simplify(value)
+    return simplified.value if isinstance(simplified, IntImm) else simplified
+
+
+def dims(tensor: Tensor) -> tuple[Dim, ...]:
+    """The shape of a tensor, constant dimensions as ints."""
+    return tuple(d.value if isinstance(d, IntImm) else d for d in tensor.shape)
+
+
+def constant(value: Dim, what: str) -> int:
+    """A dimension that has to be a constant; raises `InputError` that names it when it is symbolic."""
+    reduced = simple(value)
+    if isinstance(reduced, int):
+        return reduced
+    raise InputError(f"{what} must be a constant, found {reduced}")
+
+
+def same(a: Dim, b: Dim) -> bool:
+    """Whether two dimensions are equal for all values of their variables."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    if structural_equal(as_expr(a), as_expr(b)):
+        return True
+    return bool(simple(a - b) is not None and isinstance(simple(a - b), int) and simple(a - b) == 0)
+
+
+def product(values: Sequence[Dim]) -> Dim:
+    """The product of dimensions; 1 of none."""
+    result: Dim = 1
+    for value in values:
+        result = value if isinstance(result, int) and result == 1 else result * value
+    return simple(result)
+
+
+def plus(index: Any, offset: Dim) -> Any:
+    """`index + offset`, without the trace of a zero."""
+    if isinstance(offset, int) and offset == 0:
+        return index
+    if isinstance(offset, int) and offset < 0:
+        return index - (-offset)
+    return index + offset
+
+
+def times(index: Any, factor: Dim) -> Any:
+    """`index * factor`, without the trace of a one."""
+    return index if isinstance(factor, int) and factor == 1 else index * factor
+
+
+def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The shape in which all meet, by NumPy's rule; a symbolic dimension beside another must equal it, or one be 1."""
+    rank = max(len(s) for s in shapes)
+    result: list[Dim] = []
+    for position in range(rank):
+        dim: Dim = 1
+        for shape in shapes:
+            at = position - (rank - len(shape))
+            if at < 0 or is_one(shape[at]):
+                continue
+            if not is_one(dim) and not same(dim, shape[at]):
+                texts = " and ".join("(" + ", ".join(map(str, s)) + ")" for s in shapes)
+                raise TypeMismatch(f"shapes {texts} do not broadcast: {dim} beside {shape[at]}")
+            if is_one(dim):
+                dim = shape[at]
+        result.append(dim)
+    return tuple(result)
+
+
+def is_one(dim: Dim) -> bool:
+    """Whether a dimension is the constant 1."""
+    return isinstance(dim, int) and dim == 1
+
+
+def broadcast_index(tensor: Tensor, indices: Sequence[Any], shape: Sequence[Dim]) -> tuple[Any, ...]:
+    """Where in `tensor` the element stands that is broadcast to `indices` of `shape`."""
+    tail = list(indices)[len(indices) - tensor.ndim :]
+    return tuple(
+        as_expr(0, str(i.dtype)) if is_one(d) and not is_one(s) else i
+        for i, d, s in zip(tail, dims(tensor), list(shape)[len(shape) - tensor.ndim :], strict=True)
+    )
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """An axis counted from the front; raises `InputError` where there is none."""
+    if not -rank <= axis < rank:
+        raise InputError(f"axis {axis} is out of range for {rank} dimensions")
+    return axis % rank
+
+
+def axes_of(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    """Several axes, counted from the front, sorted, without doubles; None is all."""
+    if axis is None:
+        return tuple(range(rank))
+    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    found = [axis_of(a, rank) for a in given]
+    if len(set(found)) != len(found):
+        raise InputError(f"an axis comes twice in {tuple(given)}")
+    return tuple(sorted(found))
+
+
+def per_axis(value: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
+    """One value an axis: an int counts for all of them."""
+    given = (value,) * count if isinstance(value, int) else tuple(value)
+    if len(given) != count:
+        raise InputError(f"{what}: wanted {count} values, found {given}")
+    return given
+
+
+def paddings(padding: int | Sequence[int], count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(before, after) of each spatial axis from one value, one an axis, or all befores and then all afters."""
+    if isinstance(padding, int):
+        return (padding,) * count, (padding,) * count
+    given = tuple(padding)
+    if len(given) == 1:
+        return given * count, given * count
+    if len(given) == count:
+        return given, given
+    if len(given) == 2 * count:
+        return given[:count], given[count:]
+    raise InputError(f"padding: wanted 1, {count} or {2 * count} values, found {given}")
