@@ -1,0 +1,1 @@
+"""Kernel source from the kernel level: one emitter walks the tree, a dialect a target says how each node is spelled."""

@@ -1,0 +1,151 @@
+"""The walk over a kernel that every source dialect shares: statements, scopes, names and registers.
+
+A dialect (`numba_cpu`) subclasses `Emitter` and spells expressions, accesses and headers. Source is indented lines;
+`registers` decides which local buffers become variables.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from typing import Any
+
+from ..errors import Unsupported
+from ..expr import Expr, Node, Var
+from ..tir.nodes import (
+    Allocate,
+    Assert,
+    Buffer,
+    BufferStore,
+    Evaluate,
+    For,
+    If,
+    LetStmt,
+    PrimFunc,
+    Seq,
+    Stmt,
+    While,
+)  # fmt: skip
+from .registers import Register, registers_of
+
+
+class Names:
+    """Unique, legal names for variables and buffers, close to those that people gave."""
+
+    def __init__(self, reserved: Iterable[str]) -> None:
+        self.taken = set(reserved) | set(keyword.kwlist)
+        self.of: dict[Node | str, str] = {}
+
+    def fresh(self, wish: str) -> str:
+        """A name that nothing has yet."""
+        stem = re.sub(r"\W", "_", wish) or "v"
+        stem = f"v{stem}" if stem[0].isdigit() else stem
+        name, count = stem, 0
+        while name in self.taken:
+            count += 1
+            name = f"{stem}_{count}"
+        self.taken.add(name)
+        return name
+
+    def __getitem__(self, item: Var | Buffer) -> str:
+        if item not in self.of:
+            self.of[item] = self.fresh(item.name)
+        return self.of[item]
+
+
+class Emitter(ABC):
+    """Walks a kernel's statements and collects lines of source."""
+
+    indent_text = "    "
+
+    def __init__(self, kernel: PrimFunc, target: Any, reserved: Iterable[str]) -> None:
+        self.kernel = kernel
+        self.target = target
+        self.names = Names(reserved)
+        self.lines: list[str] = []
+        self.depth = 0
+        self.registers: dict[Buffer, dict[Register, str]] = {}
+        self.handlers: dict[type, Callable[[Any], None]] = {
+            Seq: self.seq, For: self.loop, While: self.while_loop, If: self.branch, LetStmt: self.let,
+            BufferStore: self.store, Allocate: self.allocate, Assert: self.check, Evaluate: self.evaluate,
+        }  # fmt: skip
+
+    # -- lines
+
+    def line(self, text: str) -> None:
+        """One line at the present depth."""
+        self.lines.append(self.indent_text * self.depth + text if text else "")
+
+    @contextmanager
+    def block(self, header: str) -> Any:
+        """A header line with what follows indented below it; an empty body becomes `no_op`."""
+        self.line(header)
+        self.depth += 1
+        before = len(self.lines)
+        yield
+        if len(self.lines) == before:
+            self.line(self.no_op())
+        self.depth -= 1
+        self.close_block()
+
+    def close_block(self) -> None:
+        """What ends a block, in languages that have such a thing."""
+
+    # -- statements
+
+    def stmt(self, stmt: Stmt) -> None:
+        """Emit one statement."""
+        handler = self.handlers.get(type(stmt))
+        if handler is None:
+            raise Unsupported(f"{type(stmt).__name__} in a kernel: lowering should have removed it")
+        handler(stmt)
+
+    def seq(self, stmt: Seq) -> None:
+        for part in stmt.stmts:
+            self.stmt(part)
+
+    def branch(self, stmt: If) -> None:
+        with self.block(self.if_header(stmt.condition)):
+            self.stmt(stmt.then_case)
+        if stmt.else_case is not None:
+            with self.block(self.else_header()):
+                self.stmt(stmt.else_case)
+
+    def allocate(self, stmt: Allocate) -> None:
+        found = registers_of(stmt.buffer, stmt.body)
+        if found is None:
+            self.stack_array(stmt.buffer)
+        else:
+            names = {r: self.names.fresh(f"{stmt.buffer.name}_{r.start}") for r in found}
+            self.registers[stmt.buffer] = names
+            for register, name in names.items():
+                self.declare_register(stmt.buffer, register, name)
+        self.stmt(stmt.body)
+
+    # -- what a dialect spells
+
+    @abstractmethod
+    def no_op(self) -> str: ...
+    @abstractmethod
+    def if_header(self, condition: Expr) -> str: ...
+    @abstractmethod
+    def else_header(self) -> str: ...
+    @abstractmethod
+    def loop(self, stmt: For) -> None: ...
+    @abstractmethod
+    def while_loop(self, stmt: While) -> None: ...
+    @abstractmethod
+    def let(self, stmt: LetStmt) -> None: ...
+    @abstractmethod
+    def store(self, stmt: BufferStore) -> None: ...
+    @abstractmethod
+    def check(self, stmt: Assert) -> None: ...
+    @abstractmethod
+    def evaluate(self, stmt: Evaluate) -> None: ...
+    @abstractmethod
+    def stack_array(self, buffer: Buffer) -> None: ...
+    @abstractmethod
+    def declare_register(self, buffer: Buffer, register: Register, name: str) -> None: ...

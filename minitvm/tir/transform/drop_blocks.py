@@ -1,0 +1,30 @@
+"""Blocks disappear: iterators become their values, predicates become conditions, local buffers become allocations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import Expr, IntImm, Var, map_children
+from ..nodes import Allocate, BlockRealize, If, PrimFunc, Stmt
+
+
+def drop_blocks(func: PrimFunc) -> PrimFunc:
+    """`with block(vi = i*4 + j) where p: S(vi)` -> `if p: S(i*4 + j)`. Needs `lower_init` and `lower_match_buffers`."""
+    return func.with_body(_drop(func.body, {}))
+
+
+def _drop(node: Any, values: dict[Var, Expr]) -> Any:
+    if isinstance(node, Var):
+        return values.get(node, node)
+    if not isinstance(node, BlockRealize):
+        return map_children(node, lambda child: _drop(child, values))
+    block = node.block
+    given = [_drop(v, values) for v in node.iter_values]
+    inner = {**values, **{axis.var: v.astype(axis.var.dtype) for axis, v in zip(block.iter_vars, given)}}
+    body: Stmt = _drop(block.body, inner)
+    for buffer in reversed(block.alloc_buffers):
+        body = Allocate(buffer, body)
+    predicate = _drop(node.predicate, values)
+    if isinstance(predicate, IntImm) and predicate.value:
+        return body
+    return If(predicate, body)

@@ -1,0 +1,82 @@
+"""Buffers become one-dimensional: strides and element offsets turn into index arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import Expr, IntImm, Var, const, map_children, replace
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc
+from .affine import linear, product
+from .lower_match_buffers import row_major
+
+
+def flatten_buffers(func: PrimFunc) -> PrimFunc:
+    """`A[i, j]` of shape (m, n) -> `A[i*n + j]` of shape (m*n,). Needs scalar indices (before `vectorize`)."""
+    flat: dict[Buffer, Buffer] = {}
+
+    def flat_buffer(buffer: Buffer) -> Buffer:
+        if buffer not in flat:
+            flat[buffer] = _flat_buffer(buffer)
+        return flat[buffer]
+
+    def go(node: Any) -> Any:
+        new = map_children(node, go)
+        if isinstance(new, BufferLoad):
+            return BufferLoad(flat_buffer(new.buffer), (flat_index(new.buffer, new.indices),), new.predicate)
+        if isinstance(new, BufferStore):
+            return BufferStore(flat_buffer(new.buffer), new.value, (flat_index(new.buffer, new.indices),), new.predicate)
+        if isinstance(new, Allocate):
+            return replace(new, buffer=flat_buffer(new.buffer))
+        return new
+
+    params = tuple(flat_buffer(p) if isinstance(p, Buffer) else p for p in func.params)
+    return PrimFunc(params, go(func.body), func.attrs)
+
+
+def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+    """The offset of an element from the start of the buffer's data, in elements."""
+    strides = list(buffer.strides) or row_major(buffer)
+    dtype = "int64" if any(e.dtype == "int64" for e in (*indices, *strides)) or _needs_int64(buffer) else "int32"
+    total: Expr | None = None if isinstance(buffer.elem_offset, IntImm) and not buffer.elem_offset.value else (
+        buffer.elem_offset.astype(dtype)
+    )  # fmt: skip
+    for index, stride in zip(indices, strides):
+        step = index.astype(dtype) if isinstance(stride, IntImm) and stride.value == 1 else (
+            index.astype(dtype) * stride.astype(dtype)
+        )  # fmt: skip
+        total = step if total is None else total + step
+    return const(0, dtype) if total is None else linear(total).expr(dtype)
+
+
+def _needs_int64(buffer: Buffer) -> bool:
+    size = _size(buffer)
+    return isinstance(size, IntImm) and size.value > 2**31 - 1
+
+
+def _size(buffer: Buffer) -> Expr:
+    if not buffer.strides:
+        count = product(buffer.shape)
+        offset = buffer.elem_offset
+        return count if isinstance(offset, IntImm) and not offset.value else offset.astype(count.dtype) + count
+    # One past the greatest offset; a free stride variable makes this symbolic.
+    last: Expr = buffer.elem_offset + 1
+    for dim, stride in zip(buffer.shape, buffer.strides):
+        last = last + (dim - 1) * stride
+    return linear(last).expr(str(last.dtype))
+
+
+def _flat_buffer(buffer: Buffer) -> Buffer:
+    if buffer.ndim == 1 and not buffer.strides and isinstance(buffer.elem_offset, IntImm) and not buffer.elem_offset.value:
+        return buffer
+    return replace(buffer, shape=(_size(buffer),), strides=(), elem_offset=IntImm(0), axis_separators=())
+
+
+def symbolic_dimensions(func: PrimFunc) -> list[Var]:
+    """The free variables in the shapes of the parameters, in order."""
+    from ...expr import free_vars
+
+    found: dict[Var, None] = {}
+    for buffer in func.buffers:
+        for var in free_vars(buffer):
+            found.setdefault(var)
+    return list(found)

@@ -1,0 +1,89 @@
+"""Accesses through a matched buffer become accesses of the buffer that it is a view of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import Expr, IntImm, Range, Var, map_children, replace, substitute
+from ..nodes import Block, Buffer, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, PrimFunc
+
+
+def lower_match_buffers(func: PrimFunc) -> PrimFunc:
+    """`V = match_buffer(A[i:i+4, j:j+4])`, `V[a, b]` -> `A[i + a, j + b]`.
+
+    Strides and offset that the view declares as variables are bound to those of the source.
+    """
+    return func.with_body(_lower(func.body, {}))
+
+
+Views = dict[Buffer, BufferRegion]
+
+
+def _lower(node: Any, views: Views) -> Any:
+    if isinstance(node, Block):
+        inner = dict(views)
+        values: dict[Var, Expr] = {}
+        for match in node.match_buffers:
+            source = _resolve(match.source, inner)
+            inner[match.buffer] = source
+            values.update(_layout_variables(match, source))
+        changed = map_children(node, lambda child: child if isinstance(child, MatchBufferRegion) else _lower(child, inner))
+        return substitute(_without_matches(changed), values) if values else _without_matches(changed)
+    new = map_children(node, lambda child: _lower(child, views))
+    if isinstance(new, BufferLoad) and new.buffer in views:
+        region = views[new.buffer]
+        return BufferLoad(region.buffer, _indices(region, new.indices), new.predicate)
+    if isinstance(new, BufferStore) and new.buffer in views:
+        region = views[new.buffer]
+        return BufferStore(region.buffer, new.value, _indices(region, new.indices), new.predicate)
+    if isinstance(new, BufferRegion) and new.buffer in views:
+        return _resolve(new, views)
+    return new
+
+
+def _without_matches(block: Block) -> Block:
+    return replace(block, match_buffers=()) if block.match_buffers else block
+
+
+def _indices(region: BufferRegion, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    # A view of fewer dimensions covers the last ones; those in front are single points.
+    lead = len(region.region) - len(indices)
+    front = tuple(r.start for r in region.region[:lead])
+    return front + tuple(r.start + i for r, i in zip(region.region[lead:], indices))
+
+
+def _resolve(source: BufferRegion, views: Views) -> BufferRegion:
+    if source.buffer not in views:
+        return source
+    outer = views[source.buffer]
+    lead = len(outer.region) - len(source.region)
+    ranges = tuple(Range(o.start + r.start, r.extent) for o, r in zip(outer.region[lead:], source.region))
+    return BufferRegion(outer.buffer, outer.region[:lead] + ranges)
+
+
+def _layout_variables(match: MatchBufferRegion, source: BufferRegion) -> dict[Var, Expr]:
+    """What the variables in a view's strides, offset and shape stand for."""
+    view, base = match.buffer, source.buffer
+    strides = list(base.strides) or row_major(base)
+    lead = base.ndim - view.ndim
+    values: dict[Var, Expr] = {}
+    for declared, actual in zip(view.strides, strides[lead:]):
+        if isinstance(declared, Var):
+            values[declared] = actual
+    if isinstance(view.elem_offset, Var):
+        offset: Expr = base.elem_offset
+        for r, stride in zip(source.region, strides):
+            offset = offset + r.start * stride
+        values[view.elem_offset] = offset
+    for declared, actual_range in zip(view.shape, source.region[lead:]):
+        if isinstance(declared, Var):
+            values[declared] = actual_range.extent
+    return values
+
+
+def row_major(buffer: Buffer) -> list[Expr]:
+    """The strides of a compact buffer."""
+    strides: list[Expr] = [IntImm(1)] * buffer.ndim
+    for axis in range(buffer.ndim - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * buffer.shape[axis + 1]
+    return strides

@@ -1,0 +1,54 @@
+"""A kernel has one parallel loop, its outermost: perfectly nested ones are fused into it, others run serially."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import FloorDiv, FloorMod, IntImm, Var, map_children, replace
+from ..nodes import Allocate, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
+from .affine import uses
+from .unroll import bind
+
+
+def fuse_parallel_loops(func: PrimFunc) -> PrimFunc:
+    """`for i in parallel(m): for j in parallel(n): S` -> one parallel loop of m*n; a parallel loop elsewhere -> serial."""
+    return func.with_body(_top(func.body))
+
+
+def _top(stmt: Stmt) -> Stmt:
+    if isinstance(stmt, Seq):
+        return Seq.of(*map(_top, stmt.stmts))
+    if isinstance(stmt, Allocate | LetStmt):
+        return replace(stmt, body=_top(stmt.body))
+    if not isinstance(stmt, For) or stmt.kind != ForKind.PARALLEL:
+        return _serial(stmt)
+    loop = _fused(stmt)
+    return replace(loop, body=_serial(loop.body))
+
+
+def _fused(outer: For) -> For:
+    inner = outer.body
+    if not isinstance(inner, For) or inner.kind != ForKind.PARALLEL:
+        return outer
+    inner = _fused(inner)
+    zero = all(isinstance(loop.start, IntImm) and loop.start.value == 0 for loop in (outer, inner))
+    if not zero or uses(inner.extent, [outer.var]):
+        return outer
+    fused = Var(f"{outer.var.name}_{inner.var.name}", outer.var.dtype)
+    extent = outer.extent * inner.extent.astype(outer.extent.dtype)
+    if isinstance(outer.extent, IntImm) and isinstance(inner.extent, IntImm):
+        extent = IntImm(outer.extent.value * inner.extent.value, outer.extent.dtype)
+    values = {
+        outer.var: FloorDiv(fused, inner.extent.astype(fused.dtype)),
+        inner.var: FloorMod(fused, inner.extent.astype(fused.dtype)).astype(inner.var.dtype),
+    }
+    return For(fused, outer.start, extent, ForKind.PARALLEL, bind(inner.body, values), None, outer.annotations)
+
+
+def _serial(node: Any) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    new = map_children(node, _serial)
+    if isinstance(new, For) and new.kind == ForKind.PARALLEL:
+        return replace(new, kind=ForKind.SERIAL)
+    return new

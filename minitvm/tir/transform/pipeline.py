@@ -1,0 +1,67 @@
+"""The passes that lower a function, in order: reading this list is reading the compiler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..nodes import IRModule, PrimFunc
+from .drop_blocks import drop_blocks
+from .flatten_buffers import flatten_buffers
+from .lower_init import lower_init
+from .lower_match_buffers import lower_match_buffers
+from .parallel_loops import fuse_parallel_loops
+from .simplify import simplify
+from .split_host import split_host
+from .unroll import unroll
+from .verify_kernel import verify_module
+
+PassCallback = Callable[[str, PrimFunc, Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One step of lowering: a function from `PrimFunc` and target to `PrimFunc`, and what it means in a line."""
+
+    name: str
+    run: Callable[[PrimFunc, Any], PrimFunc]
+    meaning: str
+
+
+def _plain(function: Callable[[PrimFunc], PrimFunc], meaning: str) -> Pass:
+    return Pass(function.__name__, lambda func, target: function(func), meaning)
+
+
+PASSES: tuple[Pass, ...] = (
+    _plain(lower_match_buffers, "accesses through views become accesses of the buffer viewed"),
+    _plain(lower_init, "a block's init runs where its reduction iterators stand at their start"),
+    _plain(drop_blocks, "iterators become their values, predicates conditions, local buffers allocations"),
+    _plain(flatten_buffers, "buffers get one dimension"),
+    _plain(simplify, "indices in linear form, decided branches gone"),
+    _plain(fuse_parallel_loops, "one parallel loop a kernel, outermost"),
+    _plain(unroll, "unrolled loops become sequences"),
+    Pass("simplify_again", lambda func, target: simplify(func), "constants of unrolled iterations folded"),
+)
+
+
+def lower(
+    func: PrimFunc, target: Any = None, name: str | None = None, callback: PassCallback | None = None
+) -> IRModule:
+    """Lower a level-3 function to an `IRModule` of one host function `name` and its kernels.
+
+    `callback(pass name, before, after)` sees every step; after the last one, "split_host", it gets the module.
+    With MINITVM_VERIFY=1 the kernel level's rules are checked on the result.
+    """
+    for step in PASSES:
+        before = func
+        func = step.run(func, target)
+        if callback is not None:
+            callback(step.name, before, func)
+    module = split_host(func, name or func.name)
+    if callback is not None:
+        callback("split_host", func, module)
+    if os.environ.get("MINITVM_VERIFY", "0") not in ("", "0"):
+        verify_module(module)
+    return module

@@ -1,0 +1,83 @@
+"""The function falls apart into kernels and a host function that calls them in order."""
+
+from __future__ import annotations
+
+from ...errors import InternalError
+from ...expr import Node, Var, walk
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, IRModule, KernelCall, PrimFunc, Seq, Stmt
+from .flatten_buffers import symbolic_dimensions
+
+Args = tuple["Buffer | Var", ...]
+
+
+def split_host(func: PrimFunc, name: str) -> IRModule:
+    """Each parallel nest at the top is a kernel of its own; consecutive sequential statements share one.
+
+    Allocations around them become the host's: workspaces. The host function, under `name`, has the attr "host"; its
+    kernels are `name_kernel_0`, ... and take the buffers and scalars that they use, in order of first use.
+    """
+    kernels: dict[str, PrimFunc] = {}
+    scope = [*func.params, *(v for v in symbolic_dimensions(func) if v not in func.params)]
+
+    def kernel(body: Stmt, visible: list[Buffer | Var]) -> KernelCall:
+        label = f"{name}_kernel_{len(kernels)}"
+        args = used(body, visible)
+        attrs = {k: v for k, v in func.attrs.items() if k in ("target", "schedule_trace")}
+        kernels[label] = PrimFunc(args, body, {"global_symbol": label, **attrs})
+        return KernelCall(label, args, parallel=is_parallel(body))
+
+    def host(stmt: Stmt, visible: list[Buffer | Var]) -> Stmt:
+        if isinstance(stmt, Allocate) and not is_stack(stmt.buffer):
+            return Allocate(stmt.buffer, host(stmt.body, [*visible, stmt.buffer]), stmt.annotations)
+        if not isinstance(stmt, Seq):
+            return kernel(stmt, visible)
+        steps: list[Stmt] = []
+        pending: list[Stmt] = []
+        for part in stmt.stmts:
+            own = is_parallel(part) or (isinstance(part, Allocate) and not is_stack(part.buffer))
+            if not own:
+                pending.append(part)
+                continue
+            if pending:
+                steps.append(kernel(Seq.of(*pending), visible))
+                pending = []
+            steps.append(host(part, visible))
+        if pending:
+            steps.append(kernel(Seq.of(*pending), visible))
+        return Seq.of(*steps)
+
+    body = Seq(()) if isinstance(func.body, Seq) and not func.body.stmts else host(func.body, scope)
+    attrs = {**func.attrs, "global_symbol": name, "host": True}
+    return IRModule({name: PrimFunc(func.params, body, attrs), **kernels})
+
+
+def is_parallel(stmt: Stmt) -> bool:
+    """Whether a statement is a parallel loop."""
+    return isinstance(stmt, For) and stmt.kind == ForKind.PARALLEL
+
+
+def is_stack(buffer: Buffer) -> bool:
+    """Whether a buffer lives in the registers or on the stack of one thread."""
+    return buffer.scope == "local"
+
+
+def used(body: Stmt, visible: list[Buffer | Var]) -> Args:
+    """The visible buffers and variables that a statement uses, in order of first use; buffers first."""
+    buffers: dict[Buffer, None] = {}
+    scalars: dict[Var, None] = {}
+    defined: set[Node] = set()
+    for node in walk(body):
+        if isinstance(node, BufferLoad | BufferStore):
+            buffers.setdefault(node.buffer)
+        elif isinstance(node, Var):
+            scalars.setdefault(node)
+        elif isinstance(node, Allocate):
+            defined.add(node.buffer)
+        for name in node._defs:
+            value = getattr(node, name)
+            defined.update(value if isinstance(value, tuple) else (value,))
+    free = [*(b for b in buffers if b not in defined), *(v for v in scalars if v not in defined)]
+    unknown = [item for item in free if item not in visible]
+    if unknown:
+        raise InternalError(f"a kernel uses {', '.join(str(u) for u in unknown)}, which nothing defines")
+    return tuple(free)

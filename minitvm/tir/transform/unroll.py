@@ -1,0 +1,84 @@
+"""Loops marked `unroll` become a sequence of their iterations, within a budget of statements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import Expr, IntImm, Var, const, map_children, replace
+from ..nodes import BufferLoad, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
+from .affine import linear
+
+# A micro-kernel of 8x3 vectors, its loads and its write-back is about 100 statements; compile time grows with this.
+STATEMENT_BUDGET = 1500
+
+
+def unroll(func: PrimFunc) -> PrimFunc:
+    """`for i in unroll(2): S(i)` -> `S(0)`, `S(1)`; a loop over the budget, or of unknown extent, becomes serial."""
+    return func.with_body(_unroll(func.body, STATEMENT_BUDGET))
+
+
+def _unroll(stmt: Any, budget: int) -> Any:
+    if not isinstance(stmt, Stmt):
+        return stmt
+    if not isinstance(stmt, For) or stmt.kind != ForKind.UNROLLED:
+        return map_children(stmt, lambda child: _unroll(child, budget))
+    constant = isinstance(stmt.start, IntImm) and isinstance(stmt.extent, IntImm)
+    count = stmt.extent.value if isinstance(stmt.extent, IntImm) else 0
+    body = _unroll(stmt.body, budget // max(1, count))
+    if not constant or count * statement_count(body) > budget:
+        return replace(stmt, kind=ForKind.SERIAL, body=body)
+    first = int(stmt.start.value)  # type: ignore[attr-defined]
+    if count == 0:
+        return Seq(())
+    return Seq.of(*(bind(body, {stmt.var: const(first + i, stmt.var.dtype)}) for i in range(count)))
+
+
+def statement_count(stmt: Stmt) -> int:
+    """Stores, lets and calls: what the size of generated source is proportional to."""
+    return max(1, sum(isinstance(s, Stmt) and not isinstance(s, Seq | For) for s in _statements(stmt)))
+
+
+def _statements(stmt: Stmt) -> list[Stmt]:
+    found, stack = [], [stmt]
+    while stack:
+        top = stack.pop()
+        found.append(top)
+        stack.extend(getattr(top, name) for name in top._children if isinstance(getattr(top, name), Stmt))
+        if isinstance(top, Seq):
+            stack.extend(top.stmts)
+    return found
+
+
+def bind(stmt: Any, values: dict[Var, Expr]) -> Any:
+    """Substitute variables by expressions; indices that change are brought to their linear form. Lets get fresh variables."""
+
+    def go(node: Any) -> Any:
+        if isinstance(node, Var):
+            return values.get(node, node)
+        if isinstance(node, LetStmt):
+            fresh = node.var.with_name(node.var.name)
+            inner = bind(node.body, {**values, node.var: fresh})
+            return LetStmt(fresh, go(node.value), inner)
+        if isinstance(node, For):
+            fresh = node.var.with_name(node.var.name)
+            inner = bind(node.body, {**values, node.var: fresh})
+            return replace(node, var=fresh, start=go(node.start), extent=go(node.extent), body=inner)
+        new = map_children(node, go)
+        if new is not node and isinstance(new, BufferLoad | BufferStore):
+            return replace(new, indices=tuple(fold_index(i) for i in new.indices))
+        return new
+
+    return go(stmt)
+
+
+def fold_index(index: Expr) -> Expr:
+    """The linear form of an index, of the base where it is a ramp."""
+    from ...expr import Ramp
+
+    if isinstance(index, Ramp):
+        return Ramp(fold_index(index.base), index.stride, index.lanes)
+    if index.dtype.lanes > 1:
+        return index
+    return linear(index).expr(str(index.dtype))
+
+

@@ -1,0 +1,137 @@
+"""The rules of the kernel level, as a table; what code generation relies on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ...errors import VerificationError, report
+from ...expr import IntImm, Node, Reduce, walk
+from ..nodes import (
+    Allocate,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    ForKind,
+    IRModule,
+    KernelCall,
+    PrimFunc,
+    Seq,
+    Stmt,
+)  # fmt: skip
+
+STACK_BYTES = 1 << 20
+STATEMENTS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A named rule: `check(func)` yields what breaks it, each with the node it is about."""
+
+    name: str
+    meaning: str
+    check: Callable[[PrimFunc], Iterator[tuple[Node, str]]]
+
+
+def _no_blocks(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+    for node in walk(func.body):
+        if isinstance(node, Block | BlockRealize | Reduce):
+            yield node, type(node).__name__
+
+
+def _flat(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+    for node in [*func.params, *walk(func.body)]:
+        buffer = node if isinstance(node, Buffer) else getattr(node, "buffer", None)
+        if isinstance(buffer, Buffer) and (buffer.ndim != 1 or buffer.strides or not _is_zero(buffer)):
+            yield node, f"{buffer.name} has {buffer.ndim} dimensions"
+
+
+def _is_zero(buffer: Buffer) -> bool:
+    return isinstance(buffer.elem_offset, IntImm) and buffer.elem_offset.value == 0
+
+
+def _one_parallel_loop(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+    for node in walk(func.body):
+        if isinstance(node, For) and node is not func.body and node.kind == ForKind.PARALLEL:
+            yield node, f"the loop over {node.var.name} is parallel but not outermost"
+
+
+def _plain_loops(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+    for node in walk(func.body):
+        if isinstance(node, For) and node.kind not in (ForKind.SERIAL, ForKind.PARALLEL):
+            yield node, f"the loop over {node.var.name} is {node.kind}"
+
+
+def _stack(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+    total = 0
+    for node in walk(func.body):
+        if not isinstance(node, Allocate):
+            continue
+        size = node.buffer.shape[0] if node.buffer.shape else None
+        if not isinstance(size, IntImm):
+            yield node, f"{node.buffer.name} has no constant size"
+            continue
+        total += size.value * node.buffer.dtype.bytes
+        if total > STACK_BYTES:
+            yield node, f"{total} bytes with {node.buffer.name}"
+
+
+def _budget(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+    count = sum(isinstance(node, Stmt) for node in walk(func.body))
+    if count > STATEMENTS:
+        yield func.body, f"{count} statements"
+
+
+def _masks(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+    for node in walk(func.body):
+        if isinstance(node, BufferLoad | BufferStore) and node.predicate is not None:
+            lanes = node.indices[0].dtype.lanes
+            if node.predicate.dtype.lanes != lanes:
+                yield node, f"a mask of {node.predicate.dtype.lanes} lanes on an access of {lanes}"
+
+
+def _only_calls(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+    stack: list[Stmt] = [func.body]
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, Seq):
+            stack.extend(stmt.stmts)
+        elif isinstance(stmt, Allocate):
+            stack.append(stmt.body)
+        elif not isinstance(stmt, KernelCall):
+            yield stmt, type(stmt).__name__
+
+
+KERNEL_RULES = (
+    Rule("no_blocks", "blocks and reductions are lowered", _no_blocks),
+    Rule("flat_buffers", "buffers have one dimension, no strides, no offset", _flat),
+    Rule("one_parallel_loop", "only the outermost loop is parallel", _one_parallel_loop),
+    Rule("plain_loops", "vectorised, unrolled and thread loops are gone", _plain_loops),
+    Rule("stack", f"allocations have constant sizes and take at most {STACK_BYTES} bytes", _stack),
+    Rule("budget", f"at most {STATEMENTS} statements", _budget),
+    Rule("masks", "a mask has the lanes of its access", _masks),
+)
+HOST_RULES = (Rule("only_calls", "a host function is allocations around kernel calls", _only_calls),)
+
+
+def verify_kernel(func: PrimFunc) -> None:
+    """Raise `VerificationError` naming the rule that a kernel (or host function) breaks."""
+    for rule in HOST_RULES if func.attrs.get("host") else KERNEL_RULES:
+        for node, found in rule.check(func):
+            from ..script.printer import script
+
+            marked = script(func, mark={node: found})
+            raise VerificationError(report(f"{func.name}: {rule.name}", program=marked, wanted=rule.meaning, found=found))
+
+
+def verify_module(module: IRModule) -> None:
+    """Check every function of a lowered module, and that the calls fit the kernels."""
+    for name, func in module.items():
+        verify_kernel(func)
+        for call in (node for node in walk(func.body) if isinstance(node, KernelCall)):
+            kernel = module.functions.get(call.kernel)
+            if kernel is None or len(kernel.params) != len(call.args):
+                raise VerificationError(f"{name} calls {call.kernel} with {len(call.args)} arguments, which does not fit")
