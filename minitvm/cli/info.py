@@ -1,0 +1,36 @@
+"""`minitvm info`: targets, this machine, versions, and where compiled kernels are kept."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from importlib import metadata
+from typing import Any
+
+PACKAGES = ("numpy", "numba", "llvmlite", "sympy", "islpy", "onnx", "onnxruntime", "pyopencl", "numba-cuda")
+
+
+def register(commands: Any) -> None:
+    parser = commands.add_parser("info", help="targets, devices, versions", description=__doc__)
+    parser.set_defaults(function=info)
+
+
+def info(options: argparse.Namespace) -> int:
+    from .. import __version__
+    from ..runtime.cpu import kernel_cache
+    from ..target import Target
+
+    print(f"minitvm   {__version__}, Python {platform.python_version()} on {platform.system()} {platform.machine()}")
+    print(f"target    {Target('cpu')}")
+    print(f"cache     {kernel_cache.cache_info()}")
+    for package in PACKAGES:
+        print(f"{package:<9} {version(package)}")
+    return 0
+
+
+def version(package: str) -> str:
+    """The installed version of a distribution, or that there is none."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"

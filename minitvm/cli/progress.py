@@ -1,0 +1,51 @@
+"""Progress on the terminal for whatever takes longer than two seconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+PATIENCE = 2.0  # seconds before anything is shown
+
+Report = Callable[[str, int, int], None]
+
+
+@contextmanager
+def progress() -> Iterator[Report]:
+    """A function `report(stage, done, total)`; a bar on standard error once the work has taken two seconds.
+
+    On something that is not a terminal it prints a plain line every ten seconds instead.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        console=Console(stderr=True), transient=True,
+    )  # fmt: skip
+    start = last = time.monotonic()
+    rows: dict[str, object] = {}
+    terminal = sys.stderr.isatty()
+
+    def report(stage: str, done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - start < PATIENCE:
+            return
+        if not terminal:
+            if now - last >= 10:
+                last = now
+                print(f"{stage}: {done} of {total}, {now - start:.0f} s", file=sys.stderr)
+            return
+        if not rows:
+            bar.start()
+        if stage not in rows:
+            rows[stage] = bar.add_task(stage, total=total)
+        bar.update(rows[stage], completed=done, total=total)  # type: ignore[arg-type]
+
+    try:
+        yield report
+    finally:
+        bar.stop()

@@ -1,0 +1,74 @@
+"""Operators on blocked layouts; the pass `graph.passes.blocked_layout` puts them into a graph, models never do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import topi
+from ..registry import REQUIRED, Pattern, register
+
+
+def _block(x: Any, axis: int, block: int) -> Any:
+    extent = x.shape[axis]
+    blocks = -(-extent // block)
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (0, blocks * block - extent)
+    whole = np.pad(x, widths)
+    split = whole.reshape((*x.shape[:axis], blocks, block, *x.shape[axis + 1 :]))
+    return np.ascontiguousarray(np.moveaxis(split, axis + 1, -1))
+
+
+def _unblock(x: Any, axis: int, extent: int) -> Any:
+    moved = np.moveaxis(x, -1, axis + 1)
+    shape = (*x.shape[:axis], x.shape[axis] * x.shape[-1], *x.shape[axis + 1 : -1])
+    return np.ascontiguousarray(np.take(moved.reshape(shape), range(extent), axis))
+
+
+def _pack(w: Any, in_block: int, out_block: int) -> Any:
+    return _block(_block(w, 1, in_block), 0, out_block)
+
+
+def _pack_dense(w: Any, block: int) -> Any:
+    return _block(w, 0, block)
+
+
+@register("layout.block_axis", pattern=Pattern.INJECTIVE, fold=_block)
+def block_axis(x: Any, *, axis: int = REQUIRED, block: int = REQUIRED) -> Any:  # type: ignore[assignment]
+    """Split `axis` into blocks of `block`, the place within a block last; zeros fill an incomplete block."""
+    return topi.block_axis(x, axis=axis, block=block)
+
+
+@register("layout.unblock_axis", pattern=Pattern.INJECTIVE, fold=_unblock)
+def unblock_axis(x: Any, *, axis: int = REQUIRED, extent: int = REQUIRED) -> Any:  # type: ignore[assignment]
+    """The inverse of `layout.block_axis`, cut to `extent`."""
+    return topi.unblock_axis(x, axis=axis, extent=extent)
+
+
+@register("layout.pack_weights", pattern=Pattern.INJECTIVE, fold=_pack)
+def pack_weights(w: Any, *, in_block: int = REQUIRED, out_block: int = REQUIRED) -> Any:  # type: ignore[assignment]
+    """Weights [O, I, kh, kw] as [O/out, I/in, kh, kw, in, out]."""
+    return topi.pack_weights(w, in_block=in_block, out_block=out_block)
+
+
+@register("nn.contrib_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE)
+def conv2d_nchwc(
+    data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1)
+) -> Any:
+    """Convolution on NCHW[x]c data and packed weights."""
+    return topi.conv2d_nchwc(data, weight, strides=strides, padding=padding, dilation=dilation)
+
+
+@register("nn.contrib_depthwise_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE)
+def depthwise_conv2d_nchwc(
+    data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1)
+) -> Any:
+    """Depthwise convolution on NCHW[x]c data."""
+    return topi.depthwise_conv2d_nchwc(data, weight, strides=strides, padding=padding, dilation=dilation)
+
+
+@register("nn.contrib_dense_packed", pattern=Pattern.COMPLEX_OUT_FUSABLE)
+def dense_packed(data: Any, weight: Any) -> Any:
+    """[M, K] times weights packed as [N/x, K, x], giving [M, N/x, x]."""
+    return topi.dense_packed(data, weight)

@@ -1,0 +1,153 @@
+"""Operators on blocked layouts: NCHW[x]c, where the channels are split into blocks of x that stand innermost.
+
+A vector register then holds x channels of one pixel, whatever the image's width. See Georganas et al., "Anatomy of
+high-performance deep learning convolutions on SIMD architectures" (SC'18), and TVM's NCHWc operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import te
+from ..errors import InputError
+from ..expr import Expr
+from ..te import Tensor
+from .shapes import constant, dims, paddings, per_axis, plus, times
+
+__all__ = ["block_axis", "conv2d_nchwc", "dense_packed", "depthwise_conv2d_nchwc", "pack_weights", "unblock_axis"]
+
+
+def block_axis(x: Tensor, *, axis: int, block: int) -> Tensor:
+    """Split `axis` into blocks of `block` and put the place within the block last; zeros fill an incomplete block.
+
+    [.., d, ..] -> [.., ceil(d / block), .., block]
+    """
+    shape = dims(x)
+    extent = constant(shape[axis], "a dimension that is blocked")
+    blocks = -(-extent // block)
+    whole = blocks * block == extent
+
+    def element(*index: Expr) -> Expr:
+        *outer, lane = index
+        channel = outer[axis] * block + lane if block > 1 else outer[axis]
+        at = x[(*outer[:axis], channel, *outer[axis + 1 :])]
+        return at if whole else te.if_then_else(channel < extent, at, te.const(0, x.dtype))
+
+    new_shape = (*shape[:axis], blocks, *shape[axis + 1 :], block)
+    return te.compute(new_shape, element, name="block_axis", attrs={"op": "layout_transform"})
+
+
+def unblock_axis(x: Tensor, *, axis: int, extent: int) -> Tensor:
+    """The inverse of `block_axis`: the first `extent` of the blocked axis."""
+    shape = dims(x)
+    block = constant(shape[-1], "a block")
+    new_shape = (*shape[:axis], extent, *shape[axis + 1 : -1])
+
+    def element(*index: Expr) -> Expr:
+        c = index[axis]
+        return x[(*index[:axis], c // block, *index[axis + 1 :], c % block)]
+
+    return te.compute(new_shape, element, name="unblock_axis", attrs={"op": "layout_transform"})
+
+
+def pack_weights(w: Tensor, *, in_block: int, out_block: int) -> Tensor:
+    """Weights [O, I, kh, kw] of a convolution as [O/out, I/in, kh, kw, in, out], zeros filling incomplete blocks."""
+    out, inner, kh, kw = (constant(d, "a dimension of packed weights") for d in dims(w))
+
+    def element(ob: Expr, ib: Expr, y: Expr, x: Expr, i: Expr, o: Expr) -> Expr:
+        out_channel, in_channel = plus(times(ob, out_block), o), plus(times(ib, in_block), i)
+        value = w[out_channel, in_channel, y, x]
+        inside = [out_channel < out] if out % out_block else []
+        inside += [in_channel < inner] if inner % in_block else []
+        return te.if_then_else(te.all(*inside), value, te.const(0, w.dtype)) if inside else value
+
+    shape = (-(-out // out_block), -(-inner // in_block), kh, kw, in_block, out_block)
+    return te.compute(shape, element, name="packed_weights")
+
+
+def conv2d_nchwc(
+    data: Tensor,
+    weight: Tensor,
+    *,
+    strides: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor:
+    """Convolution of `data` [N, I/x, H, W, x] with `weight` [O/y, I/x, kh, kw, x, y], giving [N, O/y, OH, OW, y]."""
+    n, in_blocks, _, _, block = dims(data)
+    out_blocks, weight_in, kh, kw, weight_block, out_block = dims(weight)
+    if (in_blocks, block) != (weight_in, weight_block):
+        raise InputError(f"conv2d_nchwc: data has {in_blocks} blocks of {block}, weights {weight_in} of {weight_block}")
+    (sy, sx), (dy, dx) = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
+    padded, height, width = _padded(data, padding)
+    out_height, out_width = (height - dy * (kh - 1) - 1) // sy + 1, (width - dx * (kw - 1) - 1) // sx + 1
+    ib = te.reduce_axis((0, in_blocks), name="ib")
+    ky, kx = te.reduce_axis((0, kh), name="ky"), te.reduce_axis((0, kw), name="kx")
+    ic = te.reduce_axis((0, block), name="ic")
+
+    def element(b: Expr, ob: Expr, y: Expr, x: Expr, oc: Expr) -> Expr:
+        pixel = padded[b, ib, times(y, sy) + times(ky, dy), times(x, sx) + times(kx, dx), ic]
+        return te.sum(pixel * weight[ob, ib, ky, kx, ic, oc], axis=[ib, ky, kx, ic])
+
+    shape = (n, out_blocks, out_height, out_width, out_block)
+    return te.compute(shape, element, name="conv2d", attrs={"op": "nn.contrib_conv2d_NCHWc"})
+
+
+def depthwise_conv2d_nchwc(
+    data: Tensor,
+    weight: Tensor,
+    *,
+    strides: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor:
+    """Depthwise convolution of `data` [N, C/x, H, W, x] with `weight` [C/x, kh, kw, x], giving [N, C/x, OH, OW, x]."""
+    n, blocks, _, _, block = dims(data)
+    _, kh, kw, _ = dims(weight)
+    (sy, sx), (dy, dx) = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
+    padded, height, width = _padded(data, padding)
+    out_height, out_width = (height - dy * (kh - 1) - 1) // sy + 1, (width - dx * (kw - 1) - 1) // sx + 1
+    ky, kx = te.reduce_axis((0, kh), name="ky"), te.reduce_axis((0, kw), name="kx")
+    return te.compute(
+        (n, blocks, out_height, out_width, block),
+        lambda b, cb, y, x, c: te.sum(
+            padded[b, cb, times(y, sy) + times(ky, dy), times(x, sx) + times(kx, dx), c] * weight[cb, ky, kx, c],
+            axis=[ky, kx],
+        ),
+        name="depthwise_conv2d",
+        attrs={"op": "nn.contrib_depthwise_conv2d_NCHWc"},
+    )
+
+
+def dense_packed(data: Tensor, weight: Tensor) -> Tensor:
+    """`data` [M, K] times packed `weight` [N/x, K, x]: [M, N], N = N/x * x."""
+    rows, depth = dims(data)
+    blocks, _, block = dims(weight)
+    k = te.reduce_axis((0, depth), name="k")
+    return te.compute(
+        (rows, blocks, block),
+        lambda i, jb, j: te.sum(data[i, k] * weight[jb, k, j], axis=k),
+        name="dense",
+        attrs={"op": "nn.contrib_dense_packed"},
+    )
+
+
+def _padded(data: Tensor, padding: int | Sequence[int]) -> tuple[Tensor, int, int]:
+    """`data` with zeros around its image, as a stage of its own so that the loops over it need no condition."""
+    (top, left), (bottom, right) = paddings(padding, 2)
+    n, blocks, height, width, block = dims(data)
+    full_height, full_width = height + top + bottom, width + left + right
+    if not (top or left or bottom or right):
+        return data, height, width
+
+    def element(b: Expr, cb: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+        inside = []
+        inside += [y >= top] if top else []
+        inside += [y < height + top] if bottom else []
+        inside += [x >= left] if left else []
+        inside += [x < width + left] if right else []
+        value = data[b, cb, plus(y, -top), plus(x, -left), c]
+        return te.if_then_else(te.all(*inside), value, te.const(0, data.dtype))
+
+    padded = te.compute((n, blocks, full_height, full_width, block), element, name="data_pad")
+    return padded, full_height, full_width
