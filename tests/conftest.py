@@ -22,7 +22,7 @@ os.environ.setdefault("MINITVM_CACHE_DIR", str(ROOT / ".test_cache"))
 # No profile has a deadline: a first call compiles a kernel, and that is not what these tests measure.
 hypothesis.settings.register_profile("dev", deadline=None, max_examples=30)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-hypothesis.settings.register_profile("deep", deadline=None, max_examples=2000, print_blob=True)
+hypothesis.settings.register_profile("deep", deadline=None, max_examples=1000, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 

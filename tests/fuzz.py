@@ -1,0 +1,59 @@
+"""`make fuzz`: the property tests again and again, deeply and each time with a new seed, for FUZZ_MINUTES.
+
+Stops at the first failure. Hypothesis has then shrunk it to a few lines and keeps it in .hypothesis, so that running
+that test alone replays it; the seed of the round is printed too.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run_round(seed: int, seconds: float, selection: list[str]) -> int | None:
+    """One run of the property tests: pytest's exit status, or None if the time was over first."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "-m", "hypothesis and not gpu"]
+    command += [f"--hypothesis-seed={seed}", *selection]
+    environment = {"HYPOTHESIS_PROFILE": "deep", **os.environ}
+    # A session of its own, so that the workers of pytest-xdist are stopped with it.
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
+    try:
+        return process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def main(selection: list[str]) -> int:
+    """Fuzz the tests that `selection` (pytest's arguments; all of them if empty) picks. Returns an exit status."""
+    try:
+        minutes = float(os.environ.get("FUZZ_MINUTES", "10"))
+    except ValueError:
+        print(f"FUZZ_MINUTES must be a number, and is {os.environ['FUZZ_MINUTES']!r}", file=sys.stderr)
+        return 2
+    end = time.monotonic() + 60 * minutes
+    rounds = 0
+    while (left := end - time.monotonic()) > 0:
+        seed = secrets.randbelow(2**32)
+        print(f"round {rounds + 1}, seed {seed}, {left / 60:.1f} minutes left", flush=True)
+        status = run_round(seed, left, selection)
+        if status:
+            print(f"round {rounds + 1} failed; again with: --hypothesis-seed={seed}", file=sys.stderr)
+            return status
+        rounds += status is not None
+    print(f"nothing found in {minutes:g} minutes, {rounds} whole rounds")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
