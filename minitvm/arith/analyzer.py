@@ -1,0 +1,432 @@
+"""`Analyzer`: simplification, bounds and proofs about scalar expressions under the ranges of their variables.
+
+    analyzer = Analyzer()
+    analyzer.bind(i, 16)                                  # 0 <= i < 16; also Range, (low, high) inclusive
+    analyzer.simplify((j * 16 + i) // 16)                 # j
+    with analyzer.constraint(j < 3):
+        analyzer.can_prove(j * 16 + i < 48)               # True
+
+After TVM's `arith::Analyzer`. A proof is never wrong but may be missed. int32 and int64 are index dtypes, whose
+arithmetic over variables is taken not to overflow (see `normal`); other integers wrap, floats round, and only what
+preserves every value is done to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import gcd
+from typing import Any
+
+from ..errors import TypeMismatch
+from ..expr import (
+    EQ, GE, GT, LE, LT, NE, Add, And, Call, Cast, CompareOp, Div, Expr, FloorDiv, FloorMod, IntImm, IterVar, Let, Max, Min,
+    Mod, Mul, Not, Or, Range, Select, SizeVar, Sub, Var, as_expr, const, map_children,
+)  # fmt: skip
+from . import fold, rules
+from .affine import FLOORDIV, Affine, Atom, term_variables
+from .domain import UNKNOWN, Domain, Interval
+from .normal import Normalizer, imm, is_index
+
+_ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max)
+_TRUE, _FALSE = IntImm(1, "bool"), IntImm(0, "bool")  # type: ignore[arg-type]
+_MEMO_LIMIT = 20_000
+
+
+class Analyzer:
+    """Integer reasoning under bound variables and constraints. Variables bound first count as the outer ones."""
+
+    def __init__(self, ranges: Mapping[Any, Any] | None = None) -> None:
+        self._domain = Domain()
+        self._memo: dict[Expr, Expr] = {}
+        self._normal = Normalizer(self._domain, self.simplify)
+        for var, values in (ranges or {}).items():
+            self.bind(var, values)
+
+    # -- what is known ----------------------------------------------------------------------------------------------
+
+    def bind(self, var: Var | IterVar, values: Range | tuple[Any, Any] | IterVar | Any = None) -> None:
+        """Say where a variable lies: a `Range`, an inclusive pair (low, high) of ints or None, or an extent n for [0, n).
+
+        An `IterVar` brings its own domain. Binding again replaces what was known. A symbolic range keeps its bounds
+        as expressions.
+        """
+        if isinstance(var, IterVar):
+            values = var.dom if values is None else values
+            var = var.var
+        if isinstance(values, IterVar):
+            values = values.dom
+        if values is None:
+            raise TypeMismatch(f"bind({var.name}): wanted a Range, an extent or (low, high), found nothing")
+        domain = self._domain
+        domain.order.pop(var, None)
+        domain.order[var] = max(domain.order.values(), default=-1) + 1
+        domain.ranges.pop(var, None)
+        domain.symbolic.pop(var, None)
+        if isinstance(values, tuple):
+            low, high = (self._end(v) for v in values)
+        else:
+            r = values if isinstance(values, Range) else Range.of(values)
+            start = self._normal.affine(r.start)
+            low, high = start, start + self._normal.affine(r.extent) - 1
+        self._forget()
+        interval = (
+            None if low is None else domain.bounds(low)[0],
+            None if high is None else domain.bounds(high)[1],
+        )
+        if isinstance(var, SizeVar):
+            interval = (max(interval[0] or 0, 0), interval[1])
+        domain.ranges[var] = interval
+        symbols = tuple(end if end is not None and not end.is_const else None for end in (low, high))
+        if symbols != (None, None):
+            domain.symbolic[var] = symbols  # type: ignore[assignment]
+        self._forget()
+
+    def _end(self, value: Any) -> Affine | None:
+        return None if value is None else self._normal.affine(as_expr(value))
+
+    def bind_value(self, var: Var, value: Expr) -> None:
+        """Say that a variable lies within the bounds of an expression (a `Let`)."""
+        self.bind(var, self.bounds(value))
+
+    @contextmanager
+    def constraint(self, *conditions: Expr) -> Iterator[None]:
+        """Within the scope, these conditions hold: ranges are narrowed and facts added."""
+        saved = self._domain, self._normal, self._memo
+        self._domain = self._domain.copy()
+        self._normal = Normalizer(self._domain, self.simplify)
+        self._memo = {}
+        try:
+            for condition in conditions:
+                self._assume(condition, True)
+            yield
+        finally:
+            self._domain, self._normal, self._memo = saved
+
+    def _forget(self) -> None:
+        self._domain.forget_derived()
+        self._normal.memo.clear()
+        self._memo.clear()
+
+    def _assume(self, condition: Expr, holds: bool) -> None:
+        if isinstance(condition, Not):
+            return self._assume(condition.a, not holds)
+        if isinstance(condition, Call) and condition.op == "likely":
+            return self._assume(condition.args[0], holds)
+        if isinstance(condition, And if holds else Or):
+            self._assume(condition.a, holds)  # type: ignore[attr-defined]
+            return self._assume(condition.b, holds)  # type: ignore[attr-defined]
+        if not isinstance(condition, CompareOp) or not is_index(condition.a.dtype):
+            return None
+        kind = type(condition) if holds else _NEGATED[type(condition)]
+        x, y = self._normal.affine(condition.a), self._normal.affine(condition.b)
+        if self._normal.may_wrap(x, condition.a.dtype) or self._normal.may_wrap(y, condition.a.dtype):
+            return None
+        if kind in (LT, LE, EQ):
+            self._assume_nonnegative(y - x - (1 if kind is LT else 0))
+        if kind in (GT, GE, EQ):
+            self._assume_nonnegative(x - y - (1 if kind is GT else 0))
+        if kind is NE:
+            self._assume_nonzero(x - y)
+        return self._forget()
+
+    def _assume_nonnegative(self, f: Affine) -> None:
+        f = rules.tighten(self._domain, f)
+        if not f.terms or self._domain.nonnegative(f):
+            return
+        self._domain.facts.append(f)
+        for _ in range(3):  # facts tell about each other's terms; a fixed point is rarely further away
+            if not any([self._propagate(fact) for fact in self._domain.facts]):
+                break
+        self._domain.forget_derived()
+
+    def _propagate(self, fact: Affine) -> bool:
+        """c*t + rest >= 0 gives t >= -max(rest)/c for c > 0, t <= max(rest)/-c for c < 0."""
+        narrowed = False
+        for term, c in fact.terms.items():
+            highest = self._domain.interval(fact.without(term))[1]
+            if highest is None:
+                continue
+            bound: Interval = (-(highest // c), None) if c > 0 else (None, highest // -c)
+            narrowed |= self._domain.narrow(term, bound)
+            if isinstance(term, Atom) and term.kind == FLOORDIV and term.args[1].is_const:
+                narrowed |= self._narrow_dividend(term)
+        return narrowed
+
+    def _narrow_dividend(self, quotient: Atom) -> bool:
+        """a <= t // d <= b gives a*d <= t <= b*d + d - 1 for a single term t."""
+        t, d = quotient.args[0].single, quotient.args[1].const
+        if t is None or d <= 0:
+            return False
+        low, high = self._domain.ranges.get(quotient, UNKNOWN)
+        return self._domain.narrow(t, (None if low is None else low * d, None if high is None else high * d + d - 1))
+
+    def _assume_nonzero(self, f: Affine) -> None:
+        low, high = self._domain.interval(f)
+        if low == 0:
+            self._assume_nonnegative(f - 1)
+        elif high == 0:
+            self._assume_nonnegative(-f - 1)
+
+    # -- questions --------------------------------------------------------------------------------------------------
+
+    def bounds(self, e: Any) -> Interval:
+        """(low, high), both inclusive, of an integer expression; None where an end is not known."""
+        e = as_expr(e)
+        if isinstance(e, IntImm):
+            return e.value, e.value
+        if e.dtype.is_bool:
+            value = self.simplify(e)
+            return (value.value, value.value) if isinstance(value, IntImm) else (0, 1)
+        if not is_index(e.dtype):
+            if not e.dtype.is_int:
+                return UNKNOWN
+            value = self.simplify(e)
+            return (value.value, value.value) if isinstance(value, IntImm) else (int(e.dtype.min), int(e.dtype.max))
+        x = self._normal.affine(e)
+        return UNKNOWN if self._normal.may_wrap(x, e.dtype) else self._domain.bounds(x)
+
+    def can_prove(self, condition: Any) -> bool:
+        """Whether a bool expression is shown to hold for all values in range. False means "not shown"."""
+        e = as_expr(condition)
+        if isinstance(e, And):
+            return self.can_prove(e.a) and self.can_prove(e.b)
+        value = self.simplify(e)
+        return isinstance(value, IntImm) and value.value != 0
+
+    def can_prove_equal(self, a: Any, b: Any) -> bool:
+        """Whether two integer expressions are shown to be equal for all values in range."""
+        x, y = as_expr(a), as_expr(b)
+        if is_index(x.dtype) and is_index(y.dtype):
+            f, g = self._normal.affine(x), self._normal.affine(y)
+            return f == g or self.can_prove(EQ(x.astype("int64"), y.astype("int64")) if x.dtype != y.dtype else EQ(x, y))
+        return self.can_prove(x == y)
+
+    def can_prove_nonnegative(self, e: Any) -> bool:
+        """Whether e >= 0 is shown to hold."""
+        value = as_expr(e)
+        return self.can_prove(value >= const(0, value.dtype))
+
+    def modular(self, e: Any) -> tuple[int, int]:
+        """(coefficient, base) with e == base modulo coefficient for all values; coefficient 0: e is base; (1, 0): nothing known."""
+        x = self._normal.affine(as_expr(e))
+        coefficient = 0
+        for term, c in x.terms.items():
+            step, base = self._term_modular(term)
+            coefficient = gcd(coefficient, c * step)
+            x = Affine(x.terms, x.const + c * base)
+        return coefficient, x.const % coefficient if coefficient else x.const
+
+    def _term_modular(self, term: Any) -> tuple[int, int]:
+        low, high = self._domain.term_interval(term)
+        return (0, low) if low is not None and low == high else (1, 0)
+
+    # -- simplification ---------------------------------------------------------------------------------------------
+
+    def simplify(self, e: Any) -> Any:
+        """An equal expression that is simpler, the same object where nothing is; a `Range` part by part."""
+        if isinstance(e, Range | IterVar):
+            return map_children(e, self.simplify)
+        if not isinstance(e, Expr):
+            e = as_expr(e)
+        kind = type(e)
+        if kind is IntImm:
+            return e
+        found = self._memo.get(e)
+        if found is None:
+            found = self._simplify(e)
+            if found is not e and _alike(found, e):
+                found = e
+            if len(self._memo) > _MEMO_LIMIT:
+                self._memo.clear()
+            self._memo[e] = found
+        return found
+
+    def _simplify(self, e: Expr) -> Expr:
+        if isinstance(e, _ARITHMETIC) or isinstance(e, Var):
+            if is_index(e.dtype):
+                return self._normal.expr(self._fixed(self._normal.affine(e)), e.dtype)
+            return e if isinstance(e, Var) else fold.arithmetic(map_children(e, self.simplify))
+        if isinstance(e, CompareOp):
+            return self._compare(e)
+        if isinstance(e, And | Or):
+            return self._logical(e)
+        if isinstance(e, Not):
+            return self._not(e)
+        if isinstance(e, Select):
+            return self._select(e)
+        if isinstance(e, Call):
+            return self._call(e)
+        if isinstance(e, Let):
+            return self._let(e)
+        if isinstance(e, Cast):
+            return self._cast(e)
+        return map_children(e, lambda c: self.simplify(c) if isinstance(c, Expr | Range | IterVar) else c)
+
+    def _fixed(self, x: Affine) -> Affine:
+        """Terms with one possible value become that value."""
+        changed = False
+        terms, constant = dict(x.terms), x.const
+        for term, c in x.terms.items():
+            low, high = self._domain.term_interval(term)
+            if low is not None and low == high:
+                del terms[term]
+                constant += c * low
+                changed = True
+        return Affine(terms, constant) if changed else x
+
+    def _compare(self, e: CompareOp) -> Expr:
+        if not is_index(e.a.dtype):
+            return fold.compare(map_children(e, self.simplify))
+        x, y = self._normal.affine(e.a), self._normal.affine(e.b)
+        if self._normal.may_wrap(x, e.a.dtype) or self._normal.may_wrap(y, e.a.dtype):
+            if x == y:
+                return _TRUE if isinstance(e, EQ | LE | GE) else _FALSE
+            return map_children(e, self.simplify)
+        if isinstance(e, EQ | NE):
+            return self._equality(e, x - y)
+        if isinstance(e, GT | GE):
+            x, y = y, x
+        f = y - x - (1 if isinstance(e, LT | GT) else 0)
+        f = self._fixed(rules.tighten(self._domain, self._merged(f)))
+        if self._domain.nonnegative(f):
+            return _TRUE
+        if self._domain.nonnegative(-f - 1):
+            return _FALSE
+        return self._inequality(f, e.a.dtype)
+
+    def _merged(self, x: Affine) -> Affine:
+        return rules.merge_splits(self._domain, x) if len(x.terms) > 1 else x
+
+    def _inequality(self, f: Affine, dtype: Any) -> Expr:
+        """f >= 0 with positive terms on either side, as people write it."""
+        positive = Affine({t: c for t, c in f.terms.items() if c > 0})
+        negative = Affine({t: -c for t, c in f.terms.items() if c < 0})
+        build = self._normal.expr
+        if not negative.terms:
+            return GE(build(positive, dtype), imm(-f.const, dtype))
+        if not positive.terms:
+            return LT(build(negative, dtype), imm(f.const + 1, dtype))
+        if f.const >= 0:
+            return LE(build(negative, dtype), build(positive + f.const, dtype))
+        return LT(build(negative - (f.const + 1), dtype), build(positive, dtype))
+
+    def _equality(self, e: CompareOp, f: Affine) -> Expr:
+        f = self._fixed(self._merged(f))
+        equal, unequal = (_TRUE, _FALSE) if isinstance(e, EQ) else (_FALSE, _TRUE)
+        step = f.content()
+        if step and f.const % step:
+            return unequal
+        if not f.terms:
+            return equal if f.const == 0 else unequal
+        f = f.divided(step)
+        low, high = self._domain.bounds(f)
+        if (low is not None and low > 0) or (high is not None and high < 0):
+            return unequal
+        above, below = self._domain.nonnegative(f), self._domain.nonnegative(-f)
+        if above and below:
+            return equal
+        if (above and self._domain.nonnegative(f - 1)) or (below and self._domain.nonnegative(-f - 1)):
+            return unequal
+        positive = Affine({t: c for t, c in f.terms.items() if c > 0})
+        negative = Affine({t: -c for t, c in f.terms.items() if c < 0})
+        left, right = (positive, negative - f.const) if positive.terms else (negative, Affine({}, f.const))
+        return type(e)(self._normal.expr(left, e.a.dtype), self._normal.expr(right, e.a.dtype))
+
+    def _logical(self, e: And | Or) -> Expr:
+        a = self.simplify(e.a)
+        decisive = isinstance(e, Or)
+        if isinstance(a, IntImm):
+            return a if bool(a.value) == decisive else self.simplify(e.b)
+        with self.constraint(Not(a) if decisive else a):
+            b = self.simplify(e.b)
+        if isinstance(b, IntImm):
+            # `a and False` is False, `a or True` True: a is pure, as every expression here is.
+            return b if bool(b.value) == decisive else a
+        return type(e)(a, b)
+
+    def _not(self, e: Not) -> Expr:
+        a = self.simplify(e.a)
+        if isinstance(a, IntImm):
+            return _FALSE if a.value else _TRUE
+        if isinstance(a, Not):
+            return a.a
+        if isinstance(a, CompareOp) and (not a.a.dtype.is_float or isinstance(a, EQ | NE)):
+            return self.simplify(_NEGATED[type(a)](a.a, a.b))
+        return Not(a)
+
+    def _select(self, e: Select) -> Expr:
+        # Both sides are evaluated, so neither may be simplified under the condition: it might guard a load.
+        condition = self.simplify(e.condition)
+        if isinstance(condition, IntImm):
+            return self.simplify(e.true_value if condition.value else e.false_value)
+        true, false = self.simplify(e.true_value), self.simplify(e.false_value)
+        return true if _alike(true, false) else Select(condition, true, false)
+
+    def _call(self, e: Call) -> Expr:
+        if e.op == "if_then_else":
+            return self._if_then_else(e)
+        if e.op == "likely":
+            value = self.simplify(e.args[0])
+            return value if isinstance(value, IntImm) else Call(e.dtype, "likely", (value,))
+        if is_index(e.dtype) and e.op in ("shift_left", "shift_right", "bitwise_and"):
+            return self._normal.expr(self._normal.affine(e), e.dtype)
+        return map_children(e, self.simplify)
+
+    def _if_then_else(self, e: Call) -> Expr:
+        condition = self.simplify(e.args[0])
+        if isinstance(condition, IntImm):
+            return self.simplify(e.args[1] if condition.value else e.args[2])
+        with self.constraint(condition):
+            true = self.simplify(e.args[1])
+        with self.constraint(Not(condition)):
+            false = self.simplify(e.args[2])
+        return true if _alike(true, false) else Call(e.dtype, e.op, (condition, true, false))
+
+    def _let(self, e: Let) -> Expr:
+        value = self.simplify(e.value)
+        if isinstance(value, IntImm | Var):
+            from ..expr import substitute
+
+            return self.simplify(substitute(e.body, {e.var: value}))
+        with self.constraint():
+            if is_index(e.var.dtype):
+                self.bind_value(e.var, value)
+            return Let(e.var, value, self.simplify(e.body))
+
+    def _cast(self, e: Cast) -> Expr:
+        if is_index(e.dtype) and is_index(e.value.dtype):
+            return self._normal.expr(self._normal.affine(e), e.dtype)
+        return fold.cast(map_children(e, self.simplify))
+
+
+_NEGATED: dict[type, type] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether two expressions are written the same way."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or isinstance(a, Var):
+        return False
+    if isinstance(a, IntImm):
+        return a.value == b.value and a.dtype == b.dtype
+    if isinstance(a, (*_ARITHMETIC, CompareOp, And, Or)):
+        return _alike(a.a, b.a) and _alike(a.b, b.b)
+    if isinstance(a, Not):
+        return _alike(a.a, b.a)
+    if isinstance(a, Select | Call | Cast):
+        from .affine import structural_key
+
+        return bool(structural_key(a) == structural_key(b))
+    return False
+
+
+def simplify(e: Any, ranges: Mapping[Any, Any] | None = None) -> Any:
+    """`e` simplified once, under ranges given as {variable: Range | extent | (low, high)}."""
+    return Analyzer(ranges).simplify(e)
+
+
+def uses(affine: Affine, var: Var) -> bool:
+    """Whether a variable occurs in a normal form, at any depth."""
+    return any(v is var for term in affine.terms for v in term_variables(term))

@@ -1,0 +1,284 @@
+"""What is known about terms: their ranges and facts `affine >= 0`; interval arithmetic and the prover over them.
+
+`nonnegative(f)` proves f >= 0 from the inside out: a term that has a bound (a loop variable and its extent, a quotient
+and its dividend, a minimum and its arguments) is replaced by that bound, in the direction its coefficient asks for,
+until constants are left. Every step only lowers f, so the answer "yes" is right; "no" means "not shown".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..expr import SizeVar, Var
+from .affine import FLOORDIV, FLOORMOD, MAX, MIN, OPAQUE, PRODUCT, Affine, Atom, Term, add_into, factors, multiply, product, term_variables
+
+Interval = tuple[int | None, int | None]
+UNKNOWN: Interval = (None, None)
+_DEPTH = 12  # replacements tried in a row; an index has about as many terms
+
+
+def intersect(a: Interval, b: Interval) -> Interval:
+    """The values in both."""
+    low = b[0] if a[0] is None else a[0] if b[0] is None else max(a[0], b[0])
+    high = b[1] if a[1] is None else a[1] if b[1] is None else min(a[1], b[1])
+    return low, high
+
+
+def hull(a: Interval, b: Interval) -> Interval:
+    """The smallest interval around both."""
+    low = None if a[0] is None or b[0] is None else min(a[0], b[0])
+    high = None if a[1] is None or b[1] is None else max(a[1], b[1])
+    return low, high
+
+
+def scale_interval(a: Interval, factor: int) -> Interval:
+    """All of `a` times a number."""
+    low = None if a[0] is None else a[0] * factor
+    high = None if a[1] is None else a[1] * factor
+    return (low, high) if factor >= 0 else (high, low)
+
+
+def multiply_intervals(a: Interval, b: Interval) -> Interval:
+    """All products of a value of each."""
+    if a == (0, 0) or b == (0, 0):
+        return 0, 0
+    infinity = float("inf")
+    ends = [(-infinity if x[0] is None else x[0], infinity if x[1] is None else x[1]) for x in (a, b)]
+    corners = [0 if 0 in (x, y) else x * y for x in ends[0] for y in ends[1]]
+    low, high = min(corners), max(corners)
+    return None if low == -infinity else int(low), None if high == infinity else int(high)
+
+
+class Domain:
+    """Ranges of terms and facts about sums, under which everything else is decided."""
+
+    def __init__(self) -> None:
+        self.ranges: dict[Any, Interval] = {}
+        # Symbolic bounds of a term, inclusive: (lower, upper), either may be None.
+        self.symbolic: dict[Any, tuple[Affine | None, Affine | None]] = {}
+        self.order: dict[Var, int] = {}  # outer variables come first
+        self.facts: list[Affine] = []  # each is >= 0
+        self._intervals: dict[Any, Interval] = {}
+
+    def copy(self) -> Domain:
+        """An independent copy, for a scope with more facts."""
+        new = Domain()
+        new.ranges = dict(self.ranges)
+        new.symbolic = dict(self.symbolic)
+        new.order = dict(self.order)
+        new.facts = list(self.facts)
+        return new
+
+    def forget_derived(self) -> None:
+        """Drop what was computed from ranges that changed."""
+        self._intervals.clear()
+
+    def narrow(self, term: Term, interval: Interval) -> bool:
+        """Intersect the range of a term; whether that told anything new."""
+        old = self.ranges.get(term, UNKNOWN)
+        new = intersect(old, interval)
+        if new == old:
+            return False
+        self.ranges[term] = new
+        self._intervals.clear()
+        return True
+
+    # -- intervals --------------------------------------------------------------------------------------------------
+
+    def term_interval(self, term: Term) -> Interval:
+        """Bounds of one term."""
+        found = self._intervals.get(term)
+        if found is None:
+            found = self._intervals[term] = self._term_interval(term)
+        return found
+
+    def _term_interval(self, term: Term) -> Interval:
+        known = self.ranges.get(term, UNKNOWN)
+        if isinstance(term, Var):
+            if isinstance(term, SizeVar):
+                return intersect(known, (0, None))
+            return known
+        return intersect(known, self._structure_interval(term))
+
+    def _structure_interval(self, atom: Atom) -> Interval:
+        if atom.kind == PRODUCT:
+            return self._product_interval(atom.args)
+        if atom.kind == OPAQUE:
+            return UNKNOWN  # the converter put what it knows into `ranges`
+        a, b = (self.interval(x) for x in atom.args)
+        if atom.kind == MIN:
+            low, high = hull(a, b)[0], intersect(a, b)[1]
+            return low, high
+        if atom.kind == MAX:
+            return intersect(a, b)[0], hull(a, b)[1]
+        if b[0] is None or b[0] < 0:
+            return UNKNOWN
+        b = (max(b[0], 1), b[1])  # nothing is divided by zero
+        if atom.kind == FLOORDIV:
+            # The quotient grows with the dividend, and toward zero with the divisor (toward -1 from below).
+            low = None if a[0] is None else a[0] // b[0] if a[0] < 0 else 0 if b[1] is None else a[0] // b[1]
+            high = None if a[1] is None else a[1] // b[0] if a[1] >= 0 else -1 if b[1] is None else a[1] // b[1]
+            return low, high
+        assert atom.kind == FLOORMOD
+        high = None if b[1] is None else b[1] - 1
+        if a[0] is not None and a[0] >= 0 and a[1] is not None and (high is None or a[1] < high):
+            high = a[1]
+        return 0, high
+
+    def _product_interval(self, args: tuple[Any, ...]) -> Interval:
+        powers: dict[Any, int] = {}
+        for factor in args:
+            powers[factor] = powers.get(factor, 0) + 1
+        result: Interval = (1, 1)
+        for factor, power in powers.items():
+            single = self.term_interval(factor)
+            whole = single
+            for _ in range(power - 1):
+                whole = multiply_intervals(whole, single)
+            if power % 2 == 0 and (whole[0] is None or whole[0] < 0):
+                whole = (0, whole[1])
+            result = multiply_intervals(result, whole)
+        return result
+
+    def interval(self, affine: Affine) -> Interval:
+        """Constant bounds of a sum, term by term; an end is None where none is known."""
+        low: int | None = affine.const
+        high: int | None = affine.const
+        for term, c in affine.terms.items():
+            a, b = self._intervals.get(term) or self.term_interval(term)
+            if c < 0:
+                a, b = b, a
+            low = None if low is None or a is None else low + c * a
+            high = None if high is None or b is None else high + c * b
+            if low is None and high is None:
+                break
+        return low, high
+
+    def bounds(self, affine: Affine) -> Interval:
+        """`interval`, sharpened where terms hang together (`min(n, i + 4) - i`, a quotient beside its dividend)."""
+        result = self.interval(affine)
+        for term, c in affine.terms.items():
+            if isinstance(term, Atom) and term.kind in (MIN, MAX):
+                rest = affine.without(term)
+                a, b = (self.bounds(rest + arg.scaled(c)) for arg in term.args)
+                # The sum is the lower (for a minimum, c > 0) or the upper of the two sums.
+                lower = (term.kind == MIN) == (c > 0)
+                both = (hull(a, b)[0], intersect(a, b)[1]) if lower else (intersect(a, b)[0], hull(a, b)[1])
+                result = intersect(result, both)
+                break
+        return result
+
+    # -- proofs -----------------------------------------------------------------------------------------------------
+
+    def nonnegative(self, affine: Affine) -> bool:
+        """Whether affine >= 0 is shown to hold."""
+        low, high = self.interval(affine)
+        if low is not None and low >= 0:
+            return True
+        if high is not None and high < 0:
+            return False
+        return self._prove(affine, _DEPTH, 2)
+
+    def _prove(self, f: Affine, depth: int, facts: int) -> bool:
+        low, high = self.interval(f)
+        if low is not None and low >= 0:
+            return True
+        if depth == 0 or not f.terms or (high is not None and high < 0):
+            return False
+        for lowered in self._lowered(f):
+            if all(self._prove(part, depth - 1, facts) for part in lowered):
+                return True
+        return facts > 0 and any(self._prove(g, depth - 1, facts - 1) for g in self._less_facts(f))
+
+    def _lowered(self, f: Affine) -> list[list[Affine]]:
+        """Ways to replace the innermost term: each is a list of sums that must all be >= 0."""
+        for term, c in f.terms.items():
+            if not isinstance(term, Atom):
+                continue
+            if term.kind in (MIN, MAX):
+                rest = f.without(term)
+                a, b = (rest + arg.scaled(c) for arg in term.args)
+                return [[a, b]] if (term.kind == MIN) == (c > 0) else [[a], [b]]
+            if term.kind == FLOORDIV and term.args[1].is_const and term not in self.ranges:
+                # d * (x // d) lies between x - d + 1 and x.
+                d = term.args[1].const
+                bound = term.args[0] if c < 0 else term.args[0] - (d - 1)
+                if d > 0:
+                    return [[f.without(term).scaled(d) + bound.scaled(c)]]
+        ways = []
+        for term in self._inner_first(f):
+            lowered = self._eliminate(f, term)
+            if lowered is not None:
+                ways.append([lowered])
+                if term in self.symbolic:
+                    break
+        return ways[:3]
+
+    def _inner_first(self, f: Affine) -> list[Any]:
+        """The factors of f that a bound may replace: loop variables with symbolic bounds first, the innermost foremost."""
+        found: dict[Any, None] = {}
+        products = any(isinstance(t, Atom) and t.kind == PRODUCT for t in f.terms)
+        for term in f.terms:
+            for factor in factors(term):
+                found.setdefault(factor)
+
+        def rank(term: Any) -> tuple[bool, int]:
+            return term not in self.symbolic, -self.order.get(term, -1) if isinstance(term, Var) else 0
+
+        candidates = [t for t in found if t in self.symbolic or products or _symbolic_modulo(t)]
+        return sorted(candidates, key=rank)
+
+    def _eliminate(self, f: Affine, term: Term) -> Affine | None:
+        """f with `term` replaced by its lower or upper bound, as the sign of its coefficient asks; None if unknown."""
+        coefficient: dict[Any, int] = {}
+        constant = 0
+        rest: dict[Any, int] = {}
+        for t, c in f.terms.items():
+            parts = list(factors(t))
+            position = next((i for i, p in enumerate(parts) if p is term or (isinstance(p, Atom) and p == term)), None)
+            if position is None:
+                rest[t] = c
+                continue
+            del parts[position]
+            if not parts:
+                constant += c
+            else:
+                add_into(coefficient, [(product(parts), c)], 1)
+        slope = Affine(coefficient, constant)
+        low, high = self.interval(slope)
+        if low is not None and low >= 0:
+            bound = self._bound(term, 0)
+        elif high is not None and high <= 0:
+            bound = self._bound(term, 1)
+        else:
+            return None
+        if bound is None:
+            return None
+        moved = multiply(slope, bound)
+        return None if moved is None else Affine(rest, f.const) + moved
+
+    def _bound(self, term: Term, end: int) -> Affine | None:
+        symbolic = self.symbolic.get(term, (None, None))[end]
+        if symbolic is not None and not any(v is term for t in symbolic.terms for v in term_variables(t)):
+            return symbolic
+        if end == 1 and _symbolic_modulo(term):
+            low = self.interval(term.args[1])[0]
+            if low is not None and low >= 0:
+                return term.args[1] - 1
+        constant = self.term_interval(term)[end]
+        return None if constant is None else Affine({}, constant)
+
+    def _less_facts(self, f: Affine) -> list[Affine]:
+        """f minus a multiple of a fact, so that one term goes away; f >= 0 if the result is."""
+        results = []
+        for fact in self.facts:
+            for term, c in f.terms.items():
+                d = fact.terms.get(term, 0)
+                if c * d > 0:
+                    results.append(f.scaled(abs(d)) - fact.scaled(abs(c)))
+                    break
+        return results
+
+
+def _symbolic_modulo(term: Any) -> bool:
+    return isinstance(term, Atom) and term.kind == FLOORMOD and not term.args[1].is_const

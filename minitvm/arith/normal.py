@@ -1,0 +1,286 @@
+"""Index expressions to their normal form and back.
+
+Only int32 and int64 count as index dtypes. Their arithmetic is taken not to overflow, as in TVM and as C compilers do,
+where it is over variables alone. What comes out of memory or a call is data and may wrap: sums of data are rearranged
+(wrapping addition and multiplication form a ring) but never divided or compared as if they could not wrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from ..expr import (
+    Add, Call, Cast, Div, DType, Expr, FloorDiv, FloorMod, IntImm, Let, Max, Min, Mod, Mul, Select, SizeVar, Sub, Var, const,
+)  # fmt: skip
+from . import rules, symbolic
+from .affine import (
+    FLOORDIV, FLOORMOD, MAX, MIN, OPAQUE, Affine, Atom, Term, add_into, factors, multiply, product, term_variables,
+)  # fmt: skip
+from .domain import UNKNOWN, Domain, Interval, hull, intersect
+
+_INT32, _INT64 = DType("int32"), DType("int64")
+_LIMITS = {_INT32: (-(2**31), 2**31 - 1), _INT64: (-(2**63), 2**63 - 1)}
+_MEMO_LIMIT = 20_000
+
+
+def is_index(dtype: DType) -> bool:
+    """Whether arithmetic of this dtype is index arithmetic: int32 or int64, one lane."""
+    return dtype in _LIMITS
+
+
+@lru_cache(maxsize=4096)
+def imm(value: int, dtype: DType) -> Expr:
+    """An integer constant, shared; one that does not fit wraps, as the arithmetic that led to it would."""
+    low, high = _LIMITS[dtype]
+    if not low <= value <= high:
+        value = (value - low) % (high - low + 1) + low
+    return IntImm(value, dtype)
+
+
+class Normalizer:
+    """Converts under one domain; `simplify` simplifies the parts of opaque terms."""
+
+    def __init__(self, domain: Domain, simplify: Callable[[Expr], Expr]) -> None:
+        self.domain = domain
+        self.simplify = simplify
+        self.memo: dict[Expr, Affine] = {}
+
+    # -- to the normal form -----------------------------------------------------------------------------------------
+
+    def affine(self, e: Expr) -> Affine:
+        """The normal form of an expression of index dtype."""
+        found = self.memo.get(e)
+        if found is not None:
+            return found
+        terms: dict[Any, int] = {}
+        constant = self._add(e, 1, terms)
+        result = Affine(terms, constant)
+        if len(terms) > 1:
+            result = rules.merge_splits(self.domain, result)
+        if len(self.memo) > _MEMO_LIMIT:
+            self.memo.clear()
+        self.memo[e] = result
+        return result
+
+    def _add(self, e: Expr, scale: int, terms: dict[Any, int]) -> int:
+        """terms += scale * e; returns what that adds to the constant."""
+        kind = type(e)
+        if kind is Var or kind is SizeVar:
+            total = terms.get(e, 0) + scale
+            if total:
+                terms[e] = total
+            else:
+                del terms[e]
+            return 0
+        if kind is IntImm:
+            return scale * e.value  # type: ignore[attr-defined]
+        if kind is Add:
+            return self._add(e.a, scale, terms) + self._add(e.b, scale, terms)  # type: ignore[attr-defined]
+        if kind is Sub:
+            return self._add(e.a, scale, terms) + self._add(e.b, -scale, terms)  # type: ignore[attr-defined]
+        if kind is Mul:
+            a, b = e.a, e.b  # type: ignore[attr-defined]
+            if type(b) is IntImm:
+                return self._add(a, scale * b.value, terms) if b.value else 0
+            if type(a) is IntImm:
+                return self._add(b, scale * a.value, terms) if a.value else 0
+        value = self._nonlinear(e)
+        add_into(terms, value.terms.items(), scale)
+        return scale * value.const
+
+    def _nonlinear(self, e: Expr) -> Affine:
+        if isinstance(e, Var):
+            return Affine.of(e)
+        if isinstance(e, Mul):
+            return self._product(e)
+        if isinstance(e, FloorDiv | FloorMod):
+            return self._divide(e, type(e) is FloorDiv)
+        if isinstance(e, Div | Mod):
+            return self._truncated(e)
+        if isinstance(e, Min | Max):
+            return self._extreme(e)
+        if isinstance(e, Cast):
+            return self._cast(e)
+        if isinstance(e, Call):
+            return self._call(e)
+        return self._opaque(e)
+
+    def _product(self, e: Mul) -> Affine:
+        result = multiply(self.affine(e.a), self.affine(e.b))
+        return self._opaque(e) if result is None else result
+
+    def _divide(self, e: FloorDiv | FloorMod, quotient: bool) -> Affine:
+        x, d = self.affine(e.a), self.affine(e.b)
+        if self.may_wrap(x, e.dtype) or self.may_wrap(d, e.dtype):
+            return self._opaque(e)
+        if not d.is_const:
+            found = symbolic.floordiv(self.domain, x, d) if quotient else symbolic.floormod(self.domain, x, d)
+            return Affine.of(Atom(FLOORDIV if quotient else FLOORMOD, (x, d))) if found is None else found
+        by = d.const
+        if by == 0:
+            return self._opaque(e)
+        if by > 0:
+            return rules.floordiv(self.domain, x, by) if quotient else rules.floormod(self.domain, x, by)
+        # a // -d == -a // d and a % -d == -(-a % d)
+        return rules.floordiv(self.domain, -x, -by) if quotient else -rules.floormod(self.domain, -x, -by)
+
+    def _truncated(self, e: Div | Mod) -> Affine:
+        """C's division agrees with the floor where neither side is negative."""
+        x, d = self.affine(e.a), self.affine(e.b)
+        positive = (self.domain.interval(d)[0] or 0) > 0
+        if not positive or self.may_wrap(x, e.dtype) or self.may_wrap(d, e.dtype) or not self.domain.nonnegative(x):
+            return self._opaque(e)
+        return self._divide(FloorDiv(e.a, e.b) if isinstance(e, Div) else FloorMod(e.a, e.b), isinstance(e, Div))  # type: ignore[arg-type]
+
+    def _extreme(self, e: Min | Max) -> Affine:
+        a, b = self.affine(e.a), self.affine(e.b)
+        if self.may_wrap(a, e.dtype) or self.may_wrap(b, e.dtype):
+            return a if a == b else self._opaque(e)
+        low = isinstance(e, Min)
+        if self.domain.nonnegative(b - a):
+            return a if low else b
+        if self.domain.nonnegative(a - b):
+            return b if low else a
+        return Affine.of(Atom(MIN if low else MAX, (a, b)))
+
+    def _cast(self, e: Cast) -> Affine:
+        source = e.value.dtype
+        if not is_index(source):
+            return self._opaque(e)
+        inner = self.affine(e.value)
+        if e.dtype.bits >= source.bits:
+            return self._opaque(e) if self.may_wrap(inner, source) else inner
+        limits = _LIMITS[e.dtype]
+        if all(isinstance(t, Var) and _inside(self.domain.term_interval(t), limits) for t in inner.terms):
+            return inner
+        return self._opaque(e)
+
+    def _call(self, e: Call) -> Affine:
+        if e.op in ("shift_left", "shift_right", "bitwise_and") and isinstance(e.args[1], IntImm):
+            x, n = self.affine(e.args[0]), e.args[1].value
+            if e.op == "shift_left" and 0 <= n < e.dtype.bits - 1:
+                return x.scaled(1 << n)
+            if self.may_wrap(x, e.dtype):
+                return self._opaque(e)
+            if e.op == "shift_right" and 0 <= n < e.dtype.bits - 1:
+                return rules.floordiv(self.domain, x, 1 << n)
+            if e.op == "bitwise_and" and n > 0 and n & (n + 1) == 0:
+                return rules.floormod(self.domain, x, n + 1)
+        return self._opaque(e)
+
+    def _opaque(self, e: Expr) -> Affine:
+        simple = self.simplify_parts(e)
+        if simple is not e and isinstance(simple, Var | IntImm | Add | Sub | Min | Max):
+            return self.affine(simple)
+        atom = Atom(OPAQUE, (simple,))
+        self.domain.narrow(atom, self.value_interval(simple))
+        return Affine.of(atom)
+
+    def simplify_parts(self, e: Expr) -> Expr:
+        """`e` with its operands simplified and nothing else; a decided Select becomes the side it takes."""
+        from ..expr import map_children
+
+        if isinstance(e, Select) or (isinstance(e, Call) and e.op == "if_then_else"):
+            return self.simplify(e)
+        return map_children(e, lambda c: self.simplify(c) if isinstance(c, Expr) and not isinstance(e, Let) else c)
+
+    def value_interval(self, e: Expr) -> Interval:
+        """Bounds of a value by what kind of value it is; its dtype's limits at worst."""
+        limits: Interval = _LIMITS[e.dtype]
+        if isinstance(e, Cast):
+            source = e.value.dtype
+            if source.is_bool:
+                return 0, 1
+            if source.is_int and source.lanes == 1 and _inside((int(source.min), int(source.max)), limits):
+                return int(source.min), int(source.max)
+        if isinstance(e, Select):
+            return intersect(limits, hull(self._bounded(e.true_value), self._bounded(e.false_value)))
+        if isinstance(e, Call) and e.op == "if_then_else":
+            return intersect(limits, hull(self._bounded(e.args[1]), self._bounded(e.args[2])))
+        return limits
+
+    def _bounded(self, e: Expr) -> Interval:
+        value = self.affine(e)
+        return UNKNOWN if self.may_wrap(value, e.dtype) else self.domain.bounds(value)
+
+    def may_wrap(self, x: Affine, dtype: DType) -> bool:
+        """Whether the sum has data in it and could leave the range of its dtype."""
+        if not any(map(_has_data, x.terms)):
+            return False
+        return not _inside(self.domain.interval(x), _LIMITS[dtype])
+
+    # -- and back ---------------------------------------------------------------------------------------------------
+
+    def expr(self, x: Affine, dtype: DType) -> Expr:
+        """The sum as people write it: outer (larger) terms first, the constant last, no leading minus if avoidable."""
+        if not x.terms:
+            return imm(x.const, dtype)
+        ordered = self._ordered(x)
+        if ordered[0][1] < 0:
+            first = next((i for i, (_, c) in enumerate(ordered) if c > 0), None)
+            if first is not None:
+                ordered.insert(0, ordered.pop(first))
+        result: Expr | None = None
+        if ordered[0][1] < 0:
+            result = imm(x.const, dtype)
+        for term, c in ordered:
+            value = self._scaled(term, abs(c), dtype)
+            result = value if result is None else Add(result, value) if c > 0 else Sub(result, value)
+        assert result is not None
+        if x.const and ordered[0][1] > 0:
+            result = Add(result, imm(x.const, dtype)) if x.const > 0 else Sub(result, imm(-x.const, dtype))
+        return result
+
+    def _ordered(self, x: Affine) -> list[tuple[Any, int]]:
+        if len(x.terms) == 1:
+            return list(x.terms.items())
+        order = self.domain.order
+
+        def rank(item: tuple[Any, int]) -> tuple[bool, int, int]:
+            term, c = item
+            multiple = isinstance(term, Atom) and term.kind == "product"
+            outermost = order.get(term) if isinstance(term, Var) else None
+            if outermost is None:
+                known = [order[v] for v in term_variables(term) if v in order]
+                outermost = min(known, default=1 << 30)
+            return not multiple, -abs(c), outermost
+
+        return sorted(x.terms.items(), key=rank)
+
+    def _scaled(self, term: Term, c: int, dtype: DType) -> Expr:
+        value = self._term(term, dtype)
+        return value if c == 1 else Mul(value, imm(c, dtype))
+
+    def _term(self, term: Term, dtype: DType) -> Expr:
+        if isinstance(term, Var):
+            return term.astype(dtype)
+        if term.kind == OPAQUE:
+            opaque: Expr = term.args[0]
+            return opaque.astype(dtype)
+        if term.kind == "product":
+            order = self.domain.order
+            parts = sorted(term.args, key=lambda t: order.get(t, 1 << 30) if isinstance(t, Var) else 1 << 31)
+            result = self._term(parts[0], dtype)
+            for part in parts[1:]:
+                result = Mul(result, self._term(part, dtype))
+            return result
+        a, b = (self.expr(arg, dtype) for arg in term.args)
+        return {FLOORDIV: FloorDiv, FLOORMOD: FloorMod, MIN: Min, MAX: Max}[term.kind](a, b)
+
+
+def _inside(interval: Interval, limits: Interval) -> bool:
+    low, high = interval
+    bottom, top = limits
+    return low is not None and high is not None and bottom <= low and high <= top  # type: ignore[operator]
+
+
+def _has_data(term: Term) -> bool:
+    if isinstance(term, Var):
+        return False
+    if term.kind == OPAQUE:
+        return True
+    if term.kind == "product":
+        return any(_has_data(factor) for factor in term.args)
+    return any(_has_data(inner) for arg in term.args for inner in arg.terms)

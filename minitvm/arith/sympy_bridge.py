@@ -1,0 +1,173 @@
+"""Normal forms to sympy and back, for what the dict of terms cannot do: division by a sum with symbolic terms.
+
+`FloorDiv` and `Mod` are sympy functions that never evaluate by themselves. Rules that depend on the *range* of a
+variable must not sit in `Function.eval`: sympy caches construction, and `FloorDiv(x, 16)` would stay 0 after x's range
+grew. Terms become pooled dummies by position (the first term of a problem is always the same symbol), so that problems of
+one shape are one problem: answers are memoised across functions.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from .affine import FLOORDIV, FLOORMOD, MAX, MIN, Affine, Atom, add_into, factors, product
+
+Monomials = tuple[tuple[int, tuple[int, ...]], ...]  # (coefficient, exponent of each dummy)
+
+
+class _Shape:
+    """Terms numbered in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self.terms: dict[Any, int] = {}
+
+    def monomials(self, x: Affine) -> list[tuple[int, dict[int, int]]]:
+        rows: list[tuple[int, dict[int, int]]] = [(x.const, {})] if x.const else []
+        for term, c in x.terms.items():
+            powers: dict[int, int] = {}
+            for factor in factors(term):
+                index = self.terms.setdefault(factor, len(self.terms))
+                powers[index] = powers.get(index, 0) + 1
+            rows.append((c, powers))
+        return rows
+
+    def affine(self, rows: Monomials) -> Affine:
+        numbered = list(self.terms)
+        terms: dict[Any, int] = {}
+        constant = 0
+        for c, exponents in rows:
+            parts = [term for term, power in zip(numbered, exponents, strict=True) for _ in range(power)]
+            if parts:
+                add_into(terms, [(product(parts), c)], 1)
+            else:
+                constant += c
+        return Affine(terms, constant)
+
+
+def divide(x: Affine, d: Affine) -> tuple[Affine, Affine] | None:
+    """(q, r) with x == q*d + r, from polynomial division over the integers; None where it gives no quotient."""
+    if not d.terms or len(x.terms) > 24 or len(d.terms) > 8:
+        return None
+    shape = _Shape()
+    divisor, dividend = shape.monomials(d), shape.monomials(x)
+    # A quotient needs all of the divisor's terms in the dividend.
+    count = len(shape.terms)
+    if not {i for _, powers in divisor for i in powers} <= {i for _, powers in dividend for i in powers}:
+        return None
+    found = _divide(_dense(dividend, count), _dense(divisor, count), count)
+    return None if found is None else (shape.affine(found[0]), shape.affine(found[1]))
+
+
+def _dense(rows: list[tuple[int, dict[int, int]]], count: int) -> Monomials:
+    return tuple((c, tuple(powers.get(i, 0) for i in range(count))) for c, powers in rows)
+
+
+@lru_cache(maxsize=None)
+def dummies(count: int) -> tuple[Any, ...]:
+    """The first `count` of the pooled integer symbols."""
+    import sympy
+
+    return (*dummies(count - 1), sympy.Dummy(f"t{count - 1}", integer=True)) if count else ()
+
+
+@lru_cache(maxsize=4096)
+def _divide(dividend: Monomials, divisor: Monomials, count: int) -> tuple[Monomials, Monomials] | None:
+    import sympy
+
+    symbols = dummies(count)
+    x = sympy.Poly({e: c for c, e in dividend}, *symbols, domain="ZZ")
+    d = sympy.Poly({e: c for c, e in divisor}, *symbols, domain="ZZ")
+    quotients, rest = sympy.reduced(x, [d], *symbols, order="grlex", domain="QQ")
+    q, r = sympy.Poly(quotients[0], *symbols), sympy.Poly(rest, *symbols)
+    if q.is_zero or not all(c.is_Integer for c in (*q.coeffs(), *r.coeffs())):
+        return None
+    return _monomials(q), _monomials(r)
+
+
+def _monomials(poly: Any) -> Monomials:
+    return tuple((int(c), tuple(map(int, e))) for e, c in poly.terms() if c)
+
+
+@lru_cache(maxsize=None)
+def functions() -> tuple[Any, Any]:
+    """(FloorDiv, Mod) as sympy functions of two integers; they evaluate on two numbers only."""
+    import sympy
+
+    class FloorDiv(sympy.Function):
+        nargs = (2,)
+        is_integer = True
+
+        @classmethod
+        def eval(cls, a: Any, b: Any) -> Any:
+            return sympy.Integer(int(a) // int(b)) if a.is_Integer and b.is_Integer and b != 0 else None
+
+    class Mod(sympy.Function):
+        nargs = (2,)
+        is_integer = True
+
+        @classmethod
+        def eval(cls, a: Any, b: Any) -> Any:
+            return sympy.Integer(int(a) % int(b)) if a.is_Integer and b.is_Integer and b != 0 else None
+
+    return FloorDiv, Mod
+
+
+def to_sympy(x: Affine, symbols: dict[Any, Any]) -> Any:
+    """A normal form as a sympy expression; `symbols` maps terms to their dummies and is added to."""
+    import sympy
+
+    total: Any = sympy.Integer(x.const)
+    for term, c in x.terms.items():
+        value: Any = sympy.Integer(c)
+        for factor in factors(term):
+            value = value * _factor(factor, symbols)
+        total = total + value
+    return total
+
+
+def _factor(term: Any, symbols: dict[Any, Any]) -> Any:
+    import sympy
+
+    if isinstance(term, Atom) and term.kind in (FLOORDIV, FLOORMOD, MIN, MAX):
+        a, b = (to_sympy(arg, symbols) for arg in term.args)
+        floordiv, mod = functions()
+        return {FLOORDIV: floordiv, FLOORMOD: mod, MIN: sympy.Min, MAX: sympy.Max}[term.kind](a, b)
+    if term not in symbols:
+        symbols[term] = dummies(len(symbols) + 1)[-1]
+    return symbols[term]
+
+
+def from_sympy(value: Any, symbols: dict[Any, Any]) -> Affine:
+    """A sympy expression over `symbols` (as `to_sympy` filled it) as a normal form; it is expanded first."""
+    import sympy
+
+    back = {symbol: term for term, symbol in symbols.items()}
+    floordiv, mod = functions()
+    kinds = {floordiv: FLOORDIV, mod: FLOORMOD, sympy.Min: MIN, sympy.Max: MAX}
+
+    def factor(part: Any) -> Any:
+        if part in back:
+            return back[part]
+        kind = next((k for function, k in kinds.items() if isinstance(part, function)), None)
+        if kind is None:
+            raise ValueError(f"{part} has no counterpart among index expressions")
+        first, *others = (from_sympy(arg, symbols) for arg in part.args)
+        for other in others:
+            first = Affine.of(Atom(kind, (first, other)))
+        return first.single
+
+    terms: dict[Any, int] = {}
+    constant = 0
+    for summand in sympy.Add.make_args(sympy.expand(value)):
+        coefficient, rest = summand.as_coeff_Mul()
+        parts = [
+            factor(base)
+            for base, power in (p.as_base_exp() for p in sympy.Mul.make_args(rest) if p != 1)
+            for _ in range(int(power))
+        ]
+        if parts:
+            add_into(terms, [(product(parts), int(coefficient))], 1)
+        else:
+            constant += int(coefficient)
+    return Affine(terms, constant)
