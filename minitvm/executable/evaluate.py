@@ -1,0 +1,115 @@
+"""The value of a scalar expression of an executable, once its symbolic dimensions are known.
+
+Integers are exact Python integers: sizes and offsets are checked against memory, so they must not wrap silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .. import expr as e
+from ..errors import InputError, Unsupported
+
+Number = int | float
+Environment = Mapping[e.Var, Number]
+
+
+def _truncated_quotient(a: Number, b: Number) -> Number:
+    if isinstance(a, float) or isinstance(b, float):
+        return a / b
+    q = abs(a) // abs(b)
+    return q if (a < 0) == (b < 0) else -q
+
+
+_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    e.Add: lambda a, b: a + b,
+    e.Sub: lambda a, b: a - b,
+    e.Mul: lambda a, b: a * b,
+    e.Div: _truncated_quotient,
+    e.Mod: lambda a, b: a - b * _truncated_quotient(a, b),
+    e.FloorDiv: lambda a, b: a // b,
+    e.FloorMod: lambda a, b: a % b,
+    e.Min: min,
+    e.Max: max,
+    e.EQ: lambda a, b: a == b,
+    e.NE: lambda a, b: a != b,
+    e.LT: lambda a, b: a < b,
+    e.LE: lambda a, b: a <= b,
+    e.GT: lambda a, b: a > b,
+    e.GE: lambda a, b: a >= b,
+}
+_BITS: dict[str, Callable[[int, int], int]] = {
+    "shift_left": lambda a, b: a << b,
+    "shift_right": lambda a, b: a >> b,
+    "bitwise_and": lambda a, b: a & b,
+    "bitwise_or": lambda a, b: a | b,
+    "bitwise_xor": lambda a, b: a ^ b,
+}
+
+
+def evaluate(x: int | float | e.Expr, env: Environment) -> Number:
+    """The number that `x` is where the variables have the values in `env`.
+
+    Raises `InputError` for a variable without a value and for a division by zero, `Unsupported` for an expression that
+    has no business in an executable (a load, say).
+    """
+    if not isinstance(x, e.Expr):
+        return x
+    if isinstance(x, e.IntImm):
+        return x.value
+    if isinstance(x, e.FloatImm):
+        return float(x.value)
+    if isinstance(x, e.Var):
+        if x not in env:
+            raise InputError(f"the symbolic dimension {x.name} has no value")
+        return env[x]
+    if isinstance(x, e.And):
+        return evaluate(x.a, env) and evaluate(x.b, env)
+    if isinstance(x, e.Or):
+        return evaluate(x.a, env) or evaluate(x.b, env)
+    if isinstance(x, e.Not):
+        return not evaluate(x.a, env)
+    if isinstance(x, e.Select):
+        return evaluate(x.true_value if evaluate(x.condition, env) else x.false_value, env)
+    if isinstance(x, e.Cast):
+        return _cast(evaluate(x.value, env), x.dtype)
+    if isinstance(x, e.Let):
+        return evaluate(x.body, {**env, x.var: evaluate(x.value, env)})
+    if isinstance(x, e.Call):
+        return _call(x, env)
+    operation = _BINARY.get(type(x))
+    if operation is None or not isinstance(x, e.BinaryOp):
+        raise Unsupported(f"{type(x).__name__} in an executable's expression: {x}")
+    a, b = evaluate(x.a, env), evaluate(x.b, env)
+    try:
+        result: Number = operation(a, b)
+    except ZeroDivisionError:
+        raise InputError(f"{x} divides by zero where {_bindings(env)}") from None
+    return result
+
+
+def _call(x: e.Call, env: Environment) -> Number:
+    if x.op == "if_then_else":
+        return evaluate(x.args[1] if evaluate(x.args[0], env) else x.args[2], env)
+    if x.op == "likely":
+        return evaluate(x.args[0], env)
+    if x.op == "abs":
+        return abs(evaluate(x.args[0], env))
+    if x.op in _BITS:
+        return _BITS[x.op](int(evaluate(x.args[0], env)), int(evaluate(x.args[1], env)))
+    raise Unsupported(f"{x.op} in an executable's expression: {x}")
+
+
+def _cast(value: Number, dtype: e.DType) -> Number:
+    if dtype.is_float:
+        return float(value)
+    if dtype.is_bool:
+        return value != 0
+    wrapped = int(value) & ((1 << dtype.bits) - 1)
+    negative = dtype.kind == "int" and wrapped >> (dtype.bits - 1)
+    return wrapped - (1 << dtype.bits) if negative else wrapped
+
+
+def _bindings(env: Environment) -> str:
+    return ", ".join(f"{v.name} = {n}" for v, n in env.items()) or "nothing is symbolic"

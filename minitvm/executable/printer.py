@@ -1,0 +1,93 @@
+"""An executable as readable Python-like text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..expr import Expr, format_expr
+from .nodes import (
+    ArenaSlice,
+    Argument,
+    Barrier,
+    CallExternal,
+    CallKernel,
+    ConstantRef,
+    Copy,
+    Executable,
+    Input,
+    Output,
+    ScalarSpec,
+    Step,
+    TensorSpec,
+)
+
+__all__ = ["script", "step_text"]
+
+
+def script(executable: Executable, mark: int | None = None, note: str = "") -> str:
+    """The program as text; step number `mark`, if given, is underlined with `note` beside it."""
+    x = executable
+    parameters = ", ".join(f"{p.name}: {_spec(p)}" for p in x.inputs)
+    results = ", ".join(f"{p.name}: {_spec(p)}{' (in and out)' if p.inout else ''}" for p in x.outputs)
+    lines = [f"def {x.name}({parameters}) -> ({results}):  # for {x.target}"]
+    for c in x.constants:
+        lines.append(f'    {c.name} = constant({_shape(c.shape)}, "{c.dtype}")  # {c.data.nbytes} bytes')
+    for a in x.arenas:
+        lines.append(f"    {a.name} = arena({_number(a.size)}, alignment={a.alignment})")
+    for k in x.kernels:
+        params = ", ".join(f"{p.name}: {p.dtype} {p.access if p.role == 'buffer' else 'scalar'}" for p in k.params)
+        lines.append(f'    {k.name} = kernel("{k.language}", {k.entry}({params}))')
+    for i, step in enumerate(x.steps):
+        text = f"    {step_text(x, step)}"
+        lines.append(f"{text}  # {i}")
+        if i == mark:
+            lines.append(f"    {'^' * (len(text) - 4)} {note}".rstrip())
+    if not x.steps:
+        lines.append("    pass")
+    return "\n".join(lines) + "\n"
+
+
+def step_text(x: Executable, step: Step) -> str:
+    """One step as a statement."""
+    if isinstance(step, Barrier):
+        return "barrier()"
+    if isinstance(step, Copy):
+        return f"copy({_argument(x, step.dst)}, {_argument(x, step.src)}, {_number(step.nbytes)})"
+    args = [_argument(x, a) for a in step.args]
+    if isinstance(step, CallExternal):
+        attrs = [f"{k}={v!r}" for k, v in step.attrs.items()]
+        return f"external({', '.join([repr(step.engine), *args, *attrs])})"
+    assert isinstance(step, CallKernel)
+    name = _name(x.kernels, step.kernel, "kernel", lambda k: k.name)
+    return f"{name}({', '.join(args)}){'' if step.parallel else '  # thread 0'}"
+
+
+def _name(table: Sequence, index: int, what: str, name: Callable) -> str:
+    """The name of a numbered thing; also for the indices out of range that the verifier's messages show."""
+    return str(name(table[index])) if 0 <= index < len(table) else f"{what}[{index}]"
+
+
+def _argument(x: Executable, a: Argument) -> str:
+    if isinstance(a, Input):
+        return _name(x.inputs, a.index, "input", lambda s: s.name)
+    if isinstance(a, Output):
+        return _name(x.outputs, a.index, "output", lambda s: s.name)
+    if isinstance(a, ConstantRef):
+        return _name(x.constants, a.index, "constant", lambda c: c.name)
+    if isinstance(a, ArenaSlice):
+        arena = _name(x.arenas, a.arena, "arena", lambda r: r.name)
+        return f"{arena}[{_number(a.offset)}:{_number(a.offset)} + {_number(a.nbytes)}]"
+    return _number(a)
+
+
+def _number(n: int | float | Expr) -> str:
+    return format_expr(n) if isinstance(n, Expr) else repr(n)
+
+
+def _shape(shape: Sequence[int | Expr]) -> str:
+    inner = ", ".join(map(_number, shape))
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+def _spec(p: TensorSpec | ScalarSpec) -> str:
+    return str(p.dtype) if isinstance(p, ScalarSpec) else f'Tensor({_shape(p.shape)}, "{p.dtype}")'

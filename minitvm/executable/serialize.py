@@ -1,0 +1,249 @@
+"""Executables on disk: `<path>.json` says everything but the weights, which lie in `<path>.bin`, each 64-byte aligned.
+
+The JSON carries SHA-256 checksums of itself and of the blob; a file that is truncated, altered or of another version is an
+`ArtifactError`. Nothing is unpickled or executed while loading.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import expr as e
+from ..errors import ArtifactError, Unsupported
+from . import nodes as n
+
+VERSION = 1
+ALIGNMENT = 64
+_FORMAT = "minitvm-executable"
+
+_BINARY = {
+    c.__name__: c
+    for c in (
+        e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max,
+        e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or,
+    )
+}  # fmt: skip
+_LOCATIONS = {c.__name__: c for c in (n.Input, n.Output, n.ConstantRef)}
+
+
+class _Writer:
+    """Turns nodes into JSON values; variables are numbered as they come."""
+
+    def __init__(self) -> None:
+        self.variables: dict[e.Var, int] = {}
+
+    def expr(self, x: Any) -> Any:
+        if not isinstance(x, e.Expr):
+            return x
+        if isinstance(x, e.Var):
+            return {"var": self.variables.setdefault(x, len(self.variables))}
+        if isinstance(x, e.IntImm):
+            return {"int": x.value, "dtype": str(x.dtype)}
+        if isinstance(x, e.FloatImm):
+            return {"float": float(x.value).hex(), "dtype": str(x.dtype)}
+        if isinstance(x, e.BinaryOp) and type(x).__name__ in _BINARY:
+            return {"op": type(x).__name__, "args": [self.expr(x.a), self.expr(x.b)]}
+        if isinstance(x, e.Not):
+            return {"op": "Not", "args": [self.expr(x.a)]}
+        if isinstance(x, e.Select):
+            return {"op": "Select", "args": [self.expr(a) for a in (x.condition, x.true_value, x.false_value)]}
+        if isinstance(x, e.Cast):
+            return {"op": "Cast", "dtype": str(x.dtype), "args": [self.expr(x.value)]}
+        if isinstance(x, e.Call):
+            return {"op": "Call", "name": x.op, "dtype": str(x.dtype), "args": [self.expr(a) for a in x.args]}
+        raise Unsupported(f"{type(x).__name__} in an executable cannot be saved: {x}")
+
+    def argument(self, a: Any) -> Any:
+        if type(a).__name__ in _LOCATIONS:
+            return {"at": type(a).__name__, "index": a.index}
+        if isinstance(a, n.ArenaSlice):
+            return {"at": "ArenaSlice", "arena": a.arena, "offset": self.expr(a.offset), "nbytes": self.expr(a.nbytes)}
+        return {"float": a.hex()} if isinstance(a, float) else self.expr(a)
+
+    def spec(self, s: n.TensorSpec | n.ScalarSpec | None) -> Any:
+        if s is None:
+            return None
+        if isinstance(s, n.ScalarSpec):
+            return {"name": s.name, "dtype": str(s.dtype), "scalar": self.expr(s.var)}
+        return {"name": s.name, "dtype": str(s.dtype), "shape": [self.expr(d) for d in s.shape], "inout": s.inout}
+
+    def step(self, s: n.Step) -> Any:
+        if isinstance(s, n.Barrier):
+            return {"step": "barrier"}
+        if isinstance(s, n.Copy):
+            places = {"dst": self.argument(s.dst), "src": self.argument(s.src)}
+            return {"step": "copy", **places, "nbytes": self.expr(s.nbytes)}
+        args = [self.argument(a) for a in s.args]
+        if isinstance(s, n.CallKernel):
+            return {"step": "call", "kernel": s.kernel, "args": args, "parallel": s.parallel}
+        specs = [self.spec(p) for p in s.specs]
+        return {
+            "step": "external", "engine": s.engine, "args": args, "access": list(s.access), "specs": specs,
+            "attrs": dict(s.attrs),
+        }  # fmt: skip
+
+    def kernel(self, k: n.Kernel) -> Any:
+        params = [[p.name, str(p.dtype), p.role, p.access] for p in k.params]
+        return {
+            "name": k.name, "language": k.language, "source": k.source, "entry": k.entry, "params": params,
+            "script": k.script,
+        }  # fmt: skip
+
+
+def to_json(executable: n.Executable) -> tuple[dict[str, Any], bytes]:
+    """The program as a JSON value, and its constants as one blob."""
+    w, x = _Writer(), executable
+    blob = bytearray()
+    constants = []
+    for c in x.constants:
+        blob += bytes(-len(blob) % ALIGNMENT)
+        constants.append({"name": c.name, "dtype": str(c.dtype), "shape": list(c.shape), "offset": len(blob)})
+        blob += np.ascontiguousarray(c.data).tobytes()
+    body = {
+        "name": x.name,
+        "target": x.target,
+        "inputs": [w.spec(s) for s in x.inputs],
+        "outputs": [w.spec(s) for s in x.outputs],
+        "constants": constants,
+        "arenas": [{"name": a.name, "size": w.expr(a.size), "alignment": a.alignment} for a in x.arenas],
+        "kernels": [w.kernel(k) for k in x.kernels],
+        "steps": [w.step(s) for s in x.steps],
+        "calling": [w.argument(c) for c in x.calling],
+    }
+    body["variables"] = [[type(v).__name__, v.name, str(v.dtype)] for v in w.variables]
+    return body, bytes(blob)
+
+
+class _Reader:
+    def __init__(self, variables: list[list[str]]) -> None:
+        kinds = {"Var": e.Var, "SizeVar": e.SizeVar}
+        self.variables = [kinds[kind](name, e.DType(dtype)) for kind, name, dtype in variables]
+
+    def expr(self, j: Any) -> Any:
+        if not isinstance(j, dict):
+            return j
+        if "var" in j:
+            return self.variables[j["var"]]
+        if "int" in j:
+            return e.IntImm(j["int"], e.DType(j["dtype"]))
+        if "float" in j:
+            return e.FloatImm(float.fromhex(j["float"]), e.DType(j["dtype"]))
+        args = [self.expr(a) for a in j["args"]]
+        if j["op"] in _BINARY:
+            return _BINARY[j["op"]](*args)
+        others: dict[str, Callable[[], e.Expr]] = {
+            "Not": lambda: e.Not(*args),
+            "Select": lambda: e.Select(*args),
+            "Cast": lambda: e.Cast(e.DType(j["dtype"]), *args),
+            "Call": lambda: e.Call(e.DType(j["dtype"]), j["name"], tuple(args)),
+        }
+        return others[j["op"]]()
+
+    def argument(self, j: Any) -> Any:
+        if isinstance(j, dict) and j.get("at") in _LOCATIONS:
+            return _LOCATIONS[j["at"]](j["index"])
+        if isinstance(j, dict) and j.get("at") == "ArenaSlice":
+            return n.ArenaSlice(j["arena"], self.expr(j["offset"]), self.expr(j["nbytes"]))
+        return float.fromhex(j["float"]) if isinstance(j, dict) and j.keys() == {"float"} else self.expr(j)
+
+    def spec(self, j: Any) -> Any:
+        if j is None:
+            return None
+        if "scalar" in j:
+            return n.ScalarSpec(j["name"], e.DType(j["dtype"]), self.expr(j["scalar"]))
+        return n.TensorSpec(j["name"], e.DType(j["dtype"]), tuple(map(self.expr, j["shape"])), j["inout"])
+
+    def step(self, j: Any) -> n.Step:
+        if j["step"] == "barrier":
+            return n.Barrier()
+        if j["step"] == "copy":
+            return n.Copy(self.argument(j["dst"]), self.argument(j["src"]), self.expr(j["nbytes"]))
+        args = tuple(map(self.argument, j["args"]))
+        if j["step"] == "call":
+            return n.CallKernel(j["kernel"], args, j["parallel"])
+        return n.CallExternal(j["engine"], args, tuple(j["access"]), tuple(map(self.spec, j["specs"])), j["attrs"])
+
+    def kernel(self, j: Any) -> n.Kernel:
+        params = tuple(n.KernelParam(name, e.DType(dtype), role, access) for name, dtype, role, access in j["params"])
+        return n.Kernel(j["name"], j["language"], j["source"], j["entry"], params, j["script"])
+
+
+def from_json(body: Mapping[str, Any], blob: bytes | bytearray) -> n.Executable:
+    """The inverse of `to_json`. Constants are read-only views of the blob. `Kernel.func` is None."""
+    r = _Reader(body["variables"])
+    constants = []
+    for c in body["constants"]:
+        dtype, shape = e.DType(c["dtype"]), tuple(c["shape"])
+        count = int(np.prod(shape, dtype=np.int64))
+        data = np.frombuffer(blob, dtype.numpy, count, c["offset"]) if count else np.empty(0, dtype.numpy)
+        data = data.reshape(shape)
+        data.flags.writeable = False
+        constants.append(n.Constant(c["name"], dtype, shape, data))
+    return n.Executable(
+        name=body["name"],
+        target=body["target"],
+        inputs=tuple(map(r.spec, body["inputs"])),
+        outputs=tuple(map(r.spec, body["outputs"])),
+        constants=tuple(constants),
+        arenas=tuple(n.Arena(a["name"], r.expr(a["size"]), a["alignment"]) for a in body["arenas"]),
+        kernels=tuple(map(r.kernel, body["kernels"])),
+        steps=tuple(map(r.step, body["steps"])),
+        calling=tuple(map(r.argument, body["calling"])),
+    )
+
+
+def _paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    base = Path(path)
+    base = base.with_suffix("") if base.suffix in (".json", ".bin") else base
+    return base.with_name(base.name + ".json"), base.with_name(base.name + ".bin")
+
+
+def _text(body: Mapping[str, Any]) -> str:
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def save(executable: n.Executable, path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Write `<path>.json` and `<path>.bin`; returns the two paths. Each appears whole or not at all."""
+    body, blob = to_json(executable)
+    head = {
+        "format": _FORMAT,
+        "version": VERSION,
+        "body_sha256": hashlib.sha256(_text(body).encode()).hexdigest(),
+        "blob_sha256": hashlib.sha256(blob).hexdigest(),
+        "body": body,
+    }
+    json_path, blob_path = _paths(path)
+    for target, data in ((blob_path, blob), (json_path, json.dumps(head, indent=1).encode())):
+        partial = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+        partial.write_bytes(data)
+        os.replace(partial, target)
+    return json_path, blob_path
+
+
+def load(path: str | os.PathLike[str]) -> n.Executable:
+    """Read what `save` wrote. Raises `ArtifactError` for a file that is missing, damaged or of another version."""
+    json_path, blob_path = _paths(path)
+    try:
+        head = json.loads(json_path.read_text(encoding="utf-8"))
+        blob = blob_path.read_bytes()
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ArtifactError(f"{json_path}: not a readable executable: {error}") from None
+    if not isinstance(head, dict) or head.get("format") != _FORMAT:
+        raise ArtifactError(f"{json_path} is not an executable of minitvm")
+    if head.get("version") != VERSION:
+        raise ArtifactError(f"{json_path} has version {head.get('version')}; this minitvm reads version {VERSION}")
+    body = head.get("body")
+    if not isinstance(body, dict):
+        raise ArtifactError(f"{json_path} has no body")
+    if hashlib.sha256(_text(body).encode()).hexdigest() != head.get("body_sha256"):
+        raise ArtifactError(f"{json_path} was altered: its checksum does not match")
+    if hashlib.sha256(blob).hexdigest() != head.get("blob_sha256"):
+        raise ArtifactError(f"{blob_path} is truncated or altered: its checksum does not match")
+    return from_json(body, blob)

@@ -1,0 +1,291 @@
+"""The rules that a well-formed executable keeps, as a table: a row is a name, what it says, and how to find a breach.
+
+A rule yields `(step number or None, what was found)` for each breach. Rules that need offsets compare constants, and
+where symbolic ones are involved evaluate them at the dimensions given to `verify(dims=...)`; without dimensions two
+symbolic slices of one arena count as overlapping only if their expressions are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ..errors import InternalError, MinitvmError, VerificationError, report
+from ..expr import Expr, Var, free_vars, structural_equal
+from .evaluate import Number, evaluate
+from .nodes import (
+    BUFFER,
+    ArenaSlice,
+    Argument,
+    Barrier,
+    CallExternal,
+    CallKernel,
+    ConstantRef,
+    Copy,
+    Dim,
+    Executable,
+    Input,
+    Location,
+    Output,
+    ScalarSpec,
+    Step,
+)
+from .printer import script, step_text
+
+Breach = tuple[int | None, str]
+Env = Mapping[Var, Number]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    name: str
+    says: str
+    breaches: Callable[[Executable, Env], Iterator[Breach]]
+
+
+def accesses(executable: Executable, step: Step) -> list[tuple[Location, str]]:
+    """The places a step touches, each with "r", "w" or "rw"."""
+    if isinstance(step, Barrier):
+        return []
+    if isinstance(step, Copy):
+        return [(step.dst, "w"), (step.src, "r")]
+    if isinstance(step, CallExternal):
+        modes: list[str] = list(step.access)
+    else:
+        modes = [p.access for p in executable.kernels[step.kernel].params]
+    return [(a, m) for a, m in zip(step.args, modes) if isinstance(a, Location)]
+
+
+def _value(n: Dim | float, env: Env) -> Number | None:
+    try:
+        return evaluate(n, env)
+    except MinitvmError:
+        return None
+
+
+def _same(a: Dim, b: Dim) -> bool:
+    if isinstance(a, Expr) and isinstance(b, Expr):
+        return a is b or structural_equal(a, b)
+    return not isinstance(a, Expr) and not isinstance(b, Expr) and a == b
+
+
+def overlap(a: Location, b: Location, env: Env) -> bool:
+    """Whether two places share a byte, as far as can be told."""
+    if isinstance(a, ArenaSlice) and isinstance(b, ArenaSlice):
+        if a.arena != b.arena:
+            return False
+        numbers = [_value(n, env) for n in (a.offset, a.nbytes, b.offset, b.nbytes)]
+        if None in numbers:
+            return _same(a.offset, b.offset)
+        a0, an, b0, bn = (int(n) for n in numbers if n is not None)
+        return an > 0 and bn > 0 and a0 < b0 + bn and b0 < a0 + an
+    return type(a) is type(b) and a == b
+
+
+# -- the rules
+
+
+def _names(x: Executable, env: Env) -> Iterator[Breach]:
+    for what, things in (("input", x.inputs), ("output", x.outputs), ("constant", x.constants), ("arena", x.arenas)):
+        seen: set[str] = set()
+        for thing in things:
+            name = thing.name
+            if name in seen:
+                yield None, f"two {what}s are called {name}"
+            seen.add(name)
+
+
+def _indices(x: Executable, env: Env) -> Iterator[Breach]:
+    def inside(a: Argument) -> bool:
+        if isinstance(a, Input):
+            return 0 <= a.index < len(x.inputs) and not isinstance(x.inputs[a.index], ScalarSpec)
+        if isinstance(a, Output):
+            return 0 <= a.index < len(x.outputs)
+        if isinstance(a, ConstantRef):
+            return 0 <= a.index < len(x.constants)
+        return not isinstance(a, ArenaSlice) or 0 <= a.arena < len(x.arenas)
+
+    for i, step in enumerate(x.steps):
+        args: tuple[Argument, ...] = ()
+        if isinstance(step, CallKernel) and not 0 <= step.kernel < len(x.kernels):
+            yield i, f"kernel {step.kernel} of {len(x.kernels)}"
+        if isinstance(step, CallKernel | CallExternal):
+            args = step.args
+        elif isinstance(step, Copy):
+            args = (step.dst, step.src)
+        for a in args:
+            if not inside(a):
+                yield i, f"{a} does not exist"
+
+
+def _calling(x: Executable, env: Env) -> Iterator[Breach]:
+    wanted = {(Input, i) for i in range(len(x.inputs))} | {(Output, i) for i in range(len(x.outputs))}
+    found = [(type(c), c.index) for c in x.calling_order]
+    if len(found) != len(wanted) or set(found) != wanted:
+        yield None, f"the calling order is {x.calling_order}"
+
+
+def _arguments(x: Executable, env: Env) -> Iterator[Breach]:
+    for i, step in enumerate(x.steps):
+        if isinstance(step, CallExternal):
+            if not len(step.args) == len(step.access) == len(step.specs):
+                yield i, f"{len(step.args)} arguments, {len(step.access)} accesses, {len(step.specs)} specs"
+            continue
+        if not isinstance(step, CallKernel):
+            continue
+        params = x.kernels[step.kernel].params
+        if len(params) != len(step.args):
+            yield i, f"{len(step.args)} arguments for {len(params)} parameters"
+        for p, a in zip(params, step.args):
+            if (p.role == BUFFER) != isinstance(a, Location):
+                yield i, f"{p.name} is a {p.role}, its argument is {a!r}"
+            elif isinstance(a, Input | Output | ConstantRef) and (found := _dtype(x, a)) != p.dtype:
+                yield i, f"{p.name} is {p.dtype}, its argument is {found}"
+
+
+def _dtype(x: Executable, a: Location) -> str | None:
+    if isinstance(a, Input):
+        return x.inputs[a.index].dtype
+    if isinstance(a, Output):
+        return x.outputs[a.index].dtype
+    return x.constants[a.index].dtype if isinstance(a, ConstantRef) else None
+
+
+def _constants(x: Executable, env: Env) -> Iterator[Breach]:
+    for c in x.constants:
+        if c.data.dtype != c.dtype.numpy or c.data.shape != c.shape or not c.data.flags.c_contiguous:
+            yield None, f"constant {c.name} is said to be {c.dtype}{list(c.shape)}; its data is {c.data.dtype}{list(c.data.shape)}"
+
+
+def _symbols(x: Executable, env: Env) -> Iterator[Breach]:
+    known: set[Var] = set()
+    for spec in x.inputs:
+        if isinstance(spec, ScalarSpec):
+            known.add(spec.var)
+        else:
+            known |= {d for d in spec.shape if isinstance(d, Var)}
+    for where, n in _expressions(x):
+        if isinstance(n, Expr):
+            for v in free_vars(n):
+                if v not in known:
+                    yield where, f"{v.name} is not a dimension of any input"
+
+
+def _expressions(x: Executable) -> Iterator[tuple[int | None, Dim | float]]:
+    for spec in (*x.inputs, *x.outputs):
+        if not isinstance(spec, ScalarSpec):
+            yield from ((None, d) for d in spec.shape)
+    yield from ((None, a.size) for a in x.arenas)
+    for i, step in enumerate(x.steps):
+        if isinstance(step, Copy):
+            yield i, step.nbytes
+        args = step.args if isinstance(step, CallKernel | CallExternal) else ()
+        for a in (*args, *(loc for loc, _ in accesses(x, step))):
+            if isinstance(a, ArenaSlice):
+                yield i, a.offset
+                yield i, a.nbytes
+            elif isinstance(a, int | float | Expr):
+                yield i, a
+
+
+def _slices(x: Executable, env: Env) -> Iterator[Breach]:
+    for i, step in enumerate(x.steps):
+        for place, _ in accesses(x, step):
+            if not isinstance(place, ArenaSlice):
+                continue
+            offset, nbytes, size = (_value(n, env) for n in (place.offset, place.nbytes, x.arenas[place.arena].size))
+            if (offset is not None and offset < 0) or (nbytes is not None and nbytes < 0):
+                yield i, f"bytes {offset} to {offset} + {nbytes}"
+            elif offset is not None and nbytes is not None and size is not None and offset + nbytes > size:
+                yield i, f"bytes {offset} to {offset + nbytes} of an arena of {size}"
+
+
+def _read_only(x: Executable, env: Env) -> Iterator[Breach]:
+    for i, step in enumerate(x.steps):
+        for place, mode in accesses(x, step):
+            if "w" in mode and isinstance(place, Input | ConstantRef):
+                yield i, f"{step_text(x, step)} writes {'an input' if isinstance(place, Input) else 'a constant'}"
+
+
+def _aliasing(x: Executable, env: Env) -> Iterator[Breach]:
+    for i, step in enumerate(x.steps):
+        places = accesses(x, step)
+        for j, (a, mode_a) in enumerate(places):
+            for b, mode_b in places[j + 1 :]:
+                if "w" in mode_a + mode_b and overlap(a, b, env):
+                    yield i, "two arguments share bytes, and one of them is written"
+
+
+def _written(x: Executable, env: Env) -> Iterator[Breach]:
+    written = {p.index for s in x.steps for p, mode in accesses(x, s) if isinstance(p, Output) and "w" in mode}
+    for i, spec in enumerate(x.outputs):
+        if i not in written and not spec.inout:
+            yield None, f"output {spec.name} is never written"
+
+
+def _initialised(x: Executable, env: Env) -> Iterator[Breach]:
+    written: list[Location] = [Output(i) for i, spec in enumerate(x.outputs) if spec.inout]
+    for i, step in enumerate(x.steps):
+        places = accesses(x, step)
+        for place, mode in places:
+            scratch = isinstance(place, ArenaSlice | Output)
+            if scratch and "r" in mode and _value(getattr(place, "nbytes", 1), env) != 0:
+                if not any(overlap(place, w, env) for w in written):
+                    yield i, f"{step_text(x, step)} reads what nothing wrote"
+        written += [p for p, mode in places if "w" in mode]
+
+
+def _ordered(x: Executable, env: Env) -> Iterator[Breach]:
+    since: list[tuple[int, bool, Location, str]] = []  # step, on thread 0 only, place, mode: since the last barrier
+    for i, step in enumerate(x.steps):
+        if isinstance(step, Barrier | CallExternal):
+            since.clear()
+            continue
+        alone = not (isinstance(step, CallKernel) and step.parallel)
+        places = accesses(x, step)
+        for place, mode in places:
+            for j, other_alone, other, other_mode in since:
+                if "w" in mode + other_mode and not (alone and other_alone) and overlap(place, other, env):
+                    yield i, f"shares bytes with step {j}, and no barrier stands between them"
+        since += [(i, alone, place, mode) for place, mode in places]
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("unique_names", "inputs, outputs, constants and arenas have names of their own", _names),
+    Rule("indices_in_range", "every kernel, input, output, constant and arena that a step names exists", _indices),
+    Rule("calling_order", "the calling order names each input and output once", _calling),
+    Rule("arguments_fit", "a kernel call has an argument of the right role and dtype for each parameter", _arguments),
+    Rule("constants_fit", "a constant's data has the stated dtype and shape and is contiguous", _constants),
+    Rule("symbols_bound", "every symbolic dimension can be read off an input", _symbols),
+    Rule("slices_inside_arenas", "a slice lies inside its arena", _slices),
+    Rule("read_only", "inputs and constants are never written", _read_only),
+    Rule("no_aliasing", "the arguments of one step do not share bytes that are written", _aliasing),
+    Rule("outputs_written", "every output is written", _written),
+    Rule("reads_after_writes", "scratch memory and outputs are written before they are read", _initialised),
+    Rule("ordered", "steps that share bytes, one writing, are separated by a barrier or both run on thread 0", _ordered),
+)
+
+
+def verify(executable: Executable, dims: Env | None = None) -> None:
+    """Check every rule; raises `VerificationError` that names the first broken one and marks the step.
+
+    `dims` gives symbolic dimensions values at which symbolic offsets are compared as well.
+    """
+    for rule in RULES:
+        for where, found in rule.breaches(executable, dims or {}):
+            raise VerificationError(
+                report(
+                    f"executable {executable.name}: {rule.name}",
+                    program=script(executable, where, "here"),
+                    wanted=rule.says,
+                    found=found,
+                )
+            )
+
+
+def rule(name: str) -> Rule:
+    """The rule of that name."""
+    for row in RULES:
+        if row.name == name:
+            return row
+    raise InternalError(f"no rule is called {name}")
