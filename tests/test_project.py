@@ -127,3 +127,33 @@ def test_unknown_public_name_is_an_attribute_error() -> None:
 
     with pytest.raises(AttributeError, match="relay"):
         minitvm.relay
+
+
+PROPERTY = """
+from hypothesis import given, strategies as st
+
+@given(st.integers(0, 10**6))
+def test_planted(n):
+    assert n < {limit}
+"""
+
+
+@pytest.mark.parametrize(("limit", "status"), [(5000, 1), (10**7, 0)], ids=["found", "nothing found"])
+def test_fuzzing_fails_on_what_it_finds_and_ends_in_time(tmp_path: Path, limit: int, status: int) -> None:
+    planted = tmp_path / "test_planted.py"
+    planted.write_text(PROPERTY.format(limit=limit))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "HYPOTHESIS"))}
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests" / "fuzz.py", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(planted)],
+        capture_output=True,
+        text=True,
+        env={**environment, "FUZZ_MINUTES": "0.1"},
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode != 0) == bool(status), done.stdout + done.stderr
+    if status:
+        assert "again with: --hypothesis-seed=" in done.stderr
+        assert "n=5000" in done.stdout, "the failure is shrunk to the smallest number that shows it"
+    else:
+        assert "nothing found in 0.1 minutes" in done.stdout
