@@ -1,0 +1,326 @@
+"""`build` and `lower`: the one place that knows the whole way from a model to something that runs.
+
+    model -> graph -> fused graph -> te -> tir -> scheduled tir -> kernels -> source -> executable -> module
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .errors import InputError, nearest
+from .executable import nodes as x
+from .expr import Expr, Var, as_expr
+from .link import Linker, LoweredFunc, Slot, constant, link_function, tensor_bytes
+from .target import Target
+from .tir.nodes import Buffer, IRModule, PrimFunc
+
+Progress = Callable[[str, int, int], None]
+PassCallback = Callable[[str, Any, Any], None]
+
+# The named stops of `lower`, in order; those from "te" on are a dictionary by fused operator.
+STOPS = ("graph", "fused", "te", "tir", "schedule", "kernel", "source", "executable")
+
+# A reshape of any kind moves no data: its output can live where its input does.
+VIEWS = frozenset({"reshape", "squeeze", "expand_dims", "nn.batch_flatten", "copy"})
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One fused operator of a graph on its way down; equal ones share all but the name."""
+
+    name: str
+    node: Any
+    func: PrimFunc
+
+
+def build(
+    model: Any,
+    target: str | Target = "cpu",
+    threads: int | None = None,
+    params: Mapping[str, np.ndarray] | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Compile a model to a `runtime.GraphModule`, or a tir function to a `runtime.Function`.
+
+    `model` is a `graph.Graph`, an ONNX model or the path of one, a `PrimFunc` or an `IRModule` of one function.
+    `threads` is the size of the thread team (default: the target's cores). `params` gives inputs a constant value by
+    name. `shapes` fixes the dimensions of inputs that an ONNX model leaves open. `progress(stage, done, total)` is
+    called as work goes on. Raises `MinitvmError`s for everything that is wrong with the arguments.
+    """
+    from .runtime import Function, GraphModule
+
+    if threads is not None and threads < 1:
+        raise InputError(f"threads={threads}: wanted a number from 1")
+    chosen = Target.of(target)
+    is_function = isinstance(model, PrimFunc | IRModule)
+    executable = compile_executable(model, chosen, params=params, shapes=shapes, progress=progress)
+    _compile_kernels(executable, progress)
+    return Function(executable, threads=threads) if is_function else GraphModule(executable, threads=threads)
+
+
+def lower(
+    model: Any,
+    target: str | Target = "cpu",
+    stop_at: str = "kernel",
+    params: Mapping[str, np.ndarray] | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    callback: PassCallback | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """A model at one of its levels.
+
+    "graph" and "fused" give a `graph.Graph`. "te" (lists of tensors, inputs first), "tir" and "schedule" (`PrimFunc`s),
+    "kernel" (`IRModule`s: a host function and its kernels) and "source" (text) give a dictionary by fused operator.
+    "executable" gives an `executable.Executable`. A tir function begins at "tir". `callback(name, before, after)` sees
+    every pass.
+    """
+    if stop_at not in STOPS:
+        raise InputError(f"stop_at={stop_at!r}: wanted one of {', '.join(STOPS)}; {nearest(stop_at, STOPS)}")
+    chosen = Target.of(target)
+    if stop_at == "executable":
+        return compile_executable(model, chosen, params=params, shapes=shapes, callback=callback, progress=progress)
+    if isinstance(model, PrimFunc | IRModule):
+        func = _single(model)
+        if stop_at in ("graph", "fused", "te"):
+            raise InputError(f"stop_at={stop_at!r}: a tir function begins at 'tir'")
+        return {func.name: _descend(func, chosen, stop_at, callback, schedule=False)}
+    graph = to_graph(model, shapes, params)
+    if stop_at == "graph":
+        return graph
+    fused = _optimize(graph, chosen, callback)
+    if stop_at == "fused":
+        return fused
+    if stop_at == "te":
+        from .graph.lower import to_te
+
+        return {name: to_te(node) for name, node in _named(fused)}
+    units = to_units(fused)
+    levels: dict[PrimFunc, Any] = {}
+    found: dict[str, Any] = {}
+    for count, unit in enumerate(units):
+        if unit.func not in levels:
+            levels[unit.func] = _descend(unit.func, chosen, stop_at, callback)
+        found[unit.name] = levels[unit.func]
+        if progress:
+            progress(f"lowering to {stop_at}", count + 1, len(units))
+    return found
+
+
+def to_graph(
+    model: Any, shapes: Mapping[str, tuple[int, ...]] | None = None, params: Mapping[str, np.ndarray] | None = None
+) -> Any:
+    """A `graph.Graph` from a Graph, an ONNX model, or the path of one, with some inputs made constant."""
+    from .graph import Graph
+
+    if isinstance(model, str | os.PathLike) or type(model).__name__ == "ModelProto":
+        from .frontend.onnx import from_onnx
+
+        model = from_onnx(model, shapes=shapes)
+    elif shapes:
+        raise InputError("shapes= goes with an ONNX model; a Graph has its shapes already")
+    if not isinstance(model, Graph):
+        raise InputError(
+            f"build takes a Graph, an ONNX model or its path, or a tir function; found {type(model).__name__}"
+        )
+    return _bind(model, params) if params else model
+
+
+def to_units(fused: Any) -> list[Unit]:
+    """The fused operators of an optimized graph with their level-3 functions; equal operators share one function."""
+    from .graph.lower import function_key, to_prim_func
+
+    shared: dict[Any, PrimFunc] = {}
+    units = []
+    for name, node in _named(fused):
+        key = function_key(node)
+        if key not in shared:
+            shared[key] = to_prim_func(node, name=name)
+        units.append(Unit(name, node, shared[key]))
+    return units
+
+
+def lower_function(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> LoweredFunc:
+    """A scheduled level-3 function as host function, kernels and their sources."""
+    from .codegen.numba_cpu import generate
+    from .tir.transform.pipeline import lower as lower_tir
+
+    module = lower_tir(func, target, func.name, callback=callback)
+    sources = {name: generate(kernel, target) for name, kernel in module.items() if not kernel.attrs.get("host")}
+    return LoweredFunc(func, module, sources)
+
+
+def compile_executable(
+    model: Any,
+    target: Target,
+    params: Mapping[str, np.ndarray] | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    callback: PassCallback | None = None,
+    progress: Progress | None = None,
+) -> x.Executable:
+    """Everything up to the executable; its kernels are source, not yet machine code."""
+    if isinstance(model, PrimFunc | IRModule):
+        return link_function(lower_function(_single(model), target, callback), target.kind)
+    graph = to_graph(model, shapes, params)
+    fused = _optimize(graph, target, callback)
+    units = to_units(fused)
+    lowered: dict[PrimFunc, LoweredFunc] = {}
+    for count, unit in enumerate(units):
+        if unit.func not in lowered:
+            lowered[unit.func] = lower_function(_schedule(unit.func, target), target, callback)
+        if progress:
+            progress("lowering", count + 1, len(units))
+    return link_graph(fused, units, lowered, target.kind)
+
+
+def link_graph(fused: Any, units: Iterable[Unit], lowered: Mapping[PrimFunc, LoweredFunc], kind: str) -> x.Executable:
+    """The executable of an optimized graph whose functions are lowered."""
+    linker = Linker(kind)
+    slots: dict[Any, Slot] = {}
+    for number, value in enumerate(fused.inputs):
+        slots[value] = Slot(value.name, tensor_bytes(value.shape, value.dtype), x.Input(number))
+    for number, item in enumerate(fused.constants):
+        slots[item.value] = Slot(item.value.name, item.data.nbytes, x.ConstantRef(number))
+    outputs: dict[Any, Slot] = {}
+    for number, value in enumerate(fused.outputs):
+        place = Slot(value.name, tensor_bytes(value.shape, value.dtype), x.Output(number))
+        if value not in slots and value not in outputs:
+            outputs[value] = place
+        else:  # an input, a constant, or a value that is an output twice
+            outputs.setdefault((value, number), place)
+    for unit in units:
+        for value in unit.node.outputs:
+            slots[value] = outputs.get(value) or Slot(value.name, tensor_bytes(value.shape, value.dtype))
+        if _is_view(unit.node):
+            source, target_value = unit.node.inputs[0], unit.node.output
+            if target_value in outputs:
+                linker.copy(slots[target_value], slots[source])
+            else:
+                slots[target_value] = slots[source]
+            continue
+        values = [*unit.node.inputs, *unit.node.outputs]
+        args: list[Slot | Expr] = [slots[v] for v in values]
+        linker.call(lowered[unit.func], args, _symbolic(unit.func, values))
+    for key, place in outputs.items():
+        if isinstance(key, tuple):
+            linker.copy(place, slots[key[0]])
+    specs = [x.TensorSpec(v.name, v.dtype, v.shape) for v in fused.inputs]
+    results = [x.TensorSpec(name, v.dtype, v.shape) for name, v in _output_names(fused)]
+    return linker.finish(fused.name, specs, results, [constant(c.value.name, c.data) for c in fused.constants])
+
+
+def reference_outputs(graph: Any, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """What the graph interpreter computes: the right answer that compiled results are checked against."""
+    from .reference import graph as interpreter
+
+    outputs: list[np.ndarray] = interpreter.run(graph, inputs)
+    return outputs
+
+
+def _descend(func: PrimFunc, target: Target, stop_at: str, callback: PassCallback | None, schedule: bool = True) -> Any:
+    if stop_at == "tir":
+        return func
+    scheduled = _schedule(func, target) if schedule else func
+    if stop_at == "schedule":
+        return scheduled
+    lowered = lower_function(scheduled, target, callback)
+    return lowered.module if stop_at == "kernel" else "\n\n".join(lowered.sources.values())
+
+
+def _schedule(func: PrimFunc, target: Target) -> PrimFunc:
+    from . import strategy
+
+    scheduled = strategy.schedule(func, target)
+    return scheduled.func.with_attr("schedule_trace", scheduled.trace.as_python())
+
+
+def _optimize(graph: Any, target: Target, callback: PassCallback | None) -> Any:
+    from .graph.passes.pipeline import optimize
+
+    return optimize(graph, target, callback=callback)
+
+
+def _compile_kernels(executable: x.Executable, progress: Progress | None) -> None:
+    """Fill the kernel cache with the object code of every kernel, in worker processes where there are many."""
+    from .runtime.cpu.kernel_cache import ensure_compiled
+
+    ensure_compiled(executable.kernels, progress=progress)
+
+
+def _single(model: PrimFunc | IRModule) -> PrimFunc:
+    if isinstance(model, PrimFunc):
+        return model
+    functions = list(model.functions.values())
+    if len(functions) != 1:
+        raise InputError(f"build takes a module of one function, found {len(functions)}: {', '.join(model.functions)}")
+    return functions[0]
+
+
+def _named(fused: Any) -> list[tuple[str, Any]]:
+    """The nodes of an optimized graph, each under a name that tells what it does: `conv2d_add_relu_3`."""
+    named = []
+    counts: dict[str, int] = {}
+    for item in fused.nodes:
+        inner = item.graph.nodes if item.op == "fused" else (item,)
+        parts = list(dict.fromkeys(n.op.split(".")[-1].removeprefix("contrib_") for n in inner))
+        base = "_".join(parts[:4]) + ("_etc" if len(parts) > 4 else "")
+        counts[base] = counts.get(base, -1) + 1
+        named.append((f"{base}_{counts[base]}" if counts[base] else base, item))
+    return named
+
+
+def _is_view(node: Any) -> bool:
+    if node.op != "fused":
+        return node.op in VIEWS
+    return len(node.graph.nodes) == 1 and node.graph.nodes[0].op in VIEWS and len(node.inputs) == 1
+
+
+def _symbolic(func: PrimFunc, values: Iterable[Any]) -> dict[Var, Expr]:
+    """The function's own symbolic dimensions in terms of the values that it is called on."""
+    dims: dict[Var, Expr] = {}
+    for param, value in zip(func.params, values, strict=True):
+        assert isinstance(param, Buffer)
+        for own, actual in zip(param.shape, value.shape, strict=True):
+            if isinstance(own, Var):
+                dims.setdefault(own, as_expr(actual))
+    return dims
+
+
+def _output_names(fused: Any) -> list[tuple[str, Any]]:
+    """The outputs with names that are their own even where one value is returned twice."""
+    taken: set[str] = set()
+    named = []
+    for value in fused.outputs:
+        name, number = value.name, 1
+        while name in taken:
+            name, number = f"{value.name}_{number}", number + 1
+        taken.add(name)
+        named.append((name, value))
+    return named
+
+
+def _bind(graph: Any, params: Mapping[str, np.ndarray]) -> Any:
+    """The graph with the named inputs replaced by constants."""
+    from .expr import replace
+    from .graph import Constant
+
+    known = {value.name: value for value in graph.inputs}
+    made = []
+    for name, data in params.items():
+        if name not in known:
+            raise InputError(f"params: the graph has no input {name}; {nearest(name, list(known))}")
+        value, array = known[name], np.asarray(data)
+        fits = len(array.shape) == value.ndim and all(
+            not isinstance(dim, int) or dim == size for dim, size in zip(value.shape, array.shape, strict=True)
+        )
+        if array.dtype.name != value.dtype or not fits:
+            raise InputError(f"params: {name} wanted {value.type}, found {array.dtype.name}{list(array.shape)}")
+        made.append(Constant(value, array))
+    rest = tuple(value for value in graph.inputs if value.name not in params)
+    return replace(graph, inputs=rest, constants=(*graph.constants, *made))
+

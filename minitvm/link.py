@@ -1,0 +1,251 @@
+"""From lowered functions to one `Executable`: steps, barriers, and a place for every value.
+
+Each lowered function is a host function and its kernels (`tir.transform`). Linking a graph lays the calls of all its
+functions in a row, gives every intermediate value and workspace an interval of life, and plans them into one arena:
+after lowering, so that workspaces share memory with everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .errors import InternalError
+from .executable import nodes as x
+from .executable.plan_memory import Lifetime, plan_memory
+from .expr import DType, Expr, IntImm, Node, Var, substitute, walk
+from .tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, IRModule, KernelCall, PrimFunc, Seq, Stmt
+from .tir.transform.flatten_buffers import symbolic_dimensions
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredFunc:
+    """A level-3 function with what it became: its host function and kernels, and the source of each kernel."""
+
+    func: PrimFunc
+    module: IRModule
+    sources: Mapping[str, str]
+
+    @property
+    def host(self) -> PrimFunc:
+        """The function that calls the kernels."""
+        return next(f for _, f in self.module.items() if f.attrs.get("host"))
+
+    @property
+    def kernels(self) -> dict[str, PrimFunc]:
+        """The kernels by name."""
+        return {name: f for name, f in self.module.items() if not f.attrs.get("host")}
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """A value that a program touches: where it lives once that is decided, or how many bytes it needs."""
+
+    name: str
+    nbytes: x.Dim
+    location: x.Location | None = None
+
+
+@dataclass(slots=True)
+class _Call:
+    kernel: int
+    args: list[Slot | Expr]
+    parallel: bool
+
+
+@dataclass(slots=True)
+class _Copy:
+    dst: Slot
+    src: Slot
+
+
+@dataclass(slots=True)
+class Linker:
+    """Collects calls and copies over slots; `finish` decides on barriers and memory and makes the executable."""
+
+    target: str
+    kernels: list[x.Kernel] = field(default_factory=list)
+    steps: list[_Call | _Copy] = field(default_factory=list)
+    _known: dict[PrimFunc, int] = field(default_factory=dict)
+
+    def call(self, lowered: LoweredFunc, args: Sequence[Slot | Expr], dims: Mapping[Var, Expr]) -> None:
+        """Append a function's kernel calls; `args` are in the order of its params, `dims` its symbolic dimensions."""
+        host = lowered.host
+        places: dict[Any, Slot | Expr] = dict(zip(host.params, args, strict=True))
+        scalars = {**dims, **{p: a for p, a in places.items() if isinstance(p, Var) and isinstance(a, Expr)}}
+        self._host(lowered, host.body, places, scalars)
+
+    def copy(self, dst: Slot, src: Slot) -> None:
+        """Append a copy of all bytes of `src`."""
+        self.steps.append(_Copy(dst, src))
+
+    def _host(
+        self, lowered: LoweredFunc, stmt: Stmt, places: dict[Any, Slot | Expr], scalars: Mapping[Var, Expr]
+    ) -> None:
+        if isinstance(stmt, Seq):
+            for part in stmt.stmts:
+                self._host(lowered, part, places, scalars)
+        elif isinstance(stmt, Allocate):
+            size = buffer_bytes(stmt.buffer, scalars)
+            self._host(lowered, stmt.body, {**places, stmt.buffer: Slot(stmt.buffer.name, size)}, scalars)
+        elif isinstance(stmt, KernelCall):
+            args = [places[a] if isinstance(a, Buffer) else substitute(a, scalars) for a in stmt.args]
+            self.steps.append(_Call(self._kernel(lowered, stmt.kernel), args, stmt.parallel))
+        else:
+            raise InternalError(f"a host function holds only kernel calls, found {type(stmt).__name__}")
+
+    def _kernel(self, lowered: LoweredFunc, name: str) -> int:
+        func = lowered.module[name]
+        if func not in self._known:
+            self._known[func] = len(self.kernels)
+            taken = {k.name for k in self.kernels}
+            unique = name if name not in taken else f"{name}_{len(self.kernels)}"
+            self.kernels.append(
+                x.Kernel(unique, f"numba-{self.target}", lowered.sources[name], name, kernel_params(func), func=func)
+            )
+        return self._known[func]
+
+    def finish(
+        self,
+        name: str,
+        inputs: Sequence[x.TensorSpec | x.ScalarSpec],
+        outputs: Sequence[x.TensorSpec],
+        constants: Sequence[x.Constant] = (),
+        calling: Sequence[x.Input | x.Output] = (),
+    ) -> x.Executable:
+        """The executable. Slots that have no location yet go into one arena by their lifetimes."""
+        arenas = self._plan()
+        steps: list[x.Step] = []
+        previous_parallel = False
+        for step in self.steps:
+            parallel = isinstance(step, _Call) and step.parallel
+            # Thread 0 keeps its own steps in order; as soon as others take part, they must wait for each other.
+            if steps and (parallel or previous_parallel):
+                steps.append(x.Barrier())
+            previous_parallel = parallel
+            if isinstance(step, _Copy):
+                steps.append(x.Copy(_place(step.dst), _place(step.src), step.src.nbytes))
+            else:
+                args = tuple(_place(a) if isinstance(a, Slot) else _plain(a) for a in step.args)
+                steps.append(x.CallKernel(step.kernel, args, step.parallel))
+        return x.Executable(
+            name, self.target, tuple(inputs), tuple(outputs), tuple(constants), arenas, tuple(self.kernels),
+            tuple(steps), tuple(calling),
+        )  # fmt: skip
+
+    def _plan(self) -> tuple[x.Arena, ...]:
+        first: dict[Slot, int] = {}
+        last: dict[Slot, int] = {}
+        for number, step in enumerate(self.steps):
+            used = [step.dst, step.src] if isinstance(step, _Copy) else step.args
+            for slot in used:
+                if isinstance(slot, Slot) and slot.location is None:
+                    first.setdefault(slot, number)
+                    last[slot] = number
+        if not first:
+            return ()
+        slots = list(first)
+        plan = plan_memory([Lifetime(slot.name, slot.nbytes, first[slot], last[slot]) for slot in slots])
+        for slot, offset in zip(slots, plan.offsets, strict=True):
+            slot.location = x.ArenaSlice(0, offset, slot.nbytes)
+        return (x.Arena("arena", plan.size),)
+
+
+def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
+    """The executable of one tir function: what it only reads is an input, what it writes an output."""
+    linker = Linker(target)
+    access = host_access(lowered)
+    inputs: list[x.TensorSpec | x.ScalarSpec] = []
+    outputs: list[x.TensorSpec] = []
+    calling: list[x.Input | x.Output] = []
+    args: list[Slot | Expr] = []
+    for param, flat in zip(lowered.func.params, lowered.host.params, strict=True):
+        if isinstance(param, Var):
+            calling.append(x.Input(len(inputs)))
+            inputs.append(x.ScalarSpec(param.name, param.dtype, param))
+            args.append(param)
+            continue
+        assert isinstance(flat, Buffer)
+        mode = access.get(flat, "r")
+        shape = tuple(_plain(d) for d in param.shape)
+        place: x.Input | x.Output
+        if mode == "r":
+            place = x.Input(len(inputs))
+            inputs.append(x.TensorSpec(param.name, param.dtype, shape))  # type: ignore[arg-type]
+        else:
+            place = x.Output(len(outputs))
+            outputs.append(x.TensorSpec(param.name, param.dtype, shape, inout="r" in mode))  # type: ignore[arg-type]
+        calling.append(place)
+        args.append(Slot(param.name, buffer_bytes(flat, {}), place))
+    linker.call(lowered, args, {v: v for v in symbolic_dimensions(lowered.func)})
+    return linker.finish(lowered.func.name, inputs, outputs, calling=calling)
+
+
+def kernel_params(kernel: PrimFunc) -> tuple[x.KernelParam, ...]:
+    """The parameters of a kernel with how it accesses them."""
+    access = buffer_access(kernel.body)
+    return tuple(
+        x.KernelParam(p.name, p.dtype, x.BUFFER, access.get(p, "r"))
+        if isinstance(p, Buffer)
+        else x.KernelParam(p.name, p.dtype, x.SCALAR)
+        for p in kernel.params
+    )
+
+
+def buffer_access(body: Node) -> dict[Buffer, str]:
+    """ "r", "w" or "rw" for each buffer that a statement accesses."""
+    reads: set[Buffer] = set()
+    writes: set[Buffer] = set()
+    for item in walk(body):
+        if isinstance(item, BufferLoad):
+            reads.add(item.buffer)
+        elif isinstance(item, BufferStore):
+            writes.add(item.buffer)
+    return {b: ("r" if b in reads else "") + ("w" if b in writes else "") for b in reads | writes}
+
+
+def host_access(lowered: LoweredFunc) -> dict[Buffer, str]:
+    """How a host function accesses its parameters, through its kernels."""
+    found: dict[Buffer, str] = {}
+    for item in walk(lowered.host.body):
+        if not isinstance(item, KernelCall):
+            continue
+        kernel = lowered.module[item.kernel]
+        access = buffer_access(kernel.body)
+        for param, arg in zip(kernel.params, item.args, strict=True):
+            if isinstance(arg, Buffer) and isinstance(param, Buffer):
+                modes = found.get(arg, "") + access.get(param, "")
+                found[arg] = ("r" if "r" in modes else "") + ("w" if "w" in modes else "")
+    return found
+
+
+def buffer_bytes(buffer: Buffer, dims: Mapping[Var, Expr]) -> x.Dim:
+    """The bytes of a row-major buffer; an expression where its shape is symbolic."""
+    return tensor_bytes([substitute(d, dims) for d in buffer.shape], buffer.dtype)
+
+
+def tensor_bytes(shape: Sequence[Any], dtype: DType) -> x.Dim:
+    """The bytes of a dense tensor."""
+    count: Any = 1
+    for dim in shape:
+        count = count * (dim.value if isinstance(dim, IntImm) else dim)
+    return count * dtype.bytes
+
+
+def constant(name: str, data: np.ndarray) -> x.Constant:
+    """An array as a constant of an executable."""
+    array = np.ascontiguousarray(data).reshape(np.shape(data))
+    return x.Constant(name, DType(array.dtype.name), array.shape, array)
+
+
+def _place(slot: Slot) -> x.Location:
+    if slot.location is None:
+        raise InternalError(f"{slot.name} has no place in memory")
+    return slot.location
+
+
+def _plain(value: Expr) -> Any:
+    return value.value if isinstance(value, IntImm) else value
