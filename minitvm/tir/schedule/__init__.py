@@ -1,0 +1,13 @@
+"""Schedules: programs transformed step by step, each step checked, the whole recorded (see docs and `registry`)."""
+
+from ...errors import ScheduleError
+from . import primitives
+from .handles import BlockRV, LoopRV
+from .registry import PRIMITIVES, Failure, Primitive, Requirement, document, holds_inside, primitive, requirement
+from .schedule import Call, Schedule
+from .trace import Instruction, Trace
+
+__all__ = [
+    "PRIMITIVES", "BlockRV", "Call", "Failure", "Instruction", "LoopRV", "Primitive", "Requirement", "Schedule",
+    "ScheduleError", "Trace", "document", "holds_inside", "primitive", "primitives", "requirement",
+]  # fmt: skip

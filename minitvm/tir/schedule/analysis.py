@@ -1,0 +1,172 @@
+"""What kind of block is this, and who reads and writes what: the vocabulary of TensorIR's conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...arith import Analyzer
+from ...expr import REDUCE, SPATIAL, Add, Expr, IterVar, Max, Min, Mul, Var, structural_equal, walk
+from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
+from .tree import Tree, statements
+
+
+class Scope:
+    """The blocks directly inside one block, in program order, and the buffers between them."""
+
+    __slots__ = ("allocated", "blocks", "realize", "tree")
+
+    def __init__(self, tree: Tree, realize: BlockRealize) -> None:
+        self.tree = tree
+        self.realize = realize
+        self.blocks = tree.blocks_in(realize)
+        self.allocated = set(realize.block.alloc_buffers)
+
+    @staticmethod
+    def around(tree: Tree, stmt: Stmt) -> Scope:
+        """The scope that a loop or block stands in."""
+        return Scope(tree, tree.scope(stmt))
+
+    def writers(self, buffer: Buffer) -> list[BlockRealize]:
+        """The blocks that write a buffer."""
+        return [b for b in self.blocks if any(region.buffer is buffer for region in b.block.writes)]
+
+    def readers(self, buffer: Buffer) -> list[BlockRealize]:
+        """The blocks that read a buffer; a reduction that reads back what it accumulates is not one of its readers."""
+        return [b for b in self.blocks if any(region.buffer is buffer for region in b.block.reads)]
+
+    def consumers(self, block: BlockRealize) -> list[BlockRealize]:
+        """The other blocks that read what a block writes."""
+        written = [region.buffer for region in block.block.writes]
+        return [b for b in self.blocks if b is not block and any(r.buffer in written for r in b.block.reads)]
+
+    def producers(self, block: BlockRealize) -> list[BlockRealize]:
+        """The other blocks that write what a block reads."""
+        read = [region.buffer for region in block.block.reads]
+        return [b for b in self.blocks if b is not block and any(w.buffer in read for w in b.block.writes)]
+
+    def is_output(self, block: BlockRealize) -> bool:
+        """Whether a block writes a buffer that is not allocated in this scope."""
+        return any(region.buffer not in self.allocated for region in block.block.writes)
+
+    def before(self, a: Stmt, b: Stmt) -> bool:
+        """Whether `a` comes before `b` in the text."""
+        return self.tree.order[a] < self.tree.order[b]
+
+
+def has_only(block: Block, kinds: Iterable[str]) -> bool:
+    """Whether all iterators are of the kinds."""
+    return all(it.kind in kinds for it in block.iter_vars)
+
+
+def why_not_complete(scope: Scope, realize: BlockRealize) -> str | None:
+    """None for a complete block, else which of its conditions fails.
+
+    Complete: all iterators spatial; the only writer of what it writes; comes before all who read that; does not read
+    what it writes; no init.
+    """
+    block = realize.block
+    for it in block.iter_vars:
+        if it.kind != SPATIAL:
+            return f"iterator {it.var.name} of block {block.name} is {_kind_name(it)}, not spatial"
+    written = [region.buffer for region in block.writes]
+    for region in block.reads:
+        if region.buffer in written:
+            return f"block {block.name} both reads and writes {region.buffer.name}"
+    return why_not_dominant(scope, realize)
+
+
+def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
+    """None for a reduction block, else which of its conditions fails.
+
+    Reduction: has an init; iterators are spatial or reduction; the only writer of what it writes and before its
+    readers; reduction iterators do not index the output.
+    """
+    block = realize.block
+    if block.init is None:
+        return f"block {block.name} has no T.init()"
+    for it in block.iter_vars:
+        if it.kind not in (SPATIAL, REDUCE):
+            return f"iterator {it.var.name} of block {block.name} is opaque"
+    reduced = {it.var for it in block.iter_vars if it.kind == REDUCE}
+    for region in block.writes:
+        for index in region.region:
+            for part in (*walk(index.start), *walk(index.extent)):
+                if part in reduced:
+                    return f"{region.buffer.name}, which block {block.name} writes, is indexed by the reduction iterator {part}"
+    return why_not_dominant(scope, realize)
+
+
+def why_not_dominant(scope: Scope, realize: BlockRealize) -> str | None:
+    """None where a block is the only writer of what it writes and comes before its readers, else why not."""
+    for region in realize.block.writes:
+        others = [b.block.name for b in scope.writers(region.buffer) if b is not realize]
+        if others:
+            return f"{region.buffer.name} is also written by block {', '.join(others)}"
+        for reader in scope.readers(region.buffer):
+            if reader is not realize and not scope.before(realize, reader):
+                return f"block {reader.block.name} reads {region.buffer.name} before block {realize.block.name} writes it"
+    return None
+
+
+def why_neither(scope: Scope, realize: BlockRealize) -> str | None:
+    """None for a complete or a reduction block, else what is missing for the nearer of the two."""
+    if why_not_complete(scope, realize) is None:
+        return None
+    if realize.block.init is None and has_only(realize.block, SPATIAL):
+        return why_not_complete(scope, realize)
+    return why_not_reduction(scope, realize)
+
+
+def _kind_name(it: IterVar) -> str:
+    return {"S": "spatial", "R": "a reduction", "O": "opaque"}[it.kind]
+
+
+# A store `X[i] = X[i] op e` where e does not read X may run in any order of its iterations, for these operators.
+_COMMUTATIVE = (Add, Mul, Min, Max)
+
+
+def update_operand(store: BufferStore) -> Expr | None:
+    """`e` of `X[i] = X[i] op e` with an associative, commutative `op` and no X in `e`; None for any other store."""
+    value = store.value
+    if not isinstance(value, _COMMUTATIVE):
+        return None
+    for own, other in ((value.a, value.b), (value.b, value.a)):
+        same = isinstance(own, BufferLoad) and own.buffer is store.buffer
+        if same and structural_equal(own.indices, store.indices) and not reads_buffer(other, store.buffer):  # type: ignore[attr-defined]
+            return other
+    return None
+
+
+def reads_buffer(node: Expr | Stmt, buffer: Buffer) -> bool:
+    """Whether a buffer is loaded anywhere inside."""
+    return any(isinstance(part, BufferLoad) and part.buffer is buffer for part in walk(node))
+
+
+def is_update(block: Block) -> bool:
+    """Whether the body of a block only accumulates: every store that reads its own buffer is an `update_operand` one."""
+    stores = [s for s in statements(block.body) if isinstance(s, BufferStore)]
+    written = {s.buffer for s in stores}
+    for store in stores:
+        if any(reads_buffer(store.value, buffer) for buffer in written) and update_operand(store) is None:
+            return False
+        if any(reads_buffer(index, buffer) for buffer in written for index in store.indices):
+            return False
+    return bool(stores)
+
+
+def loops_binding(realize: BlockRealize, kinds: Iterable[str]) -> set[Var]:
+    """The variables in the values of a block's iterators of the given kinds."""
+    wanted = tuple(kinds)
+    return {
+        part
+        for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        if it.kind in wanted
+        for part in walk(value)
+        if isinstance(part, Var)
+    }
+
+
+def constant_bounds(analyzer: Analyzer, e: Expr) -> tuple[int, int] | None:
+    """Least and greatest value as integers, None where either is not known."""
+    low, high = analyzer.bounds(e)
+    return None if low is None or high is None else (int(low), int(high))

@@ -1,0 +1,192 @@
+"""Which loops carry a dependence: the question behind reordering loops and running their iterations at once.
+
+Two accesses to one buffer, at least one a write, *conflict between iterations of loop l* when they touch the same
+element at iterations that differ in l. The answer here is "shown apart" or "not shown"; `arith.dependence` decides
+exactly, with a counterexample, where this quick answer is not enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...arith import Analyzer
+from ...expr import (
+    Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Node, Range, Sub, Var, const, free_vars, substitute, walk,
+)  # fmt: skip
+from ..nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, Stmt
+from .analysis import is_update
+from .tree import Tree, sub_statements
+
+_LARGEST_TABLE = 1 << 20  # iterations of one loop that are enumerated to see whether a map of them is injective
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A box of a buffer, in terms of loop variables, that one statement reads or writes; `spot` for messages."""
+
+    stmt: Stmt
+    buffer: Buffer
+    box: tuple[Range, ...]
+    is_write: bool
+    loops: tuple[For, ...]
+    spot: Node
+
+
+def accesses(tree: Tree, stmt: Stmt) -> list[Access]:
+    """What the blocks (by their signatures) and bare statements inside a statement touch."""
+    return list(_accesses(stmt, tuple(tree.all_loops_above(stmt))))
+
+
+def _accesses(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[Access]:
+    if isinstance(stmt, BlockRealize):
+        block = stmt.block
+        bindings = dict(zip((it.var for it in block.iter_vars), stmt.iter_values, strict=True))
+        for regions, is_write in ((block.writes, True), (block.reads, False)):
+            for region in regions:
+                box = tuple(substitute(r, bindings) for r in region.region)
+                yield Access(stmt, region.buffer, box, is_write, loops, region)
+        yield from _loads(stmt, (*stmt.iter_values, stmt.predicate), loops)
+        return
+    own = (*loops, stmt) if isinstance(stmt, For) else loops
+    yield from _loads(stmt, tuple(_own_expressions(stmt)), loops)
+    if isinstance(stmt, BufferStore):
+        yield Access(stmt, stmt.buffer, tuple(Range(i, const(1, i.dtype)) for i in stmt.indices), True, loops, stmt)
+    for inner in sub_statements(stmt):
+        yield from _accesses(inner, own)
+
+
+def _own_expressions(stmt: Stmt) -> Iterator[Expr]:
+    for name in stmt._children:
+        value = getattr(stmt, name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Expr):
+                yield item
+
+
+def _loads(stmt: Stmt, expressions: Iterable[Expr], loops: tuple[For, ...]) -> Iterator[Access]:
+    for e in expressions:
+        for part in walk(e):
+            if isinstance(part, BufferLoad):
+                box = tuple(Range(i, const(1, i.dtype)) for i in part.indices)
+                yield Access(stmt, part.buffer, box, False, loops, part)
+
+
+def conflicting_pairs(found: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
+    """Pairs of accesses to one buffer of which at least one writes; an access pairs with itself too."""
+    for i, a in enumerate(found):
+        for b in found[i:]:
+            if a.buffer is b.buffer and (a.is_write or b.is_write):
+                yield a, b
+
+
+def commute(a: Access, b: Access) -> bool:
+    """Whether two accesses belong to one block that only accumulates there, so that its iterations may be permuted."""
+    if a.stmt is not b.stmt or not isinstance(a.stmt, BlockRealize):
+        return False
+    block = a.stmt.block
+    return any(it.kind == "R" for it in block.iter_vars) and is_update(block)
+
+
+def shown_apart(outer: Sequence[For], loop: For, a: Access, b: Access) -> bool:
+    """Whether the two accesses never touch one element at iterations that differ in `loop`.
+
+    `outer` are the loops around `loop`: both iterations agree on them.
+    """
+    # Write each index as base(l) + rest. Iterations l, l' can only meet where |base(l) - base(l')| < w, with w from
+    # the bounds of rest - rest' over all other loops. If every base is a multiple of some g >= w, then they meet only
+    # where base(l) = base(l') in all dimensions: never, if l -> (base_d(l))_d is injective.
+    analyzer = Analyzer()
+    for l in outer:
+        analyzer.bind(l.var, Range(l.start, l.extent))
+    for l in a.loops:
+        analyzer.bind(l.var, Range(l.start, l.extent))
+    renamed: dict[Var, Expr] = {}
+    fixed = {l.var for l in outer} | {loop.var}
+    for l in b.loops:
+        if l.var not in fixed:
+            fresh = l.var.with_name(l.var.name + "_")
+            renamed[l.var] = fresh
+            analyzer.bind(fresh, Range(substitute(l.start, renamed), substitute(l.extent, renamed)))
+    keys: list[Expr] = []
+    for mine, theirs in zip(a.box, b.box, strict=True):
+        base = _base(analyzer, loop, mine, theirs, renamed)
+        if base is not None:
+            keys.append(base)
+    return injective(loop, keys)
+
+
+def _base(analyzer: Analyzer, loop: For, mine: Range, theirs: Range, renamed: dict[Var, Expr]) -> Expr | None:
+    other = Range(substitute(theirs.start, renamed), substitute(theirs.extent, renamed))
+    zero: dict[Var, Expr] = {loop.var: loop.start}
+    base = analyzer.simplify(mine.start - substitute(mine.start, zero))
+    if any(v is not loop.var for v in free_vars(base)) or isinstance(base, IntImm):
+        return None
+    rest, rest_other = substitute(mine.start, zero), substitute(other.start, zero)
+    if not analyzer.can_prove_equal(other.start - rest_other, base):
+        return None
+    _, most = analyzer.bounds(rest + mine.extent - 1 - rest_other)
+    least, _ = analyzer.bounds(rest - (rest_other + other.extent - 1))
+    step, offset = analyzer.modular(base)
+    if step == 0 or offset != 0:
+        step = _step(loop, base)
+    if most is None or least is None or max(int(most), -int(least)) >= step:
+        return None
+    return base
+
+
+def _table(loop: For, e: Expr) -> np.ndarray[Any, Any] | None:
+    if not isinstance(loop.start, IntImm) or not isinstance(loop.extent, IntImm):
+        return None
+    if loop.extent.value > _LARGEST_TABLE:
+        return None
+    return evaluate(e, {loop.var: np.arange(loop.start.value, loop.start.value + loop.extent.value, dtype=np.int64)})
+
+
+def _step(loop: For, base: Expr) -> int:
+    values = _table(loop, base)
+    return 1 if values is None else int(np.gcd.reduce(values)) or 1
+
+
+def injective(loop: For, keys: Sequence[Expr]) -> bool:
+    """Whether the keys, expressions of the loop's variable alone, differ between any two of its iterations."""
+    if isinstance(loop.extent, IntImm) and loop.extent.value <= 1:
+        return True
+    if not keys:
+        return False
+    if any(_is_linear(key, loop.var) for key in keys):
+        return True
+    columns = [_table(loop, key) for key in keys]
+    if any(column is None for column in columns):
+        return False
+    table = np.stack([c for c in columns if c is not None], axis=1)
+    return len(np.unique(table, axis=0)) == len(table)
+
+
+def _is_linear(e: Expr, var: Var) -> bool:
+    if e is var:
+        return True
+    return isinstance(e, Mul) and e.a is var and isinstance(e.b, IntImm) and e.b.value != 0
+
+
+_NUMPY = {Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide, FloorMod: np.mod,
+          Min: np.minimum, Max: np.maximum}  # fmt: skip
+
+
+def evaluate(e: Expr, values: dict[Var, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
+    """An integer expression over arrays of values, None where it holds an operation or variable that is not known."""
+    if isinstance(e, IntImm):
+        return np.asarray(e.value, dtype=np.int64)
+    if isinstance(e, Var):
+        return values.get(e)
+    operation = _NUMPY.get(type(e))  # type: ignore[call-overload]
+    if operation is None:
+        return None
+    a, b = evaluate(e.a, values), evaluate(e.b, values)  # type: ignore[attr-defined]
+    if a is None or b is None:
+        return None
+    result: np.ndarray[Any, Any] = operation(a, b)
+    return result

@@ -1,0 +1,144 @@
+"""How the iterations of a loop run: parallel, vectorize, unroll, bind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ....expr import IntImm, replace
+from ...nodes import For, ForKind
+from .. import requirements as req
+from ..analysis import loops_binding
+from ..registry import Failure, primitive, requirement
+from ..state import ScheduleState
+
+_THREADS = re.compile(r"^(blockIdx|threadIdx)\.[xyz]$|^vthread(\.[xyz])?$")
+
+
+@requirement
+def serial_loop(state: ScheduleState, loop: For) -> Failure | None:
+    """kind(loop) = serial: a loop has one kind"""
+    if loop.kind == ForKind.SERIAL:
+        return None
+    kind = f"bound to {loop.thread}" if loop.kind == ForKind.THREAD else str(loop.kind)
+    return Failure({loop: "here"}, "a serial loop", f"{loop.var.name} is {kind} already", ("undo() the step that made it so",))
+
+
+@requirement
+def constant_extent(state: ScheduleState, loop: For) -> Failure | None:
+    """the extent is a constant: it becomes the number of lanes"""
+    if isinstance(loop.extent, IntImm):
+        return None
+    return Failure({loop: f"{loop.extent} iterations"}, "a constant extent", f"{loop.var.name} runs {loop.extent} times",
+                   (f"split({loop.var.name}, [None, 8]) and take the inner loop",))  # fmt: skip
+
+
+@requirement
+def thread_axis(state: ScheduleState, loop: For, thread_axis: str) -> Failure | None:
+    """blockIdx.x|y|z, threadIdx.x|y|z, vthread or vthread.x|y|z"""
+    if _THREADS.match(thread_axis):
+        return None
+    return Failure({loop: ""}, "blockIdx.x, .y, .z, threadIdx.x, .y, .z or vthread", repr(thread_axis))
+
+
+@requirement
+def axis_not_taken(state: ScheduleState, loop: For, thread_axis: str) -> Failure | None:
+    """no loop around this one, or inside it, is bound to the same axis"""
+    tree = state.home(loop)
+    for other in tree.loops.values():
+        nested = tree.inside(loop, other) or tree.inside(other, loop)
+        if other is not loop and nested and other.thread == thread_axis and not thread_axis.startswith("vthread"):
+            return Failure({loop: "this loop", other: f"is bound to {thread_axis}"}, "an axis that is free in this nest",
+                           f"{thread_axis} is taken by {other.var.name}")  # fmt: skip
+    return None
+
+
+@requirement
+def reduces_over_threads_only(state: ScheduleState, loop: For, thread_axis: str) -> Failure | None:
+    """a loop that binds a reduction iterator may be bound to threadIdx (a reduction across threads), to nothing else"""
+    if thread_axis.startswith("threadIdx"):
+        return None
+    return req.only_spatial.check(state=state, loop=loop)
+
+
+@requirement
+def no_races_between_threads(state: ScheduleState, loop: For, thread_axis: str) -> Failure | None:
+    """iterations of the loop do not touch each other's data, but for a reduction across threads"""
+    tree = state.home(loop)
+    reductions = [b for b in tree.blocks_in(loop) if loop.var in loops_binding(b, "R")]
+    if reductions and thread_axis.startswith("threadIdx"):
+        if len(tree.blocks_in(loop)) == 1 and reductions[0].block.init is not None:
+            return None
+        return Failure({loop: "this loop"}, "a reduction across threads that stands alone, with its init",
+                       f"{len(tree.blocks_in(loop))} blocks below {loop.var.name}")  # fmt: skip
+    return req.no_races.check(state=state, loop=loop)
+
+
+_CONCURRENT = (
+    serial_loop, req.complete_or_reduction_below, req.only_spatial, req.quasi_affine_bindings, req.no_races,
+)  # fmt: skip
+
+
+@primitive(aka={"Halide": "parallel", "Exo": "parallelize_loop"}, requires=_CONCURRENT)
+def parallel(state: ScheduleState, loop: For) -> None:
+    """Run the iterations of a loop on the threads of a team.
+
+    before: `for i in range(8): ...`
+    call: `sch.parallel(i)`
+    after: `for i in T.parallel(8): ...`
+    """
+    state.replace({loop: replace(loop, kind=ForKind.PARALLEL)})
+
+
+@primitive(aka={"Halide": "vectorize"}, requires=(*_CONCURRENT, constant_extent))
+def vectorize(state: ScheduleState, loop: For) -> None:
+    """Run the iterations of a loop as the lanes of vector instructions.
+
+    before: `for i in range(8): ...`
+    call: `sch.vectorize(i)`
+    after: `for i in T.vectorized(8): ...`
+    """
+    state.replace({loop: replace(loop, kind=ForKind.VECTORIZED)})
+
+
+@primitive(aka={"Halide": "unroll", "Exo": "unroll_loop"}, requires=[serial_loop])
+def unroll(state: ScheduleState, loop: For) -> None:
+    """Write the iterations of a loop out, one after the other.
+
+    before: `for i in range(4): ...`
+    call: `sch.unroll(i)`
+    after: `for i in T.unroll(4): ...`
+    """
+    state.replace({loop: replace(loop, kind=ForKind.UNROLLED)})
+
+
+@primitive(
+    aka={"Halide": "gpu_blocks"},
+    requires=[
+        serial_loop, thread_axis, axis_not_taken, req.complete_or_reduction_below, reduces_over_threads_only,
+        req.quasi_affine_bindings, no_races_between_threads,
+    ],
+)  # fmt: skip
+def bind(state: ScheduleState, loop: For, thread_axis: str) -> None:
+    """Give a loop to an axis of the GPU's grid ("blockIdx.x"), of its blocks ("threadIdx.x"), or to virtual threads.
+
+    before: `for i in range(128): ...`
+    call: `sch.bind(i, "threadIdx.x")`
+    after: `for i in T.thread_binding(128, thread="threadIdx.x"): ...`
+    """
+    state.replace({loop: replace(loop, kind=ForKind.THREAD, thread=thread_axis)})
+
+
+def _each_loop(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    return ((loop,) for loop in state.tree().loops.values())
+
+
+def _each_axis(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    return ((loop, axis) for loop in state.tree().loops.values() for axis in ("blockIdx.x", "threadIdx.x"))
+
+
+_Space = Callable[[ScheduleState], Iterable[tuple[Any, ...]]]
+_spaces: list[tuple[Any, _Space]] = [(parallel, _each_loop), (vectorize, _each_loop), (unroll, _each_loop), (bind, _each_axis)]
+for _made, _calls in _spaces:
+    _made.space(_calls)

@@ -1,0 +1,213 @@
+"""Loops into loops: split, fuse, reorder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ....expr import Expr, IntImm, Var, as_expr, const, replace, substitute
+from ...nodes import For, ForKind, Seq, Stmt
+from .. import requirements as req
+from ..registry import Failure, holds_inside, primitive, requirement
+from ..state import ScheduleState, guard, tidy
+
+
+@requirement
+def valid_factors(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Failure | None:
+    """factors are positive; at most one is None"""
+    if len(factors) == 0:
+        return Failure({loop: ""}, "at least one factor", "none")
+    if sum(f is None for f in factors) > 1:
+        return Failure({loop: ""}, "at most one factor left open (None)", f"{list(factors)}")
+    analyzer = state.analyzer(loop)
+    for factor in factors:
+        if factor is not None and not analyzer.can_prove(as_expr(factor) > 0):
+            return Failure({loop: ""}, "positive factors", f"{factor}")
+    return None
+
+
+@requirement
+def covers(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Failure | None:
+    """product(factors) >= extent, when no factor is None"""
+    if None in list(factors):
+        return None
+    product = _product([as_expr(f, loop.var.dtype) for f in factors], loop.var.dtype)
+    analyzer = state.analyzer(loop)
+    if analyzer.can_prove(product >= loop.extent):
+        return None
+    shown = analyzer.simplify(product)
+    return Failure({loop: f"{loop.extent} iterations"}, f"factors whose product is at least {loop.extent}",
+                   f"{' * '.join(map(str, factors))} = {shown}", ("None as one of the factors: it is worked out",))  # fmt: skip
+
+
+predicable = holds_inside(
+    "predicable", "with disable_predication, product(factors) = extent: no iteration beyond the loop's end runs"
+)
+
+
+@primitive(
+    past="was split into", aka={"Halide": "split", "Exo": "divide_loop"},
+    requires=[req.plain_loops, req.starts_at_zero, valid_factors, covers],
+)  # fmt: skip
+def split(state: ScheduleState, loop: For, factors: Sequence[int | Expr | None], preserve_unit_iters: bool = True,
+          disable_predication: bool = False) -> list[For]:  # fmt: skip
+    """Split a loop into nested ones with the given extents, outermost first; one factor may be None.
+
+    before:
+        for i in range(100):
+            with T.block("B"): vi = T.axis.spatial(100, i) ...
+    call: `i_0, i_1 = sch.split(i, factors=[None, 32])`
+    after:
+        for i_0, i_1 in T.grid(4, 32):
+            with T.block("B"):
+                vi = T.axis.spatial(100, i_0 * 32 + i_1)
+                T.where(i_0 * 32 + i_1 < 100)
+
+    The order of iterations stays the same, so no dependence can break. Where the factors do not divide the extent,
+    the blocks below get a predicate. `preserve_unit_iters=False` leaves loops of extent 1 out of the bindings.
+    """
+    dtype = loop.var.dtype
+    analyzer = state.analyzer(loop)
+    known = [None if f is None else as_expr(f).astype(dtype) if not isinstance(f, int) else const(f, dtype) for f in factors]
+    rest = _product([f for f in known if f is not None], dtype)
+    extents = [_ceil_div(analyzer.simplify(loop.extent), analyzer.simplify(rest)) if f is None else f for f in known]
+    extents = [analyzer.simplify(e) for e in extents]
+    variables = [Var(f"{loop.var.name}_{k}", dtype) for k in range(len(extents))]
+    value: Expr = variables[0]
+    for variable, extent in zip(variables[1:], extents[1:], strict=True):
+        value = value * extent + variable
+    body: Stmt = substitute(loop.body, {loop.var: value})
+    if not analyzer.can_prove_equal(_product(extents, dtype), loop.extent):
+        if disable_predication:
+            raise predicable.refuse(Failure({loop: ""}, "factors that divide the extent, when predication is disabled",
+                                            f"{list(factors)} on {loop.extent} iterations"))  # fmt: skip
+        body = guard(body, value < loop.extent)
+    for variable, extent in reversed(list(zip(variables, extents, strict=True))):
+        body = For(variable, const(0, dtype), extent, ForKind.SERIAL, body)
+    nest = tidy(body, state.analyzer(state.home(loop).parent[loop]), keep_unit=preserve_unit_iters)
+    state.replace({loop: nest})
+    return [_required(state, variable) for variable in variables]
+
+
+@split.space
+def _split_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for loop in state.tree().loops.values():
+        extent = loop.extent.value if isinstance(loop.extent, IntImm) else 8
+        for factor in sorted({2, 3, 4, extent} | {d for d in range(2, min(extent, 64)) if extent % d == 0}):
+            yield loop, [None, factor]
+            yield loop, [factor, None]
+        yield loop, [2, None, 2]
+
+
+@requirement
+def consecutive(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """each loop is the only statement of the one before it"""
+    tree = state.home(loops[0])
+    for outer, inner in zip(loops, loops[1:], strict=False):
+        if outer.body is inner:
+            continue
+        found = f"{inner.var.name} is not directly inside {outer.var.name}"
+        if isinstance(outer.body, Seq) and tree.parent.get(inner) is outer.body:
+            found = f"{inner.var.name} is one of {len(outer.body.stmts)} statements inside {outer.var.name}"
+        return Failure({outer: "outer", inner: "not its only child"}, "loops nested directly in each other, outermost first",
+                       found, ("reorder the loops first",))  # fmt: skip
+    return None
+
+
+@primitive(
+    past="was fused into", aka={"Halide": "fuse", "Exo": "mult_loops"},
+    requires=[req.distinct_loops, req.plain_loops, req.starts_at_zero, consecutive, req.independent_domains],
+)  # fmt: skip
+def fuse(state: ScheduleState, *loops: For, preserve_unit_iters: bool = True) -> For:
+    """Make one loop of consecutive ones.
+
+    before:
+        for i, j in T.grid(8, 4):
+            with T.block("B"): vi, vj = T.axis.remap("SS", [i, j]) ...
+    call: `i_j = sch.fuse(i, j)`
+    after:
+        for i_j in range(32):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i_j // 4)
+                vj = T.axis.spatial(4, i_j % 4) ...
+
+    The order of iterations stays the same, so no dependence can break.
+    """
+    dtype = loops[0].var.dtype
+    outer_analyzer = state.analyzer(state.home(loops[0]).parent[loops[0]])
+    fused = Var("_".join(loop.var.name for loop in loops), dtype)
+    values: dict[Var, Expr] = {}
+    rest: Expr = fused
+    for k, loop in reversed(list(enumerate(loops))):
+        values[loop.var] = rest % loop.extent if k > 0 else rest
+        rest = rest // loop.extent
+    extent = _product([loop.extent for loop in loops], dtype)
+    body = substitute(loops[-1].body, values)
+    made = For(fused, const(0, dtype), extent, ForKind.SERIAL, body)
+    state.replace({loops[0]: tidy(made, outer_analyzer, keep_unit=preserve_unit_iters)})
+    return _required(state, fused)
+
+
+@fuse.space
+def _fuse_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for loop in state.tree().loops.values():
+        if isinstance(loop.body, For):
+            yield loop, loop.body
+            if isinstance(loop.body.body, For):
+                yield loop, loop.body, loop.body.body
+
+
+@primitive(
+    past="was reordered into", aka={"Halide": "reorder", "Exo": "reorder_loops"},
+    requires=[
+        req.distinct_loops, req.single_chain, req.independent_domains, req.no_opaque_iterators, req.affine_bindings,
+        req.keeps_dependences,
+    ],
+)  # fmt: skip
+def reorder(state: ScheduleState, *ordered_loops: For) -> None:
+    """Permute loops of one nest: the given loops take, in the given order, the places that they have together.
+
+    before:
+        for i, j, k in T.grid(8, 4, 2): ...
+    call: `sch.reorder(k, i)`
+    after:
+        for k, j, i in T.grid(2, 4, 8): ...
+    """
+    tree = state.home(ordered_loops[0])
+    old, new = req.chain(tree, ordered_loops), req.new_order(tree, ordered_loops)
+    body: Stmt = old[-1].body
+    for loop in reversed(new):
+        body = replace(loop, body=body)
+    state.replace({old[0]: body})
+
+
+@reorder.space
+def _reorder_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for loop in state.tree().loops.values():
+        nest = [loop]
+        while isinstance(nest[-1].body, For):
+            nest.append(nest[-1].body)
+        for i, outer in enumerate(nest):
+            for inner in nest[i + 1 :]:
+                yield inner, outer
+        if len(nest) == 3:
+            yield nest[2], nest[0], nest[1]
+
+
+def _product(factors: Sequence[Expr], dtype: str) -> Expr:
+    result: Expr | None = None
+    for factor in factors:
+        result = factor if result is None else result * factor
+    return const(1, dtype) if result is None else result
+
+
+def _ceil_div(a: Expr, b: Expr) -> Expr:
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        return const(-(-a.value // b.value), a.dtype)
+    return (a + (b - 1)) // b
+
+
+def _required(state: ScheduleState, var: Var) -> For:
+    loop = state.loop(var)
+    assert loop is not None  # it was just made
+    return loop

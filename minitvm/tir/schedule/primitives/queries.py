@@ -1,0 +1,54 @@
+"""Finding blocks and loops: steps of the trace that change nothing."""
+
+from __future__ import annotations
+
+from ....errors import ScheduleError
+from ...nodes import BlockRealize, For
+from ..analysis import Scope
+from ..registry import primitive
+from ..state import ScheduleState
+
+
+@primitive(query=True, aka={"TVM": "get_sblock"})
+def get_block(state: ScheduleState, name: str, func_name: str | None = None) -> BlockRealize:
+    """The block of that name, in the function that is worked on or in the named one."""
+    return state.block_named(name, func_name)
+
+
+@primitive(query=True)
+def get_loops(state: ScheduleState, block: BlockRealize) -> list[For]:
+    """The loops around a block, inside the block that it stands in, outermost first."""
+    return state.home(block).loops_above(block)
+
+
+@primitive(query=True)
+def get_child_blocks(state: ScheduleState, block_or_loop: BlockRealize | For) -> list[BlockRealize]:
+    """The blocks directly inside a block or loop, in program order."""
+    return state.home(block_or_loop).blocks_in(block_or_loop)
+
+
+@primitive(query=True)
+def get_producers(state: ScheduleState, block: BlockRealize) -> list[BlockRealize]:
+    """The blocks of the same scope that write what this one reads, in program order."""
+    scope = Scope.around(state.home(block), block)
+    read = {region.buffer for region in block.block.reads}
+    return [b for b in scope.blocks if b is not block and any(w.buffer in read for w in b.block.writes)]
+
+
+@primitive(query=True)
+def get_consumers(state: ScheduleState, block: BlockRealize) -> list[BlockRealize]:
+    """The blocks of the same scope that read what this one writes, in program order."""
+    scope = Scope.around(state.home(block), block)
+    written = {region.buffer for region in block.block.writes}
+    return [b for b in scope.blocks if b is not block and any(r.buffer in written for r in b.block.reads)]
+
+
+@primitive(query=True)
+def get_output_blocks(state: ScheduleState, scope_block: BlockRealize) -> list[BlockRealize]:
+    """The blocks of a scope that write a buffer which is not allocated in it."""
+    tree = state.home(scope_block)
+    scope = Scope(tree, scope_block)
+    found = [block for block in scope.blocks if scope.is_output(block)]
+    if not found:
+        raise ScheduleError(f"block {scope_block.block.name} has no output block")
+    return found

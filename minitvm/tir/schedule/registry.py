@@ -1,0 +1,219 @@
+"""One registration, many readers: a primitive is one function with its requirements and the space of its calls.
+
+    @primitive(past="was split into", aka={"Halide": "split"}, requires=[starts_at_zero, plain_loop])
+    def split(state, loop: For, factors: Sequence[...], preserve_unit_iters: bool = True) -> list[For]:
+        "...docstring with a before/after program..."
+
+    @split.space
+    def _(state): yield (loop, [None, 4]) ...
+
+From this follow the `Schedule` method, the trace instruction, the text of `minitvm explain`, the calls that property
+tests draw, and the moves of a tuner. Arguments annotated `For` or `BlockRealize` are handles for the caller and nodes
+for the function; returned nodes become handles again. A primitive registered from outside the package is the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import InternalError, nearest
+from ...expr import Node
+from ..nodes import BlockRealize, For
+from .state import ScheduleState
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a requirement fails: the nodes to mark, each with a note; what was wanted and found; ways out (at most 3)."""
+
+    spots: Mapping[Node, str]
+    wanted: str
+    found: str
+    tries: tuple[str, ...] = ()
+
+
+class Refused(Exception):
+    """Raised inside a primitive when a requirement does not hold; the `Schedule` makes a `ScheduleError` of it."""
+
+    def __init__(self, requirement: Requirement, failure: Failure) -> None:
+        super().__init__(requirement.name)
+        self.requirement = requirement
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A named condition of legality.
+
+    `check` takes `state` and any of the primitive's arguments by their names (`loops` also stands for a single `loop`)
+    and gives a `Failure` or None. `statement` says formally what must hold.
+    """
+
+    name: str
+    statement: str
+    check: Callable[..., Failure | None]
+
+    def failure(self, state: ScheduleState, arguments: Mapping[str, Any]) -> Failure | None:
+        """How the requirement fails for a call, None where it holds."""
+        given: dict[str, Any] = {"state": state, **arguments}
+        if "ordered_loops" in given:
+            given.setdefault("loops", given["ordered_loops"])
+        if "loop" in given:
+            given.setdefault("loops", (given["loop"],))
+        wanted = inspect.signature(self.check).parameters
+        missing = [name for name in wanted if name not in given]
+        if missing:
+            raise InternalError(f"requirement {self.name} reads {', '.join(missing)}, which the primitive does not have")
+        return self.check(**{name: given[name] for name in wanted})
+
+    def refuse(self, failure: Failure) -> Refused:
+        """The exception to raise from inside a primitive, for what shows only while it works."""
+        return Refused(self, failure)
+
+
+def requirement(check: Callable[..., Failure | None]) -> Requirement:
+    """Decorator: a function whose docstring is the formal statement becomes a `Requirement` of its name."""
+    return Requirement(check.__name__, inspect.cleandoc(check.__doc__ or ""), check)
+
+
+def holds_inside(name: str, statement: str) -> Requirement:
+    """A requirement that the primitive itself checks while it works, by `raise NAME.refuse(Failure(...))`."""
+    return Requirement(name, inspect.cleandoc(statement), lambda: None)
+
+
+@dataclass(slots=True)
+class Primitive:
+    """A registered step: everything that its readers need."""
+
+    name: str
+    function: Callable[..., Any]
+    requires: tuple[Requirement, ...] = ()
+    aka: Mapping[str, str] = field(default_factory=dict)
+    past: str = ""  # "was split into": for the error about a handle that is gone
+    query: bool = False  # looks, changes nothing
+    kind: str = ""  # the instruction's name in TVM's trace format
+    calls: Callable[[ScheduleState], Iterable[tuple[Any, ...]]] | None = None
+    hints: dict[str, Any] = field(default_factory=dict)
+    signature: inspect.Signature = field(default_factory=inspect.Signature)
+
+    def space(self, calls: Callable[[ScheduleState], Iterable[tuple[Any, ...]]]) -> Callable[..., Any]:
+        """Decorator: how to enumerate calls worth trying on a program, as tuples of arguments (nodes, not handles)."""
+        self.calls = calls
+        return calls
+
+    def first_failure(self, state: ScheduleState, arguments: Mapping[str, Any]) -> tuple[Requirement, Failure] | None:
+        """The first requirement that a call breaks, with how."""
+        for needed in self.requires:
+            failure = needed.failure(state, arguments)
+            if failure is not None:
+                return needed, failure
+        return None
+
+    def takes_nodes(self, parameter: str) -> bool:
+        """Whether callers pass handles for that parameter."""
+        return _mentions(self.hints.get(parameter), For) or self.takes_blocks(parameter)
+
+    def takes_blocks(self, parameter: str) -> bool:
+        """Whether a string given for that parameter is the name of a block."""
+        return _mentions(self.hints.get(parameter), BlockRealize)
+
+    def takes_both(self, parameter: str) -> bool:
+        """Whether a handle of a loop and one of a block both fit that parameter."""
+        return self.takes_blocks(parameter) and _mentions(self.hints.get(parameter), For)
+
+    def run(self, state: ScheduleState, arguments: Mapping[str, Any]) -> Any:
+        """Check all requirements and do it; raises `Refused`."""
+        broken = self.first_failure(state, arguments)
+        if broken is not None:
+            raise broken[0].refuse(broken[1])
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for name, parameter in self.signature.parameters.items():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                positional.extend(arguments[name])
+            elif parameter.kind is parameter.KEYWORD_ONLY:
+                named[name] = arguments[name]
+            else:
+                positional.append(arguments[name])
+        return self.function(state, *positional, **named)
+
+    def document(self) -> str:
+        """The documentation page: signature, docstring, other systems' names, requirements with their statements."""
+        lines = [f"{self.name}{self.call_signature()}", "", inspect.cleandoc(self.function.__doc__ or "")]
+        if self.aka:
+            lines += ["", "Elsewhere: " + ", ".join(f"{who} `{name}`" for who, name in self.aka.items())]
+        if self.requires:
+            lines += ["", "Legal when:"]
+            for needed in self.requires:
+                first, *rest = needed.statement.split("\n")
+                lines += [f"  {needed.name}: {first}", *("      " + line for line in rest)]
+        return "\n".join(lines)
+
+    def call_signature(self) -> str:
+        """`(loop, factors, preserve_unit_iters=True)`."""
+        shown = []
+        for name, parameter in self.signature.parameters.items():
+            star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+            default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
+            shown.append(f"{star}{name}{default}")
+        return f"({', '.join(shown)})"
+
+
+def _mentions(hint: Any, node: type) -> bool:
+    return hint is node or any(_mentions(inner, node) for inner in typing.get_args(hint))
+
+
+PRIMITIVES: dict[str, Primitive] = {}
+_listeners: list[Callable[[Primitive], None]] = []
+
+
+def primitive(*, requires: Sequence[Requirement] = (), aka: Mapping[str, str] | None = None, past: str = "",
+              query: bool = False, kind: str = "") -> Callable[[Callable[..., Any]], Primitive]:  # fmt: skip
+    """Register a schedule primitive, from anywhere. `kind` is its name in TVM's JSON traces (default: CamelCase)."""
+
+    def register(function: Callable[..., Any]) -> Primitive:
+        name = function.__name__
+        whole = inspect.signature(function)
+        made = Primitive(
+            name, function, tuple(requires), aka or {}, past or f"was consumed by {name}, which made", query,
+            kind or "".join(part.capitalize() for part in name.split("_")),
+            hints=typing.get_type_hints(function),
+            signature=whole.replace(parameters=list(whole.parameters.values())[1:]),
+        )  # fmt: skip
+        PRIMITIVES[name] = made
+        for listener in _listeners:
+            listener(made)
+        return made
+
+    return register
+
+
+def on_registration(listener: Callable[[Primitive], None]) -> None:
+    """Call `listener` for every primitive, those that are registered already included."""
+    _listeners.append(listener)
+    for known in PRIMITIVES.values():
+        listener(known)
+
+
+def lookup(name: str) -> Primitive:
+    """A primitive by its own name, by its name in another system, or by its kind in a trace."""
+    if name in PRIMITIVES:
+        return PRIMITIVES[name]
+    for known in PRIMITIVES.values():
+        if name == known.kind or name in known.aka.values():
+            return known
+    raise KeyError(f"no schedule primitive {name!r}; {nearest(name, list(PRIMITIVES))}")
+
+
+def document(name: str) -> str:
+    """The documentation page of a primitive; raises `KeyError` that names the nearest."""
+    return lookup(name).document()
+
+
+def transforms() -> Iterator[Primitive]:
+    """The primitives that change programs, in order of registration."""
+    return (p for p in PRIMITIVES.values() if not p.query)

@@ -1,0 +1,223 @@
+"""The conditions of legality that several primitives share, each with its formal statement.
+
+A check gives None where the condition holds, else a `Failure` with the spots to mark, what was wanted and found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...arith import Analyzer
+from ...expr import OPAQUE, REDUCE, Range
+from ..nodes import BlockRealize, For, ForKind, Seq
+from .analysis import Scope, loops_binding, why_neither
+from .bindings import analyzer_extent, digits, why_not_injective
+from .dependences import Access, accesses, commute, conflicting_pairs, shown_apart
+from .registry import Failure, requirement
+from .state import ScheduleState, is_const, uses
+from .tree import Tree
+
+
+@requirement
+def plain_loops(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """kind(l) = serial, l has no annotation and no thread, for all loops l"""
+    for loop in loops:
+        if loop.kind != ForKind.SERIAL:
+            kind = f"bound to {loop.thread}" if loop.kind == ForKind.THREAD else str(loop.kind)
+            return Failure({loop: "here"}, "a serial loop", f"{loop.var.name} is {kind}",
+                           ("do this before the loop gets its kind",))  # fmt: skip
+        if loop.annotations:
+            keys = ", ".join(loop.annotations)
+            return Failure({loop: "here"}, "a loop without annotations", f"{loop.var.name} carries {keys}",
+                           (f'unannotate({loop.var.name}, "{next(iter(loop.annotations))}")',))  # fmt: skip
+    return None
+
+
+@requirement
+def starts_at_zero(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """start(l) = 0, for all loops l"""
+    for loop in loops:
+        if not is_const(loop.start, 0):
+            return Failure({loop: "here"}, "a loop that starts at 0", f"{loop.var.name} starts at {loop.start}")
+    return None
+
+
+@requirement
+def distinct_loops(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """the loops are at least one, and different ones"""
+    if not loops:
+        return Failure({}, "at least one loop", "none")
+    for i, loop in enumerate(loops):
+        if any(other is loop for other in loops[:i]):
+            return Failure({loop: "here"}, "different loops", f"{loop.var.name} twice")
+    return None
+
+
+@requirement
+def single_chain(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """all loops lie on one path, and between the outermost and the innermost each loop's body is the next loop"""
+    tree = state.home(loops[0])
+    ordered = sorted(loops, key=lambda l: tree.order[l])
+    at = ordered[-1]
+    while at is not ordered[0]:
+        parent = tree.parent.get(at)
+        if not isinstance(parent, For):
+            branch = "several statements" if isinstance(parent, Seq) else "a block or condition"
+            return Failure({ordered[0]: "outermost", at: f"reached through {branch}"},
+                           "loops nested directly in each other, with nothing else between them",
+                           f"{branch} between {ordered[0].var.name} and {at.var.name}",
+                           ("decompose_reduction or compute_at move what stands between",))  # fmt: skip
+        at = parent
+    missing = [l.var.name for l in ordered if not (l is ordered[0] or tree.inside(l, ordered[0]))]
+    if missing:
+        return Failure({ordered[0]: ""}, "loops of one nest", f"{', '.join(missing)} is not inside {ordered[0].var.name}")
+    return None
+
+
+def chain(tree: Tree, loops: Sequence[For]) -> list[For]:
+    """All loops from the outermost to the innermost of those given, which form a `single_chain`."""
+    ordered = sorted(loops, key=lambda l: tree.order[l])
+    found = [ordered[-1]]
+    while found[-1] is not ordered[0]:
+        outer = tree.parent[found[-1]]
+        assert isinstance(outer, For)  # single_chain holds
+        found.append(outer)
+    return found[::-1]
+
+
+def new_order(tree: Tree, loops: Sequence[For]) -> list[For]:
+    """The chain with the given loops, in the order given, on the places that they had together."""
+    queue = iter(loops)
+    chosen = set(loops)
+    return [next(queue) if loop in chosen else loop for loop in chain(tree, loops)]
+
+
+@requirement
+def independent_domains(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """no start or extent of a loop depends on a loop that stands, or comes to stand, inside it"""
+    order = new_order(state.home(loops[0]), loops)
+    for i, loop in enumerate(order):
+        for inner in order[i + 1 :]:
+            if uses(loop.start, [inner.var]) or uses(loop.extent, [inner.var]):
+                return Failure({loop: "its domain", inner: "depends on this one"},
+                               f"the domain of {loop.var.name} known outside {inner.var.name}",
+                               f"{loop.var.name} runs over [{loop.start}, {loop.start + loop.extent})")  # fmt: skip
+    return None
+
+
+@requirement
+def no_opaque_iterators(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """iterators of the blocks below are spatial or reduction: an opaque one claims that its order matters"""
+    tree = state.home(loops[0])
+    for loop in loops:
+        for realize in tree.blocks_in(loop):
+            if loop.var in loops_binding(realize, OPAQUE):
+                return Failure({realize.block: "has an opaque iterator"}, "only spatial and reduction iterators",
+                               f"{loop.var.name} binds an opaque iterator of block {realize.block.name}")  # fmt: skip
+    return None
+
+
+@requirement
+def affine_bindings(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """the loops map injectively and quasi-affinely to the iterators of each block below"""
+    tree = state.home(loops[0])
+    for realize in {id(b): b for loop in loops for b in tree.blocks_in(loop)}.values():
+        reason = why_not_affine(tree, realize)
+        if reason:
+            return Failure({realize.block: "its bindings"}, "an injective quasi-affine map from loops to iterators", reason)
+    return None
+
+
+def why_not_affine(tree: Tree, realize: BlockRealize) -> str | None:
+    """None where a block's iterators are an injective quasi-affine map of the loops around it, else why not."""
+    loops = tree.loops_above(realize)
+    analyzer = Analyzer()
+    for loop in tree.all_loops_above(realize):
+        analyzer.bind(loop.var, Range(loop.start, loop.extent))
+    return why_not_injective(realize, loops, analyzer)
+
+
+@requirement
+def quasi_affine_bindings(state: ScheduleState, loop: For) -> Failure | None:
+    """the iterators of each block below are quasi-affine in the loops"""
+    # Injectivity is not asked for here: that iterations do not meet is what `no_races` shows.
+    tree = state.home(loop)
+    for realize in tree.blocks_in(loop):
+        analyzer = state.analyzer(realize)
+        extents = {l.var: analyzer_extent(analyzer, l) for l in tree.loops_above(realize)}
+        for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+            if digits(analyzer.simplify(value), extents) is None:
+                return Failure({realize.block: "its bindings"}, "iterators that are quasi-affine in the loops",
+                               f"{it.var.name} = {value}")  # fmt: skip
+    return None
+
+
+@requirement
+def keeps_dependences(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """no value is read before it is written
+
+    For accesses a, b to one buffer, one a write, at iterations p before q: q must not come before p in the new order.
+    Shown by: the loops that may carry such a dependence keep their order among themselves.
+    """
+    tree = state.home(loops[0])
+    old = chain(tree, loops)
+    order = new_order(tree, loops)
+    above = tree.all_loops_above(old[0])
+    for a, b in conflicting_pairs(accesses(tree, old[0])):
+        if commute(a, b):
+            continue
+        # Each loop alone, the others of the chain free on both sides.
+        carrying = [l for l in old if not shown_apart(above, l, a, b)]
+        if [l for l in order if l in carrying] != carrying:
+            return _broken(a, b, carrying)
+    return None
+
+
+def _broken(a: Access, b: Access, carrying: Sequence[For]) -> Failure:
+    names = " and ".join(l.var.name for l in carrying)
+    writes = a if a.is_write else b
+    what = "writes again" if a.is_write and b.is_write else "reads and writes"
+    return Failure({writes.spot: f"{what} elements of {a.buffer.name} that iterations differing in {names} touch"},
+                   "no value is read before it is written",
+                   f"the order of {names} decides what {a.buffer.name} holds, or that could not be excluded")  # fmt: skip
+
+
+@requirement
+def complete_or_reduction_below(state: ScheduleState, loop: For) -> Failure | None:
+    """every block below the loop is complete or a reduction"""
+    tree = state.home(loop)
+    for realize in tree.blocks_in(loop):
+        reason = why_neither(Scope.around(tree, realize), realize)
+        if reason:
+            return Failure({realize.block: "this block"}, "complete or reduction blocks below the loop", reason)
+    return None
+
+
+@requirement
+def only_spatial(state: ScheduleState, loop: For) -> Failure | None:
+    """the loop appears in the bindings of spatial iterators only, for every block below"""
+    tree = state.home(loop)
+    for realize in tree.blocks_in(loop):
+        if loop.var in loops_binding(realize, (REDUCE, OPAQUE)):
+            return Failure({loop: "this loop", realize.block: "reduces over it"}, "a loop that binds spatial iterators only",
+                           f"{loop.var.name} binds a reduction iterator of block {realize.block.name}",
+                           ("choose a spatial loop",))  # fmt: skip
+    return None
+
+
+@requirement
+def no_races(state: ScheduleState, loop: For) -> Failure | None:
+    """iterations of the loop do not touch each other's data
+
+    For accesses a, b to one buffer, one a write, at iterations l != l' of the loop and any of the loops inside it:
+    box(a, l) and box(b, l') are disjoint.
+    """
+    tree = state.home(loop)
+    above = tree.all_loops_above(loop)
+    for a, b in conflicting_pairs(accesses(tree, loop)):
+        if not shown_apart(above, loop, a, b):
+            return Failure({a.spot: "iteration l", b.spot: "iteration l'"},
+                           f"iterations of {loop.var.name} that touch different elements of {a.buffer.name}",
+                           f"two iterations of {loop.var.name} may touch one element of {a.buffer.name}")  # fmt: skip
+    return None
+

@@ -1,0 +1,316 @@
+"""`Schedule`: a thin mutable object over an immutable module and the trace of what was done to it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InputError, ScheduleError, report
+from ...expr import Node
+from ..nodes import Block, BlockId, BlockRealize, For, IRModule, PrimFunc, Stmt
+from .handles import BlockRV, LoopRV, handles_in, to_handles
+from .registry import PRIMITIVES, Primitive, Refused, Requirement, on_registration, transforms
+from .state import ScheduleState
+from .trace import Instruction, Trace, plain
+from .tree import with_own_keys
+
+_LEVELS = ("detail", "fast", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """Everything that `undo` needs to bring back."""
+
+    mod: IRModule
+    trace: Trace
+    gone: Mapping[object, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A legal call of a primitive on a schedule: drawn by tests, tried by tuners."""
+
+    primitive: Primitive
+    arguments: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{k}={v!r}" for k, v in self.arguments.items())
+        return f"{self.primitive.name}({shown})"
+
+
+class Schedule:
+    """Transforms a module step by step; each step checks that the program keeps its meaning.
+
+    `mod` is a `PrimFunc` or an `IRModule`. Methods are the registered primitives (`split`, `cache_read`, ...), under
+    TVM's names. A call that is not legal raises `ScheduleError` and changes nothing. With `verify=True` every step is
+    also checked by running the program before and after in the reference interpreter.
+
+    `error_render_level`: "detail" shows the program with the spot marked, "fast" only the text, "none" one line.
+    `debug_mask` and `seed` are accepted as in TVM; the program is always checked.
+    """
+
+    def __init__(self, mod: PrimFunc | IRModule, *, seed: int | None = None, debug_mask: str | int | None = None,
+                 error_render_level: str | None = None, enable_check: bool = True, verify: bool = False) -> None:  # fmt: skip
+        level = error_render_level or "detail"
+        if level not in _LEVELS:
+            raise InputError(f"error_render_level={level!r}: wanted one of {', '.join(_LEVELS)}")
+        if isinstance(mod, PrimFunc):
+            mod = IRModule({mod.attrs.get("global_symbol", "main"): mod})
+        if not isinstance(mod, IRModule):
+            raise InputError(f"Schedule takes a PrimFunc or an IRModule, found {type(mod).__name__}")
+        if not mod.functions:
+            raise InputError("Schedule: the module has no function")
+        functions = {name: with_own_keys(f) if isinstance(f.body, BlockRealize) else f for name, f in mod.items()}
+        names = list(functions)
+        working = "main" if "main" in functions else names[0]
+        self._state = ScheduleState(IRModule(functions, mod.attrs), working)
+        self._trace = Trace()
+        self._gone: dict[object, str] = {}
+        self._history: list[_Snapshot] = []
+        self._level = level
+        self._verify = verify
+        self.seed = seed
+
+    # ------------------------------------------------------------------ what it holds
+
+    @property
+    def mod(self) -> IRModule:
+        """The module as it is now."""
+        return self._state.mod
+
+    @property
+    def func(self) -> PrimFunc:
+        """The function that is worked on."""
+        return self._state.mod[self._state.func_name]
+
+    @property
+    def func_working_on(self) -> str:
+        """The name of the function that block names refer to."""
+        return self._state.func_name
+
+    @property
+    def state(self) -> ScheduleState:
+        """The present state, for tools that look at trees; change it only through primitives."""
+        return self._state
+
+    @property
+    def trace(self) -> Trace:
+        """What was done so far."""
+        return self._trace
+
+    def work_on(self, func_name: str) -> None:
+        """Let names of blocks refer to another function of the module."""
+        if func_name not in self.mod:
+            raise InputError(f"no function {func_name!r} in the module; there are {', '.join(self.mod.functions)}")
+        self._state = ScheduleState(self.mod, func_name, self._state.trees)
+
+    def copy(self) -> Schedule:
+        """A schedule of its own in the same state; handles work on both."""
+        other = Schedule.__new__(Schedule)
+        other.__dict__.update(self.__dict__)
+        other._trace, other._gone, other._history = self._trace.copy(), dict(self._gone), list(self._history)
+        return other
+
+    def show(self, *args: Any, **options: Any) -> None:
+        """Print the module and the trace."""
+        self.mod.show(*args, **options)
+        self._trace.show()
+
+    def undo(self) -> None:
+        """Take the last step that changed the program back, and the queries after it."""
+        if not self._history:
+            raise ScheduleError("undo: there is no step to take back")
+        last = self._history.pop()
+        self._state = ScheduleState(last.mod, self._state.func_name)
+        self._trace, self._gone = last.trace, dict(last.gone)
+
+    def get(self, handle: BlockRV | LoopRV) -> Block | For:
+        """The node that a handle stands for now; raises `ScheduleError` when it is gone."""
+        node = self._resolve(handle)
+        return node.block if isinstance(node, BlockRealize) else node
+
+    def get_sref(self, handle: BlockRV | LoopRV) -> Block | For:
+        """TVM's name: here the node itself."""
+        return self.get(handle)
+
+    # ------------------------------------------------------------------ calling primitives
+
+    def call(self, primitive: Primitive | str, arguments: Mapping[str, Any]) -> Any:
+        """Apply a primitive to arguments by name (what its method does); all of it happens or nothing."""
+        chosen = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
+        state = ScheduleState(self.mod, self._state.func_name, self._state.trees)
+        try:
+            nodes = {name: self._to_nodes(state, chosen, name, value) for name, value in arguments.items()}
+            result = chosen.run(state, nodes)
+        except Refused as refused:
+            raise ScheduleError(self._render(state, chosen, arguments, refused)) from None
+        given = {name: plain(value) for name, value in arguments.items()}
+        outputs = to_handles(result)
+        if not chosen.query:
+            self._commit(state, chosen, given, outputs)
+        if not chosen.query or chosen.kind:
+            self._trace.insts.append(Instruction(chosen, given, outputs))
+        return outputs
+
+    def _commit(self, state: ScheduleState, chosen: Primitive, given: Mapping[str, Any], outputs: Any) -> None:
+        before = self._state
+        step = len(self._trace) + 1
+        if self._verify:
+            _check_same_meaning(before.mod, state.mod)
+        made = ", ".join(_name_of(state, handle) for handle in handles_in(outputs))
+        history = _Snapshot(before.mod, self._trace.copy(), dict(self._gone))
+        for name, func in before.mod.items():
+            if state.mod[name] is func or not isinstance(func.body, BlockRealize):
+                continue
+            old, new = before.tree(name), state.tree(name)
+            story = f"{chosen.past} {made} at step {step}" if made else f"is gone since step {step}: {chosen.name}"
+            for var in old.loops.keys() - new.loops.keys():
+                self._gone[var] = f"loop {var.name} {story}"
+            for key in old.blocks.keys() - new.blocks.keys():
+                self._gone[key] = f"block {old.blocks[key].block.name} {story}"
+        self._history.append(history)
+        self._state = ScheduleState(state.mod, before.func_name, state.trees)
+
+    def _resolve(self, handle: BlockRV | LoopRV, state: ScheduleState | None = None) -> BlockRealize | For:
+        at = state or self._state
+        node = at.block(handle.key) if isinstance(handle, BlockRV) else at.loop(handle.key)
+        if node is not None:
+            return node
+        raise ScheduleError(self._gone.get(handle.key) or _foreign(handle))
+
+    def _to_nodes(self, state: ScheduleState, chosen: Primitive, name: str, value: Any) -> Any:
+        if not chosen.takes_nodes(name) or value is None:
+            return value
+        if isinstance(value, list | tuple):
+            return type(value)(self._to_nodes(state, chosen, name, item) for item in value)
+        if isinstance(value, str) and chosen.takes_blocks(name):
+            return state.block_named(value)
+        if isinstance(value, BlockRV | LoopRV):
+            node = self._resolve(value, state)
+            if isinstance(node, BlockRealize) == chosen.takes_blocks(name) or chosen.takes_both(name):
+                return node
+        wanted = "a block (a BlockRV or its name)" if chosen.takes_blocks(name) else "a loop (a LoopRV)"
+        raise ScheduleError(f"{chosen.name}: {name} must be {wanted}, found {_described(value)}")
+
+    # ------------------------------------------------------------------ what is legal now
+
+    def space(self, *names: str) -> list[Call]:
+        """The calls that are legal now, of the named primitives or of all: what tests draw from and tuners try."""
+        chosen = [PRIMITIVES[name] for name in names] if names else list(transforms())
+        return [call for primitive in chosen for call in self._legal(primitive)]
+
+    def _legal(self, primitive: Primitive) -> list[Call]:
+        if primitive.calls is None:
+            return []
+        found = []
+        for values in primitive.calls(ScheduleState(self.mod, self._state.func_name, self._state.trees)):
+            arguments = bind(primitive, values, {})
+            # Some conditions show only while a primitive works, so a call is tried on a copy: states are values.
+            try:
+                primitive.run(ScheduleState(self.mod, self._state.func_name, self._state.trees), arguments)
+            except Refused:
+                continue
+            found.append(Call(primitive, {name: to_handles(value) for name, value in arguments.items()}))
+        return found
+
+    def apply(self, call: Call) -> Any:
+        """Make a call that `space` gave."""
+        return self.call(call.primitive, call.arguments)
+
+    # ------------------------------------------------------------------ errors
+
+    def _render(self, state: ScheduleState, chosen: Primitive, arguments: Mapping[str, Any], refused: Refused) -> str:
+        failure, needed = refused.failure, refused.requirement
+        shown = ", ".join(_argument_text(state, value) for value in arguments.values() if value is not None)
+        headline = f"{chosen.name}({shown}): {needed.name}"
+        if self._level == "none":
+            return headline
+        headline = f"{headline:<79} [step {len(self._trace) + 1} of the trace]"
+        program = None
+        if self._level == "detail" and failure.spots:
+            program = _marked_program(self._state, failure.spots)
+        return report(headline, program=program, wanted=failure.wanted, found=failure.found, tries=failure.tries)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+def bind(primitive: Primitive, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name, defaults filled in; raises `ScheduleError` where they do not fit."""
+    try:
+        bound = primitive.signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ScheduleError(f"{primitive.name}: {error}; it takes {primitive.call_signature()}") from None
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _add_method(primitive: Primitive) -> None:
+    @functools.wraps(primitive.function)
+    def method(self: Schedule, *args: Any, **kwargs: Any) -> Any:
+        return self.call(primitive, bind(primitive, args, kwargs))
+
+    method.__signature__ = primitive.signature  # type: ignore[attr-defined]
+    method.__doc__ = primitive.document()
+    for name in (primitive.name, *(alias for who, alias in primitive.aka.items() if who == "TVM")):
+        setattr(Schedule, name, method)
+
+
+on_registration(_add_method)
+
+
+def _check_same_meaning(before: IRModule, after: IRModule) -> None:
+    from ...reference import check
+
+    for name, func in before.items():
+        if after[name] is not func:
+            check(func, after[name])
+
+
+def _name_of(state: ScheduleState, handle: BlockRV | LoopRV) -> str:
+    if isinstance(handle, LoopRV):
+        return handle.key.name
+    found = state.block(handle.key)
+    return found.block.name if found else "?"
+
+
+def _foreign(handle: BlockRV | LoopRV) -> str:
+    if isinstance(handle, LoopRV):
+        return f"loop {handle.key.name} is not part of this schedule's module"
+    return "the block is not part of this schedule's module"
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, LoopRV):
+        return f"the loop {value.key.name}"
+    return "a block" if isinstance(value, BlockRV | BlockId) else repr(value)
+
+
+def _argument_text(state: ScheduleState, value: Any) -> str:
+    if isinstance(value, BlockRV | LoopRV):
+        return _name_of(state, value)
+    if isinstance(value, tuple):
+        return ", ".join(_argument_text(state, item) for item in value)
+    if isinstance(value, list):
+        return f"[{', '.join(_argument_text(state, item) for item in value)}]"
+    return repr(value)
+
+
+def _marked_program(state: ScheduleState, spots: Mapping[Node, str]) -> str | None:
+    """The smallest nest around all spots, as text with the spots marked."""
+    from ..script.printer import script
+
+    anchor: Stmt = state.tree().root.block.body
+    for spot in spots:
+        if isinstance(spot, Stmt):
+            tree = state.home(spot)
+            nest = [s for s in (spot, *tree.above(spot)) if isinstance(s, For | BlockRealize) and s is not tree.root]
+            anchor = nest[-1] if nest and len(spots) == 1 else tree.func.body
+            break
+    return script(anchor, mark=dict(spots))
+
+
+__all__ = ["Call", "Requirement", "Schedule", "bind"]

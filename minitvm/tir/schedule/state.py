@@ -1,0 +1,169 @@
+"""What a primitive works on: the module at one step, looked at as trees, and the one way to change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ...arith import Analyzer
+from ...errors import InternalError, ScheduleError, nearest
+from ...expr import And, Expr, IntImm, Range, SizeVar, Var, const, free_vars, replace
+from ..nodes import BlockId, BlockRealize, Buffer, For, If, IRModule, PrimFunc, Seq, Stmt, root_block
+from .tree import Tree
+
+
+class ScheduleState:
+    """A module during one step of a schedule.
+
+    A primitive reads trees from it and calls `replace` or `set_func`; the `Schedule` takes the result over only when
+    the whole step succeeded, so a refused call leaves nothing behind.
+    """
+
+    def __init__(self, mod: IRModule, func_name: str, trees: Mapping[PrimFunc, Tree] | None = None) -> None:
+        self.mod = mod
+        self.func_name = func_name
+        known = trees or {}
+        self.trees: dict[PrimFunc, Tree] = {f: known[f] for f in mod.functions.values() if f in known}
+
+    def tree(self, name: str | None = None) -> Tree:
+        """The tree of a function, by default of the one that is worked on."""
+        func = self.mod[name or self.func_name]
+        if func not in self.trees:
+            root_block(func)
+            self.trees[func] = Tree(func)
+        return self.trees[func]
+
+    def _schedulable(self) -> Iterable[tuple[str, Tree]]:
+        yield self.func_name, self.tree()
+        for name, func in self.mod.items():
+            if name != self.func_name and isinstance(func.body, BlockRealize):
+                yield name, self.tree(name)
+
+    def loop(self, var: Var) -> For | None:
+        """The loop over a variable, or None when there is none (any more)."""
+        return next((tree.loops[var] for _, tree in self._schedulable() if var in tree.loops), None)
+
+    def block(self, key: BlockId) -> BlockRealize | None:
+        """The block with an id, or None when there is none (any more)."""
+        return next((tree.blocks[key] for _, tree in self._schedulable() if key in tree.blocks), None)
+
+    def home(self, stmt: Stmt) -> Tree:
+        """The tree of the function that a statement stands in."""
+        for _, tree in self._schedulable():
+            if stmt in tree.order:
+                return tree
+        raise InternalError("the statement is not part of the module that is scheduled")
+
+    def block_named(self, name: str, func_name: str | None = None) -> BlockRealize:
+        """The one block of that name; raises `ScheduleError` that lists the nearest names, or says that it is not unique."""
+        tree = self.tree(func_name)
+        found = [realize for realize in tree.blocks.values() if realize.block.name == name]
+        if len(found) == 1:
+            return found[0]
+        names = [realize.block.name for realize in tree.blocks.values()]
+        where = func_name or self.func_name
+        if not found:
+            raise ScheduleError(f"no block {name!r} in function {where!r}; {nearest(name, names)}")
+        raise ScheduleError(f"{len(found)} blocks of function {where!r} are named {name!r}; use get_child_blocks")
+
+    def replace(self, changes: Mapping[Stmt, Stmt | None]) -> None:
+        """Put statements in the place of others (None removes), all in one function."""
+        if changes:
+            tree = self.home(next(iter(changes)))
+            self.set_func(tree, tree.rebuild(changes))
+
+    def set_func(self, tree: Tree, func: PrimFunc) -> None:
+        """Put a new version of a function in the place of the one that `tree` shows."""
+        for name, old in self.mod.items():
+            if old is tree.func:
+                self.mod = self.mod.with_function(name, func)
+                return
+        raise InternalError("the function is not part of the module that is scheduled")
+
+    def analyzer(self, stmt: Stmt | None = None) -> Analyzer:
+        """An analyzer that knows the ranges of all loops around a statement (and of itself, when it is a loop)."""
+        analyzer = Analyzer()
+        if stmt is None:
+            return analyzer
+        loops = self.home(stmt).all_loops_above(stmt)
+        for loop in [*loops, stmt] if isinstance(stmt, For) else loops:
+            analyzer.bind(loop.var, Range(loop.start, loop.extent))
+        return analyzer
+
+
+def is_const(e: Expr, value: int) -> bool:
+    """Whether an expression is that integer (or bool) constant."""
+    return isinstance(e, IntImm) and e.value == value
+
+
+def both(a: Expr, b: Expr) -> Expr:
+    """`a and b`, with a constant True left out."""
+    if is_const(a, 1):
+        return b
+    return a if is_const(b, 1) else And(a, b)
+
+
+def all_of(conditions: Iterable[Expr]) -> Expr:
+    """The conjunction of conditions, True when there are none."""
+    result: Expr = const(True)
+    for condition in conditions:
+        result = both(result, condition)
+    return result
+
+
+def conjuncts(e: Expr) -> list[Expr]:
+    """The conditions that `and` joins in an expression; none for a constant True."""
+    if isinstance(e, And):
+        return [*conjuncts(e.a), *conjuncts(e.b)]
+    return [] if is_const(e, 1) else [e]
+
+
+def uses(e: Expr | Stmt, variables: Iterable[Var]) -> bool:
+    """Whether any of the variables occurs free."""
+    wanted = set(variables)
+    return any(v in wanted for v in free_vars(e))
+
+
+def symbolic_dimensions(buffer: Buffer) -> list[SizeVar]:
+    """The variables in a buffer's shape that stand for sizes."""
+    return [v for d in buffer.shape for v in free_vars(d) if isinstance(v, SizeVar)]
+
+
+def tidy(stmt: Stmt, analyzer: Analyzer, keep_unit: bool = False) -> Stmt:
+    """Simplify what a rewrite left in loops and block bindings: extents, iterator values, predicates, conditions.
+
+    Conditions that always hold go away. `analyzer` knows the loops around `stmt`. With `keep_unit` a loop of extent 1
+    stays in the bindings (as TVM's preserve_unit_iters).
+    """
+    if isinstance(stmt, For):
+        start, extent = analyzer.simplify(stmt.start), analyzer.simplify(stmt.extent)
+        # A range that is too large by one is still true, and does not let the variable vanish.
+        shown = const(2, extent.dtype) if keep_unit and is_const(extent, 1) else extent
+        analyzer.bind(stmt.var, Range(start, shown))
+        return replace(stmt, start=start, extent=extent, body=tidy(stmt.body, analyzer, keep_unit))
+    if isinstance(stmt, Seq):
+        return Seq(tuple(tidy(s, analyzer, keep_unit) for s in stmt.stmts))
+    if isinstance(stmt, If):
+        condition = analyzer.simplify(stmt.condition)
+        if is_const(condition, 1):
+            return tidy(stmt.then_case, analyzer, keep_unit)
+        other = None if stmt.else_case is None else tidy(stmt.else_case, analyzer, keep_unit)
+        return If(condition, tidy(stmt.then_case, analyzer, keep_unit), other)
+    if isinstance(stmt, BlockRealize):
+        values = tuple(analyzer.simplify(value) for value in stmt.iter_values)
+        conditions = [analyzer.simplify(c) for c in conjuncts(stmt.predicate)]
+        predicate = all_of(c for c in conditions if not is_const(c, 1))
+        return replace(stmt, iter_values=values, predicate=predicate)
+    return stmt
+
+
+def guard(stmt: Stmt, condition: Expr) -> Stmt:
+    """A statement that runs only where `condition` over loops holds: as predicate of its blocks, elsewhere as `if`."""
+    if is_const(condition, 1):
+        return stmt
+    if isinstance(stmt, BlockRealize):
+        return replace(stmt, predicate=both(stmt.predicate, condition))
+    if isinstance(stmt, For):
+        return replace(stmt, body=guard(stmt.body, condition))
+    if isinstance(stmt, Seq):
+        return Seq(tuple(guard(s, condition) for s in stmt.stmts))
+    return If(condition, stmt)

@@ -1,0 +1,248 @@
+"""A function as a tree with parents: where each loop and block stands, and how to put something else in its place.
+
+`Tree` is built once for an immutable `PrimFunc` and never changes. `rebuild` makes a new function and shares every
+statement off the paths to what was replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ...errors import InternalError
+from ...expr import Var, const, replace, substitute
+from ..nodes import (
+    Allocate,
+    Block,
+    BlockId,
+    BlockRealize,
+    Buffer,
+    Evaluate,
+    For,
+    If,
+    LetStmt,
+    PrimFunc,
+    Seq,
+    Stmt,
+    While,
+)
+
+
+def sub_statements(stmt: Stmt) -> Iterator[Stmt]:
+    """The statements directly inside a statement, in program order."""
+    if isinstance(stmt, Seq):
+        yield from stmt.stmts
+    elif isinstance(stmt, BlockRealize):
+        yield stmt.block
+    elif isinstance(stmt, Block):
+        if stmt.init is not None:
+            yield stmt.init
+        yield stmt.body
+    elif isinstance(stmt, If):
+        yield stmt.then_case
+        if stmt.else_case is not None:
+            yield stmt.else_case
+    elif isinstance(stmt, For | While | LetStmt | Allocate):
+        yield stmt.body
+
+
+def statements(stmt: Stmt) -> Iterator[Stmt]:
+    """The statement and all statements inside it, parents first, in program order."""
+    yield stmt
+    for inner in sub_statements(stmt):
+        yield from statements(inner)
+
+
+class Tree:
+    """Parents, loops and blocks of one function. Loops are found by their variable, blocks by their id."""
+
+    __slots__ = ("blocks", "func", "loops", "order", "parent")
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self.parent: dict[Stmt, Stmt] = {}
+        self.loops: dict[Var, For] = {}
+        self.blocks: dict[BlockId, BlockRealize] = {}
+        self.order: dict[Stmt, int] = {}
+        self._add(func.body)
+
+    def _add(self, stmt: Stmt) -> None:
+        self.order[stmt] = len(self.order)
+        if isinstance(stmt, For):
+            self.loops[stmt.var] = stmt
+        elif isinstance(stmt, BlockRealize):
+            self.blocks[stmt.block.id] = stmt
+        for inner in sub_statements(stmt):
+            self.parent[inner] = stmt
+            self._add(inner)
+
+    @property
+    def root(self) -> BlockRealize:
+        """The realization of the root block."""
+        if not isinstance(self.func.body, BlockRealize):
+            raise InternalError(f"{self.func.name} has no root block")
+        return self.func.body
+
+    def above(self, stmt: Stmt) -> Iterator[Stmt]:
+        """The statements around a statement, innermost first."""
+        at = self.parent.get(stmt)
+        while at is not None:
+            yield at
+            at = self.parent.get(at)
+
+    def scope(self, stmt: Stmt) -> BlockRealize:
+        """The block that a loop or a block realization stands in, as its realization."""
+        for outer in self.above(stmt):
+            if isinstance(outer, BlockRealize):
+                return outer
+        return self.root
+
+    def loops_above(self, stmt: Stmt) -> list[For]:
+        """The loops between a statement and the block that it stands in, outermost first."""
+        found: list[For] = []
+        for outer in self.above(stmt):
+            if isinstance(outer, BlockRealize):
+                break
+            if isinstance(outer, For):
+                found.append(outer)
+        return found[::-1]
+
+    def all_loops_above(self, stmt: Stmt) -> list[For]:
+        """All loops around a statement, through the blocks around it, outermost first."""
+        return [outer for outer in self.above(stmt) if isinstance(outer, For)][::-1]
+
+    def blocks_in(self, stmt: Stmt) -> list[BlockRealize]:
+        """The blocks that stand in a statement and not inside another block of it, in program order."""
+        found: list[BlockRealize] = []
+        stack = [stmt.block if isinstance(stmt, BlockRealize) else stmt]
+        while stack:
+            top = stack.pop()
+            if isinstance(top, BlockRealize):
+                found.append(top)
+            else:
+                stack.extend(reversed(list(sub_statements(top))))
+        return found
+
+    def inside(self, inner: Stmt, outer: Stmt) -> bool:
+        """Whether `inner` is `outer` or stands inside it."""
+        return inner is outer or any(at is outer for at in self.above(inner))
+
+    def rebuild(self, changes: Mapping[Stmt, Stmt | None]) -> PrimFunc:
+        """The function with statements replaced; None removes one, and the loops around it that become empty.
+
+        No replaced statement may stand inside another one.
+        """
+        touched = {outer for stmt in changes for outer in self.above(stmt)}
+        for stmt in changes:
+            if stmt in touched:
+                raise InternalError("a replaced statement stands inside another one")
+
+        def go(stmt: Stmt) -> Stmt | None:
+            if stmt in changes:
+                return changes[stmt]
+            if stmt not in touched:
+                return stmt
+            if isinstance(stmt, Seq):
+                return _sequence([go(s) for s in stmt.stmts])
+            if isinstance(stmt, BlockRealize):
+                return replace(stmt, block=go(stmt.block))
+            if isinstance(stmt, Block):
+                init = None if stmt.init is None else go(stmt.init)
+                return replace(stmt, init=init, body=go(stmt.body) or Evaluate(const(0)))
+            if isinstance(stmt, If):
+                then_case = go(stmt.then_case)
+                else_case = None if stmt.else_case is None else go(stmt.else_case)
+                if then_case is None and else_case is None:
+                    return None
+                return If(stmt.condition, then_case or Evaluate(const(0)), else_case)
+            body = go(stmt.body)  # type: ignore[attr-defined]
+            return None if body is None else replace(stmt, body=body)
+
+        body = go(self.func.body)
+        if body is None:
+            raise InternalError("the root block was removed")
+        return self.func.with_body(body)
+
+
+def _sequence(stmts: list[Stmt | None]) -> Stmt | None:
+    kept = [s for s in stmts if s is not None]
+    return Seq.of(*kept) if kept else None
+
+
+def fresh_copy(stmt: Stmt) -> Stmt:
+    """A copy with its own loop variables and block ids, as every duplicate must have."""
+    renamed: dict[Var, Var] = {}
+
+    def go(at: Stmt) -> Stmt:
+        if isinstance(at, For):
+            var = renamed[at.var] = at.var.with_name(at.var.name)
+            return replace(at, var=var, body=go(at.body))
+        if isinstance(at, BlockRealize):
+            return replace(at, block=go(at.block))
+        if isinstance(at, Block):
+            iters = []
+            for it in at.iter_vars:
+                renamed[it.var] = it.var.with_name(it.var.name)
+                iters.append(replace(it, var=renamed[it.var]))
+            init = None if at.init is None else go(at.init)
+            return replace(at, iter_vars=tuple(iters), init=init, body=go(at.body), id=BlockId())
+        if isinstance(at, Seq):
+            return Seq(tuple(go(s) for s in at.stmts))
+        if isinstance(at, If):
+            return If(at.condition, go(at.then_case), None if at.else_case is None else go(at.else_case))
+        if isinstance(at, While | Allocate):
+            return replace(at, body=go(at.body))
+        if isinstance(at, LetStmt):
+            var = renamed[at.var] = at.var.with_name(at.var.name)
+            return replace(at, var=var, body=go(at.body))
+        return at
+
+    copied = go(stmt)
+    return substitute(copied, renamed)  # type: ignore[no-any-return]
+
+
+def with_own_keys(func: PrimFunc) -> PrimFunc:
+    """The function with each loop variable and block id in one place only; itself where that is so already.
+
+    Handles are keys, so a program built by hand from shared statements is given copies of them first.
+    """
+    seen: set[object] = set()
+    shared = False
+    for stmt in statements(func.body):
+        keys: list[object] = [stmt]
+        if isinstance(stmt, For):
+            keys.append(stmt.var)
+        if isinstance(stmt, Block):
+            keys.append(stmt.id)
+        shared = shared or any(key in seen for key in keys)
+        seen.update(keys)
+    if not shared:
+        return func
+    # Leaves are copied too: a statement object that stands in two places would have two parents.
+    return func.with_body(_own_leaves(fresh_copy(func.body)))
+
+
+def _own_leaves(stmt: Stmt) -> Stmt:
+    def go(at: Stmt) -> Stmt:
+        if isinstance(at, Seq):
+            return Seq(tuple(go(s) for s in at.stmts))
+        if isinstance(at, BlockRealize):
+            return replace(at, block=go(at.block))
+        if isinstance(at, Block):
+            return replace(at, init=None if at.init is None else go(at.init), body=go(at.body))
+        if isinstance(at, If):
+            return If(at.condition, go(at.then_case), None if at.else_case is None else go(at.else_case))
+        if isinstance(at, For | While | LetStmt | Allocate):
+            return replace(at, body=go(at.body))
+        return replace(at)
+
+    return go(stmt)
+
+
+def written_buffers(func: PrimFunc) -> set[Buffer]:
+    """The buffers that the blocks of a function declare to write."""
+    return {
+        region.buffer
+        for stmt in statements(func.body)
+        if isinstance(stmt, Block)
+        for region in stmt.writes
+    }
