@@ -22,6 +22,7 @@ _lock = threading.Lock()
 def _initialise() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # `pause` is inline assembly
     # Kernels call libm; an interpreter that links it statically does not export its symbols.
     library = ctypes.util.find_library("m")
     if library is not None:

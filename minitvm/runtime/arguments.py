@@ -1,0 +1,104 @@
+"""Checks on the arrays that a caller hands over: wanted and found in the error, nothing converted behind the back."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, TypeMismatch, nearest, report
+from ..executable import ScalarSpec, TensorSpec
+from .shapes import spec_text
+
+Array = np.ndarray[Any, Any]
+
+
+def listing(specs: Sequence[TensorSpec | ScalarSpec]) -> str:
+    return ", ".join(map(spec_text, specs)) or "no inputs"
+
+
+def checked_array(what: str, spec: TensorSpec, value: Any) -> Array:
+    """`value` as an array of the dtype wanted; refuses another dtype, since converting hides mistakes and costs time."""
+    if not isinstance(value, np.ndarray):
+        if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+            value = np.asarray(value)
+        elif isinstance(value, numbers.Number | list | tuple):
+            value = np.asarray(value, spec.dtype.numpy)
+        else:
+            raise TypeMismatch(f"{what}: {spec.name} is a {type(value).__name__}; wanted an array: {spec_text(spec)}")
+    if value.dtype != spec.dtype.numpy or not value.dtype.isnative:
+        raise TypeMismatch(
+            report(
+                f"{what}: the dtype of {spec.name} does not fit",
+                wanted=spec_text(spec),
+                found=f"an array of {value.dtype.str if not value.dtype.isnative else value.dtype}",
+                tries=[f'{spec.name}.astype("{spec.dtype}")'],
+            )
+        )
+    return value
+
+
+def checked_scalar(what: str, spec: ScalarSpec, value: Any) -> int | float:
+    """`value` as a Python number that the scalar's dtype holds."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    wanted: Any = numbers.Real if spec.dtype.is_float else (numbers.Integral, bool, np.bool_)
+    if not isinstance(value, wanted):
+        raise TypeMismatch(f"{what}: {spec.name} is {value!r} of type {type(value).__name__}; wanted {spec_text(spec)}")
+    if spec.dtype.is_float:
+        return float(value)
+    number = int(value)
+    if not spec.dtype.min <= number <= spec.dtype.max:
+        raise InputError(f"{what}: {spec.name} is {number}, which {spec.dtype} does not hold")
+    return number
+
+
+def destination(what: str, spec: TensorSpec, value: Any, shape: tuple[int, ...] | None = None) -> Array:
+    """An array to be written in place: of the right dtype (and shape, if given), contiguous and writeable."""
+    if not isinstance(value, np.ndarray):
+        raise TypeMismatch(f"{what}: {spec.name} is written in place; wanted an array, found a {type(value).__name__}")
+    array = checked_array(what, spec, value)
+    if shape is not None and array.shape != shape:
+        raise InputError(f"{what}: {spec.name} has shape {array.shape}; wanted {shape}")
+    if not array.flags.c_contiguous or not array.flags.aligned:
+        raise InputError(f"{what}: {spec.name} is written in place and must be C-contiguous and aligned")
+    if not array.flags.writeable:
+        raise InputError(f"{what}: {spec.name} is written in place, but the array is read-only")
+    return array
+
+
+def contiguous(array: Array) -> Array:
+    """The array, or a contiguous, aligned copy of it."""
+    return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C", copy=True)
+
+
+def named(what: str, specs: Sequence[TensorSpec | ScalarSpec], values: dict[str, Any]) -> list[Any]:
+    """Values in the order of the specs. Raises `InputError` for a name too many or too few."""
+    known = [s.name for s in specs]
+    for name in values:
+        if name not in known:
+            raise InputError(
+                report(
+                    f"{what}: there is no input called {name}", wanted=listing(specs), found=", ".join(values),
+                    tries=[nearest(name, known)],
+                )
+            )  # fmt: skip
+    missing = [n for n in known if n not in values]
+    if missing:
+        raise InputError(
+            report(
+                f"{what}: no value for {', '.join(missing)}", wanted=listing(specs), found=", ".join(values) or "nothing"
+            )
+        )
+    return [values[n] for n in known]
+
+
+def disjoint(what: str, written: Sequence[tuple[str, Array]], others: Sequence[tuple[str, Array]]) -> None:
+    """Refuse a destination that shares memory with another argument: kernels assume that theirs do not."""
+    spans = [(name, a.ctypes.data, a.ctypes.data + a.nbytes) for name, a in (*written, *others)]
+    for i, (name, low, high) in enumerate(spans[: len(written)]):
+        for other, other_low, other_high in spans[i + 1 :]:
+            if low < other_high and other_low < high and low < high and other_low < other_high:
+                raise InputError(f"{what}: {name} is written, and shares memory with {other}")

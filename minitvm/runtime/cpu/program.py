@@ -1,0 +1,263 @@
+"""An executable made ready on this CPU: kernels loaded, memory laid out, steps turned into the executor's table.
+
+`CpuProgram` holds what does not depend on shapes; `BoundProgram` what does. A bound program runs again and again with
+no allocation: a call writes the addresses of its inputs and outputs into the argument table and starts the team.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import TargetError
+from ...events import Listener, Step, heard
+from ...executable import (
+    ArenaSlice,
+    Argument,
+    Barrier,
+    CallExternal,
+    CallKernel,
+    ConstantRef,
+    Copy,
+    Executable,
+    Input,
+    Location,
+    Output,
+    evaluate,
+)
+from ...expr import DType
+from .. import externals
+from ..shapes import Bindings, shape_of
+from . import kernel_cache
+from .compile_pool import Progress, compile_kernels
+from .executor import BARRIER, COPY, END, PARALLEL, SEQUENTIAL, STEP_WORDS
+from .loader import LoadedKernel, load_kernel
+from .team import ThreadTeam, default_threads, shared_team
+
+ALIGNMENT = 64
+LANGUAGE = "numba"
+BOUND_LIMIT = 16  # shapes whose tables and arenas are kept; the least recently used go first
+
+
+def aligned_empty(nbytes: int, alignment: int = ALIGNMENT) -> np.ndarray[Any, Any]:
+    """Uninitialised bytes whose address is a multiple of `alignment`; they stay alive through the array's base."""
+    room = np.empty(max(1, nbytes) + alignment, np.uint8)
+    skip = -room.ctypes.data % alignment
+    return room[skip : skip + nbytes]
+
+
+def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array itself where it is C-contiguous and aligned, else a copy that is."""
+    if array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0:
+        return array
+    copy = aligned_empty(array.nbytes).view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def scalar_word(value: int | float, dtype: str) -> int:
+    """A scalar as its word in an argument table: integers by value, floats by their bits in the low end."""
+    kind = DType(dtype)
+    if kind.is_float:
+        packed = struct.pack({16: "<e", 32: "<f", 64: "<d"}[kind.bits], value)
+        return int(int.from_bytes(packed, "little"))
+    word = int(value) & (2**64 - 1)
+    return word - 2**64 if word >> 63 else word
+
+
+class CpuProgram:
+    """An executable whose kernels are compiled and loaded. Thread-safe: runs of one program take turns on its team."""
+
+    def __init__(
+        self,
+        executable: Executable,
+        threads: int | None = None,
+        *,
+        workers: int | None = None,
+        progress: Progress | None = None,
+        team: ThreadTeam | None = None,
+    ) -> None:
+        self.executable = executable
+        self.team = team or shared_team(default_threads() if threads is None else threads)
+        self.kernels = load_kernels(executable, workers, progress)
+        self.constants = [aligned(c.data) for c in executable.constants]
+        self._bound: OrderedDict[Any, BoundProgram] = OrderedDict()
+
+    def bind(self, key: Any, env: Bindings) -> BoundProgram:
+        """The program at the dimensions `env`; `key` is what the caller recognises them by (the input shapes)."""
+        found = self._bound.get(key)
+        if found is not None:
+            self._bound.move_to_end(key)
+            return found
+        bound = self._bound[key] = BoundProgram(self, env)
+        if len(self._bound) > BOUND_LIMIT:
+            self._bound.popitem(last=False)
+        return bound
+
+    def holds(self, bound: BoundProgram) -> bool:
+        """Whether `bound` is still among those kept."""
+        return any(b is bound for b in self._bound.values())
+
+
+def load_kernels(executable: Executable, workers: int | None, progress: Progress | None) -> list[LoadedKernel]:
+    """All kernels of an executable, compiled where the cache does not have them, and loaded."""
+    for kernel in executable.kernels:
+        if kernel.language != LANGUAGE:
+            raise TargetError(f"kernel {kernel.name} is written in {kernel.language}; this runtime runs {LANGUAGE}")
+    jobs = [(k.source, k.entry) for k in executable.kernels]
+    codes = kernel_cache.compiled(jobs, lambda absent: compile_kernels(absent, workers, progress))
+    return [load_kernel(code, entry) for code, (_, entry) in zip(codes, jobs)]
+
+
+class BoundProgram:
+    """The tables for one choice of dimensions."""
+
+    def __init__(self, program: CpuProgram, env: Bindings) -> None:
+        x = program.executable
+        self.program = program
+        self.env = env
+        self.output_shapes = [shape_of(spec, env) for spec in x.outputs]
+        self._arenas = [aligned_empty(int(evaluate(a.size, env)), max(a.alignment, ALIGNMENT)) for a in x.arenas]
+        self._input_slots: list[list[int]] = [[] for _ in x.inputs]
+        self._output_slots: list[list[int]] = [[] for _ in x.outputs]
+        self._words: list[int] = []
+        starts = [self._lay_out(step) for step in x.steps]
+        table = np.array(self._words or [0], np.int64)
+        self._table = table
+        self._args = memoryview(table)
+        self._segments = self._plan(starts, table.ctypes.data)
+
+    # -- the argument table
+
+    def _lay_out(self, step: Any) -> int:
+        """Append a step's arguments; returns where they begin."""
+        start = len(self._words)
+        x = self.program.executable
+        if isinstance(step, CallKernel):
+            params = x.kernels[step.kernel].params
+            for a, p in zip(step.args, params):
+                self._words.append(self._word(a, p.dtype))
+        elif isinstance(step, Copy):
+            self._words.append(self._word(step.dst, "handle"))
+            self._words.append(self._word(step.src, "handle"))
+            self._words.append(int(evaluate(step.nbytes, self.env)))
+        elif isinstance(step, CallExternal):
+            for a in step.args:
+                self._words.append(self._word(a, "handle") if isinstance(a, Location) else 0)
+        return start
+
+    def _word(self, a: Argument, dtype: str) -> int:
+        """The word of an argument about to be appended; inputs and outputs are noted, to be filled in at each call."""
+        if isinstance(a, Input):
+            self._input_slots[a.index].append(len(self._words))
+            return 0
+        if isinstance(a, Output):
+            self._output_slots[a.index].append(len(self._words))
+            return 0
+        if isinstance(a, ConstantRef):
+            return int(self.program.constants[a.index].ctypes.data)
+        if isinstance(a, ArenaSlice):
+            return int(self._arenas[a.arena].ctypes.data + int(evaluate(a.offset, self.env)))
+        return scalar_word(evaluate(a, self.env), dtype)
+
+    # -- the step table
+
+    def _native_step(self, step: Any, start: int, base: int) -> tuple[int, int, int, int]:
+        args = base + 8 * start
+        if isinstance(step, Barrier):
+            return (BARRIER, 0, 0, 0)
+        if isinstance(step, Copy):
+            return (COPY, 0, args, 0)
+        operation = PARALLEL if step.parallel else SEQUENTIAL
+        return (operation, self.program.kernels[step.kernel].address, args, 0)
+
+    def _plan(self, starts: list[int], base: int) -> list[Any]:
+        """Runs of native steps as tables `(array, address, parallel)`, with external calls between them."""
+        segments: list[Any] = []
+        run: list[tuple[int, int, int, int]] = []
+        for step, start in zip(self.program.executable.steps, starts):
+            if isinstance(step, CallExternal):
+                segments += [_table(run)] if run else []
+                segments.append((step, start))
+                run = []
+            else:
+                run.append(self._native_step(step, start, base))
+        if run:
+            segments.append(_table(run))
+        self._single = [
+            (step, start) if isinstance(step, CallExternal) else _table([self._native_step(step, start, base)])
+            for step, start in zip(self.program.executable.steps, starts)
+        ]
+        return segments
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
+        """Run with the addresses of the input tensors (anything for scalars) and of the output tensors.
+
+        The caller holds the module's lock: the argument table is this object's own. A listener of steps has the program
+        run step by step.
+        """
+        args = self._args
+        for slots, address in zip(self._input_slots, inputs):
+            for slot in slots:
+                args[slot] = address
+        for slots, address in zip(self._output_slots, outputs):
+            for slot in slots:
+                args[slot] = address
+        begin, end = (heard(listeners, "step_begin"), heard(listeners, "step_end")) if listeners else (None, None)
+        if begin is not None or end is not None:
+            self._run_stepwise(begin, end)
+            return
+        team_run = self.program.team.run
+        for segment in self._segments:
+            if len(segment) == 3:
+                team_run(segment[1], segment[2])
+            else:
+                self._run_external(*segment)
+
+    def _run_stepwise(self, begin: Any, end: Any) -> None:
+        x = self.program.executable
+        for index, (step, segment) in enumerate(zip(x.steps, self._single)):
+            event = Step(index, _kind(step), x.kernels[step.kernel].name if isinstance(step, CallKernel) else _kind(step))
+            if begin is not None:
+                begin(event, time.perf_counter())
+            if len(segment) == 3:
+                self.program.team.run(segment[1], segment[2])
+            else:
+                self._run_external(*segment)
+            if end is not None:
+                end(event, time.perf_counter())
+
+    def _run_external(self, step: CallExternal, start: int) -> None:
+        values: list[Any] = []
+        for i, (a, spec) in enumerate(zip(step.args, step.specs)):
+            if isinstance(a, Location) and spec is not None:
+                values.append(array_at(self._args[start + i], spec.dtype, shape_of(spec, self.env)))
+            else:
+                values.append(None if isinstance(a, Location) else evaluate(a, self.env))
+        externals.engine(step.engine)(values, step.attrs)
+
+
+def _table(steps: list[tuple[int, int, int, int]]) -> tuple[np.ndarray[Any, Any], int, bool]:
+    table = np.array([*steps, (END, 0, 0, 0)], np.int64)
+    assert table.shape[1] == STEP_WORDS
+    return table, int(table.ctypes.data), any(s[0] == PARALLEL for s in steps)
+
+
+def _kind(step: Any) -> str:
+    return {CallKernel: "kernel", Barrier: "barrier", Copy: "copy", CallExternal: "external"}[type(step)]
+
+
+def array_at(address: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """The memory at an address as an array; it does not keep the memory alive."""
+    np_dtype = DType(dtype).numpy
+    count = int(np.prod(shape, dtype=np.int64))
+    if count == 0:
+        return np.empty(shape, np_dtype)
+    buffer = (ctypes.c_char * (count * np_dtype.itemsize)).from_address(address)
+    return np.frombuffer(buffer, np_dtype, count).reshape(shape)

@@ -1,0 +1,215 @@
+"""A team of threads that runs step tables: thread 0 is whoever calls `run`, the others are workers of our own.
+
+A worker waits for work by spinning, then by yielding the core, then by parking on a Python lock. Spinning answers in
+less than a microsecond; parking costs nothing while the program does other things. The handshake is in `executor`.
+
+One run at a time: a team has one lock, so two Python threads may use it (two modules, or one) and take turns. After
+`os.fork` the child has no workers; they are made again on its first run. Workers are daemons and also leave at exit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+import weakref
+
+import numpy as np
+
+from ...errors import InputError
+from .executor import (
+    ASLEEP,
+    AWAKE,
+    EPOCH,
+    MODE,
+    PARKED,
+    PROGRAM,
+    SEEN,
+    SPIN,
+    STOP,
+    WAKE,
+    WORKER,
+    WORKER_WORDS,
+    YIELD,
+    executor,
+)
+
+MAX_THREADS = 256
+_SPIN_TURNS = 20_000  # some 400 us of `pause`: longer than the gap between two calls of a busy program
+_YIELD_TURNS = 200
+
+_teams: weakref.WeakSet[ThreadTeam] = weakref.WeakSet()
+
+
+def available_cores() -> list[int]:
+    """The cores this process may run on."""
+    try:
+        return sorted(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        return list(range(os.cpu_count() or 1))
+
+
+def default_threads() -> int:
+    """MINITVM_NUM_THREADS, or the number of cores this process may run on."""
+    chosen = os.environ.get("MINITVM_NUM_THREADS")
+    if chosen:
+        if not chosen.isdigit() or not 1 <= int(chosen) <= MAX_THREADS:
+            raise InputError(f"MINITVM_NUM_THREADS is {chosen!r}; wanted a number from 1 to {MAX_THREADS}")
+        return int(chosen)
+    return len(available_cores())
+
+
+class ThreadTeam:
+    """`threads` threads, the caller included. Workers start with the first run that needs them."""
+
+    def __init__(self, threads: int, pin: bool | None = None) -> None:
+        """`pin`: bind each worker to a core; by default when no two threads would share one and MINITVM_PIN is not 0."""
+        if not 1 <= threads <= MAX_THREADS:
+            raise InputError(f"a team of {threads} threads; wanted 1 to {MAX_THREADS}")
+        self.threads = threads
+        cores = len(available_cores())
+        self._pin = (threads <= cores and os.environ.get("MINITVM_PIN") != "0") if pin is None else pin
+        self._crowded = threads > cores
+        self._reset()
+        _teams.add(self)
+
+    def _reset(self) -> None:
+        """Everything that a forked child must not share with its parent's threads."""
+        self._lock = threading.Lock()
+        self._workers: list[threading.Thread] = []
+        self._stopped = False
+        words = np.zeros(WORKER + WORKER_WORDS * self.threads + 16, np.int64)
+        skip = -(words.ctypes.data // 8) % 16  # begin at a multiple of 128 bytes
+        self._memory = words
+        self._state = memoryview(words[skip:])
+        self._address = words.ctypes.data + 8 * skip
+        # More threads than cores: whoever spins keeps the one it waits for from running.
+        self._state[SPIN] = 0 if self._crowded else _SPIN_TURNS
+        self._state[YIELD] = _YIELD_TURNS
+        self._gates = [threading.Semaphore(0) for _ in range(self.threads)]
+        self._native, self._code = executor()
+
+    def run(self, program: int, parallel: bool = True) -> None:
+        """Run the step table at address `program`; returns when all threads are done.
+
+        `parallel=False` says that nothing in it is parallel: the caller runs it alone and wakes nobody.
+        """
+        with self._lock:
+            state = self._state
+            state[PROGRAM] = program
+            if self.threads == 1 or not parallel:
+                self._native(self._address, 0, 1)
+                return
+            if not self._workers:
+                self._start()
+            state[MODE] = 0
+            state[ASLEEP] = 0
+            self._native(self._address, 0, self.threads)
+            if state[ASLEEP]:
+                self._wake()
+                state[MODE] = 1
+                self._native(self._address, 0, self.threads)
+
+    def _wake(self) -> None:
+        for t in range(1, self.threads):
+            flag = WORKER + WORKER_WORDS * t + PARKED
+            if self._state[flag] == WAKE:
+                self._gates[t].release()
+
+    def _start(self) -> None:
+        if self._stopped:
+            raise InputError("this team was shut down")
+        for t in range(1, self.threads):
+            self._state[WORKER + WORKER_WORDS * t + SEEN] = self._state[EPOCH]
+            # The thread must not keep the team alive, or a dropped team would never end; it holds the parts it uses.
+            parts = (self._native, self._code, self._memory, self._state, self._address, self._gates[t])
+            core = t if self._pin else None
+            worker = threading.Thread(
+                target=_serve, args=(*parts, t, self.threads, core), name=f"minitvm-{t}", daemon=True
+            )
+            worker.start()
+            self._workers.append(worker)
+
+    def shutdown(self) -> None:
+        """End the workers and wait for them. A team that was shut down runs only what is not parallel."""
+        with self._lock:
+            self._stopped = True
+            workers, self._workers = self._workers, []
+            _dismiss(self._state, self._gates, self.threads if workers else 1)
+        for worker in workers:
+            worker.join()
+
+    def __del__(self) -> None:
+        # Nobody else has this team, so nobody runs it: no lock.
+        if getattr(self, "_workers", None):
+            _dismiss(self._state, self._gates, self.threads)
+
+
+def _dismiss(state: memoryview, gates: list[threading.Semaphore], threads: int) -> None:
+    """Make every worker leave: those that spin see STOP behind the new epoch, those that park are let through."""
+    state[STOP] = 1
+    state[EPOCH] += 1
+    for t in range(1, threads):
+        gates[t].release()
+
+
+def _serve(
+    native: object,
+    code: object,
+    memory: object,
+    state: memoryview,
+    address: int,
+    gate: threading.Semaphore,
+    thread: int,
+    threads: int,
+    core: int | None,
+) -> None:
+    """A worker's life: run programs in native code until it parks, wait at the gate, go on."""
+    if core is not None:
+        cores = available_cores()
+        with contextlib.suppress(AttributeError, OSError):
+            os.sched_setaffinity(0, {cores[core % len(cores)]})
+    flag = WORKER + WORKER_WORDS * thread + PARKED
+    while True:
+        native(address, thread, threads)  # type: ignore[operator]
+        if state[STOP]:
+            return
+        gate.acquire()
+        state[flag] = AWAKE
+        if state[STOP]:
+            return
+
+
+_shared: dict[int, ThreadTeam] = {}
+_shared_lock = threading.Lock()
+
+
+def shared_team(threads: int) -> ThreadTeam:
+    """The process's team of that size: modules of one size share their threads."""
+    with _shared_lock:
+        if threads not in _shared:
+            _shared[threads] = ThreadTeam(threads)
+        return _shared[threads]
+
+
+def shutdown() -> None:
+    """End all workers of this process; shared teams start anew when they are next asked for."""
+    with _shared_lock:
+        _shared.clear()
+    for team in list(_teams):
+        team.shutdown()
+
+
+def _after_fork() -> None:
+    global _shared_lock
+    _shared_lock = threading.Lock()
+    for team in list(_teams):
+        stopped = team._stopped
+        team._reset()
+        team._stopped = stopped
+
+
+atexit.register(shutdown)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,25 @@
+"""Engines that a `CallExternal` step may name: functions on arrays, registered by name, also from outside the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import InputError, nearest
+
+# engine(arrays and scalars in order of the step's arguments, the step's attrs); it writes its outputs in place
+Engine = Callable[[list[Any], Mapping[str, Any]], None]
+_engines: dict[str, Engine] = {}
+
+
+def register_engine(name: str, engine: Engine) -> Engine:
+    """Make `engine` callable from programs as `name`. A second registration of a name replaces the first."""
+    _engines[name] = engine
+    return engine
+
+
+def engine(name: str) -> Engine:
+    """The engine of that name; `InputError` when there is none."""
+    if name not in _engines:
+        raise InputError(f"the program calls the engine {name}, which is not registered; {nearest(name, list(_engines))}")
+    return _engines[name]

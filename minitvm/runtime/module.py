@@ -1,0 +1,179 @@
+"""`GraphModule`: a compiled model as an object to call, with TVM's `set_input`, `run`, `get_output` beside the plain call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..events import Listener
+from ..executable import Executable, ScalarSpec, TensorSpec
+from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
+from .cpu.compile_pool import Progress
+from .cpu.program import BoundProgram, CpuProgram
+from .shapes import bind_dims
+
+
+class GraphModule:
+    """A compiled model on this machine.
+
+    `module(x, y)` or `module(name=x)` gives the output array, or a tuple of them where there are several. Outputs are new
+    arrays, never touched by a later call; `out=` has them written into arrays of the caller's. Inputs must have the dtype
+    that the model declares; one that is not contiguous is copied. Calls from several Python threads take turns.
+
+    `listeners` (see `events`) are told of each step; the program then runs step by step.
+    """
+
+    def __init__(
+        self,
+        executable: Executable,
+        threads: int | None = None,
+        *,
+        workers: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.executable = executable
+        self.listeners: Sequence[Listener] = ()
+        self._what = executable.name
+        self._program = CpuProgram(executable, threads, workers=workers, progress=progress)
+        self._lock = threading.RLock()
+        self._inputs = executable.inputs
+        self._names = [s.name for s in self._inputs]
+        self._dtypes = [s.dtype.numpy for s in self._inputs]
+        self._output_dtypes = [s.dtype.numpy for s in executable.outputs]
+        self._simple = all(isinstance(s, TensorSpec) for s in self._inputs)
+        self._known: dict[Any, BoundProgram] = {}
+        self._set: dict[str, Any] = {}
+        self._results: list[Array] = []
+
+    @property
+    def threads(self) -> int:
+        return self._program.team.threads
+
+    @property
+    def num_inputs(self) -> int:
+        return len(self._inputs)
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self._output_dtypes)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return tuple(self._names)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return tuple(s.name for s in self.executable.outputs)
+
+    def __repr__(self) -> str:
+        return f"GraphModule({self._what}: {listing(self._inputs)} -> {listing(self.executable.outputs)})"
+
+    # -- TVM's way
+
+    def set_input(self, name: str | int | None = None, value: Any = None, **inputs: Any) -> None:
+        """Keep a copy of an input, by name or position, for the next `run`: `set_input("x", x)` or `set_input(x=x)`."""
+        if name is not None:
+            if isinstance(name, int):
+                if not 0 <= name < len(self._names):
+                    raise InputError(f"{self._what}: input {name} of {len(self._names)}")
+                name = self._names[name]
+            inputs = {name: value, **inputs}
+        with self._lock:
+            trial = {**self._set, **inputs}
+            placed = dict.fromkeys(self._names)
+            named(self._what, self._inputs, {**placed, **trial})
+            for spec in self._inputs:
+                if spec.name not in inputs:
+                    continue
+                if isinstance(spec, ScalarSpec):
+                    self._set[spec.name] = checked_scalar(self._what, spec, inputs[spec.name])
+                else:
+                    self._set[spec.name] = np.array(checked_array(self._what, spec, inputs[spec.name]), order="C")
+
+    def run(self, **inputs: Any) -> None:
+        """Run with the inputs set so far, after setting those given here."""
+        with self._lock:
+            if inputs:
+                self.set_input(**inputs)
+            self._results = self._call(named(self._what, self._inputs, self._set), None)
+
+    def get_output(self, index: int = 0) -> Array:
+        """Output number `index` of the last `run`."""
+        if not self._results and self.num_outputs:
+            raise InputError(f"{self._what}: get_output before run")
+        if not 0 <= index < self.num_outputs:
+            raise InputError(f"{self._what}: output {index} of {self.num_outputs}")
+        return self._results[index]
+
+    # -- the plain way
+
+    def __call__(self, *args: Any, out: Any = None, **inputs: Any) -> Any:
+        if args:
+            if len(args) + len(inputs) > len(self._names):
+                raise InputError(f"{self._what}: {len(args) + len(inputs)} inputs given; wanted {listing(self._inputs)}")
+            for name in self._names[: len(args)]:
+                if name in inputs:
+                    raise InputError(f"{self._what}: {name} is given twice, by position and by name")
+        if inputs or len(args) != len(self._names):
+            args = tuple(named(self._what, self._inputs, {**dict(zip(self._names, args)), **inputs}))
+        results = self._call(args, out)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _call(self, values: Sequence[Any], out: Any) -> list[Array]:
+        arrays: Sequence[Any] = values
+        # The path of a program's every call: arrays of a shape seen before. Everything else is checked at length.
+        key: Any = None
+        if self._simple:
+            try:
+                key = tuple([a.shape for a in arrays])
+            except AttributeError:
+                key = None
+        with self._lock:
+            bound = self._known.get(key) if key is not None else None
+            if bound is not None:
+                for a, dtype in zip(arrays, self._dtypes):
+                    if type(a) is not np.ndarray or a.dtype is not dtype or not a.flags.carray:
+                        bound = None
+                        break
+            if bound is None:
+                arrays, bound = self._prepare(values)
+            results = self._destinations(bound, out, arrays)
+            addresses = [a.__array_interface__["data"][0] if isinstance(a, np.ndarray) else 0 for a in arrays]
+            bound.run(addresses, [r.__array_interface__["data"][0] for r in results], self.listeners)
+        return results
+
+    def _prepare(self, values: Sequence[Any]) -> tuple[list[Any], BoundProgram]:
+        """Check everything, find the symbolic dimensions, and the program bound to them."""
+        arrays: list[Any] = []
+        tensors, scalars = [], []
+        for spec, value in zip(self._inputs, values):
+            if isinstance(spec, ScalarSpec):
+                arrays.append(checked_scalar(self._what, spec, value))
+                scalars.append((spec, arrays[-1]))
+            else:
+                arrays.append(contiguous(checked_array(self._what, spec, value)))
+                tensors.append((spec, arrays[-1].shape))
+        env = bind_dims(self._what, tensors, scalars)
+        shapes = tuple(shape for _, shape in tensors)
+        bound = self._program.bind((shapes, tuple(n for _, n in scalars)), env)
+        if self._simple:
+            # The fast path's table is a shadow of the program's own LRU.
+            self._known = {k: b for k, b in self._known.items() if b is not bound and self._program.holds(b)}
+            self._known[shapes] = bound
+        return arrays, bound
+
+    def _destinations(self, bound: BoundProgram, out: Any, arrays: Sequence[Any]) -> list[Array]:
+        specs = self.executable.outputs
+        if out is None:
+            return [np.empty(shape, dtype) for shape, dtype in zip(bound.output_shapes, self._output_dtypes)]
+        given = [out] if isinstance(out, np.ndarray) else list(out)
+        if len(given) != len(specs):
+            raise InputError(f"{self._what}: out has {len(given)} arrays; wanted {listing(specs)}")
+        results = [destination(self._what, s, a, shape) for s, a, shape in zip(specs, given, bound.output_shapes)]
+        inputs = [(s.name, a) for s, a in zip(self._inputs, arrays) if isinstance(a, np.ndarray)]
+        disjoint(self._what, list(zip(self.output_names, results)), inputs)
+        return results

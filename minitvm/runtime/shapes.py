@@ -1,0 +1,64 @@
+"""Symbolic dimensions: their values from the arrays that a caller hands over, and the shapes that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import InputError, report
+from ..executable import Dim, ScalarSpec, TensorSpec, evaluate
+from ..executable.evaluate import Number
+from ..expr import Expr, Var, format_expr
+
+Bindings = dict[Var, Number]
+
+
+def shape_text(shape: Sequence[Dim]) -> str:
+    inner = ", ".join(format_expr(d) if isinstance(d, Expr) else str(d) for d in shape)
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+def spec_text(spec: TensorSpec | ScalarSpec) -> str:
+    if isinstance(spec, ScalarSpec):
+        return f"{spec.name}: {spec.dtype}"
+    return f"{spec.name}: {spec.dtype}{shape_text(spec.shape)}"
+
+
+def bind_dims(
+    what: str, specs: Sequence[tuple[TensorSpec, tuple[int, ...]]], scalars: Sequence[tuple[ScalarSpec, Number]] = ()
+) -> Bindings:
+    """Values of the symbolic dimensions, from tensors with the shapes found; checks every dimension.
+
+    A dimension that is a lone variable gives it its value (the first one does, the others must agree); compound ones
+    are computed and compared. Raises `InputError` that names the tensor, what was wanted and what was found.
+    """
+    env: Bindings = {spec.var: value for spec, value in scalars}
+    for spec, shape in specs:
+        if len(spec.shape) != len(shape):
+            _refuse(what, spec, shape, env, f"{len(spec.shape)} dimensions, found {len(shape)}")
+        for wanted, found in zip(spec.shape, shape):
+            if isinstance(wanted, Var):
+                env.setdefault(wanted, found)
+    for spec, shape in specs:
+        for axis, (wanted, found) in enumerate(zip(spec.shape, shape)):
+            if evaluate(wanted, env) != found:
+                _refuse(what, spec, shape, env, f"dimension {axis} is {found}, wanted {evaluate(wanted, env)}")
+    return env
+
+
+def shape_of(spec: TensorSpec, env: Bindings) -> tuple[int, ...]:
+    """The shape at given dimensions. Raises `InputError` for a negative one."""
+    shape = tuple(int(evaluate(d, env)) for d in spec.shape)
+    if any(d < 0 for d in shape):
+        raise InputError(f"{spec.name} would have shape {shape}, from {shape_text(spec.shape)}")
+    return shape
+
+
+def _refuse(what: str, spec: TensorSpec, shape: tuple[int, ...], env: Bindings, why: str) -> None:
+    symbols = ", ".join(f"{v.name} = {n}" for v, n in env.items())
+    raise InputError(
+        report(
+            f"{what}: the shape of {spec.name} does not fit: {why}",
+            wanted=f"{spec_text(spec)}" + (f" where {symbols}" if symbols else ""),
+            found=f"shape {shape_text(shape)}",
+        )
+    )
