@@ -181,11 +181,6 @@ def check_array(func: t.PrimFunc, param: t.Buffer, arg: Any) -> None:
         raise InputError(f"{func.name}: {param.name} has shape ({shape}), found an array of shape {arg.shape}")
 
 
-def layout_variables(buffer: t.Buffer) -> list[x.Var]:
-    """Variables that only describe the layout of an argument: symbolic strides and offset."""
-    return [e for e in (*buffer.strides, buffer.elem_offset) if isinstance(e, x.Var)]
-
-
 class Argument:
     """An array argument during a run: its view, and the way back into the caller's array."""
 

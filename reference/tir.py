@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 
 from minitvm import expr as x
-from minitvm.errors import InputError
+from minitvm.errors import ExecutionError, InputError
 from minitvm.events import Listener
 from minitvm.tir import nodes as t
 
+from .dependence import Dependence
+from .lockstep import GridView, LockstepCompiler, NeedsOrder
 from .scalar import Environment
-from .slow import ITERATION, Settings, StatementCompiler, stored_buffers, written_elements
-from .storage import Argument, bind_dimensions, layout_variables, row_major
+from .slow import _INDEPENDENT, ITERATION, Settings, StatementCompiler, stored_buffers, written_elements
+from .storage import Argument, bind_dimensions, row_major
+from .tracking import Conflict
 
 MODES = ("fast", "slow")
 
@@ -71,7 +74,52 @@ def run_function(func: t.PrimFunc, args: Sequence[Any], settings: Settings, mode
     if unknown:
         raise InputError(f"inout names {', '.join(sorted(unknown))}, which {func.name} does not have")
     with np.errstate(all="ignore"):
-        run_slow(func, args, values, outputs, settings, inout)
+        if mode == "slow" or settings.listeners:
+            run_slow(func, args, values, outputs, settings, inout)
+        else:
+            run_fast(func, args, values, outputs, settings, inout)
+
+
+def run_fast(func: t.PrimFunc, args: Sequence[Any], values: dict[x.Var, Any], outputs: Sequence[t.Buffer],
+             settings: Settings, inout: Sequence[str]) -> None:  # fmt: skip
+    """The same run in lockstep; again with a loop in order after each conflict, and slow where that does not help.
+
+    Errors are found again by the slow run: it says what happened first, with both iterations of a conflict.
+    """
+    before = {p: array.copy() for p, array in zip(func.params, args) if p in outputs}
+    in_order: set[t.For] = set()
+    facts = Dependence(func)
+    while True:
+        try:
+            compiler = LockstepCompiler(func, settings, in_order, facts)
+            bound = bind_arguments(func, args, values, outputs, settings.shadow, inout)
+            for key in (*values, *(a.param for a in bound)):
+                compiler.define(key)
+            execute = compiler.stmt(func.body)
+            env = compiler.environment()
+            for variable, value in values.items():
+                env[compiler.slot(variable)] = value
+            for argument in bound:
+                env[compiler.slot(argument.param)] = GridView.of(argument.view)
+            execute(env)
+        except Conflict as conflict:
+            _restore(func, args, before)
+            if settings.shadow and conflict.loop.kind in _INDEPENDENT:
+                break
+            in_order.add(conflict.loop)
+        except (NeedsOrder, ExecutionError):
+            _restore(func, args, before)
+            break
+        else:
+            finish(bound, outputs, settings.shadow)
+            return
+    run_slow(func, args, values, outputs, settings, inout)
+
+
+def _restore(func: t.PrimFunc, args: Sequence[Any], before: dict[t.Buffer, np.ndarray]) -> None:
+    for param, array in zip(func.params, args):
+        if isinstance(param, t.Buffer) and param in before:
+            array[...] = before[param]
 
 
 def run_slow(func: t.PrimFunc, args: Sequence[Any], values: dict[x.Var, Any], outputs: Sequence[t.Buffer],
@@ -126,6 +174,3 @@ def finish(bound: Sequence[Argument], outputs: Sequence[t.Buffer], shadow: bool)
     for argument in bound:
         if argument.param in outputs:
             written_elements(argument.param, argument.view.memory, argument.view)
-
-
-__all__ = ["MODES", "layout_variables", "run"]

@@ -1,0 +1,126 @@
+"""Which loops the fast mode may try to run all at once: a guess from the text, verified during the run.
+
+A loop is a candidate when every element that it writes, in buffers that live longer than one iteration, is chosen by
+its variable. That is necessary for its iterations to be independent and not sufficient; `reference.tracking` watches
+the accesses of the run itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from minitvm import expr as x
+from minitvm.tir import nodes as t
+
+
+class Dependence:
+    """Facts about one function that do not change from run to run."""
+
+    def __init__(self, func: t.PrimFunc) -> None:
+        self.func = func
+        self.bindings: dict[x.Var, list[x.Expr]] = {}
+        self.sources: dict[t.Buffer, t.BufferRegion] = {}
+        for node in x.walk(func.body):
+            if isinstance(node, t.BlockRealize):
+                for iterator, value in zip(node.block.iter_vars, node.iter_values):
+                    self.bindings.setdefault(iterator.var, []).append(value)
+            elif isinstance(node, t.LetStmt | x.Let):
+                self.bindings.setdefault(node.var, []).append(node.value)
+            elif isinstance(node, t.MatchBufferRegion):
+                self.sources[node.buffer] = node.source
+        self._used: dict[x.Var, frozenset[x.Var]] = {}
+
+    def root(self, buffer: t.Buffer) -> t.Buffer:
+        """The buffer that a view is a view of, at the end of the chain."""
+        while buffer in self.sources:
+            buffer = self.sources[buffer].buffer
+        return buffer
+
+    def variables(self, e: x.Node) -> frozenset[x.Var]:
+        """The loop variables and parameters that a value depends on, through blocks, lets and loaded indices."""
+        found: set[x.Var] = set()
+        for node in x.walk(e):
+            if isinstance(node, x.Var):
+                found |= self._of_variable(node)
+            elif isinstance(node, t.BufferLoad):
+                found |= self._of_view(node.buffer)
+        return frozenset(found)
+
+    def _of_variable(self, var: x.Var) -> frozenset[x.Var]:
+        if var not in self._used:
+            self._used[var] = frozenset((var,))  # a variable that is bound in terms of itself is not looked into again
+            bound = self.bindings.get(var)
+            if bound is not None:
+                self._used[var] = frozenset().union(*(self.variables(e) for e in bound))
+        return self._used[var]
+
+    def _of_view(self, buffer: t.Buffer) -> frozenset[x.Var]:
+        if buffer not in self.sources:
+            return frozenset()
+        region = self.sources[buffer]
+        starts = frozenset().union(*(self.variables(r.start) for r in region.region))
+        return starts | self._of_view(region.buffer)
+
+    def of_access(self, buffer: t.Buffer, indices: Iterable[x.Expr]) -> frozenset[x.Var]:
+        """What chooses the element that an access touches."""
+        return self._of_view(buffer).union(*(self.variables(i) for i in indices))
+
+    def resolved(self, e: x.Expr) -> x.Expr | None:
+        """An index in terms of loop variables; None where a binding is not unique or a value is loaded."""
+        for _ in range(20):
+            bound = {v: self.bindings[v] for v in x.free_vars(e) if v in self.bindings}
+            if any(len(values) > 1 for values in bound.values()):
+                return None
+            if not bound:
+                return None if any(isinstance(n, t.BufferLoad) for n in x.walk(e)) else e
+            e = x.substitute(e, {v: values[0] for v, values in bound.items()})
+        return None
+
+    @cached_property
+    def _candidates(self) -> dict[t.For, bool]:
+        return {}
+
+    def candidate(self, loop: t.For) -> bool:
+        """Whether the iterations of a loop may be independent, as far as its text tells."""
+        known = self._candidates
+        if loop not in known:
+            known[loop] = self._decide(loop)
+        return known[loop]
+
+    def _decide(self, loop: t.For) -> bool:
+        if isinstance(loop.extent, x.IntImm) and loop.extent.value <= 1:
+            return False
+        inside = list(x.walk(loop.body))
+        if any(isinstance(n, t.While | t.KernelCall) for n in inside):
+            return False
+        own = allocated_in(inside)
+        for node in inside:
+            if isinstance(node, t.BufferStore) and self.root(node.buffer) not in own:
+                if loop.var not in self.of_access(node.buffer, node.indices):
+                    return False
+            elif isinstance(node, t.BlockRealize):
+                for iterator, value in zip(node.block.iter_vars, node.iter_values):
+                    if iterator.kind == x.OPAQUE and loop.var in self.variables(value):
+                        return False
+        return True
+
+
+def allocated_in(nodes: Iterable[x.Node]) -> set[t.Buffer]:
+    """The buffers that come to life in these nodes."""
+    found: set[t.Buffer] = set()
+    for node in nodes:
+        if isinstance(node, t.Allocate):
+            found.add(node.buffer)
+        elif isinstance(node, t.Block):
+            found |= set(node.alloc_buffers)
+    return found
+
+
+def accesses_in(nodes: Iterable[x.Node]) -> list[tuple[t.Buffer, tuple[x.Expr, ...], bool]]:
+    """(buffer, indices, writes?) of every access."""
+    return [
+        (n.buffer, n.indices, isinstance(n, t.BufferStore))
+        for n in nodes
+        if isinstance(n, t.BufferLoad | t.BufferStore)
+    ]
