@@ -17,7 +17,6 @@ from numba.core import compiler, types
 from numba.core.codegen import CPUCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaError, NumbaWarning
-from numba.core.options import TargetOptions
 from numba.core.registry import cpu_target
 from numba.core.targetconfig import ConfigStack
 
@@ -95,7 +94,7 @@ def _c_wrapper(library: _ObjectLibrary, target_context: Any, fndesc: Any, entry:
     wrapper = ir.Function(module, _C_SIGNATURE, entry)
     builder = ir.IRBuilder(wrapper.append_basic_block("entry"))
     target_context.call_conv.call_function(
-        builder, callee, fndesc.restype, fndesc.argtypes, list(wrapper.args), attrs=("noinline",)[:0]
+        builder, callee, fndesc.restype, fndesc.argtypes, list(wrapper.args)
     )
     builder.ret_void()
     return module

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from .lanes import F16, F32, F64, I32, Value, declare
+from .lanes import F16, F32, I32, Value, declare
 
 
 def horner(x: Value, coefficients: tuple[float, ...]) -> Value:
@@ -36,8 +36,10 @@ def sign(x: Value) -> Value:
     return x.is_nan().select(x, result) if x.kind == "f" else result
 
 
-# e^r = 1 + r + r^2 q(r) on |r| <= ln(2)/2
-_EXP = (0.5, 0.16666666, 0.041666612, 0.008333392, 0.0013930436, 0.00019894987)
+# e^r = 1 + r + r^2 q(r) on |r| <= ln(2)/2; relative error 1.2e-10 before rounding
+_EXP = (
+    0.5, 0.1666666716337204, 0.04166644811630249, 0.008333198726177216, 0.001393660088069737, 0.00019952398724853992,
+)  # fmt: skip
 _LN2_HIGH = 0.693145751953125  # 15 bits: n * _LN2_HIGH is exact for |n| < 512
 _LN2_LOW = 1.42860682030941723212e-6
 
@@ -55,6 +57,71 @@ def exp_f32(x: Value) -> Value:
     half = k >> 1
     result = p * power_of_two(half) * power_of_two(k - half)
     return x.is_nan().select(x, result)
+
+
+# ln(1 + f) = f - f^2/2 + f^3 p(f) on sqrt(1/2) <= 1 + f <= sqrt(2)
+_LOG = (
+    0.3333331048488617, -0.25, 0.20002226531505585, -0.16668526828289032, 0.14218121767044067, -0.12396421283483505,
+    0.11888592690229416, -0.11725828796625137, 0.06804917752742767,
+)  # fmt: skip
+_SQRT_HALF_BITS = 0x3F3504F3
+
+
+def log_f32(x: Value) -> Value:
+    """Natural logarithm within 2 ulp; of 0 -inf, of a negative number NaN."""
+    tiny = x < 2.0**-126
+    scaled = tiny.select(x * 2.0**23, x)
+    # Split x = 2^e m with m in [sqrt(1/2), sqrt(2)): the exponent counts from sqrt(1/2) up.
+    offset = scaled.bitcast(I32) - _SQRT_HALF_BITS
+    e = (offset >> 23).cast(F32) - tiny.select(x.constant(23.0), x.constant(0.0))
+    m = ((offset & 0x7FFFFF) + _SQRT_HALF_BITS).bitcast(F32)
+    f = m - 1.0
+    square = f * f
+    tail = square.intrinsic("fma", f * horner(f, _LOG), e * _LN2_LOW)
+    tail = square.intrinsic("fma", x.constant(-0.5), tail)
+    result = e.intrinsic("fma", e.constant(_LN2_HIGH), f + tail)
+    result = (x == 0.0).select(x.constant(-math.inf), result)
+    result = (x == math.inf).select(x, result)
+    return (x < 0.0).select(x.constant(math.nan), x.is_nan().select(x, result))
+
+
+# tanh x = x + x^3 p(x^2) on |x| < 0.625
+_TANH = (-0.3333328068256378, 0.13331419229507446, -0.053738292306661606, 0.02063542976975441, -0.005701635032892227)
+
+
+def tanh_f32(x: Value) -> Value:
+    """Hyperbolic tangent within 3 ulp."""
+    magnitude = x.intrinsic("fabs")
+    square = x * x
+    near = (x * square).intrinsic("fma", horner(square, _TANH), x)
+    far = 1.0 - 2.0 / (exp_f32(magnitude + magnitude) + 1.0)
+    return (magnitude < 0.625).select(near, far.intrinsic("copysign", x))
+
+
+def sigmoid(x: Value, exp: Callable[[Value], Value]) -> Value:
+    """1 / (1 + e^-x), written so that no intermediate overflows; within 4 ulp."""
+    e = exp(-x.intrinsic("fabs"))
+    return (x < 0.0).select(e, x.constant(1.0)) / (e + 1.0)
+
+
+# erf x = x p(x^2) below 0.9375; -ln(erfc x) = q(x) above
+_ERF_NEAR = (
+    1.1283791065216064, -0.37612384557724, 0.112810418009758, -0.026744242757558823, 0.004965006373822689,
+    -0.0005862399702891707,
+)  # fmt: skip
+_ERF_FAR = (
+    0.00016583233082201332, 1.1278014183044434, 0.6369657516479492, 0.10412617772817612, -0.02232317253947258,
+    0.003068047109991312, -0.00019854537094943225,
+)  # fmt: skip
+
+
+def erf_f32(x: Value) -> Value:
+    """The error function, absolute error below 2e-7."""
+    magnitude = x.intrinsic("fabs")
+    near = x * horner(x * x, _ERF_NEAR)
+    bounded = (magnitude > 4.0).select(x.constant(4.0), magnitude)
+    far = (1.0 - exp_f32(-horner(bounded, _ERF_FAR))).intrinsic("copysign", x)
+    return (magnitude < 0.9375).select(near, x.is_nan().select(x, far))
 
 
 def libm(name: str, arity: int) -> Callable[..., Value]:
@@ -80,13 +147,24 @@ def _with_float32(name: str, polynomial: Callable[[Value], Value]) -> Callable[.
     return in_float32(lambda x: polynomial(x) if x.element is F32 else general(x))
 
 
+def _exp10(x: Value) -> Value:
+    return libm("pow", 2)(x.constant(10.0), x)
+
+
+_exp = _with_float32("exp", exp_f32)
+
 _LIBM_UNARY = (
     "exp2", "expm1", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
     "sinh", "cosh", "asinh", "acosh", "atanh",
 )  # fmt: skip
 
 UNARY: dict[str, Callable[..., Value]] = {
-    "exp": _with_float32("exp", exp_f32),
+    "exp": _exp,
+    "log": _with_float32("log", log_f32),
+    "tanh": _with_float32("tanh", tanh_f32),
+    "sigmoid": in_float32(lambda x: sigmoid(x, _exp)),
+    "erf": _with_float32("erf", erf_f32),
+    "exp10": in_float32(_exp10),
     **{name: in_float32(libm(name, 1)) for name in _LIBM_UNARY},
 }
 
@@ -94,4 +172,5 @@ BINARY: dict[str, Callable[..., Value]] = {
     "pow": in_float32(libm("pow", 2)),
     "atan2": in_float32(libm("atan2", 2)),
     "hypot": in_float32(libm("hypot", 2)),
+    "fmod": in_float32(libm("fmod", 2)),
 }

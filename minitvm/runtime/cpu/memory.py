@@ -13,7 +13,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from .arithmetic import bring, maximum, minimum
+from .arithmetic import bring, common_type, maximum, minimum
 from .lanes import (
     B1,
     ELEMENTS,
@@ -93,6 +93,22 @@ def _define_pointers(element: Element) -> None:
 
 for _e in ELEMENTS.values():
     _define_pointers(_e)
+
+
+def _define_scalar(element: Element) -> None:
+    def typer(word: types.Type) -> types.Type | None:
+        return element.numba if word == types.int64 else None
+
+    @_operation(f"scalar_{element.name}", typer, f"a {element.dtype} argument out of its word of the argument table")
+    def scalar(builder: ir.IRBuilder, sig: Any, word: ir.Value) -> ir.Value:
+        value = Value(builder, I64, 0, word)
+        if element.kind != "f":
+            return value.cast(element).llvm
+        return value.cast(ELEMENTS[f"i{element.bits}"]).bitcast(element).llvm
+
+
+for _e in ELEMENTS.values():
+    _define_scalar(_e)
 
 
 # -- loads and stores
@@ -181,9 +197,8 @@ def load_masked(builder: ir.IRBuilder, sig: Any, *args: ir.Value) -> ir.Value:
     vector = ir.VectorType(stored.llvm, n)
     at = _address(builder, args[0], _index64(builder, sig.args[1], args[1]), vector)
     other = _passthrough(builder, sig, 3, args, stored)
-    call = _masked_call(
-        builder, "load", vector, [at, ir.Constant(_I32, stored.itemsize), args[2], other.llvm], _suffix(stored, n) + ".p0"
-    )
+    operands = [at, ir.Constant(_I32, stored.itemsize), args[2], other.llvm]
+    call = _masked_call(builder, "load", vector, operands, _suffix(stored, n) + ".p0")
     return _from_memory(other.wrap(call), element).llvm
 
 
@@ -341,8 +356,6 @@ for _e in ELEMENTS.values():
 
 
 def _select_type(mask: types.Type, a: types.Type, b: types.Type) -> types.Type | None:
-    from .arithmetic import common_type
-
     shape = shape_of(mask)
     to = common_type((a, b))
     if shape is None or shape[0] is not B1 or to is None:

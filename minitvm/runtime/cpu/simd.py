@@ -1,4 +1,62 @@
-"""What generated kernel source may use. (contract to be completed)"""
+'''What generated kernel source may use: the contract between `codegen.numba_cpu` and the runtime.
+
+A kernel is the text of a Python module such as
+
+    from minitvm.runtime.cpu.simd import f32x16, fma, load, pointer_f32, scalar_i32, store
+
+    def scale(args, thread, threads):            # args: int64 words; thread and threads: int64
+        A = pointer_f32(args[0])                 # a buffer parameter is an address
+        B = pointer_f32(args[1])
+        n = scalar_i32(args[2])                  # a scalar parameter: integers by value, floats by their bits
+        for i in range(n * thread // threads, n * (thread + 1) // threads):
+            store(B, i * 16, fma(load(A, i * 16, 16), f32x16(2.0), f32x16(1.0)))
+
+It imports the names that it uses from here (any of the names below; `import *` does not work, since vector names are
+endless). It must not allocate, raise, or call anything else but `range` with a literal step, arithmetic and these.
+
+**Types.** Scalars `b1 i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64`; vectors are a scalar, `x` and a number of lanes from 1
+to 64, e.g. `f32x16`; masks are `b1xN`. Each type's name is also the conversion to it: `f32(x)`, `i8(x)`, `f32x16(v)`
+lane by lane, `f32x16(0.5)` for a constant in every lane. Conversions are those of NumPy's `astype` (float to integer
+truncates, integers wrap, non-zero is True). `as_f32(x)` and so on reinterpret bits of the same width.
+
+**Scalar Python operators are Numba's**, which promotes: `i32 + i32` is int64, `f32 + int` is float64, `u64 + i64` is
+float64. They are right for int64 index arithmetic and for two f32 or two f64. For all else use the named operations,
+which never promote, or convert the result back (`i32(a + b)`). Python literals are int64 and float64: write
+`f32(0.5)`. A variable must keep one type through a function.
+
+**Vector operators** `+ - * / // % & | ^ << >> < <= > >= == != ~` and unary `-` work lane by lane. A scalar beside a
+vector is converted to its dtype and broadcast.
+
+**Named operations**, on scalars and vectors alike (operands of one dtype; integer literals adapt):
+
+    add sub mul neg absolute sign fma        div (integers: truncates)   truncdiv truncmod  floordiv floormod
+    maximum minimum (NaN wins)               max_select min_select (a if a > b else b)
+    bitand bitor bitxor invert shl shr       popcount clz ctz
+    lt le gt ge eq ne isnan isinf isfinite   -> mask (b1, b1xN)
+    sqrt rsqrt floor ceil trunc rint round_away copysign
+    exp log tanh sigmoid erf                 f32: polynomials, at most 4 ulp (erf: 2e-7 absolute); else libm
+    exp2 exp10 expm1 log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh pow atan2 hypot fmod
+    select(mask, a, b)                       both sides are evaluated
+
+Integer division by zero gives 0, as in NumPy. A shift by the width or more gives 0 (or the sign).
+
+**Memory.** `pointer_<t>(address)`; `A[i]` and `A[i] = x` read and write one element (no bounds, no wrap-around), and
+`x` must have the element's type. `stack_<t>(n)` is an array of a literal size, 64-byte aligned, uninitialised, gone when
+the kernel returns. `i` counts elements; unaligned is fine. bool lies in memory as bytes 0 and 1.
+
+    load(A, i, lanes)               store(A, i, v)
+    load_masked(A, i, m[, other])   store_masked(A, i, v, m)      lanes outside m are not touched (loads: other or 0)
+    gather(A, iv[, m[, other]])     scatter(A, iv, v[, m])        iv: integer vector of element indices
+    first(n, lanes)                 the mask of the first n lanes: the tail of a loop
+
+A strided access is `gather(A, ramp(i, stride, lanes))`.
+
+**Lanes.** `broadcast(x, lanes)`; `ramp(base, stride, lanes)`; `shuffle(a, b, l0, l1, ...)` with literal lanes of a
+followed by b; `concat(a, b, ...)`; `lanes(v, start, n)`; `extract(v, i)` or `v[i]`; `insert(v, i, x)`;
+`reduce_add reduce_mul reduce_max reduce_min reduce_and reduce_or (v)`, pairwise, the same order on every machine.
+
+Floating-point contraction is on: `a * b + c` may be rounded once. Nothing else is reassociated.
+'''
 
 from __future__ import annotations
 
@@ -9,13 +67,18 @@ from . import arithmetic, memory
 from .lanes import ELEMENTS, MAX_LANES
 
 _NAMES: dict[str, Any] = {**arithmetic.MARKERS, **memory.MARKERS}
-_VECTOR_NAME = re.compile(r"([a-z]\d+)(?:x(\d+))?")
+_TYPE_NAME = re.compile(r"([a-z]\d+)(?:x(\d+))?")
+
+
+def names() -> list[str]:
+    """All names but those of vector types."""
+    return sorted(_NAMES)
 
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         return _NAMES[name]
-    match = _VECTOR_NAME.fullmatch(name)
+    match = _TYPE_NAME.fullmatch(name)
     if match is None or match[1] not in ELEMENTS or not 1 <= int(match[2] or 1) <= MAX_LANES:
         raise AttributeError(f"kernel source has no {name!r}")
     _NAMES[name] = memory.cast_marker(ELEMENTS[match[1]], int(match[2] or 0))
