@@ -168,6 +168,22 @@ class Analyzer:
         elif high == 0:
             self._assume_nonnegative(-f - 1)
 
+    @property
+    def domain(self) -> Domain:
+        """The ranges and facts in force, for the other modules of arith."""
+        return self._domain
+
+    def normal_form(self, e: Expr) -> Affine | None:
+        """The sum of terms that an index expression is; None for another dtype, or for data that may wrap."""
+        if not is_index(e.dtype):
+            return None
+        x = self._normal.affine(e)
+        return None if self._normal.may_wrap(x, e.dtype) else x
+
+    def to_expr(self, x: Affine, dtype: Any) -> Expr:
+        """A normal form as an expression of that dtype."""
+        return self._normal.expr(self._fixed(x), dtype)
+
     # -- questions --------------------------------------------------------------------------------------------------
 
     def bounds(self, e: Any) -> Interval:

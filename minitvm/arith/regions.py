@@ -1,0 +1,261 @@
+"""Boxes: the part of a buffer that an access touches while some loops run and the others stand still.
+
+A box is a tuple of `Range`s, one a dimension, whose ends may use the variables that stand still. `evaluate` finds the box
+of one access; hulls, intersections and cover tests put boxes together. Used to place computations (compute_at, caches),
+to derive what blocks read and write, and to shrink buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..expr import Expr, IterVar, Max, Min, Range, Var, as_expr, const, match
+from . import rules
+from .affine import FLOORDIV, FLOORMOD, MAX, MIN, PRODUCT, Affine, Atom, add_into, factors, multiply, product, variables
+from .analyzer import Analyzer
+from .domain import Domain
+
+Box = tuple[Range, ...]
+Ends = tuple[Affine, Affine]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """What an access touches: always within `box`; every element of it where `exact`.
+
+    A dimension whose ends cannot be found (`A[B[i]]`) is the fallback's, or None in `unbounded` where there is none.
+    """
+
+    box: Box
+    exact: bool
+    unbounded: tuple[int, ...] = ()
+
+
+def evaluate(
+    indices: Sequence[Any],
+    domains: Mapping[Any, Range],
+    analyzer: Analyzer | None = None,
+    fallback: Box | None = None,
+) -> Region:
+    """The box that `indices` cover while the variables of `domains` run through their ranges, outermost first.
+
+    The domain of an inner variable may use outer ones. Other variables stand still; `analyzer` knows their ranges.
+    A dimension that cannot be bounded takes its range from `fallback` (the whole buffer's box), is listed in
+    `unbounded`, and is [0, 1) when there is no fallback.
+    """
+    analyzer = analyzer or Analyzer()
+    moving = {v.var if isinstance(v, IterVar) else v: r for v, r in domains.items()}
+    with analyzer.constraint():
+        for var, values in moving.items():
+            analyzer.bind(var, values)
+        ends = {v: _ends_of_range(analyzer, r) for v, r in moving.items()}
+        box: list[Range] = []
+        unbounded: list[int] = []
+        dense = True
+        seen: set[Var] = set()
+        for d, index in enumerate(map(as_expr, indices)):
+            x = analyzer.normal_form(index)
+            found = None if x is None else extremes(x, ends, analyzer.domain)
+            if x is None or found is None:
+                unbounded.append(d)
+                box.append(fallback[d] if fallback is not None else Range.of(as_expr(0), as_expr(1)))
+                dense = False
+                continue
+            used = {v for v in variables(x) if v in moving}
+            dense = dense and not used & seen and _dense(x, ends, analyzer.domain, set(moving))
+            seen |= used
+            low, high = found
+            dtype = index.dtype
+            extent = rules.merge_splits(analyzer.domain, high - low + 1)
+            box.append(Range(analyzer.to_expr(low, dtype), analyzer.to_expr(extent, dtype)))
+    return Region(tuple(box), dense, tuple(unbounded))
+
+
+def _ends_of_range(analyzer: Analyzer, r: Range) -> Ends | None:
+    start, extent = analyzer.normal_form(r.start), analyzer.normal_form(r.extent)
+    return None if start is None or extent is None else (start, start + extent - 1)
+
+
+def extremes(x: Affine, ends: Mapping[Var, Ends | None], domain: Domain) -> Ends | None:
+    """(least, greatest) value of a sum while the variables of `ends` move, in terms of the others; None if unbounded."""
+    inner_first = list(ends)[::-1]
+    low = high = x
+    for var in inner_first:
+        bounds = ends[var]
+        if not any(v is var for v in variables(low)) and not any(v is var for v in variables(high)):
+            continue
+        if bounds is None:
+            return None
+        lowest, highest = _replace(low, var, bounds, domain, 0), _replace(high, var, bounds, domain, 1)
+        if lowest is None or highest is None:
+            return None
+        low, high = lowest, highest
+    return low, high
+
+
+def _replace(x: Affine, var: Var, bounds: Ends, domain: Domain, end: int) -> Affine | None:
+    """The least (end 0) or greatest (end 1) value of a sum over one variable's range."""
+    slope: dict[Any, int] = {}
+    slope_const = 0
+    result = Affine({}, x.const)
+    for term, c in x.terms.items():
+        if term is var:
+            slope_const += c
+            continue
+        if not any(v is var for v in variables(Affine({term: 1}))):
+            result = result + Affine({term: c})
+            continue
+        if isinstance(term, Atom) and term.kind == PRODUCT:
+            parts = list(factors(term))
+            position = next((i for i, p in enumerate(parts) if p is var), None)
+            rest = [p for i, p in enumerate(parts) if i != position]
+            if position is not None and not any(v is var for p in rest for v in variables(Affine({p: 1}))):
+                add_into(slope, [(product(rest), c)], 1)
+                continue
+        piece = _atom_end(term, var, bounds, domain, end if c > 0 else 1 - end)
+        if piece is None:
+            return None
+        result = result + piece.scaled(c)
+    if not slope and not slope_const:
+        return result
+    steep = Affine(slope, slope_const)
+    low, high = domain.interval(steep)
+    if low is not None and low >= 0:
+        moved = multiply(steep, bounds[end])
+    elif high is not None and high <= 0:
+        moved = multiply(steep, bounds[1 - end])
+    else:
+        return None
+    return None if moved is None else result + moved
+
+
+def _atom_end(term: Any, var: Var, bounds: Ends, domain: Domain, end: int) -> Affine | None:
+    if not isinstance(term, Atom) or term.kind not in (FLOORDIV, FLOORMOD, MIN, MAX):
+        return None
+    if term.kind in (MIN, MAX):
+        a, b = (_replace(arg, var, bounds, domain, end) for arg in term.args)
+        if a is None or b is None:
+            return None
+        if domain.nonnegative(b - a):
+            return a if term.kind == MIN else b
+        if domain.nonnegative(a - b):
+            return b if term.kind == MIN else a
+        return Affine.of(Atom(term.kind, (a, b)))
+    inner, divisor = term.args
+    if term.kind == FLOORMOD:
+        low, high = domain.interval(Affine.of(term))
+        if end == 0:
+            return Affine({}, low) if low is not None else None
+        return Affine({}, high) if high is not None else divisor - 1 if domain.nonnegative(divisor - 1) else None
+    if not divisor.is_const or divisor.const <= 0:
+        return None
+    reached = _replace(inner, var, bounds, domain, end)
+    return None if reached is None else rules.floordiv(domain, reached, divisor.const)
+
+
+def _dense(x: Affine, ends: Mapping[Var, Ends | None], domain: Domain, moving: set[Var]) -> bool:
+    """Whether the sum takes every value between its extremes: its steps, sorted, leave no gap."""
+    steps = []
+    for term, c in x.terms.items():
+        if not any(v in moving for v in variables(Affine({term: 1}))):
+            continue
+        bounds = ends.get(term) if isinstance(term, Var) else None
+        if bounds is None:
+            return False
+        length = bounds[1] - bounds[0]
+        if not length.is_const:
+            # A symbolic extent leaves no gap only as the one step of size 1, or above what is filled already.
+            steps.append((abs(c), None))
+        else:
+            steps.append((abs(c), length.const))
+    filled: int | None = 1
+    for step, length in sorted(steps, key=lambda s: (s[0], s[1] is None)):
+        if filled is None:
+            return False
+        if step > filled:
+            return False
+        filled = None if length is None else filled + step * length
+    return True
+
+
+def constant_extents(box: Box, analyzer: Analyzer) -> tuple[int | None, ...]:
+    """The greatest extent of each dimension over all values of the variables that stand still; None where unknown."""
+    return tuple(analyzer.bounds(r.extent)[1] for r in box)
+
+
+def hull(a: Box, b: Box, analyzer: Analyzer) -> Box:
+    """The smallest box around two; an over-approximation of their union."""
+    return tuple(_hull(x, y, analyzer) for x, y in zip(a, b, strict=True))
+
+
+def _hull(a: Range, b: Range, analyzer: Analyzer) -> Range:
+    a_low, b_low = match(a.start, b.start)
+    low = analyzer.simplify(Min(a_low, b_low))
+    a_end, b_end = match(a.start + a.extent, b.start + b.extent)
+    return Range(low, analyzer.simplify(Max(a_end, b_end) - low))
+
+
+def hull_of(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
+    """The smallest box around one or more."""
+    result = boxes[0]
+    for box in boxes[1:]:
+        result = hull(result, box, analyzer)
+    return result
+
+
+def intersect(a: Box, b: Box, analyzer: Analyzer) -> Box:
+    """What two boxes share, exactly; an extent is 0 where they do not meet."""
+    return tuple(_intersect(x, y, analyzer) for x, y in zip(a, b, strict=True))
+
+
+def _intersect(a: Range, b: Range, analyzer: Analyzer) -> Range:
+    a_low, b_low = match(a.start, b.start)
+    low = analyzer.simplify(Max(a_low, b_low))
+    a_end, b_end = match(a.start + a.extent, b.start + b.extent)
+    extent = Min(a_end, b_end) - low
+    return Range(low, analyzer.simplify(Max(extent, const(0, extent.dtype))))
+
+
+def covers(outer: Box, inner: Box, analyzer: Analyzer) -> bool:
+    """Whether `outer` is shown to hold all of `inner`."""
+    return all(
+        analyzer.can_prove(x.start <= y.start) and analyzer.can_prove(y.start + y.extent <= x.start + x.extent)
+        for x, y in zip(outer, inner, strict=True)
+    )
+
+
+def disjoint(a: Box, b: Box, analyzer: Analyzer) -> bool:
+    """Whether two boxes are shown to share nothing."""
+    return any(
+        analyzer.can_prove(x.start + x.extent <= y.start) or analyzer.can_prove(y.start + y.extent <= x.start)
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def same(a: Box, b: Box, analyzer: Analyzer) -> bool:
+    """Whether two boxes are shown to be the same."""
+    return len(a) == len(b) and all(
+        analyzer.can_prove_equal(x.start, y.start) and analyzer.can_prove_equal(x.extent, y.extent) for x, y in zip(a, b)
+    )
+
+
+def stride_of(index: Expr, var: Var, analyzer: Analyzer | None = None) -> int | None:
+    """By how much an index grows when a variable grows by one; None where that is no constant."""
+    x = (analyzer or Analyzer()).normal_form(index)
+    if x is None:
+        return None
+    stride = x.terms.get(var, 0)
+    return None if any(v is var for v in variables(x.without(var))) else stride
+
+
+def row_major_strides(shape: Sequence[Any], analyzer: Analyzer | None = None) -> tuple[Expr, ...]:
+    """Elements between neighbours along each dimension of a dense array."""
+    analyzer = analyzer or Analyzer()
+    strides: list[Expr] = []
+    step: Expr = const(1, as_expr(shape[-1]).dtype) if shape else const(1)
+    for dimension in reversed(list(shape)):
+        strides.append(step)
+        step = analyzer.simplify(step * as_expr(dimension))
+    return tuple(reversed(strides))

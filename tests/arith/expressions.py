@@ -1,0 +1,102 @@
+"""Random index expressions over small boxes, and their evaluation by brute force with Python's own arithmetic."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from hypothesis import strategies as st
+
+from minitvm.expr import (
+    EQ, GE, GT, LE, LT, NE, Add, And, Call, Div, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mod, Mul, Not, Or, Select, Sub,
+    Var, call, const,
+)  # fmt: skip
+
+Box = dict[Var, tuple[int, int]]
+_COMPARE = (LT, LE, GT, GE, EQ, NE)
+
+
+def evaluate(e: Expr, env: dict[Var, int]) -> int:
+    """The value of an int32 or bool expression; integers are exact."""
+    if isinstance(e, Var):
+        return env[e]
+    if isinstance(e, IntImm):
+        return e.value
+    if isinstance(e, Not):
+        return not evaluate(e.a, env)
+    if isinstance(e, Select):
+        return evaluate(e.true_value if evaluate(e.condition, env) else e.false_value, env)
+    if isinstance(e, Call) and e.op == "if_then_else":
+        return evaluate(e.args[1] if evaluate(e.args[0], env) else e.args[2], env)
+    if isinstance(e, Call):
+        a, b = (evaluate(x, env) for x in e.args)
+        return {"shift_left": lambda: a << b, "shift_right": lambda: a >> b, "bitwise_and": lambda: a & b}[e.op]()
+    if isinstance(e, And):
+        return bool(evaluate(e.a, env)) and bool(evaluate(e.b, env))
+    if isinstance(e, Or):
+        return bool(evaluate(e.a, env)) or bool(evaluate(e.b, env))
+    a, b = evaluate(e.a, env), evaluate(e.b, env)  # type: ignore[attr-defined]
+    table: dict[type, Any] = {
+        Add: lambda: a + b, Sub: lambda: a - b, Mul: lambda: a * b, FloorDiv: lambda: a // b, FloorMod: lambda: a % b,
+        Div: lambda: truncated(a, b), Mod: lambda: a - b * truncated(a, b), Min: lambda: min(a, b), Max: lambda: max(a, b),
+        LT: lambda: a < b, LE: lambda: a <= b, GT: lambda: a > b, GE: lambda: a >= b, EQ: lambda: a == b, NE: lambda: a != b,
+    }  # fmt: skip
+    return table[type(e)]()
+
+
+def truncated(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def points(box: Box) -> list[dict[Var, int]]:
+    """All assignments of the box."""
+    names = list(box)
+    return [dict(zip(names, values)) for values in itertools.product(*(range(a, b + 1) for a, b in box.values()))]
+
+
+@st.composite
+def boxes(draw: st.DrawFn, count: int = 3, size: int = 5, lowest: int = -6) -> Box:
+    """Up to `count` variables with small ranges, zero and negative numbers included."""
+    box: Box = {}
+    for i in range(draw(st.integers(1, count))):
+        low = draw(st.integers(lowest, 4))
+        box[Var("xyzw"[i])] = (low, low + draw(st.integers(0, size)))
+    return box
+
+
+def integers(variables: list[Var], depth: int = 4) -> st.SearchStrategy[Expr]:
+    """Integer expressions whose divisors are non-zero constants."""
+    leaf = st.one_of(st.sampled_from(variables), st.integers(-9, 9).map(const))
+    if depth == 0:
+        return leaf
+    sub = st.deferred(lambda: integers(variables, depth - 1))
+    divisor = st.integers(-8, 16).filter(bool).map(const)
+    factor = st.sampled_from([-4, -1, 2, 3, 4, 6, 8, 12, 16]).map(const)
+    return st.one_of(
+        leaf,
+        st.builds(Add, sub, sub),
+        st.builds(Sub, sub, sub),
+        st.builds(Mul, sub, factor),
+        st.builds(Mul, sub, leaf),
+        st.builds(FloorDiv, sub, divisor),
+        st.builds(FloorMod, sub, divisor),
+        st.builds(Div, sub, divisor),
+        st.builds(Mod, sub, divisor),
+        st.builds(Min, sub, sub),
+        st.builds(Max, sub, sub),
+        st.builds(Select, conditions(variables, depth - 1), sub, sub),
+        st.builds(lambda c, a, b: call("if_then_else", c, a, b), conditions(variables, depth - 1), sub, sub),
+        st.builds(lambda a, n: call("shift_left", a, const(n)), sub, st.integers(0, 3)),
+        st.builds(lambda a, n: call("shift_right", a, const(n)), sub, st.integers(0, 3)),
+        st.builds(lambda a, n: call("bitwise_and", a, const(2**n - 1)), sub, st.integers(0, 3)),
+    )
+
+
+def conditions(variables: list[Var], depth: int = 3) -> st.SearchStrategy[Expr]:
+    """Bool expressions."""
+    sub = integers(variables, max(depth - 1, 0))
+    plain = st.builds(lambda kind, a, b: kind(a, b), st.sampled_from(_COMPARE), sub, sub)
+    if depth <= 0:
+        return plain
+    again = st.deferred(lambda: conditions(variables, depth - 1))
+    return st.one_of(plain, plain, st.builds(And, again, again), st.builds(Or, again, again), st.builds(Not, again))
