@@ -8,14 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..nodes import IRModule, PrimFunc
+from .compact_buffers import compact_buffers
 from .drop_blocks import drop_blocks
 from .flatten_buffers import flatten_buffers
+from .hoist_conditions import hoist_conditions
 from .lower_init import lower_init
 from .lower_match_buffers import lower_match_buffers
 from .parallel_loops import fuse_parallel_loops
+from .partition_loops import partition_loops
+from .place_allocations import place_allocations
+from .promote_accumulators import promote_accumulators
 from .simplify import simplify
 from .split_host import split_host
 from .unroll import unroll
+from .vectorize import vectorize
 from .verify_kernel import verify_module
 
 PassCallback = Callable[[str, PrimFunc, Any], None]
@@ -38,11 +44,17 @@ PASSES: tuple[Pass, ...] = (
     _plain(lower_match_buffers, "accesses through views become accesses of the buffer viewed"),
     _plain(lower_init, "a block's init runs where its reduction iterators stand at their start"),
     _plain(drop_blocks, "iterators become their values, predicates conditions, local buffers allocations"),
-    _plain(flatten_buffers, "buffers get one dimension"),
     _plain(simplify, "indices in linear form, decided branches gone"),
+    _plain(hoist_conditions, "inits move before their reduction loops, invariant conditions around loops"),
+    _plain(place_allocations, "allocations move to the smallest nest that holds all accesses, small ones to the stack"),
+    _plain(compact_buffers, "allocations shrink to the region that is used"),
+    _plain(flatten_buffers, "buffers get one dimension"),
     _plain(fuse_parallel_loops, "one parallel loop a kernel, outermost"),
+    _plain(partition_loops, "iterations that need their conditions are peeled off the others"),
+    Pass("vectorize", vectorize, "vectorised loops become vector statements, or plain loops where they cannot"),
     _plain(unroll, "unrolled loops become sequences"),
     Pass("simplify_again", lambda func, target: simplify(func), "constants of unrolled iterations folded"),
+    _plain(promote_accumulators, "an element that a loop reduces into stays in a register while it runs"),
 )
 
 

@@ -1,0 +1,117 @@
+"""Allocated buffers shrink to the region that is used where they are allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...expr import Expr, IntImm, Var, const, map_children, replace
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, PrimFunc, Stmt
+from .affine import Interval, Linear, interval, linear, loop_interval
+
+Ranges = Mapping[Var, Interval]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The part of one dimension that is used: `[base + low, base + high]`, `base` over the variables outside."""
+
+    base: Linear
+    low: int
+    high: int
+
+    @property
+    def extent(self) -> int:
+        """How many elements."""
+        return self.high - self.low + 1
+
+
+def compact_buffers(func: PrimFunc) -> PrimFunc:
+    """`B = alloc(128, 128)` inside the loops over tiles, used as `B[i0*16 + i1, ...]` -> `B = alloc(16, ...)`, `B[i1, ...]`."""
+    return func.with_body(_compact(func.body, {}))
+
+
+def _compact(stmt: Any, ranges: Ranges) -> Any:
+    if not isinstance(stmt, Stmt):
+        return stmt
+    if isinstance(stmt, For):
+        body = _compact(stmt.body, with_loop(stmt, ranges))
+        return stmt if body is stmt.body else replace(stmt, body=body)
+    if isinstance(stmt, Allocate):
+        stmt = shrunk(stmt, ranges)
+        body = _compact(stmt.body, ranges)
+        return stmt if body is stmt.body else replace(stmt, body=body)
+    return map_children(stmt, lambda child: _compact(child, ranges))
+
+
+def with_loop(loop: For, ranges: Ranges) -> Ranges:
+    """The ranges inside a loop."""
+    found = loop_interval(loop.start, loop.extent, ranges)
+    return {**ranges, loop.var: found} if found is not None else {v: r for v, r in ranges.items() if v is not loop.var}
+
+
+def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[Span | None]:
+    """The part of each dimension that `body` uses, over the variables defined outside it; None where it is not known."""
+    spans: list[Span | None] = []
+    accesses = list(_accesses(buffer, body, dict(ranges), frozenset()))
+    for axis in range(buffer.ndim):
+        total: Span | None = None
+        for index, inner, known in [(a[axis], inner, known) for a, inner, known in accesses]:
+            outside, inside = linear(index).split(inner)
+            found = interval(inside, known)
+            same = total is None or total.base.same_as(outside)
+            if found is None or not same:
+                total = None
+                break
+            low, high = found if total is None else (min(found[0], total.low), max(found[1], total.high))
+            total = Span(outside, low, high)
+        spans.append(total)
+    return spans
+
+
+def _accesses(buffer: Buffer, node: Any, ranges: dict[Var, Interval], inner: frozenset[Var]) -> Any:
+    """(indices, variables defined inside, ranges) of every access."""
+    from ...expr import children
+
+    if isinstance(node, BufferLoad | BufferStore) and node.buffer is buffer:
+        yield node.indices, inner, ranges
+    if isinstance(node, For):
+        ranges, inner = dict(with_loop(node, ranges)), inner | {node.var}
+    elif isinstance(node, LetStmt):
+        inner = inner | {node.var}
+    for child in children(node):
+        yield from _accesses(buffer, child, ranges, inner)
+
+
+def compacted_shape(buffer: Buffer, spans: list[Span | None]) -> tuple[Expr, ...]:
+    """The shape after compaction; a dimension of which as much or an unknown part is used stays."""
+    return tuple(const(span.extent, d.dtype) if _shrinks(span, d) else d for span, d in zip(spans, buffer.shape))  # type: ignore[union-attr]
+
+
+def _shrinks(span: Span | None, dim: Expr) -> bool:
+    return span is not None and (not isinstance(dim, IntImm) or span.extent < dim.value)
+
+
+def shrunk(stmt: Allocate, ranges: Ranges) -> Allocate:
+    """An allocation with the shape that is needed and its accesses moved to it."""
+    buffer = stmt.buffer
+    spans = used_spans(buffer, stmt.body, ranges)
+    shrinks = [_shrinks(span, dim) for span, dim in zip(spans, buffer.shape)]
+    if not any(shrinks) or buffer.strides:
+        return stmt
+    small = replace(buffer, shape=compacted_shape(buffer, spans))
+
+    def index(old: Expr, span: Span | None, moves: bool) -> Expr:
+        if not moves or span is None:
+            return old
+        origin = Linear(span.base.terms, span.base.constant + span.low)
+        return linear(old).minus(origin).expr(str(old.dtype))
+
+    def go(node: Any) -> Any:
+        new = map_children(node, go)
+        if isinstance(new, BufferLoad | BufferStore) and new.buffer is buffer:
+            return replace(new, buffer=small, indices=tuple(map(index, new.indices, spans, shrinks)))
+        return new
+
+    return Allocate(small, go(stmt.body), stmt.annotations)

@@ -1,0 +1,118 @@
+"""Loops are cut where a condition below them stops being always true, so that the main part runs without it.
+
+    for i in 7: for j in 16: if i*16 + j < 100: S      ->     for i in 6: for j in 16: S
+                                                             for j in 4: S                     (i = 6)
+
+A parallel loop is not cut (that would be a barrier): its body is, by an `if` on its variable. A vectorised loop keeps
+its condition, as a mask.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import LT, CompareOp, Expr, IntImm, Var, const, map_children, replace
+from ..nodes import For, ForKind, If, PrimFunc, Seq, Stmt
+from .affine import Interval, interval, linear
+from .compact_buffers import with_loop
+from .hoist_conditions import conjuncts, hoist_conditions
+from .simplify import fold, simplify_stmt
+from .unroll import bind, statement_count
+
+Ranges = dict[Var, Interval]
+CODE_GROWTH = 400  # statements, unrolled, that a cut may copy
+MAX_CUTS = 4  # of one nest
+
+
+def partition_loops(func: PrimFunc) -> PrimFunc:
+    """Peel the iterations in which conditions are not known to hold."""
+    body = simplify_stmt(_partition(func.body, {}, MAX_CUTS), {})
+    return hoist_conditions(func.with_body(body))
+
+
+def _partition(stmt: Any, ranges: Ranges, cuts: int) -> Any:
+    if not isinstance(stmt, Stmt):
+        return stmt
+    if not isinstance(stmt, For):
+        return map_children(stmt, lambda child: _partition(child, ranges, cuts))
+    at = _cut(stmt, ranges) if cuts > 0 and stmt.kind != ForKind.VECTORIZED and stmt.thread is None else None
+    if at is None:
+        inner = dict(with_loop(stmt, ranges))
+        body = _partition(stmt.body, inner, cuts)
+        return stmt if body is stmt.body else replace(stmt, body=body)
+    if stmt.kind == ForKind.PARALLEL:
+        return _parallel_branches(stmt, at, ranges, cuts)
+    first, rest = _pieces(stmt, at)
+    return Seq.of(*(_partition(simplify_stmt(piece, ranges), ranges, cuts - 1) for piece in (first, rest)))
+
+
+def _pieces(loop: For, at: int) -> tuple[For, For]:
+    dtype = loop.extent.dtype
+    total = loop.extent.value  # type: ignore[attr-defined]
+    first = replace(loop, extent=const(at, dtype))
+    start = fold(loop.start.astype(dtype) + const(at, dtype), {})
+    fresh = loop.var.with_name(loop.var.name)
+    rest = replace(loop, var=fresh, start=start, extent=const(total - at, dtype), body=bind(loop.body, {loop.var: fresh}))
+    return first, rest
+
+
+def _parallel_branches(loop: For, at: int, ranges: Ranges, cuts: int) -> Stmt:
+    first, rest = _pieces(loop, at)
+    main = _partition(simplify_stmt(first.body, dict(with_loop(first, ranges))), dict(with_loop(first, ranges)), cuts - 1)
+    end = bind(rest.body, {rest.var: loop.var})
+    inner = dict(with_loop(replace(rest, var=loop.var), ranges))
+    tail = _partition(simplify_stmt(end, inner), inner, cuts - 1)
+    limit = fold(loop.start + const(at, loop.start.dtype), {})
+    return replace(loop, body=If(LT(loop.var, limit.astype(loop.var.dtype)), main, tail))
+
+
+def _cut(loop: For, ranges: Ranges) -> int | None:
+    """How many first iterations have some condition below certainly true; None where there is no such place."""
+    if not isinstance(loop.extent, IntImm) or not isinstance(loop.start, IntImm):
+        return None
+    places = [p for p in _thresholds(loop.body, loop, dict(with_loop(loop, ranges))) if 0 < p < loop.extent.value]
+    if not places or _unrolled_size(loop.body) > CODE_GROWTH:
+        return None
+    return min(places)
+
+
+def _thresholds(node: Any, loop: For, ranges: Ranges) -> list[int]:
+    """For each `f < c` below that depends on the loop: the number of iterations for which it holds whatever else."""
+    found: list[int] = []
+    if isinstance(node, For):
+        ranges = dict(with_loop(node, ranges))
+    if isinstance(node, If):
+        for condition in conjuncts(node.condition):
+            place = _threshold(condition, loop, ranges)
+            if place is not None:
+                found.append(place)
+    if isinstance(node, Stmt):
+        from ...expr import children
+
+        for child in children(node):
+            found += _thresholds(child, loop, ranges)
+    return found
+
+
+def _threshold(condition: Expr, loop: For, ranges: Ranges) -> int | None:
+    if not isinstance(condition, LT) or not isinstance(condition, CompareOp) or not condition.a.dtype.is_int:
+        return None
+    slack = linear(condition.a).minus(linear(condition.b))
+    step = slack.coefficient(loop.var)
+    others = interval(slack.without(loop.var), ranges)
+    if step <= 0 or others is None:
+        return None
+    # step * v + others < 0 for all values of the others: v < -max(others) / step.
+    last = -(-(-others[1]) // step)
+    return last - loop.start.value  # type: ignore[attr-defined]
+
+
+def _unrolled_size(stmt: Stmt) -> int:
+    if isinstance(stmt, For):
+        body = _unrolled_size(stmt.body)
+        known = stmt.kind == ForKind.UNROLLED and isinstance(stmt.extent, IntImm)
+        return body * stmt.extent.value if known else body  # type: ignore[attr-defined]
+    if isinstance(stmt, Seq):
+        return sum(map(_unrolled_size, stmt.stmts))
+    inner = [getattr(stmt, f) for f in stmt._children if isinstance(getattr(stmt, f), Stmt)]
+    return sum(map(_unrolled_size, inner)) if inner else statement_count(stmt)

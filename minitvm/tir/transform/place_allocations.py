@@ -1,0 +1,139 @@
+"""Allocations move down to the smallest statement that holds all their accesses.
+
+A buffer may be allocated inside a loop only when no value in it passes from one iteration to the next. That is decided
+by following one iteration in program order: every read must lie in what was surely written before (`Coverage`). What
+then ends up inside a loop nest lives on the stack, if it is small; everything else is a workspace of the host function.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import IntImm, map_children, replace, walk
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
+from .compact_buffers import Ranges, compacted_shape, used_spans, with_loop
+from .coverage import carries_no_value
+
+STACK_BUFFER_BYTES = 256 << 10
+STACK_BYTES = 768 << 10
+
+
+def place_allocations(func: PrimFunc) -> PrimFunc:
+    """`alloc B; for i: (B[..] = ..; .. = B[..])` -> `for i: alloc B; ...`, where no iteration reads another's values."""
+    buffers: list[Buffer] = []
+    body = _taken_out(func.body, buffers)
+    room = STACK_BYTES
+    for buffer in reversed(buffers):
+        placed = _Placement(buffer, room).place(body, {}, top=True)
+        body = placed.stmt
+        room -= placed.stack_bytes
+    return func.with_body(body)
+
+
+def _taken_out(stmt: Any, buffers: list[Buffer]) -> Any:
+    if not isinstance(stmt, Stmt):
+        return stmt
+    if isinstance(stmt, Allocate):
+        buffers.append(stmt.buffer)
+        return _taken_out(stmt.body, buffers)
+    new = map_children(stmt, lambda child: _taken_out(child, buffers))
+    return Seq.of(*new.stmts) if isinstance(new, Seq) else new
+
+
+class _Placed:
+    __slots__ = ("stack_bytes", "stmt")
+
+    def __init__(self, stmt: Stmt, stack_bytes: int = 0) -> None:
+        self.stmt = stmt
+        self.stack_bytes = stack_bytes
+
+
+class _Placement:
+    """Where one buffer goes."""
+
+    def __init__(self, buffer: Buffer, room: int) -> None:
+        self.buffer = buffer
+        self.room = room
+
+    def touches(self, stmt: Stmt) -> bool:
+        return any(isinstance(n, BufferLoad | BufferStore) and n.buffer is self.buffer for n in walk(stmt))
+
+    def place(self, stmt: Stmt, ranges: Ranges, top: bool) -> _Placed:
+        """`stmt` with the allocation inside or around it; `top`: outside of all loops and branches."""
+        if not self.touches(stmt):
+            return _Placed(stmt)  # nothing uses the buffer
+        if isinstance(stmt, Seq):
+            return self.in_sequence(stmt, ranges, top)
+        if isinstance(stmt, Allocate | LetStmt):
+            inner = self.place(stmt.body, ranges, top)
+            return _Placed(replace(stmt, body=inner.stmt), inner.stack_bytes)
+        deeper = self.deeper(stmt, ranges)
+        if deeper is not None:
+            return deeper
+        return self.around(stmt, stmt, ranges, top)
+
+    def in_sequence(self, stmt: Seq, ranges: Ranges, top: bool) -> _Placed:
+        users = [i for i, part in enumerate(stmt.stmts) if self.touches(part)]
+        if len(users) == 1:
+            at = users[0]
+            inner = self.place(stmt.stmts[at], ranges, top)
+            return _Placed(Seq.of(*stmt.stmts[:at], inner.stmt, *stmt.stmts[at + 1 :]), inner.stack_bytes)
+        first, last = users[0], users[-1]
+        middle = self.around(Seq(stmt.stmts[first : last + 1]), stmt, ranges, top)
+        return _Placed(Seq.of(*stmt.stmts[:first], middle.stmt, *stmt.stmts[last + 1 :]), middle.stack_bytes)
+
+    def deeper(self, stmt: Stmt, ranges: Ranges) -> _Placed | None:
+        """The allocation inside a loop or branch, or None where it must stay outside."""
+        if isinstance(stmt, If) and (stmt.else_case is None or not self.touches(stmt.else_case)):
+            return self.rebuilt(stmt, "then_case", ranges)
+        if not isinstance(stmt, For) or stmt.kind == ForKind.VECTORIZED:
+            return None
+        if not carries_no_value(stmt, self.buffer, ranges):
+            return None
+        return self.rebuilt(stmt, "body", with_loop(stmt, ranges))
+
+    def rebuilt(self, stmt: Any, field: str, ranges: Ranges) -> _Placed | None:
+        body = getattr(stmt, field)
+        inner = self.place(body, ranges, top=False)
+        # Inside a nest only the stack is left: if it did not fit there, the caller allocates outside.
+        return _Placed(replace(stmt, **{field: inner.stmt}), inner.stack_bytes) if inner.stmt is not body else None
+
+    def around(self, stmt: Stmt, whole: Stmt, ranges: Ranges, top: bool) -> _Placed:
+        """The allocation around `stmt`; inside a nest where it does not fit the stack, `whole` unchanged."""
+        size = self.stack_size(stmt, ranges)
+        fits = size is not None and size <= min(STACK_BUFFER_BYTES, self.room)
+        if not top and not fits:
+            return _Placed(whole if isinstance(whole, Seq) and stmt is not whole else stmt)
+        on_stack = fits and not (top and (self.buffer.scope != "local" or _is_shared(stmt)))
+        scope = "local" if on_stack else "global"
+        buffer = self.buffer
+        if buffer.scope != scope:
+            buffer = replace(buffer, scope=scope)
+            stmt = _with_buffer(stmt, self.buffer, buffer)
+        return _Placed(Allocate(buffer, stmt), size if on_stack and size else 0)
+
+    def stack_size(self, stmt: Stmt, ranges: Ranges) -> int | None:
+        if self.buffer.strides:
+            return None
+        shape = compacted_shape(self.buffer, used_spans(self.buffer, stmt, ranges))
+        count = 1
+        for dim in shape:
+            if not isinstance(dim, IntImm):
+                return None
+            count *= dim.value
+        return count * self.buffer.dtype.bytes
+
+
+def _is_shared(stmt: Stmt) -> bool:
+    """Whether several threads or kernels see what is allocated around this statement."""
+    return any(isinstance(n, For) and n.kind == ForKind.PARALLEL for n in walk(stmt))
+
+
+def _with_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
+    def go(node: Any) -> Any:
+        fresh = map_children(node, go)
+        if isinstance(fresh, BufferLoad | BufferStore) and fresh.buffer is old:
+            return replace(fresh, buffer=new)
+        return fresh
+
+    return go(stmt)

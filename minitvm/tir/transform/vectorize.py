@@ -1,0 +1,273 @@
+"""Loops marked `vectorized` become vector statements; what has no vector form stays a loop and runs serially.
+
+A loop of at most `MAX_LANES` iterations becomes vectors of that many lanes (LLVM cuts them to registers). A longer one
+is strip-mined by the width of the target's registers first, its tail masked. A condition that differs between lanes
+becomes the mask of the accesses below it, so no lane touches what its iteration would not have touched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import (
+    Add, And, BinaryOp, Broadcast, Call, Cast, Expr, IntImm, LogicalOp, LT, Mul, Not, Ramp, Select, Sub, Var,
+    const, map_children, replace, walk,
+)  # fmt: skip
+from ..nodes import (
+    Allocate, Buffer, BufferLoad, BufferStore, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt,
+)  # fmt: skip
+from .affine import linear
+from .machine import vector_lanes
+from .simplify import fold
+from .unroll import bind
+
+MAX_LANES = 64
+
+
+class NotVectorizable(Exception):
+    """This loop body has no vector form; the message says why."""
+
+
+def vectorize(func: PrimFunc, target: Any = None) -> PrimFunc:
+    """`for v in vectorized(16): B[v] = f(A[v])` -> `B[ramp(0, 1, 16)] = f(A[ramp(0, 1, 16)])`. Needs flat buffers."""
+    return func.with_body(_visit(func.body, target))
+
+
+def _visit(node: Any, target: Any) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    if not isinstance(node, For) or node.kind != ForKind.VECTORIZED:
+        return map_children(node, lambda child: _visit(child, target))
+    body = _visit(node.body, target)
+    loop = node if body is node.body else replace(node, body=body)
+    try:
+        return _vectorize_loop(loop, target)
+    except NotVectorizable:
+        return replace(loop, kind=ForKind.SERIAL)
+
+
+def _vectorize_loop(loop: For, target: Any) -> Stmt:
+    if isinstance(loop.extent, IntImm) and loop.extent.value <= MAX_LANES:
+        return _Vectorizer(loop.var, loop.start, loop.extent.value).whole(loop.body) if loop.extent.value > 1 else loop
+    return _strip_mined(loop, natural_lanes(loop.body, target))
+
+
+def natural_lanes(body: Stmt, target: Any) -> int:
+    """Lanes that fill one register with the widest element stored in the body."""
+    stored = [node.buffer.dtype for node in walk(body) if isinstance(node, BufferStore)]
+    return min((vector_lanes(target, d) for d in stored), default=vector_lanes(target, "float32"))
+
+
+def _strip_mined(loop: For, lanes: int) -> Stmt:
+    """Whole vectors, then one masked vector for the rest."""
+    if lanes < 2:
+        raise NotVectorizable("one lane")
+    dtype = loop.var.dtype
+    outer, base = Var(f"{loop.var.name}_0", dtype), Var(f"{loop.var.name}_rest", dtype)
+    step = const(lanes, dtype)
+    whole = fold(loop.extent // step, {}).astype(dtype)
+    start = fold(loop.start.astype(dtype) + outer * step, {})
+    main = For(outer, const(0, dtype), whole, ForKind.SERIAL, _Vectorizer(loop.var, start, lanes).whole(loop.body))
+    if isinstance(loop.extent, IntImm) and loop.extent.value % lanes == 0:
+        return main
+    rest = fold(loop.extent.astype(dtype) % step, {})
+    done = fold(loop.start.astype(dtype) + whole * step, {})
+    tail_body = _Vectorizer(loop.var, base, lanes, limit=rest).whole(bind(loop.body, {}))
+    tail: Stmt = LetStmt(base, done, tail_body)
+    if not isinstance(rest, IntImm):
+        tail = If(rest > 0, tail)
+    return Seq.of(main, tail)
+
+
+class _Vectorizer:
+    """Rewrites a loop body for all `lanes` iterations `start + [0, lanes)` at once; `limit` masks the lanes after it."""
+
+    def __init__(self, var: Var, start: Expr, lanes: int, limit: Expr | None = None) -> None:
+        self.lanes = lanes
+        self.start = start.astype(var.dtype)
+        self.var = var
+        self.varying: set[Var] = {var}
+        self.vectors: dict[Var, Expr] = {var: Ramp(self.start, const(1, var.dtype), lanes)}
+        self.private: dict[Buffer, Buffer] = {}
+        self.limit = limit
+
+    def whole(self, body: Stmt) -> Stmt:
+        """The body with every lane, or the first `limit` lanes."""
+        mask: Expr | None = None
+        if self.limit is not None:
+            zero = const(0, self.var.dtype)
+            mask = LT(Ramp(zero, const(1, self.var.dtype), self.lanes), Broadcast(self.limit.astype(self.var.dtype), self.lanes))
+        return self.stmt(body, mask)
+
+    # -- statements
+
+    def stmt(self, stmt: Stmt, mask: Expr | None) -> Stmt:
+        if isinstance(stmt, Seq):
+            return Seq.of(*(self.stmt(s, mask) for s in stmt.stmts))
+        if isinstance(stmt, BufferStore):
+            return self.store(stmt, mask)
+        if isinstance(stmt, If):
+            return self.branch(stmt, mask)
+        if isinstance(stmt, For):
+            return self.loop(stmt, mask)
+        if isinstance(stmt, Allocate):
+            return self.allocate(stmt, mask)
+        if isinstance(stmt, LetStmt):
+            return self.let(stmt, mask)
+        if isinstance(stmt, Evaluate) and not self.varies(stmt.value):
+            return stmt
+        raise NotVectorizable(f"{type(stmt).__name__} has no vector form")
+
+    def store(self, stmt: BufferStore, mask: Expr | None) -> Stmt:
+        if stmt.predicate is not None or stmt.value.dtype.lanes > 1:
+            raise NotVectorizable("vectors inside vectors")
+        buffer, index = self.access(stmt.buffer, stmt.indices[0])
+        if index.dtype.lanes == 1:
+            if self.varies(stmt.value) or mask is not None:
+                raise NotVectorizable(f"all lanes store to {stmt.buffer.name}[{index}]")
+            return BufferStore(buffer, self.expr(stmt.value, mask), (index,))
+        return BufferStore(buffer, self.widened(self.expr(stmt.value, mask)), (index,), mask)
+
+    def branch(self, stmt: If, mask: Expr | None) -> Stmt:
+        if not self.varies(stmt.condition):
+            then_case = self.stmt(stmt.then_case, mask)
+            return If(self.expr(stmt.condition, mask), then_case, stmt.else_case and self.stmt(stmt.else_case, mask))
+        condition = self.widened(self.expr(stmt.condition, mask))
+        if not has_load(stmt.condition):
+            return self.masked_branches(stmt, mask, condition)
+        # The branches may change what the condition reads: it is evaluated once.
+        taken = Var("mask", condition.dtype)
+        return LetStmt(taken, condition, self.masked_branches(stmt, mask, taken))
+
+    def masked_branches(self, stmt: If, mask: Expr | None, condition: Expr) -> Stmt:
+        then_case = self.stmt(stmt.then_case, conjunction(mask, condition))
+        if stmt.else_case is None:
+            return then_case
+        return Seq.of(then_case, self.stmt(stmt.else_case, conjunction(mask, Not(condition))))
+
+    def loop(self, stmt: For, mask: Expr | None) -> Stmt:
+        if self.varies(stmt.start) or self.varies(stmt.extent):
+            raise NotVectorizable(f"the loop over {stmt.var.name} has other bounds in each lane")
+        return replace(stmt, body=self.stmt(stmt.body, mask))
+
+    def allocate(self, stmt: Allocate, mask: Expr | None) -> Stmt:
+        # Each lane has its own: the lanes of one element lie side by side.
+        size = stmt.buffer.shape[0]
+        private = replace(stmt.buffer, shape=(fold(size * self.lanes, {}),))
+        self.private[stmt.buffer] = private
+        return Allocate(private, self.stmt(stmt.body, mask), stmt.annotations)
+
+    def let(self, stmt: LetStmt, mask: Expr | None) -> Stmt:
+        if not self.varies(stmt.value):
+            return replace(stmt, value=self.expr(stmt.value, mask), body=self.stmt(stmt.body, mask))
+        value = self.widened(self.expr(stmt.value, mask))
+        vector = Var(stmt.var.name, value.dtype)
+        self.varying.add(stmt.var)
+        self.vectors[stmt.var] = vector
+        return LetStmt(vector, value, self.stmt(stmt.body, mask))
+
+    # -- expressions
+
+    def varies(self, e: Expr) -> bool:
+        """Whether lanes may see different values."""
+        return any(
+            (isinstance(node, Var) and node in self.varying)
+            or (isinstance(node, BufferLoad) and node.buffer in self.private)
+            for node in walk(e)
+        )
+
+    def access(self, buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
+        new = self.index(index)
+        if buffer not in self.private:
+            return buffer, new
+        dtype = new.dtype.scalar
+        lanes = const(self.lanes, dtype)
+        if new.dtype.lanes == 1:
+            return self.private[buffer], Ramp(fold(new * lanes, {}), const(1, dtype), self.lanes)
+        own = Ramp(const(0, dtype), const(1, dtype), self.lanes)
+        return self.private[buffer], Add(Mul(new, Broadcast(lanes, self.lanes)), own)
+
+    def index(self, index: Expr) -> Expr:
+        """A scalar index, a ramp where it is linear in the lane, else a vector."""
+        if not self.varies(index):
+            return self.expr(index, None)
+        ramp = self.ramp(index)
+        return self.widened(self.expr(index, None)) if ramp is None else ramp
+
+    def ramp(self, e: Expr) -> Ramp | None:
+        """An integer expression that grows by the same amount from lane to lane."""
+        form = linear(e)
+        stride, rest = form.coefficient(self.var), form.without(self.var)
+        if any(self.varies(atom) for atom, _ in rest.terms.values()):
+            return None
+        dtype = str(e.dtype)
+        base = linear(rest.expr(dtype) + self.start.astype(e.dtype) * stride).expr(dtype)
+        return Ramp(base, const(stride, dtype), self.lanes)
+
+    def widened(self, e: Expr) -> Expr:
+        return e if e.dtype.lanes > 1 else Broadcast(e, self.lanes)
+
+    def expr(self, e: Expr, mask: Expr | None) -> Expr:
+        """The value in all lanes: a vector, or a scalar where all lanes agree."""
+        if isinstance(e, Var):
+            return self.vectors.get(e, e)
+        if not self.varies(e):
+            return e
+        if e.dtype.lanes > 1:
+            raise NotVectorizable("vectors inside vectors")
+        if isinstance(e, BufferLoad):
+            return self.load(e, mask)
+        if isinstance(e, Call):
+            return self.call(e, mask)
+        if isinstance(e, Cast):
+            return Cast(e.dtype.with_lanes(self.lanes), self.expr(e.value, mask))
+        if isinstance(e, Select):
+            return Select(*(self.widened(self.expr(part, mask)) for part in (e.condition, e.true_value, e.false_value)))
+        if isinstance(e, LogicalOp) and any(isinstance(node, BufferLoad) for node in walk(e.b)):
+            # The right operand is evaluated only where the left one does not decide.
+            a = self.widened(self.expr(e.a, mask))
+            needed = a if isinstance(e, And) else Not(a)
+            return type(e)(a, self.widened(self.expr(e.b, conjunction(mask, needed))))
+        if isinstance(e, Add | Sub | Mul) and e.dtype in ("int32", "int64") and not has_load(e):
+            ramp = self.ramp(e)
+            if ramp is not None:
+                return ramp
+        if isinstance(e, BinaryOp | Not):
+            return map_children(e, lambda child: self.widened(self.expr(child, mask)))
+        raise NotVectorizable(f"{type(e).__name__} has no vector form")
+
+    def load(self, e: BufferLoad, mask: Expr | None) -> Expr:
+        if e.predicate is not None:
+            raise NotVectorizable("a masked load inside a vector")
+        if has_load(e.indices[0]) and mask is not None:
+            index = self.widened(self.expr(e.indices[0], mask))
+            return BufferLoad(e.buffer, (index,), mask)
+        buffer, index = self.access(e.buffer, e.indices[0])
+        return BufferLoad(buffer, (index,), mask if index.dtype.lanes > 1 else None)
+
+    def call(self, e: Call, mask: Expr | None) -> Expr:
+        dtype = e.dtype.with_lanes(self.lanes)
+        if e.op == "if_then_else":
+            condition, a, b = e.args
+            if not self.varies(condition):
+                return Call(dtype, e.op, (condition, self.widened(self.expr(a, mask)), self.widened(self.expr(b, mask))))
+            vector = self.widened(self.expr(condition, mask))
+            taken = self.widened(self.expr(a, conjunction(mask, vector)))
+            other = self.widened(self.expr(b, conjunction(mask, Not(vector))))
+            return Select(vector, taken, other)
+        if e.op == "likely":
+            return self.expr(e.args[0], mask)
+        if e.op.startswith("vector_reduce") or e.op == "tvm_storage_sync":
+            raise NotVectorizable(f"{e.op} inside a vector")
+        return Call(dtype, e.op, tuple(self.widened(self.expr(a, mask)) for a in e.args))
+
+
+def conjunction(mask: Expr | None, condition: Expr) -> Expr:
+    """Both masks."""
+    return condition if mask is None else And(mask, condition)
+
+
+def has_load(e: Expr) -> bool:
+    """Whether memory is read."""
+    return any(isinstance(node, BufferLoad) for node in walk(e))
+

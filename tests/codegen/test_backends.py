@@ -1,0 +1,162 @@
+"""One program through every way to run it: the level-3 interpreter and compiled kernels must agree bit for bit.
+
+Inputs are small integers, so that any order of additions, and any fused multiply-add, gives the same floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minitvm import te
+from minitvm.expr import call
+from minitvm.reference import tir as reference
+from minitvm.te import create_prim_func
+from minitvm.tir import Schedule
+from minitvm.tir.nodes import PrimFunc
+
+
+def elementwise(m: int = 13, n: int = 37) -> PrimFunc:
+    A, B = te.placeholder((m, n), name="A"), te.placeholder((n,), name="B")
+    C = te.compute((m, n), lambda i, j: A[i, j] * 2.0 + B[j], name="C")
+    return create_prim_func([A, B, C])
+
+
+def matmul(m: int = 21, n: int = 34, k: int = 17) -> PrimFunc:
+    A, B = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    r = te.reduce_axis((0, k), "k")
+    C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+    return create_prim_func([A, B, C])
+
+
+def row_max(m: int = 9, n: int = 50) -> PrimFunc:
+    A = te.placeholder((m, n), name="A")
+    r = te.reduce_axis((0, n), "k")
+    B = te.compute((m,), lambda i: te.max(A[i, r], axis=r), name="B")
+    return create_prim_func([A, B])
+
+
+def padded_stencil(n: int = 40) -> PrimFunc:
+    A = te.placeholder((n,), name="A")
+    P = te.compute((n + 2,), lambda i: te.if_then_else(te.all(i >= 1, i < n + 1), A[i - 1], 0.0), name="P")
+    B = te.compute((n,), lambda i: P[i] + P[i + 1] + P[i + 2], name="B")
+    return create_prim_func([A, B])
+
+
+def transposed(m: int = 19, n: int = 23) -> PrimFunc:
+    A = te.placeholder((m, n), name="A")
+    B = te.compute((n, m), lambda i, j: A[j, i], name="B")
+    return create_prim_func([A, B])
+
+
+def reshaped() -> PrimFunc:
+    A = te.placeholder((6, 35), name="A")
+    B = te.compute((14, 15), lambda i, j: A[(i * 15 + j) // 35, (i * 15 + j) % 35], name="B")
+    return create_prim_func([A, B])
+
+
+def integers(n: int = 45) -> PrimFunc:
+    A = te.placeholder((n,), dtype="int32", name="A")
+    B = te.compute((n,), lambda i: A[i] // 3 * 7 + A[i] % 5 - i, name="B")
+    return create_prim_func([A, B])
+
+
+def bytes_to_sum(m: int = 5, n: int = 70) -> PrimFunc:
+    A = te.placeholder((m, n), dtype="uint8", name="A")
+    r = te.reduce_axis((0, n), "k")
+    B = te.compute((m,), lambda i: te.sum(A[i, r].astype("int32"), axis=r), name="B")
+    return create_prim_func([A, B])
+
+
+def gathered(n: int = 33) -> PrimFunc:
+    A, I = te.placeholder((20,), name="A"), te.placeholder((n,), dtype="int32", name="I")
+    B = te.compute((n,), lambda i: A[call("bitwise_and", I[i], 15)], name="B")
+    return create_prim_func([A, I, B])
+
+
+PROGRAMS = [elementwise, matmul, row_max, padded_stencil, transposed, reshaped, integers, bytes_to_sum, gathered]
+
+
+def plain(sch: Schedule) -> None:
+    """No schedule at all."""
+
+
+def vector_tail(sch: Schedule) -> None:
+    """Split the last spatial loop by a number that does not divide it, and vectorise."""
+    for block in sch.get_child_blocks(sch.get_block("root")):
+        loops = spatial_loops(sch, block)
+        _, inner = sch.split(loops[-1], [None, 16])
+        if is_last(sch, block, inner):
+            sch.vectorize(inner)
+
+
+def whole_vector(sch: Schedule) -> None:
+    """Vectorise the last loop as it is, where it is spatial."""
+    for block in sch.get_child_blocks(sch.get_block("root")):
+        loops = sch.get_loops(block)
+        if loops[-1:] == spatial_loops(sch, block)[-1:]:
+            sch.vectorize(loops[-1])
+
+
+def parallel_tiles(sch: Schedule) -> None:
+    """Tile the first loop imperfectly, run tiles in parallel and unroll inside."""
+    for block in sch.get_child_blocks(sch.get_block("root")):
+        loops = spatial_loops(sch, block)
+        outer, inner = sch.split(loops[0], [None, 4])
+        sch.parallel(outer)
+        sch.unroll(inner)
+
+
+def register_tile(sch: Schedule) -> None:
+    """Spatial loops in tiles inside the reduction loops: what a micro-kernel looks like."""
+    for block in sch.get_child_blocks(sch.get_block("root")):
+        loops = spatial_loops(sch, block)
+        rest = [loop for loop in sch.get_loops(block) if loop not in loops]
+        outer, inner = zip(*(sch.split(loop, [None, 4 if i + 1 < len(loops) else 8]) for i, loop in enumerate(loops)))
+        sch.reorder(*outer, *rest, *inner)
+        for loop in inner[:-1]:
+            sch.unroll(loop)
+        sch.vectorize(inner[-1])
+
+
+SCHEDULES = [plain, vector_tail, whole_vector, parallel_tiles, register_tile]
+
+
+def spatial_loops(sch: Schedule, block: Any) -> list[Any]:
+    count = sum(axis.kind == "S" for axis in sch.get(block).iter_vars)
+    return list(sch.get_loops(block))[:count]
+
+
+def is_last(sch: Schedule, block: Any, loop: Any) -> bool:
+    return list(sch.get_loops(block))[-1] == loop
+
+
+def inputs_for(func: PrimFunc, rng: np.random.Generator) -> list[np.ndarray]:
+    arrays = []
+    for buffer in func.buffers:
+        low = 0 if buffer.dtype.kind == "uint" else -4
+        shape = tuple(int(d) for d in buffer.shape)
+        arrays.append(rng.integers(low, 9, shape).astype(buffer.dtype.numpy))
+    arrays[-1][...] = 77  # the output: whatever is not written is seen
+    return arrays
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_compiled_kernels_agree_with_the_interpreter(
+    program: Callable[[], PrimFunc], schedule: Callable[[Schedule], None], compiled: Any, rng: np.random.Generator
+) -> None:
+    func = program()
+    sch = Schedule(func)
+    schedule(sch)
+    arrays = inputs_for(func, rng)
+    expected = [a.copy() for a in arrays]
+    reference.run(func, *expected)
+    module = compiled(sch.mod["main"])
+    for threads in (1, 3):
+        got = [a.copy() for a in arrays]
+        module(*got, threads=threads)
+        np.testing.assert_array_equal(got[-1], expected[-1], err_msg="\n".join(module.sources.values()))
