@@ -1,0 +1,44 @@
+"""TVM's `tvm.ir`: modules, and equality of programs up to renaming."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from .expr import Expr, Node, Range, first_difference
+from .expr import structural_equal as _equal
+from .tir.nodes import IRModule, PrimFunc, Stmt
+
+__all__ = ["IRModule", "Range", "assert_structural_equal", "structural_equal"]
+
+
+def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
+    """Whether two nodes are the same program up to the names of what they define."""
+    return _equal(lhs, rhs, map_free_vars)
+
+
+def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
+    """Raise `ValueError` unless two nodes are structurally equal; its text shows the first place where they differ."""
+    path = first_difference(lhs, rhs, map_free_vars)
+    if path is None:
+        return
+    raise ValueError(f"the programs differ at {path}\n{_spot('lhs', lhs, path)}\n{_spot('rhs', rhs, path)}")
+
+
+def _spot(label: str, program: Any, path: str) -> str:
+    """The program with the node at `path` marked, a few lines around it."""
+    from .tir.script.printer import script
+
+    item, spot = program, program
+    for name, key in re.findall(r"\.(\w+)|\[([^]]+)\]", path):
+        try:
+            item = getattr(item, name) if name else item[ast.literal_eval(key)]
+        except (AttributeError, LookupError, TypeError):
+            break
+        if isinstance(item, Expr | Stmt | PrimFunc):
+            spot = item
+    if not isinstance(program, Node):
+        return f"  {label}: {item!r}"
+    text = "" if item is spot else f"{path.rpartition('.')[2]} = {item!r}"
+    return f"{label}:\n{script(program, mark={spot: text}, context=2)}"

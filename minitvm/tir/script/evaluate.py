@@ -1,0 +1,356 @@
+"""The expressions of a program text: Python's `ast` to values, each error with the spot where it arose."""
+
+from __future__ import annotations
+
+import ast
+import builtins as python
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import InputError, MinitvmError, ParseError, nearest, report
+from ...expr import And, Expr, IntImm, Let, Node, Not, Or, Ramp, Range, Var, as_expr, binary, const
+from ..nodes import Buffer, BufferLoad, BufferRegion
+from . import builtins as language
+from .builtins import Meta, span
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A program's text and where it comes from; `first_line` is the number of its first line in that file."""
+
+    text: str
+    file: str = "<text>"
+    first_line: int = 1
+    indent: int = 0
+
+    def error(self, node: ast.AST, headline: str, *, wanted: str | None = None, found: str | None = None,
+              tries: tuple[str, ...] = ()) -> ParseError:  # fmt: skip
+        """A `ParseError` at a node: file, line, column, and its line with the node underlined."""
+        number, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        lines = self.text.splitlines()
+        line = lines[number - 1] if number <= len(lines) else ""
+        stop = node.end_col_offset if getattr(node, "end_lineno", None) == number else len(line.encode())  # type: ignore[attr-defined]
+        start = len(line.encode()[:column].decode())  # ast counts bytes
+        width = max(1, len(line.encode()[column:stop].decode()))
+        program = f"{line}\n{' ' * start}{'^' * width}"
+        margin = len(line) - len(line.lstrip())
+        program = "\n".join(row[margin:] for row in program.split("\n"))
+        where = f"{self.file}:{number + self.first_line - 1}:{start + self.indent + 1}"
+        return ParseError(report(f"{where}: {headline}", program=program, wanted=wanted, found=found, tries=tries))
+
+
+_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+}  # fmt: skip
+_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
+}  # fmt: skip
+# Python's own functions where they would ask for the value of an expression.
+_INSTEAD: dict[Any, Callable[..., Any]] = {
+    python.range: language.serial, python.min: language.min, python.max: language.max, python.abs: language.abs,
+}  # fmt: skip
+
+
+class Evaluator:
+    """Evaluates expressions: names of the program first, then those of the scope in which it was written."""
+
+    def __init__(self, source: Source, captured: Mapping[str, Any]) -> None:
+        self.source = source
+        self.captured = captured
+        self.variables: dict[str, Any] = {}
+
+    def error(self, node: ast.AST, headline: str, **parts: Any) -> ParseError:
+        """A `ParseError` at a node."""
+        return self.source.error(node, headline, **parts)
+
+    def evaluate(self, node: ast.expr) -> Any:
+        """The value: a Python constant, an `Expr`, a `Buffer`, a region, or a description of the language."""
+        method: Callable[[Any], Any] = getattr(self, f"_{type(node).__name__}", self._python)
+        try:
+            return method(node)
+        except ParseError:
+            raise
+        except (MinitvmError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as problem:
+            headline, _, rest = str(problem).partition("\n")
+            error = self.error(node, headline or type(problem).__name__)
+            raise ParseError(f"{error}\n{rest}" if rest else str(error)) from problem
+
+    def expr(self, node: ast.expr) -> Expr:
+        """The value as an expression; raises `ParseError` for anything that is none."""
+        value = self.evaluate(node)
+        if isinstance(value, BufferRegion):
+            value = load_of(value)
+        if isinstance(value, Buffer) or not is_scalar(value):
+            raise self.error(node, "this is not a scalar", wanted="a number or an expression", found=describe(value),
+                             tries=(f"{value.name}[...]",) if isinstance(value, Buffer) else ())  # fmt: skip
+        return as_expr(value)
+
+    # ---- leaves ------------------------------------------------------------------------------------------------
+
+    def _Constant(self, node: ast.Constant) -> Any:
+        return node.value
+
+    def _Name(self, node: ast.Name) -> Any:
+        name = node.id
+        if name in self.variables:
+            return self.variables[name]
+        if name in self.captured:
+            return self.captured[name]
+        if hasattr(python, name):
+            return getattr(python, name)
+        known = [*self.variables, *(n for n in self.captured if not n.startswith("_"))]
+        raise self.error(
+            node, f"the name {name} is not defined",
+            tries=(nearest(name, known), f"{name} = T.int32() for a symbolic dimension") if known else (),
+        )  # fmt: skip
+
+    def _Attribute(self, node: ast.Attribute) -> Any:
+        owner = self.evaluate(node.value)
+        if isinstance(owner, Buffer) and node.attr in ("vload", "vstore"):
+            return getattr(_Vector(owner), node.attr)
+        if owner is language and not hasattr(language, node.attr):
+            raise self.error(node, f"T.{node.attr} is not in the language", tries=(_suggest(node.attr),))
+        try:
+            return getattr(owner, node.attr)
+        except AttributeError as problem:
+            raise self.error(node, f"{ast.unparse(node)} does not exist", found=str(problem)) from None
+
+    # ---- operators ---------------------------------------------------------------------------------------------
+
+    def _BinOp(self, node: ast.BinOp) -> Any:
+        left, right = self._operand(node.left), self._operand(node.right)
+        if isinstance(node.op, ast.Div) and _is_integer(left) and _is_integer(right) and _any_expr(left, right):
+            raise self.error(node, "`/` between integers is ambiguous", tries=("`//` (floor)", "T.truncdiv (as in C)"))
+        return _BINARY[type(node.op)](left, right)
+
+    def _operand(self, node: ast.expr) -> Any:
+        value = self.evaluate(node)
+        return load_of(value) if isinstance(value, BufferRegion) else value
+
+    def _UnaryOp(self, node: ast.UnaryOp) -> Any:
+        value = self._operand(node.operand)
+        if isinstance(node.op, ast.Not):
+            return Not(value) if isinstance(value, Expr) else not value
+        if isinstance(node.op, ast.USub):
+            return -value
+        return ~value if isinstance(node.op, ast.Invert) else value
+
+    def _BoolOp(self, node: ast.BoolOp) -> Any:
+        kind, combine = (And, all) if isinstance(node.op, ast.And) else (Or, any)
+        values = [self._operand(v) for v in node.values]
+        if not _any_expr(*values):
+            return combine(values)
+        result = as_expr(values[0])
+        for value in values[1:]:
+            result = binary(kind, result, value)
+        return result
+
+    def _Compare(self, node: ast.Compare) -> Any:
+        operands = [self._operand(n) for n in (node.left, *node.comparators)]
+        results = [_COMPARE[type(op)](a, b) for op, a, b in zip(node.ops, operands, operands[1:])]
+        if not _any_expr(*results):
+            return all(results)
+        result = as_expr(results[0])
+        for more in results[1:]:
+            result = binary(And, result, more)
+        return result
+
+    def _IfExp(self, node: ast.IfExp) -> Any:
+        condition = self.evaluate(node.test)
+        if not isinstance(condition, Expr):
+            return self.evaluate(node.body if condition else node.orelse)
+        return language.if_then_else(condition, self._operand(node.body), self._operand(node.orelse))
+
+    # ---- containers --------------------------------------------------------------------------------------------
+
+    def _Tuple(self, node: ast.Tuple) -> Any:
+        return tuple(self._elements(node.elts))
+
+    def _List(self, node: ast.List) -> Any:
+        return self._elements(node.elts)
+
+    def _elements(self, nodes: list[ast.expr]) -> list[Any]:
+        values: list[Any] = []
+        for item in nodes:
+            if isinstance(item, ast.Starred):
+                values.extend(self.evaluate(item.value))
+            else:
+                values.append(self.evaluate(item))
+        return values
+
+    def _Dict(self, node: ast.Dict) -> Any:
+        return {self.evaluate(k): self.evaluate(v) for k, v in zip(node.keys, node.values) if k is not None}
+
+    def _Slice(self, node: ast.Slice) -> slice:
+        return slice(*(None if n is None else self.evaluate(n) for n in (node.lower, node.upper, node.step)))
+
+    def _Subscript(self, node: ast.Subscript) -> Any:
+        owner = self.evaluate(node.value)
+        key = self.evaluate(node.slice)
+        if not isinstance(owner, Buffer):
+            return owner[_plain(key)]
+        indices = key if isinstance(key, tuple) else (key,)
+        if not any(isinstance(i, slice) for i in indices):
+            return self._load(node, owner, indices)
+        if len(indices) != owner.ndim:
+            raise self._rank(node, owner, len(indices))
+        return BufferRegion(owner, tuple(self._range(node, i, d) for i, d in zip(indices, owner.shape)))
+
+    def _load(self, node: ast.AST, buffer: Buffer, indices: tuple[Any, ...]) -> BufferLoad:
+        if len(indices) != buffer.ndim:
+            raise self._rank(node, buffer, len(indices))
+        return BufferLoad(buffer, self.indices(node, buffer, indices))
+
+    def indices(self, node: ast.AST, buffer: Buffer, indices: tuple[Any, ...]) -> tuple[Expr, ...]:
+        """Index values as expressions of an integer dtype, constants in that of their dimension."""
+        made = []
+        for index, dimension in zip(indices, buffer.shape):
+            if isinstance(index, bool) or not is_scalar(index) or not _is_integer(index):
+                raise self.error(node, f"an index of {buffer.name} is not an integer", found=describe(index))
+            made.append(index if isinstance(index, Expr) else const(index, _wider(index, dimension)))
+        return tuple(made)
+
+    def _rank(self, node: ast.AST, buffer: Buffer, count: int) -> ParseError:
+        return self.error(
+            node, f"wrong number of indices of {buffer.name}",
+            wanted=f"{buffer.ndim}, as {buffer.name} has shape ({', '.join(map(str, buffer.shape))})", found=str(count),
+        )  # fmt: skip
+
+    def _range(self, node: ast.AST, index: Any, dimension: Expr) -> Range:
+        if not isinstance(index, slice):
+            point = index if isinstance(index, Expr) else const(index, dimension.dtype)
+            return Range(point, const(1, point.dtype))
+        if index.step is not None:
+            if all(isinstance(p, int | IntImm) for p in (index.start, index.stop, index.step)):
+                lanes = (int(index.stop) - int(index.start)) // int(index.step)
+                return Range(Ramp(const(int(index.start)), const(int(index.step)), lanes), const(1))
+            raise self.error(node, "a slice with a step", tries=("T.Ramp(start, step, lanes)",))
+        return span(index.start if index.start is not None else const(0, dimension.dtype),
+                    index.stop if index.stop is not None else dimension)  # fmt: skip
+
+    # ---- calls -------------------------------------------------------------------------------------------------
+
+    def _Call(self, node: ast.Call) -> Any:
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "Let":
+            return self._let(node)
+        function = self.evaluate(node.func)
+        if not callable(function):
+            raise self.error(node.func, f"{ast.unparse(node.func)} is not a function", found=describe(function))
+        args = self._elements(node.args)
+        options = {k.arg: self.evaluate(k.value) for k in node.keywords if k.arg is not None}
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                options.update(self.evaluate(keyword.value))
+        if function is python.range or (_any_expr(*args) and function in _INSTEAD):
+            function = _INSTEAD[function]
+        return function(*args, **options)
+
+    def _let(self, node: ast.Call) -> Any:
+        where = next((k.value for k in node.keywords if k.arg == "where"), None)
+        if where is None:  # T.let(x, value, body)
+            return language.let(*self._elements(node.args))
+        if not isinstance(where, ast.Dict) or len(where.keys) != 1 or not isinstance(where.keys[0], ast.Name):
+            raise self.error(where, "T.Let binds one name", wanted="T.Let(body, where={x: value})")
+        name, value = where.keys[0].id, self.expr(where.values[0])
+        variable = Var(name, value.dtype)
+        outer = dict(self.variables)
+        self.variables[name] = variable
+        body = self.expr(node.args[0])
+        self.variables = outer
+        return Let(variable, value, body)
+
+    def _python(self, node: ast.expr) -> Any:
+        """Comprehensions, formatted strings and the like: plain Python over the names in scope."""
+        code = compile(ast.Expression(node), self.source.file, "eval")
+        return python.eval(code, {**self.captured, **self.variables})
+
+
+class _Vector:
+    """`A.vload([index], predicate=...)` and `A.vstore([index], value, predicate=...)`."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+
+    def vload(self, indices: Any, dtype: Any = None, predicate: Any = None) -> BufferLoad:
+        """A load of the lanes where the predicate holds."""
+        return BufferLoad(self.buffer, self.indices(indices), predicate)
+
+    def vstore(self, indices: Any, value: Any, predicate: Any = None) -> Store:
+        """A store of the lanes where the predicate holds."""
+        return Store(self.buffer, self.indices(indices), value, predicate)
+
+    def indices(self, indices: Any) -> tuple[Expr, ...]:
+        return tuple(map(as_expr, indices if isinstance(indices, list | tuple) else (indices,)))
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`A.vstore(...)`, which the parser makes a statement of."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Any
+    predicate: Expr | None
+
+
+def load_of(region: BufferRegion) -> BufferLoad:
+    """`A[i, 0:8]` as a value: a vector load of the last dimension."""
+    indices = []
+    for number, dimension in enumerate(region.region):
+        extent = dimension.extent
+        if isinstance(extent, IntImm) and extent.value == 1:
+            indices.append(dimension.start)
+        elif isinstance(extent, IntImm) and number == len(region.region) - 1:
+            indices.append(Ramp(dimension.start, const(1, dimension.start.dtype), extent.value))
+        else:
+            raise InputError(
+                f"a slice of {region.buffer.name} as a value\n  wanted: a constant length, in the last dimension"
+            )
+    return BufferLoad(region.buffer, tuple(indices))
+
+
+def is_scalar(value: Any) -> bool:
+    """Whether a value can be an expression."""
+    import numpy as np
+
+    return isinstance(value, Expr | bool | int | float | np.generic) or hasattr(value, "asobject_expr")
+
+
+def describe(value: Any) -> str:
+    """A value for a message."""
+    if isinstance(value, Buffer):
+        return f"the buffer {value.name}"
+    if isinstance(value, Expr):
+        return f"{value} of dtype {value.dtype}"
+    return f"{value!r} ({type(value).__name__})" if not isinstance(value, Node | Meta) else type(value).__name__
+
+
+def _plain(key: Any) -> Any:
+    if isinstance(key, tuple):
+        return tuple(map(_plain, key))
+    return key.value if isinstance(key, IntImm) else key
+
+
+def _wider(index: int, dimension: Expr) -> str:
+    return "int64" if dimension.dtype == "int64" or not -(2**31) <= index < 2**31 else "int32"
+
+
+def _is_integer(value: Any) -> bool:
+    import numpy as np
+
+    return value.dtype.is_int if isinstance(value, Expr) else isinstance(value, int | np.integer)
+
+
+def _any_expr(*values: Any) -> bool:
+    return any(isinstance(v, Expr) for v in values)
+
+
+def _suggest(name: str) -> str:
+    text = nearest(name, language.names())
+    return text.replace("did you mean ", "did you mean T.").replace(" or ", " or T.") if text[0] == "d" else text

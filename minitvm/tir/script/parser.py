@@ -1,0 +1,407 @@
+"""The statements of a program text: Python's `ast` to a `PrimFunc`.
+
+`parse(text)` reads what `printer.script` writes, and the spellings of TVM since 2022. Expressions are evaluated (see
+`evaluate`); the functions of `T` give descriptions (see `builtins`), of which the parser makes nodes where they stand.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import MinitvmError, ParseError
+from ...expr import DType, Expr, FloatImm, IntImm, IterVar, Range, SizeVar, Var, as_expr, const
+from ..nodes import (
+    Allocate, Assert, Block, BlockRealize, Buffer, BufferRegion, BufferStore, Evaluate, For, ForKind, If, KernelCall,
+    LetStmt, MatchBufferRegion, PrimFunc, Seq, Stmt, While, with_root,
+)  # fmt: skip
+from .builtins import (
+    AllocSpec, AxisSpec, BlockSpec, BufferSpec, CallSpec, DeclSpec, HeaderSpec, InitSpec, LetSpec, LoopSpec, MatchSpec,
+    Meta, TypeName, as_region,
+)  # fmt: skip
+from .evaluate import Evaluator, Source, Store, describe, is_scalar, load_of
+from .regions import accessed_regions
+
+
+@dataclass(slots=True)
+class _Frame:
+    """What the block (or function) around the statements collects."""
+
+    name: str
+    iter_vars: list[IterVar] = field(default_factory=list)
+    values: list[Expr] = field(default_factory=list)
+    headers: dict[str, Any] = field(default_factory=dict)
+    allocs: list[Buffer] = field(default_factory=list)
+    matches: list[MatchBufferRegion] = field(default_factory=list)
+    init: Stmt | None = None
+
+
+class FunctionParser(Evaluator):
+    """Parses one function; `captured` is the scope in which its text stands."""
+
+    def __init__(self, source: Source, captured: Mapping[str, Any]) -> None:
+        super().__init__(source, captured)
+        self.frames: list[_Frame] = []
+        self.loops: dict[Var, Range] = {}
+        self.handles: dict[str, Buffer | None] = {}
+
+    # ---- the function ------------------------------------------------------------------------------------------
+
+    def function(self, node: ast.FunctionDef, private: bool = False, lowered: bool = False) -> PrimFunc:
+        """The function of a `def`. Without `private` it gets its name as "global_symbol"."""
+        frame = _Frame(node.name)
+        self.frames.append(frame)
+        parameters = [self._parameter(argument) for argument in node.args.args]
+        body = self._suite(node.body)
+        params: list[Buffer | Var] = []
+        for argument, parameter in zip(node.args.args, parameters):
+            matched = self.handles.get(argument.arg) if parameter is None else parameter
+            if matched is None:
+                raise self.error(
+                    argument, f"the handle {argument.arg} is not matched to a buffer",
+                    tries=(f"A = T.match_buffer({argument.arg}, (m, n), \"float32\")",),
+                )  # fmt: skip
+            params.append(matched)
+        attrs = dict(frame.headers.get("func_attr", {}))
+        if not private and "global_symbol" not in attrs:
+            attrs = {"global_symbol": node.name, **attrs}
+        if lowered:
+            return PrimFunc(tuple(params), body, attrs)
+        own_root = isinstance(body, BlockRealize) and body.block.name == "root" and not body.block.iter_vars
+        if own_root and not frame.allocs:
+            return PrimFunc(tuple(params), body, attrs)
+        return with_root(tuple(params), body, attrs, tuple(frame.allocs))
+
+    def _parameter(self, argument: ast.arg) -> Buffer | Var | None:
+        name, annotation = argument.arg, argument.annotation
+        if annotation is None:
+            raise self.error(argument, f"the parameter {name} has no type",
+                             tries=(f'{name}: T.Buffer((m, n), "float32")', f"{name}: T.int32", f"{name}: T.handle"))  # fmt: skip
+        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+            annotation = ast.parse(annotation.value, mode="eval").body
+        kind = self.evaluate(annotation)
+        if isinstance(kind, TypeName) and kind.dtype == "handle":
+            self.handles[name] = None
+            self.variables[name] = _Handle(name)
+            return None
+        value: Buffer | Var
+        if isinstance(kind, BufferSpec):
+            value = kind.named(name)
+        elif isinstance(kind, TypeName):
+            value = Var(name, kind.dtype)
+        elif isinstance(kind, Var):
+            value = type(kind)(name, kind.dtype)
+        else:
+            raise self.error(annotation, f"the type of the parameter {name} is not one of the language",
+                             wanted="T.Buffer(...), T.handle or a dtype", found=describe(kind))  # fmt: skip
+        self.variables[name] = value
+        return value
+
+    # ---- suites ------------------------------------------------------------------------------------------------
+
+    def _suite(self, nodes: Sequence[ast.stmt]) -> Stmt:
+        """An indented block; names that it binds end with it."""
+        outer = dict(self.variables)
+        result = self._statements(nodes)
+        self.variables = outer
+        return result
+
+    def _statements(self, nodes: Sequence[ast.stmt]) -> Stmt:
+        made: list[Stmt] = []
+        for number, node in enumerate(nodes):
+            wrap = self._statement(node, made)
+            if wrap is not None:  # a `let` or an allocation: the rest of the suite is its body
+                return Seq.of(*made, wrap(self._statements(nodes[number + 1 :])))
+        return Seq.of(*made)
+
+    def _statement(self, node: ast.stmt, made: list[Stmt]) -> Callable[[Stmt], Stmt] | None:
+        method = getattr(self, f"_{type(node).__name__}_stmt", None)
+        if method is None:
+            raise self.error(node, f"Python's `{type(node).__name__.lower()}` is not a statement of the language")
+        with self._located(node):
+            result = method(node)
+        if isinstance(result, Stmt):
+            made.append(result)
+            return None
+        return result
+
+    @contextmanager
+    def _located(self, node: ast.AST) -> Iterator[None]:
+        try:
+            yield
+        except ParseError:
+            raise
+        except (MinitvmError, TypeError, ValueError, AttributeError, LookupError) as problem:
+            headline, _, rest = str(problem).partition("\n")
+            error = self.error(node, headline or type(problem).__name__)
+            raise ParseError(f"{error}\n{rest}" if rest else str(error)) from problem
+
+    # ---- assignments -------------------------------------------------------------------------------------------
+
+    def _Assign_stmt(self, node: ast.Assign) -> Any:
+        if len(node.targets) != 1:
+            raise self.error(node, "several targets in one assignment", tries=("one assignment each",))
+        target = node.targets[0]
+        if isinstance(target, ast.Subscript):
+            return self._store(target, node.value)
+        return self._bind(target, self.evaluate(node.value), node)
+
+    def _AugAssign_stmt(self, node: ast.AugAssign) -> Any:
+        if not isinstance(node.target, ast.Subscript):
+            raise self.error(node, "only elements of buffers can be updated", tries=("x_new: T.int32 = x + 1",))
+        load = ast.copy_location(ast.Subscript(node.target.value, node.target.slice, ast.Load()), node.target)
+        return self._store(node.target, ast.copy_location(ast.BinOp(load, node.op, node.value), node))
+
+    def _AnnAssign_stmt(self, node: ast.AnnAssign) -> Any:
+        if not isinstance(node.target, ast.Name) or node.value is None:
+            raise self.error(node, "a typed name needs a value", tries=("x: T.int32 = value",))
+        kind = self.evaluate(node.annotation)
+        if not isinstance(kind, TypeName):
+            raise self.error(node.annotation, "this is not a dtype", wanted="T.int32, T.float32, ...", found=describe(kind))
+        value = self.evaluate(node.value)
+        value = as_expr(value) if isinstance(value, Expr) else const(value, kind.dtype)
+        if value.dtype != kind.dtype:
+            raise self.error(node.value, f"{node.target.id} is declared with another dtype", wanted=str(kind.dtype),
+                             found=f"{value} of dtype {value.dtype}")  # fmt: skip
+        return self._let_rest(node.target.id, value)
+
+    def _store(self, target: ast.Subscript, value_node: ast.expr) -> Stmt:
+        place = self.evaluate(target)
+        if isinstance(place, BufferRegion):
+            place = load_of(place)
+        buffer = getattr(place, "buffer", None)
+        if buffer is None:
+            raise self.error(target, "only elements of buffers can be assigned", found=describe(place))
+        value = self.evaluate(value_node)
+        if isinstance(value, BufferRegion):
+            value = load_of(value)
+        if not is_scalar(value):
+            raise self.error(value_node, f"{buffer.name} cannot hold this", wanted=f"a value of dtype {buffer.dtype}",
+                             found=describe(value))  # fmt: skip
+        with self._located(value_node):
+            return BufferStore(buffer, _converted(value, place.dtype), place.indices)
+
+    def _bind(self, target: ast.expr, value: Any, node: ast.AST) -> Any:
+        """`target = value` for anything but an element of a buffer."""
+        if isinstance(target, ast.Tuple | ast.List):
+            values = [value] if isinstance(value, AxisSpec) else list(value) if isinstance(value, list | tuple) else None
+            if values is None or len(values) != len(target.elts):
+                count = "one value" if values is None else f"{len(values)} values"
+                raise self.error(target, "wrong number of names", wanted=f"{len(target.elts)} values", found=count)
+            for name, item in zip(target.elts, values):
+                self._bind(name, item, node)
+            return None
+        if not isinstance(target, ast.Name):
+            raise self.error(target, "this cannot be assigned", wanted="a name, or an element of a buffer")
+        name = target.id
+        if isinstance(value, AxisSpec):
+            return self._axis(name, value, node)
+        if isinstance(value, AllocSpec):
+            buffer = value.buffer.named(name)
+            self.frames[-1].allocs.append(buffer)
+            return self._define(name, buffer)
+        if isinstance(value, MatchSpec):
+            return self._match(name, value, node)
+        if isinstance(value, DeclSpec):
+            declared = value.buffer.named(name)
+            self._define(name, declared)
+            return lambda body: Allocate(declared, body, value.annotations)
+        if isinstance(value, Meta):
+            return self._define(name, value.value)
+        if isinstance(value, Var) and value.name == "":  # n = T.int32()
+            return self._define(name, type(value)(name, value.dtype))
+        if isinstance(value, BufferSpec):
+            raise self.error(node, "T.Buffer is the type of a parameter", tries=(f"{name} = T.alloc_buffer(...)",))
+        if is_scalar(value):
+            return self._let_rest(name, as_expr(value))
+        return self._define(name, value)
+
+    def _define(self, name: str, value: Any) -> None:
+        self.variables[name] = value
+
+    def _let_rest(self, name: str, value: Expr) -> Callable[[Stmt], Stmt]:
+        variable = Var(name, value.dtype)
+        self.variables[name] = variable
+        return lambda body: LetStmt(variable, value, body)
+
+    def _axis(self, name: str, axis: AxisSpec, node: ast.AST) -> None:
+        frame = self._block_frame(node, "an iterator")
+        domain = axis.domain
+        if domain is None:
+            domain = self.loops.get(axis.value) if isinstance(axis.value, Var) else None
+            if domain is None:
+                raise self.error(node, "T.axis.remap takes the variables of loops around", found=describe(axis.value),
+                                 tries=(f"{name} = T.axis.spatial(extent, value)",))  # fmt: skip
+        if axis.value is None:
+            raise self.error(node, f"the iterator {name} has no value", tries=(f"{name} = T.axis.S(extent, i)",))
+        variable = Var(name, domain.extent.dtype)
+        value = _converted(axis.value, variable.dtype) if isinstance(axis.value, int | IntImm) else as_expr(axis.value)
+        frame.iter_vars.append(IterVar(variable, domain, axis.kind))
+        frame.values.append(value)
+        self._define(name, variable)
+
+    def _match(self, name: str, spec: MatchSpec, node: ast.AST) -> None:
+        buffer = spec.buffer.named(name)
+        if isinstance(spec.source, _Handle):
+            if self.handles[spec.source.name] is not None:
+                raise self.error(node, f"the handle {spec.source.name} is matched twice")
+            self.handles[spec.source.name] = buffer
+        else:
+            with self._located(node):
+                source = as_region(spec.source)
+            self._block_frame(node, "a view of a region").matches.append(MatchBufferRegion(buffer, source))
+        self._define(name, buffer)
+
+    def _block_frame(self, node: ast.AST, what: str) -> _Frame:
+        if len(self.frames) < 2:
+            raise self.error(node, f"{what} outside of a block", tries=('with T.block("name"):',))
+        return self.frames[-1]
+
+    # ---- control -----------------------------------------------------------------------------------------------
+
+    def _For_stmt(self, node: ast.For) -> Stmt:
+        spec = self.evaluate(node.iter)
+        if isinstance(spec, range) and spec.step == 1:
+            spec = LoopSpec((Range.of(spec.start, spec.stop),), ForKind.SERIAL)
+        if not isinstance(spec, LoopSpec):
+            raise self.error(node.iter, "a loop does not run over this", found=describe(spec),
+                             wanted="range(n), T.grid(m, n), T.parallel(n), ...")  # fmt: skip
+        targets = node.target.elts if isinstance(node.target, ast.Tuple | ast.List) else [node.target]
+        if len(targets) != len(spec.ranges):
+            raise self.error(node.target, "wrong number of loop variables", wanted=str(len(spec.ranges)),
+                             found=str(len(targets)))  # fmt: skip
+        return self._nest(targets, spec, node.body)
+
+    def _nest(self, targets: Sequence[ast.expr], spec: LoopSpec, body: Sequence[ast.stmt]) -> Stmt:
+        outer, outer_loops = dict(self.variables), dict(self.loops)
+        variables = []
+        for target, interval in zip(targets, spec.ranges):
+            if not isinstance(target, ast.Name):
+                raise self.error(target, "a loop variable is a name")
+            variable = Var(target.id, interval.extent.dtype)
+            variables.append(variable)
+            self._define(target.id, variable)
+            self.loops[variable] = interval
+        result = self._suite(body)
+        for variable, interval in zip(reversed(variables), reversed(spec.ranges)):
+            result = For(variable, interval.start, interval.extent, spec.kind, result, spec.thread, spec.annotations)
+        self.variables, self.loops = outer, outer_loops
+        return result
+
+    def _While_stmt(self, node: ast.While) -> Stmt:
+        return While(self.expr(node.test), self._suite(node.body))
+
+    def _If_stmt(self, node: ast.If) -> Stmt:
+        condition = self.evaluate(node.test)
+        if not isinstance(condition, Expr):  # known while the program is built
+            return self._suite(node.body if condition else node.orelse)
+        return If(condition, self._suite(node.body), self._suite(node.orelse) if node.orelse else None)
+
+    def _Assert_stmt(self, node: ast.Assert) -> Stmt:
+        message = self.evaluate(node.msg) if node.msg is not None else ""
+        return Assert(self.expr(node.test), str(message))
+
+    def _Pass_stmt(self, node: ast.Pass) -> None:
+        return None
+
+    def _Return_stmt(self, node: ast.Return) -> None:
+        if node.value is not None:
+            raise self.error(node, "a function returns nothing: it writes to its buffers")
+
+    def _With_stmt(self, node: ast.With) -> Stmt:
+        item = node.items[0]
+        rest = node.body
+        if len(node.items) > 1:
+            rest = [ast.copy_location(ast.With(node.items[1:], node.body), node)]
+        spec = self.evaluate(item.context_expr)
+        if isinstance(spec, BlockSpec):
+            return self._block(spec, node, rest)
+        if isinstance(spec, InitSpec):
+            self._block_frame(node, "T.init").init = self._suite(rest)
+            return Seq(())
+        if isinstance(spec, LoopSpec):
+            target = item.optional_vars or ast.copy_location(ast.Name("t"), node)
+            return self._nest([target], spec, rest)
+        if isinstance(spec, LetSpec | DeclSpec):
+            if not isinstance(item.optional_vars, ast.Name):
+                raise self.error(item.context_expr, "this needs a name", tries=("with ... as x:",))
+            outer = dict(self.variables)
+            value = spec.value if isinstance(spec, LetSpec) else spec
+            wrap = self._bind(item.optional_vars, value, node)
+            result = wrap(self._suite(rest))
+            self.variables = outer
+            return result
+        raise self.error(item.context_expr, "this does not open a scope", found=describe(spec),
+                         wanted='T.block("name"), T.init(), T.LetStmt(value) or T.decl_buffer(...)')  # fmt: skip
+
+    def _block(self, spec: BlockSpec, node: ast.With, body: Sequence[ast.stmt]) -> Stmt:
+        frame = _Frame(spec.name)
+        self.frames.append(frame)
+        statement = self._suite(body)
+        self.frames.pop()
+        headers = frame.headers
+        block = Block(
+            tuple(frame.iter_vars), headers.get("reads", ()), headers.get("writes", ()), spec.name, statement,
+            frame.init, tuple(frame.allocs), tuple(frame.matches), headers.get("block_attr", {}),
+        )  # fmt: skip
+        if not ("reads" in headers and "writes" in headers) and not _is_root(frame, len(self.frames)):
+            reads, writes = accessed_regions(block)
+            block = Block(
+                block.iter_vars, headers.get("reads", reads), headers.get("writes", writes), block.name, block.body,
+                block.init, block.alloc_buffers, block.match_buffers, block.annotations,
+            )  # fmt: skip
+        return BlockRealize(tuple(frame.values), headers.get("where", const(True)), block)
+
+    # ---- expressions as statements -----------------------------------------------------------------------------
+
+    def _Expr_stmt(self, node: ast.Expr) -> Any:
+        if isinstance(node.value, ast.Constant):  # a docstring, or `...`
+            return None
+        value = self.evaluate(node.value)
+        if isinstance(value, HeaderSpec):
+            return self._header(value, node)
+        if isinstance(value, Store):
+            wanted = value.buffer[value.indices].dtype
+            return BufferStore(value.buffer, _converted(value.value, wanted), value.indices, value.predicate)
+        if isinstance(value, CallSpec):
+            args = tuple(a if isinstance(a, Buffer) else as_expr(a) for a in value.args)
+            return KernelCall(value.kernel, args, value.parallel)
+        if isinstance(value, Stmt):
+            return value
+        if is_scalar(value):
+            return Evaluate(as_expr(value))
+        raise self.error(node, "this is not a statement", found=describe(value))
+
+    def _header(self, header: HeaderSpec, node: ast.AST) -> None:
+        in_function = len(self.frames) == 1
+        if in_function != (header.what == "func_attr"):
+            place = "at the head of a function" if header.what == "func_attr" else "at the head of a block"
+            raise self.error(node, f"T.{header.what} stands {place}")
+        headers = self.frames[-1].headers
+        if header.what in headers and header.what not in ("func_attr", "block_attr"):
+            raise self.error(node, f"T.{header.what} is given twice")
+        headers[header.what] = {**headers.get(header.what, {}), **header.value} if in_function else header.value
+
+
+@dataclass(frozen=True, slots=True)
+class _Handle:
+    """A parameter `a: T.handle`, until it is matched."""
+
+    name: str
+
+
+def _is_root(frame: _Frame, depth: int) -> bool:
+    return depth == 1 and frame.name == "root" and not frame.iter_vars
+
+
+def _converted(value: Any, dtype: DType) -> Expr:
+    """A value to be stored: constants take the dtype of their place, expressions must have it already."""
+    if isinstance(value, Expr):
+        integer = isinstance(value, IntImm) and not value.dtype.is_bool and dtype.is_int and dtype.lanes == 1
+        return IntImm(value.value, dtype) if integer else value  # type: ignore[attr-defined]
+    if isinstance(value, float) and not dtype.is_float:
+        return as_expr(value)  # the store refuses it, naming both dtypes
+    return const(value, dtype)

@@ -1,0 +1,205 @@
+"""The regions that a block reads and writes, worked out from its body: one box a buffer.
+
+Indices are split into an affine part over the loops inside the block, and a base that does not depend on them:
+`A[vi * 4 + k]` with k in [0, 4) accesses `A[vi * 4:vi * 4 + 4]`. What cannot be split is taken as the whole dimension,
+so a box may be too large, never too small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ...expr import (
+    Add, Expr, IntImm, Let, Mul, Node, Range, Sub, Var, children, const, structural_equal, substitute, walk,
+)  # fmt: skip
+from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, LetStmt
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """`sum of coefficient * term, plus constant`; a term is a variable or an expression that is not affine."""
+
+    terms: tuple[tuple[Expr, int], ...]
+    constant: int
+
+    def plus(self, other: Linear, sign: int = 1) -> Linear:
+        """The sum, or the difference with sign -1."""
+        terms = list(self.terms)
+        for term, factor in other.terms:
+            place = next((i for i, (t, _) in enumerate(terms) if t is term or structural_equal(t, term)), None)
+            if place is None:
+                terms.append((term, sign * factor))
+            else:
+                terms[place] = (terms[place][0], terms[place][1] + sign * factor)
+        return Linear(tuple((t, f) for t, f in terms if f), self.constant + sign * other.constant)
+
+    def times(self, factor: int) -> Linear:
+        """The product with a constant."""
+        return Linear(tuple((t, f * factor) for t, f in self.terms if factor), self.constant * factor)
+
+    def difference(self, other: Linear) -> int | None:
+        """`self - other` where that is a constant."""
+        rest = self.plus(other, -1)
+        return None if rest.terms else rest.constant
+
+    def expr(self, dtype: str) -> Expr:
+        """The sum as an expression."""
+        result: Expr | None = None
+        for term, factor in self.terms:
+            part = term if factor == 1 else term * abs(factor) if factor != -1 else term
+            if result is None:
+                result = part if factor > 0 else const(0, dtype) - part
+            else:
+                result = result + part if factor > 0 else result - part
+        if result is None:
+            return const(self.constant, dtype)
+        if self.constant == 0:
+            return result
+        return result + self.constant if self.constant > 0 else result - (-self.constant)
+
+
+def linear(e: Expr) -> Linear:
+    """An integer expression as an affine sum over what is not affine in it."""
+    if isinstance(e, IntImm):
+        return Linear((), e.value)
+    if isinstance(e, Add):
+        return linear(e.a).plus(linear(e.b))
+    if isinstance(e, Sub):
+        return linear(e.a).plus(linear(e.b), -1)
+    if isinstance(e, Mul) and isinstance(e.b, IntImm):
+        return linear(e.a).times(e.b.value)
+    if isinstance(e, Mul) and isinstance(e.a, IntImm):
+        return linear(e.b).times(e.a.value)
+    return Linear(((e, 1),), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """`[base, base + extent)`; the expression is kept where the index is a single point as it was written."""
+
+    base: Linear
+    extent: int
+    written: Expr | None = None
+
+
+Box = list[Interval | None]  # None: the whole dimension
+
+
+def accesses(node: Node) -> Iterator[tuple[bool, Buffer, tuple[Range, ...], dict[Var, Range], dict[Var, Expr]]]:
+    """(is a write, buffer, ranges, loops around inside `node`, lets) of every access in program order.
+
+    A nested block counts by its signature: its declared regions, at the values of its iterators.
+    """
+    yield from _accesses(node, {}, {})
+
+
+def _accesses(node: Node, loops: dict[Var, Range], lets: dict[Var, Expr]) -> Iterator[
+    tuple[bool, Buffer, tuple[Range, ...], dict[Var, Range], dict[Var, Expr]]
+]:  # fmt: skip
+    if isinstance(node, BlockRealize):
+        values = {axis.var: value for axis, value in zip(node.block.iter_vars, node.iter_values)}
+        local = {*node.block.alloc_buffers, *(m.buffer for m in node.block.match_buffers)}
+        for write, regions in ((False, node.block.reads), (True, node.block.writes)):
+            for region in regions:
+                if region.buffer not in local:
+                    ranges = tuple(substitute(r, values) for r in region.region)
+                    yield write, region.buffer, ranges, loops, lets
+        for value in (*node.iter_values, node.predicate):
+            yield from _accesses(value, loops, lets)
+        return
+    if isinstance(node, For):
+        yield from _accesses(node.start, loops, lets)
+        yield from _accesses(node.extent, loops, lets)
+        yield from _accesses(node.body, {**loops, node.var: Range(node.start, node.extent)}, lets)
+        return
+    if isinstance(node, LetStmt | Let):
+        yield from _accesses(node.value, loops, lets)
+        value = substitute(node.value, lets)
+        yield from _accesses(node.body, loops, {**lets, node.var: value})
+        return
+    for child in children(node):
+        yield from _accesses(child, loops, lets)
+    if isinstance(node, BufferLoad | BufferStore):
+        points = tuple(Range(i, const(1, i.dtype.scalar)) for i in node.indices)
+        yield isinstance(node, BufferStore), node.buffer, points, loops, lets
+
+
+def accessed_regions(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+    """(reads, writes) of a block by its body and init, buffers in order of first access.
+
+    As in TVM, a block with an `init` does not list what it updates among its reads.
+    """
+    boxes: tuple[dict[Buffer, Box], dict[Buffer, Box]] = ({}, {})
+    local = set(block.alloc_buffers)
+    for match in block.match_buffers:
+        boxes[0].setdefault(match.source.buffer, [None] * match.source.buffer.ndim)
+        boxes[1].setdefault(match.source.buffer, [None] * match.source.buffer.ndim)
+        local.add(match.buffer)
+    parts = [block.body] if block.init is None else [block.init, block.body]
+    for part in parts:
+        for write, buffer, ranges, loops, lets in accesses(part):
+            if buffer in local:
+                continue
+            box: Box = [_interval(r, loops, lets) for r in ranges]
+            known = boxes[write].get(buffer)
+            boxes[write][buffer] = box if known is None else [_union(a, b) for a, b in zip(known, box)]
+    reads = [_region(buffer, box) for buffer, box in boxes[0].items()]
+    writes = [_region(buffer, box) for buffer, box in boxes[1].items()]
+    if block.init is not None:
+        reads = [r for r in reads if not any(structural_equal(r, w) for w in writes)]
+    return tuple(reads), tuple(writes)
+
+
+def _interval(r: Range, loops: Mapping[Var, Range], lets: Mapping[Var, Expr]) -> Interval | None:
+    start = substitute(r.start, lets)
+    if not isinstance(r.extent, IntImm) or start.dtype.lanes > 1:
+        return None
+    if not _uses(start, loops):
+        if any(isinstance(item, BufferLoad) for item in walk(start)):
+            return None  # depends on data
+        return Interval(linear(start), r.extent.value, start)
+    base, extent = linear(start), r.extent.value
+    # Inner loops first: the start of an inner loop may depend on an outer one.
+    for variable, interval in reversed(list(loops.items())):
+        factor = next((f for t, f in base.terms if t is variable), 0)
+        if factor == 0:
+            continue
+        if not isinstance(interval.extent, IntImm):
+            return None
+        reach = factor * (interval.extent.value - 1)
+        base = base.plus(Linear(((variable, factor),), 0), -1).plus(linear(interval.start).times(factor))
+        base = Linear(base.terms, base.constant + min(0, reach))
+        extent += abs(reach)
+    if any(_uses(term, loops) for term, _ in base.terms):
+        return None
+    return Interval(base, extent)
+
+
+def _uses(e: Expr, variables: Iterable[Var]) -> bool:
+    wanted = set(variables)
+    return any(isinstance(item, Var) and item in wanted for item in walk(e))
+
+
+def _union(a: Interval | None, b: Interval | None) -> Interval | None:
+    if a is None or b is None:
+        return None
+    shift = b.base.difference(a.base)
+    if shift is None:
+        return None
+    if shift == 0 and a.extent == b.extent:
+        return a
+    first = a.base if shift >= 0 else b.base
+    low, high = min(0, shift), max(a.extent, shift + b.extent)
+    return Interval(first, high - low)
+
+
+def _region(buffer: Buffer, box: Box) -> BufferRegion:
+    ranges = []
+    for interval, dimension in zip(box, buffer.shape):
+        if interval is None:
+            ranges.append(Range(const(0, dimension.dtype), dimension))
+            continue
+        start = interval.base.expr(dimension.dtype) if interval.written is None else interval.written
+        ranges.append(Range(start, const(interval.extent, start.dtype)))
+    return BufferRegion(buffer, tuple(ranges))

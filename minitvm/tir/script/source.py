@@ -1,0 +1,201 @@
+"""Where a program's text comes from: a string, or the source of a decorated Python function or class."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+from ...errors import InputError, ParseError
+from ..nodes import IRModule, PrimFunc
+from .evaluate import Source
+from .parser import FunctionParser
+
+_OPTIONS = "__minitvm_prim_func__"
+_ATTRS = "__minitvm_module_attrs__"
+
+
+def from_source(text: str, extra_vars: Mapping[str, Any] | None = None) -> IRModule | PrimFunc:
+    """A text with one `@I.ir_module` class or `@T.prim_func` function as a module or function (TVM's name).
+
+    `extra_vars` are Python values that the text may use by name; `T`, `I`, `tir` and `tvm` are always known. Imports in
+    the text are skipped, constants assigned above the program are read. Raises `ParseError`.
+    """
+    source = _dedented(text, "<text>", 1)
+    captured: dict[str, Any] = {**_standard_names(), **(extra_vars or {})}
+    tree = _tree(source)
+    found: IRModule | PrimFunc | None = None
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            if found is not None:
+                raise source.error(node, "a second program in one text", tries=("one @I.ir_module class around both",))
+            found = _program(node, source, captured)
+        elif isinstance(node, ast.ImportFrom):
+            captured.update({a.asname: captured[{"tir": "T", "ir": "I"}[a.name]] for a in node.names
+                             if a.asname and a.name in ("tir", "ir")})  # fmt: skip
+        elif isinstance(node, ast.Assign):
+            value = FunctionParser(source, captured).evaluate(node.value)
+            for target in node.targets:
+                if not isinstance(target, ast.Name):
+                    raise source.error(target, "a constant above the program needs a plain name")
+                captured[target.id] = value
+        elif not isinstance(node, ast.Import) and not _is_text(node):
+            raise source.error(node, "a text holds one program", wanted="@T.prim_func or @I.ir_module")
+    if found is None:
+        raise ParseError(f"{source.file}: no program in this text\n  wanted: @T.prim_func or @I.ir_module")
+    return found
+
+
+def _program(node: ast.ClassDef | ast.FunctionDef, source: Source, captured: dict[str, Any]) -> IRModule | PrimFunc:
+    kind, options = _decorator(node, source)
+    if isinstance(node, ast.FunctionDef):
+        if kind != "prim_func":
+            raise source.error(node, f"the function {node.name} has no @T.prim_func", wanted="@T.prim_func", found=kind)
+        return FunctionParser(source, captured).function(node, **options)
+    if kind != "ir_module":
+        raise source.error(node, f"the class {node.name} has no @I.ir_module", wanted="@I.ir_module", found=kind)
+    functions: dict[str, PrimFunc] = {}
+    attrs: dict[str, Any] = {}
+    for item in node.body:
+        if isinstance(item, ast.FunctionDef):
+            function = _program(item, source, captured)
+            functions[item.name] = function  # type: ignore[assignment]
+        elif isinstance(item, ast.Expr) and isinstance(item.value, ast.Call) and _last(item.value.func) == "module_attrs":
+            attrs.update(FunctionParser(source, captured).evaluate(item.value.args[0]))
+        elif isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name):
+            captured[item.targets[0].id] = FunctionParser(source, captured).evaluate(item.value)
+        elif not isinstance(item, ast.Pass) and not _is_text(item):
+            raise source.error(item, "a module holds functions", wanted="@T.prim_func def ...")
+    return IRModule(functions, attrs)
+
+
+def _decorator(node: ast.ClassDef | ast.FunctionDef, source: Source) -> tuple[str, dict[str, bool]]:
+    for decorator in node.decorator_list:
+        call = decorator if isinstance(decorator, ast.Call) else None
+        name = _last(call.func if call else decorator)
+        if name in ("prim_func", "ir_module"):
+            flags = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg} if call else {}
+            return name, {k: v for k, v in flags.items() if k in ("private", "lowered")}
+        raise source.error(decorator, f"the decorator {ast.unparse(decorator)} is not one of the language",
+                           wanted="@T.prim_func or @I.ir_module")  # fmt: skip
+    return "nothing", {}
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+# ---- decorated Python ----------------------------------------------------------------------------------------------
+
+
+def prim_func(func: Any = None, *, private: bool = False, lowered: bool = False) -> Any:
+    """`@T.prim_func`: a Python function, read from its source and not run, as a `PrimFunc`.
+
+    Names that the text does not define are looked up where the function is defined: its closure, the functions around
+    it, its module. Inside a class the function waits for `@I.ir_module`. Raises `ParseError`; `InputError` where Python
+    cannot find the source (a function typed at the prompt of a plain interpreter).
+    """
+    if func is None:
+        return lambda given: _decorated(given, sys._getframe(1), private, lowered)
+    caller = sys._getframe(1)
+    while caller.f_globals.get("__name__") == f"{__package__}.builtins":
+        caller = caller.f_back  # type: ignore[assignment]
+    return _decorated(func, caller, private, lowered)
+
+
+def ir_module(cls: Any = None, **options: Any) -> Any:
+    """`@I.ir_module`: a class of functions as an `IRModule`."""
+    del options  # TVM's check_well_formed
+    if cls is None:
+        return ir_module
+    functions: dict[str, PrimFunc] = {}
+    for name, value in vars(cls).items():
+        if isinstance(value, PrimFunc):
+            functions[name] = value
+        elif hasattr(value, _OPTIONS):
+            functions[name] = _parse_function(value, *getattr(value, _OPTIONS))
+    return IRModule(functions, dict(vars(cls).get(_ATTRS, {})))
+
+
+def module_attrs(attrs: Mapping[str, Any]) -> None:
+    """`I.module_attrs({...})` in the class of a module."""
+    sys._getframe(1).f_locals[_ATTRS] = dict(attrs)
+
+
+def _decorated(func: Any, caller: FrameType, private: bool, lowered: bool) -> Any:
+    captured = _visible_names(func, caller)
+    parent, _, _ = func.__qualname__.rpartition(".")
+    if parent and not parent.endswith("<locals>"):
+        setattr(func, _OPTIONS, (captured, private, lowered))
+        return func
+    return _parse_function(func, captured, private, lowered)
+
+
+def _visible_names(func: Any, caller: FrameType) -> dict[str, Any]:
+    # Names that stand only in annotations or in the text of the body are no closure variables of `func`: the frames that
+    # are running while it is defined still have them.
+    names: dict[str, Any] = {**_standard_names(), **func.__globals__}
+    frames = [caller]
+    while frames[-1].f_back is not None and _is_class_body(frames[-1]):
+        frames.append(frames[-1].f_back)
+    for frame in reversed(frames):
+        names.update(frame.f_locals)
+    for name, cell in zip(func.__code__.co_freevars, func.__closure__ or ()):
+        try:
+            names[name] = cell.cell_contents
+        except ValueError:  # defined later
+            continue
+    return names
+
+
+def _is_class_body(frame: FrameType) -> bool:
+    return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
+
+
+def _parse_function(func: Any, captured: Mapping[str, Any], private: bool, lowered: bool) -> PrimFunc:
+    try:
+        lines, first = inspect.getsourcelines(func)
+    except (OSError, TypeError) as problem:
+        raise InputError(
+            f"the source of {func.__name__} cannot be found: {problem}\n"
+            "  try:    tvm.script.from_source(text), or a file"
+        ) from None
+    source = _dedented("".join(lines), inspect.getsourcefile(func) or "<text>", first)
+    node = _tree(source).body[0]
+    if not isinstance(node, ast.FunctionDef):
+        raise source.error(node, "@T.prim_func stands above a function")
+    return FunctionParser(source, captured).function(node, private=private, lowered=lowered)
+
+
+def _dedented(text: str, file: str, first_line: int) -> Source:
+    lines = text.splitlines()
+    indents = [len(line) - len(line.lstrip()) for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    margin = indents[0] if indents else 0
+    if margin:
+        text = "\n".join(line[margin:] if not line[:margin].strip() else line for line in lines)
+    return Source(text, file, first_line, margin)
+
+
+def _tree(source: Source) -> ast.Module:
+    try:
+        return ast.parse(source.text)
+    except SyntaxError as problem:
+        where = ast.Constant(0, lineno=problem.lineno or 1, col_offset=max(0, (problem.offset or 1) - 1),
+                             end_lineno=problem.end_lineno, end_col_offset=max(0, (problem.end_offset or 1) - 1))  # fmt: skip
+        raise source.error(where, f"not Python: {problem.msg}") from None
+
+
+def _standard_names() -> dict[str, Any]:
+    import minitvm
+
+    from ... import script, tir
+    from . import builtins
+
+    return {"T": builtins, "I": script.ir, "tir": tir, "tvm": minitvm}
