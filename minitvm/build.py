@@ -214,14 +214,6 @@ def link_graph(fused: Any, units: Iterable[Unit], lowered: Mapping[PrimFunc, Low
     return linker.finish(fused.name, specs, results, [constant(c.value.name, c.data) for c in fused.constants])
 
 
-def reference_outputs(graph: Any, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """What the graph interpreter computes: the right answer that compiled results are checked against."""
-    from .reference import graph as interpreter
-
-    outputs: list[np.ndarray] = interpreter.run(graph, inputs)
-    return outputs
-
-
 def _descend(func: PrimFunc, target: Target, stop_at: str, callback: PassCallback | None, schedule: bool = True) -> Any:
     if stop_at == "tir":
         return func

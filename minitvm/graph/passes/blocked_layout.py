@@ -1,0 +1,216 @@
+"""Put convolutions into NCHW[x]c and weights into packed form, and keep what stands between them in that layout.
+
+A value may exist plain, blocked or both; a `layout.block_axis` or `layout.unblock_axis` is put in only where an
+operator needs the form that is not there. Weights are constants, so that constant folding packs them at build time.
+What TVM calls AlterOpLayout; the idea is from Liu et al., "Optimizing CNN model inference on CPUs" (ATC'19).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...topi.shapes import paddings, per_axis
+from ..builder import GraphBuilder
+from ..nodes import Graph, OpNode, Value
+from ..registry import Pattern, get
+
+BlockOf = Callable[[int], int | None]
+
+
+def blocked_layout(graph: Graph, lanes: int) -> Graph:
+    """The graph with blocked convolutions; `lanes` is the target's number of float32 lanes in a vector."""
+    return _Blocking(graph, lanes).run()
+
+
+def block_of(channels: int, lanes: int) -> int | None:
+    """The block of a dimension: the widest vector of at least 4 lanes that divides it; a few channels are one block."""
+    for block in (lanes, lanes // 2, lanes // 4):
+        if block >= 4 and channels % block == 0:
+            return block
+    return channels if channels <= 4 else None
+
+
+class _Blocking:
+    def __init__(self, graph: Graph, lanes: int) -> None:
+        self.graph = graph
+        self.lanes = lanes
+        self.b = GraphBuilder(graph.name)
+        self.plain: dict[Value, Value] = {}
+        self.blocked: dict[Value, Value] = {}
+        self.data = graph.arrays()
+
+    def run(self) -> Graph:
+        for value in self.graph.inputs:
+            self.plain[value] = self.b.input(value.name, value.shape, value.dtype)
+        for constant in self.graph.constants:
+            self.plain[constant.value] = self.b.constant(constant.data, constant.value.name)
+        for item in self.graph.nodes:
+            if not self.rewrite(item):
+                self.keep(item)
+        return self.b.build([self.as_plain(value) for value in self.graph.outputs])
+
+    def keep(self, item: OpNode) -> None:
+        """The operator as it was, on plain values."""
+        made = self.op(item.op, *(self.as_plain(v) for v in item.inputs), name=item.outputs[0].name, **item.attrs)
+        for old, new in zip(item.outputs, made if isinstance(made, tuple) else (made,), strict=True):
+            self.plain[old] = new
+
+    def op(self, op: str, *inputs: Value, name: str | None = None, **attrs: Any) -> Any:
+        return self.b.op(op, *inputs, name=name, **attrs)
+
+    def block(self, value: Value) -> int | None:
+        """The block of a value's channels, where it can be blocked at all."""
+        if value.ndim != 4 or not value.is_static or value.dtype != "float32" or 0 in value.shape:
+            return None
+        return block_of(int(value.shape[1]), self.lanes)  # type: ignore[arg-type]
+
+    def as_plain(self, value: Value) -> Value:
+        if value not in self.plain:
+            at = self.blocked[value]
+            self.plain[value] = self.op("layout.unblock_axis", at, name=value.name, axis=1, extent=value.shape[1])
+        return self.plain[value]
+
+    def as_blocked(self, value: Value) -> Value:
+        if value not in self.blocked:
+            made = self.op("layout.block_axis", self.as_plain(value), axis=1, block=self.block(value))
+            self.blocked[value] = made
+        return self.blocked[value]
+
+    def rewrite(self, item: OpNode) -> bool:
+        """Put `item` into blocked form where that is possible and pays; False leaves it to `keep`."""
+        rule = _RULES.get(item.op)
+        if rule is not None:
+            return rule(self, item)
+        operator = get(item.op)
+        if operator.pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST) and "axis" not in operator.attrs:
+            return self.elementwise(item)
+        return False
+
+    def elementwise(self, item: OpNode) -> bool:
+        """Operators on elements follow the layout of what they read."""
+        if len(item.outputs) != 1 or not any(v in self.blocked for v in item.inputs) or not self.block(item.output):
+            return False
+        inputs = [self.operand(v, item.output) for v in item.inputs]
+        if any(v is None for v in inputs):
+            return False
+        self.blocked[item.output] = self.op(item.op, *inputs, **item.attrs)  # type: ignore[arg-type]
+        return True
+
+    def operand(self, value: Value, output: Value) -> Value | None:
+        """An operand that broadcasts to the blocked form of `output`; None where it cannot."""
+        if value.ndim == 4 and value.shape[1] == output.shape[1] and value.dtype == "float32":
+            if value not in self.data:
+                return self.as_blocked(value)
+        elif value not in self.data and value.ndim:
+            return None
+        if value not in self.data:
+            return self.as_plain(value)
+        array = self.data[value]
+        if array.ndim > 4:
+            return None
+        full = array.reshape((1,) * (4 - array.ndim) + array.shape) if array.ndim else array
+        if not full.ndim or full.size == 1:
+            return self.b.constant(full.reshape(()))
+        channels = output.shape[1]
+        if full.shape[1] not in (1, channels):
+            return None
+        width = self.block(output) if full.shape[1] == channels else 1
+        assert width is not None
+        split = full.reshape(full.shape[0], full.shape[1] // width, width, *full.shape[2:])
+        return self.b.constant(np.ascontiguousarray(np.moveaxis(split, 2, -1)))
+
+    def conv2d(self, item: OpNode) -> bool:
+        data, weight = item.inputs[:2]
+        attrs = dict(item.attrs)
+        groups = attrs.pop("groups", 1)
+        if len(item.inputs) != 2 or weight not in self.data or attrs.pop("out_dtype", "") not in ("", "float32"):
+            return False
+        in_block, out_block = self.block(data), self.block(item.output)
+        if in_block is None or out_block is None or item.output.shape[1] == 1:  # type: ignore[comparison-overlap]
+            return False
+        channels = data.shape[1]
+        depthwise = groups == channels == item.output.shape[1] and groups != 1
+        if groups != 1 and not depthwise:
+            return False
+        name = item.output.name
+        if depthwise:
+            packed = self.b.constant(_pack_depthwise(self.data[weight], in_block), f"{weight.name}_packed")
+            made = self.op("nn.contrib_depthwise_conv2d_NCHWc", self.as_blocked(data), packed, name=name, **attrs)
+        else:
+            packed = self.op("layout.pack_weights", self.as_plain(weight), in_block=in_block, out_block=out_block)
+            made = self.op("nn.contrib_conv2d_NCHWc", self.as_blocked(data), packed, name=name, **attrs)
+        self.blocked[item.output] = made
+        return True
+
+    def pool2d(self, item: OpNode) -> bool:
+        """A pool on [N, C/x, H, W, x] is a pool over three dimensions whose window is 1 along the last."""
+        data = item.inputs[0]
+        if data not in self.blocked or not self.block(item.output):
+            return False
+        before, after = paddings(item.attrs["padding"], 2)
+        attrs = {**item.attrs, "padding": (*before, 0, *after, 0)}
+        for name in ("pool_size", "strides", "dilation"):
+            attrs[name] = (*per_axis(item.attrs[name], 2, name), 1)
+        made = self.op(item.op.replace("2d", "3d"), self.blocked[data], name=item.output.name, **attrs)
+        self.blocked[item.output] = made
+        return True
+
+    def global_pool(self, item: OpNode) -> bool:
+        data = item.inputs[0]
+        if data not in self.blocked or not self.block(item.output):
+            return False
+        op = {"nn.global_avg_pool": "mean", "nn.global_max_pool": "max"}[item.op]
+        self.blocked[item.output] = self.op(op, self.blocked[data], axis=(2, 3), keepdims=True)
+        return True
+
+    def concatenate(self, item: OpNode) -> bool:
+        block = self.block(item.output)
+        blocks = {self.block(v) for v in item.inputs}
+        if item.attrs["axis"] not in (1, -3) or block is None or blocks != {block}:
+            return False
+        if not any(v in self.blocked for v in item.inputs):
+            return False
+        parts = [self.as_blocked(v) for v in item.inputs]
+        self.blocked[item.output] = self.op("concatenate", *parts, axis=1)
+        return True
+
+    def bias_add(self, item: OpNode) -> bool:
+        data, bias = item.inputs
+        if data not in self.blocked or bias not in self.data or item.attrs["axis"] != 1 or not self.block(data):
+            return False
+        array = self.data[bias].reshape(1, -1, self.block(data))[:, :, None, None, :]
+        self.blocked[item.output] = self.op("add", self.blocked[data], self.b.constant(array))
+        return True
+
+    def dense(self, item: OpNode) -> bool:
+        data, weight = item.inputs[:2]
+        if len(item.inputs) != 2 or weight not in self.data or weight.dtype != "float32" or data.ndim != 2:
+            return False
+        columns = int(weight.shape[0])  # type: ignore[arg-type]
+        if columns < self.lanes or any(item.attrs.get(flag) for flag in ("transpose_a", "transpose_b")):
+            return False
+        packed = self.op("layout.block_axis", self.as_plain(weight), axis=0, block=self.lanes)
+        made = self.op("nn.contrib_dense_packed", self.as_plain(data), packed, name=item.output.name)
+        self.plain[item.output] = self.op("layout.unblock_axis", made, axis=1, extent=columns)
+        return True
+
+
+def _pack_depthwise(weight: np.ndarray, block: int) -> np.ndarray:
+    """[C, 1, kh, kw] as [C/x, kh, kw, x]."""
+    channels, _, kh, kw = weight.shape
+    return np.ascontiguousarray(np.moveaxis(weight.reshape(channels // block, block, kh, kw), 1, -1))
+
+
+_RULES: Mapping[str, Callable[[_Blocking, OpNode], bool]] = {
+    "nn.conv2d": _Blocking.conv2d,
+    "nn.max_pool2d": _Blocking.pool2d,
+    "nn.avg_pool2d": _Blocking.pool2d,
+    "nn.global_avg_pool": _Blocking.global_pool,
+    "nn.global_max_pool": _Blocking.global_pool,
+    "nn.bias_add": _Blocking.bias_add,
+    "concatenate": _Blocking.concatenate,
+    "nn.dense": _Blocking.dense,
+}

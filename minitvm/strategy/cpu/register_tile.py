@@ -1,0 +1,94 @@
+"""The register-blocked micro-kernel that convolutions and dense layers share.
+
+    for <outer tiles>:                          # parallel, fused
+        acc[tile] = 0                           # registers
+        for <reduction>:                        # rolled
+            for <tile>:                         # unrolled; the last axis is one vector
+                acc[tile] += a * b
+        out[tile] = epilogue(acc[tile])         # bias, activation, residual: while still in registers
+
+The broadcast operand comes from the one input, the vector from the other; with `rows x columns` vectors of accumulators
+each step of the reduction does rows*columns fused multiply-adds for rows + columns loads (Goto and van de Geijn,
+"Anatomy of high-performance matrix multiplication").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...expr import IntImm, structural_equal
+from ...tir.nodes import Block
+from ...tir.schedule import Schedule
+
+
+def register_tile(sch: Schedule, block: Any, tiles: Mapping[int, int], parallel_axes: int) -> Any:
+    """Schedule the reduction `block` and the element-wise blocks behind it as a micro-kernel; returns its parallel loop.
+
+    `tiles` gives the extent of the tile along some axes of the output; the last axis must be one vector long. The first
+    `parallel_axes` outer loops are fused and run in parallel. Blocks that read the result element by element, up to the
+    function's output, become the epilogue.
+    """
+    main = _epilogue(sch, block)
+    loops = sch.get_loops(main)
+    axes = len(loops)
+    outer, inner = [], []
+    for axis, loop in enumerate(loops[:-1]):
+        over, tile = sch.split(loop, factors=[None, tiles.get(axis, 1)])
+        outer.append(over)
+        inner.append(tile)
+    vector = loops[-1]
+    sch.reorder(*outer, *inner, vector)
+    # The block moves below all outer loops; its own loops over the tile keep one loop an axis.
+    sch.compute_at(block, outer[-1], preserve_unit_loops=True)
+    own = sch.get_loops(block)[len(outer) :]
+    tile_loops, reduction = own[:axes], own[axes:]
+    sch.reorder(*reduction, *tile_loops)
+    init = sch.decompose_reduction(block, reduction[0])
+    for nest in (tile_loops, sch.get_loops(init)[len(outer) :], [*inner, vector]):
+        for loop in nest[:-1]:
+            sch.unroll(loop)
+        sch.vectorize(nest[-1])
+    shared = outer[:parallel_axes]
+    joined = sch.fuse(*shared) if len(shared) > 1 else shared[0]
+    sch.parallel(joined)
+    return joined
+
+
+def _epilogue(sch: Schedule, block: Any) -> Any:
+    """Let `block` accumulate in registers; returns the block that writes what it computed, epilogue included."""
+    writer = sch.cache_write(block, 0, "local")
+    while True:
+        consumers = sch.get_consumers(writer)
+        if len(consumers) != 1 or not _elementwise(sch, writer, consumers[0]):
+            return writer
+        sch.compute_inline(writer)
+        writer = consumers[0]
+
+
+def _elementwise(sch: Schedule, producer: Any, consumer: Any) -> bool:
+    """Whether `consumer` writes at a point what it makes of `producer` at that point, the shapes being equal."""
+    made, uses = sch.get(producer), sch.get(consumer)
+    assert isinstance(made, Block) and isinstance(uses, Block)
+    if any(v.kind != "S" for v in uses.iter_vars) or len(uses.writes) != 1:
+        return False
+    source, result = made.writes[0].buffer, uses.writes[0].buffer
+    if len(source.shape) != len(result.shape) or not all(map(structural_equal, source.shape, result.shape)):
+        return False
+    if len(uses.iter_vars) != len(result.shape):
+        return False
+    point = [v.var for v in uses.iter_vars]
+    reads = [r for r in uses.reads if r.buffer is source]
+    regions = [*reads, uses.writes[0]]
+    return bool(reads) and all(_is_point(region.region, point) for region in regions)
+
+
+def _is_point(region: Sequence[Any], point: Sequence[Any]) -> bool:
+    return all(
+        r.start is v and isinstance(r.extent, IntImm) and r.extent.value == 1 for r, v in zip(region, point, strict=True)
+    )
+
+
+def largest_divisor(extent: int, limit: int) -> int:
+    """The largest divisor of `extent` that is at most `limit`."""
+    return next(d for d in range(min(extent, max(limit, 1)), 0, -1) if extent % d == 0)
