@@ -94,10 +94,15 @@ def is_one(dim: Dim) -> bool:
 
 def broadcast_index(tensor: Tensor, indices: Sequence[Any], shape: Sequence[Dim]) -> tuple[Any, ...]:
     """Where in `tensor` the element stands that is broadcast to `indices` of `shape`."""
-    tail = list(indices)[len(indices) - tensor.ndim :]
+    return broadcast_point(dims(tensor), indices, shape)
+
+
+def broadcast_point(own: Sequence[Dim], indices: Sequence[Any], shape: Sequence[Dim]) -> tuple[Any, ...]:
+    """The same for a tensor, or leading part of one, of the shape `own`."""
+    skipped = len(indices) - len(own)
     return tuple(
         as_expr(0, str(i.dtype)) if is_one(d) and not is_one(s) else i
-        for i, d, s in zip(tail, dims(tensor), list(shape)[len(shape) - tensor.ndim :], strict=True)
+        for i, d, s in zip(list(indices)[skipped:], own, list(shape)[skipped:], strict=True)
     )
 
 

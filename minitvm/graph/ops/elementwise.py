@@ -28,6 +28,10 @@ def _clip(x: Any, a_min: Any, a_max: Any) -> Any:
     return low if a_max is None else np.minimum(low, np.asarray(a_max, x.dtype))
 
 
+def _arange(start: Any, stop: Any, step: Any, dtype: str) -> Any:
+    return np.arange(start, stop, step).astype(DType(dtype).numpy)
+
+
 def _cast(x: Any, dtype: str) -> Any:
     return x if x.dtype == object else x.astype(DType(dtype).numpy)
 
@@ -128,6 +132,4 @@ register("broadcast_to", pattern=B, fold=lambda x, shape: np.broadcast_to(x, sha
 register("full", pattern=I, fold=lambda shape, fill_value, dtype: np.full(shape, fill_value, DType(dtype).numpy))(
     topi.full
 )
-register(
-    "arange", pattern=I, fold=lambda start, stop, step, dtype: np.arange(start, stop, step, DType(dtype).numpy)
-)(topi.arange)  # fmt: skip
+register("arange", pattern=I, fold=_arange)(topi.arange)

@@ -1,0 +1,103 @@
+"""Convolutions over one, two or three spatial axes, NCHW and OIHW."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import te
+from ..errors import InputError, TypeMismatch
+from ..te import Tensor
+from .pad import constant_pad
+from .shapes import constant, dims, is_one, paddings, per_axis, plus, same, simple, times
+
+Ints = int | Sequence[int]
+
+_LAYOUT = {1: "ncw", 2: "nchw", 3: "ncdhw"}
+_SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
+
+
+def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int,
+          out_dtype: str) -> Tensor:  # fmt: skip
+    """The convolution of `rank` spatial axes: out[n, f, y..] = sum of data[n, c, y*s + r*d ..] * weight[f, c, r..].
+
+    The attributes that a strategy dispatches on are annotations of the compute.
+    """
+    op = f"nn.conv{rank}d"
+    if data.ndim != rank + 2 or weight.ndim != rank + 2:
+        raise TypeMismatch(f"{op}: wanted data and weight of {rank + 2} dimensions, found {data} and {weight}")
+    if data.dtype != weight.dtype:
+        raise TypeMismatch(f"{op}: data is {data.dtype}, weight {weight.dtype}")
+    stride, dilate = per_axis(strides, rank, f"{op} strides"), per_axis(dilation, rank, f"{op} dilation")
+    before, after = paddings(padding, rank)
+    batch, channels, *spatial = dims(data)
+    filters, group_channels, *kernel = dims(weight)
+    window = [constant(k, f"{op}: the size of the kernel") for k in kernel]
+    if not same(times(group_channels, groups), channels):
+        raise TypeMismatch(
+            f"{op}: the channels of data and weight do not fit\n"
+            f"  wanted: {channels} channels = {groups} groups of {group_channels}\n"
+            f"  found:  data {data}, weight {weight}"
+        )
+    if isinstance(filters, int) and filters % groups:
+        raise TypeMismatch(f"{op}: {filters} filters do not divide into {groups} groups")
+    out = tuple(
+        simple((d + b + a - (k - 1) * l - 1) // s + 1)
+        for d, b, a, k, l, s in zip(spatial, before, after, window, dilate, stride, strict=True)
+    )
+    if any(isinstance(d, int) and d <= 0 for d in out):
+        raise InputError(f"{op}: the kernel {tuple(window)} is larger than the padded input {data}")
+    padded = constant_pad(data, (0, 0, *before), (0, 0, *after))
+    dtype = out_dtype or data.dtype
+    filters_a_group = simple(filters // groups)
+    depthwise = groups > 1 and is_one(group_channels)
+    rc = te.reduce_axis((0, group_channels), name="rc")
+    taps = [te.reduce_axis((0, k), name=f"r{a}") for k, a in zip(window, _SPATIAL[rank])]
+
+    def element(nn: Any, ff: Any, *point: Any) -> Any:
+        at = tuple(
+            plus(times(p, s), times(t.var, l) if k > 1 else 0)
+            for p, s, t, l, k in zip(point, stride, taps, dilate, window, strict=True)
+        )
+        taken = tuple(t.var if k > 1 else 0 for t, k in zip(taps, window, strict=True))
+        if depthwise:
+            x, w = padded[(nn, ff if is_one(filters_a_group) else ff // filters_a_group, *at)], weight[(ff, 0, *taken)]
+        else:
+            channel = rc.var if groups == 1 else ff // filters_a_group * group_channels + rc.var
+            x, w = padded[(nn, channel, *at)], weight[(ff, rc.var, *taken)]
+        axes = [t for t, k in zip(taps, window, strict=True) if k > 1]
+        axes = axes if depthwise else [rc, *axes]
+        product = x.astype(dtype) * w.astype(dtype)
+        return te.sum(product, axis=axes) if axes else product
+
+    name = ("depthwise_" if depthwise else "group_" if groups > 1 else "") + f"conv{rank}d_{_LAYOUT[rank]}"
+    attrs = {
+        "op": f"nn.depthwise_conv{rank}d" if depthwise else op,
+        "strides": stride,
+        "padding": (*before, *after),
+        "dilation": dilate,
+        "groups": groups,
+    }
+    names = [2 * a for a in _SPATIAL[rank]]
+    return te.compute((batch, filters, *out), element, name=name, attrs=attrs, varargs_names=names)
+
+
+def conv1d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, groups: int = 1,
+           out_dtype: str = "") -> Tensor:  # fmt: skip
+    """Convolution of data [n, c, w] with weight [o, c / groups, kw]."""
+    return _conv(1, data, weight, strides, padding, dilation, groups, out_dtype)
+
+
+def conv2d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, groups: int = 1,
+           out_dtype: str = "") -> Tensor:  # fmt: skip
+    """Convolution of data [n, c, h, w] with weight [o, c / groups, kh, kw].
+
+    `padding` is one number, (h, w), or (top, left, bottom, right). With one channel a group it is depthwise.
+    """
+    return _conv(2, data, weight, strides, padding, dilation, groups, out_dtype)
+
+
+def conv3d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, groups: int = 1,
+           out_dtype: str = "") -> Tensor:  # fmt: skip
+    """Convolution of data [n, c, d, h, w] with weight [o, c / groups, kd, kh, kw]."""
+    return _conv(3, data, weight, strides, padding, dilation, groups, out_dtype)

@@ -1,0 +1,86 @@
+"""Matrix products: `dense`, `matmul` with NumPy's broadcasting of the leading axes, `batch_matmul`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import te
+from ..errors import TypeMismatch
+from ..te import Tensor
+from .shapes import broadcast_point, broadcast_shapes, dims, same
+
+
+def dense(data: Tensor, weight: Tensor, *, out_dtype: str = "") -> Tensor:
+    """data [..., k] times the transpose of weight [n, k]: out[..., j] = sum over k of data[..., k] * weight[j, k]."""
+    if data.ndim < 1 or weight.ndim != 2 or not same(dims(data)[-1], dims(weight)[1]) or data.dtype != weight.dtype:
+        raise TypeMismatch(f"nn.dense: wanted data [..., k] and weight [n, k] of one dtype, found {data} and {weight}")
+    dtype = out_dtype or data.dtype
+    k = te.reduce_axis((0, data.shape[-1]), name="k")
+
+    def element(*indices: Any) -> Any:
+        *rows, j = indices
+        return te.sum(data[(*rows, k.var)].astype(dtype) * weight[j, k.var].astype(dtype), axis=k)
+
+    names = _names(data.ndim - 1)
+    return te.compute(
+        (*dims(data)[:-1], weight.shape[0]), element, name="T_matmul_NT", attrs={"op": "nn.dense"},
+        varargs_names=[*names, "j"],
+    )  # fmt: skip
+
+
+def matmul(
+    a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False, out_dtype: str = ""
+) -> Tensor:  # fmt: skip
+    """a [..., m, k] times b [..., k, n], the leading axes broadcast; a vector left is a row, right a column.
+
+    `transpose_a` takes a as [..., k, m], `transpose_b` takes b as [..., n, k].
+    """
+    return _matmul("nn.matmul", a, b, transpose_a and a.ndim > 1, transpose_b and b.ndim > 1, out_dtype)
+
+
+def batch_matmul(
+    a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = True, out_dtype: str = ""
+) -> Tensor:  # fmt: skip
+    """a [batch, m, k] times b [batch, n, k] transposed (Relay's default); a batch of 1 broadcasts."""
+    if a.ndim != 3 or b.ndim != 3:
+        raise TypeMismatch(f"nn.batch_matmul: wanted three dimensions, found {a} and {b}")
+    return _matmul("nn.batch_matmul", a, b, transpose_a, transpose_b, out_dtype)
+
+
+def _matmul(op: str, a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> Tensor:
+    if a.ndim < 1 or b.ndim < 1 or a.dtype != b.dtype:
+        raise TypeMismatch(f"{op}: wanted two tensors of one dtype, found {a} and {b}")
+    rows = [] if a.ndim == 1 else [dims(a)[-1 if transpose_a else -2]]
+    columns = [] if b.ndim == 1 else [dims(b)[-2 if transpose_b else -1]]
+    inner = dims(a)[-2 if transpose_a else -1]
+    other = dims(b)[-1 if transpose_b or b.ndim == 1 else -2]
+    if not same(inner, other):
+        raise TypeMismatch(
+            f"{op}: the axes to sum over differ\n  wanted: {inner} = {other}\n  found:  {a} and {b}"
+            f"{', a transposed' if transpose_a else ''}{', b transposed' if transpose_b else ''}"
+        )
+    leading = broadcast_shapes(dims(a)[:-2], dims(b)[:-2])
+    dtype = out_dtype or a.dtype
+    k = te.reduce_axis((0, inner), name="k")
+
+    def place(tensor: Tensor, batch: tuple[Any, ...], outer: tuple[Any, ...], transposed: bool) -> Any:
+        if tensor.ndim == 1:
+            return tensor[k.var]
+        last = (k.var, *outer) if transposed else (*outer, k.var)
+        return tensor[(*broadcast_point(dims(tensor)[:-2], batch, leading), *last)]
+
+    def element(*indices: Any) -> Any:
+        batch, rest = indices[: len(leading)], indices[len(leading) :]
+        i, j = rest[: len(rows)], rest[len(rows) :]
+        x, y = place(a, batch, i, transpose_a), place(b, batch, j, not transpose_b)
+        return te.sum(x.astype(dtype) * y.astype(dtype), axis=k)
+
+    names = [*(f"b{n}" for n in range(len(leading))), *("i" for _ in rows), *("j" for _ in columns)]
+    attrs = {"op": op, "transpose_a": transpose_a, "transpose_b": transpose_b}
+    suffix = ("T" if transpose_a else "N") + ("T" if transpose_b else "N")
+    name = ("T_batch_matmul_" if leading else "T_matmul_") + suffix
+    return te.compute((*leading, *rows, *columns), element, name=name, attrs=attrs, varargs_names=names)
+
+
+def _names(rows: int) -> list[str]:
+    return ["i"] if rows == 1 else [f"i{k}" for k in range(rows)]

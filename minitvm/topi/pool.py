@@ -1,0 +1,176 @@
+"""Pooling over the spatial axes of NCHW data of one, two or three spatial axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import te
+from ..errors import InputError, TypeMismatch
+from ..expr import Expr, const
+from ..te import Tensor
+from .pad import constant_pad
+from .reduce import max as reduce_max
+from .reduce import mean
+from .shapes import Dim, constant, dims, paddings, per_axis, plus, simple, times
+
+Ints = int | Sequence[int]
+_SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
+
+
+class _Windows:
+    """The windows of one pooling: output shape, and the padding that the last window reaches into."""
+
+    def __init__(self, op: str, data: Tensor, pool_size: Ints, strides: Ints, padding: Ints, dilation: Ints,
+                 ceil_mode: bool) -> None:  # fmt: skip
+        self.rank = data.ndim - 2
+        if self.rank not in _SPATIAL:
+            raise TypeMismatch(f"{op}: wanted 1 to 3 spatial axes behind batch and channel, found {data}")
+        self.size = per_axis(pool_size, self.rank, f"{op} pool_size")
+        self.stride = per_axis(strides, self.rank, f"{op} strides")
+        self.dilate = per_axis(dilation, self.rank, f"{op} dilation")
+        self.before, self.declared_after = paddings(padding, self.rank)
+        self.spatial = dims(data)[2:]
+        self.out = tuple(self._count(op, axis, ceil_mode) for axis in range(self.rank))
+        self.after = tuple(self._reached(axis, ceil_mode) for axis in range(self.rank))
+        self.taps = [te.reduce_axis((0, k), name=f"r{a}") for k, a in zip(self.size, _SPATIAL[self.rank])]
+
+    def _count(self, op: str, axis: int, ceil_mode: bool) -> Dim:
+        extent, k, s = self.spatial[axis], self.size[axis], self.stride[axis]
+        room = extent + self.before[axis] + self.declared_after[axis] - (k - 1) * self.dilate[axis] - 1
+        if not ceil_mode:
+            count = simple(room // s + 1)
+        else:
+            length = constant(room, f"{op}: with ceil_mode a spatial axis")
+            count = -(-length // s) + 1
+            # The last window has to start inside the input or the padding in front of it.
+            if (count - 1) * s >= constant(extent, op) + self.before[axis]:
+                count -= 1
+        if isinstance(count, int) and count <= 0:
+            raise InputError(f"{op}: the window {self.size} is larger than the padded input {tuple(self.spatial)}")
+        return count
+
+    def _reached(self, axis: int, ceil_mode: bool) -> int:
+        if not ceil_mode:
+            return self.declared_after[axis]
+        last = (self.out[axis] - 1) * self.stride[axis] + (self.size[axis] - 1) * self.dilate[axis] + 1
+        reach = last - self.spatial[axis] - self.before[axis]
+        return max(self.declared_after[axis], constant(reach, "pooling: the reach of the last window"))
+
+    def padded(self, data: Tensor, value: Expr) -> Tensor:
+        return constant_pad(data, (0, 0, *self.before), (0, 0, *self.after), value)
+
+    def point(self, indices: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(
+            plus(times(i, s), times(t.var, l))
+            for i, s, t, l in zip(indices, self.stride, self.taps, self.dilate, strict=True)
+        )
+
+    def attrs(self, op: str) -> dict[str, Any]:
+        padding = (*self.before, *self.declared_after)
+        return {"op": op, "pool_size": self.size, "strides": self.stride, "padding": padding, "dilation": self.dilate}
+
+    def counted(self, indices: Sequence[Any], include_pad: bool) -> Expr | int:
+        """How many elements of the window at `indices` count for the average."""
+        total: Any = 1
+        for axis, i in enumerate(indices):
+            total = times(self._counted(axis, i, include_pad), total)
+        return total
+
+    def _counted(self, axis: int, index: Any, include_pad: bool) -> Any:
+        k, s, l = self.size[axis], self.stride[axis], self.dilate[axis]
+        low = -self.before[axis] if include_pad else 0
+        high = self.spatial[axis] + (self.declared_after[axis] if include_pad else 0)
+        inside_front = include_pad or self.before[axis] == 0
+        inside_back = self.after[axis] == (self.declared_after[axis] if include_pad else 0)
+        if inside_front and inside_back:
+            return k
+        start = plus(times(index, s), -self.before[axis])
+        # Taps first..last of the window lie in [low, high): start + tap * l >= low, < high.
+        first = 0 if inside_front else te.maximum((low - start + (l - 1)) // l, 0)
+        last = k - 1 if inside_back else te.minimum((high - 1 - start) // l, k - 1)
+        return last - first + 1
+
+
+def _max_pool(rank: int, data: Tensor, pool_size: Ints, strides: Ints, padding: Ints, dilation: Ints,
+              ceil_mode: bool) -> Tensor:  # fmt: skip
+    op = f"nn.max_pool{rank}d"
+    _check_rank(op, data, rank)
+    w = _Windows(op, data, pool_size, strides, padding, dilation, ceil_mode)
+    lowest = te.infinity(data.dtype, negative=True) if data.dtype.is_float else te.min_value(data.dtype)
+    x = w.padded(data, lowest)
+    return te.compute(
+        (*data.shape[:2], *w.out), lambda n, c, *i: te.max(x[(n, c, *w.point(i))], axis=w.taps), name="pool_max",
+        attrs=w.attrs(op), varargs_names=[2 * a for a in _SPATIAL[rank]],
+    )  # fmt: skip
+
+
+def _avg_pool(rank: int, data: Tensor, pool_size: Ints, strides: Ints, padding: Ints, dilation: Ints,
+              ceil_mode: bool, count_include_pad: bool) -> Tensor:  # fmt: skip
+    op = f"nn.avg_pool{rank}d"
+    _check_rank(op, data, rank)
+    w = _Windows(op, data, pool_size, strides, padding, dilation, ceil_mode)
+    x = w.padded(data, const(0, data.dtype))
+    names = [2 * a for a in _SPATIAL[rank]]
+    total = te.compute(
+        (*data.shape[:2], *w.out), lambda n, c, *i: te.sum(x[(n, c, *w.point(i))], axis=w.taps), name="pool_sum",
+        attrs=w.attrs(op), varargs_names=names,
+    )  # fmt: skip
+
+    def average(n: Any, c: Any, *i: Any) -> Expr:
+        count = w.counted(i, count_include_pad)
+        divisor = const(count, data.dtype) if isinstance(count, int) else count.astype(data.dtype)
+        return total[(n, c, *i)] / divisor if data.dtype.is_float else te.truncdiv(total[(n, c, *i)], divisor)
+
+    return te.compute(total.shape, average, name="pool_avg", varargs_names=names)
+
+
+def _check_rank(op: str, data: Tensor, rank: int) -> None:
+    if data.ndim != rank + 2:
+        raise TypeMismatch(f"{op}: wanted data of {rank + 2} dimensions, found {data}")
+
+
+def max_pool1d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
+               ceil_mode: bool = False) -> Tensor:  # fmt: skip
+    """The largest element of each window; padding never wins."""
+    return _max_pool(1, data, pool_size, strides, padding, dilation, ceil_mode)
+
+
+def max_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
+               ceil_mode: bool = False) -> Tensor:  # fmt: skip
+    """The largest element of each window; padding never wins. `ceil_mode` rounds the number of windows up."""
+    return _max_pool(2, data, pool_size, strides, padding, dilation, ceil_mode)
+
+
+def max_pool3d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
+               ceil_mode: bool = False) -> Tensor:  # fmt: skip
+    """The largest element of each window; padding never wins."""
+    return _max_pool(3, data, pool_size, strides, padding, dilation, ceil_mode)
+
+
+def avg_pool1d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
+               ceil_mode: bool = False, count_include_pad: bool = False) -> Tensor:  # fmt: skip
+    """The mean of each window."""
+    return _avg_pool(1, data, pool_size, strides, padding, dilation, ceil_mode, count_include_pad)
+
+
+def avg_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
+               ceil_mode: bool = False, count_include_pad: bool = False) -> Tensor:  # fmt: skip
+    """The mean of each window; `count_include_pad` counts declared padding as zeros, else it is left out."""
+    return _avg_pool(2, data, pool_size, strides, padding, dilation, ceil_mode, count_include_pad)
+
+
+def avg_pool3d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
+               ceil_mode: bool = False, count_include_pad: bool = False) -> Tensor:  # fmt: skip
+    """The mean of each window."""
+    return _avg_pool(3, data, pool_size, strides, padding, dilation, ceil_mode, count_include_pad)
+
+
+def global_max_pool(data: Tensor) -> Tensor:
+    """The largest element over all axes behind batch and channel, which stay as 1."""
+    return reduce_max(data, axis=tuple(range(2, data.ndim)), keepdims=True)
+
+
+def global_avg_pool(data: Tensor) -> Tensor:
+    """The mean over all axes behind batch and channel, which stay as 1."""
+    return mean(data, axis=tuple(range(2, data.ndim)), keepdims=True)

@@ -1,0 +1,225 @@
+"""Reductions over some axes. `axis` None is all of them; `keepdims` leaves a 1 in the place of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import te
+from ..errors import InputError
+from ..expr import EQ, And, Expr, IterVar, Or, as_expr, binary, const
+from ..te import Tensor
+from .elementwise import elementwise
+from .shapes import Dim, axes_of, axis_of, dims, product
+
+Axes = int | Sequence[int] | None
+
+_all = te.comm_reducer(lambda x, y: binary(And, x, y), lambda t: const(True), "all")
+_any = te.comm_reducer(lambda x, y: binary(Or, x, y), lambda t: const(False), "any")
+
+
+def reduce_over(
+    x: Tensor, axis: Axes, keepdims: bool, body: Callable[[Expr, list[IterVar]], Any], name: str
+) -> Any:  # fmt: skip
+    """A compute over the kept axes whose element is `body(element of x, reduce axes)`."""
+    axes = axes_of(axis, x.ndim)
+    taps = [te.reduce_axis((0, x.shape[a]), name=f"k{n}" if len(axes) > 1 else "k") for n, a in enumerate(axes)]
+    kept = [a for a in range(x.ndim) if a not in axes]
+    extents = dims(x)
+    shape: list[Dim] = [extents[a] for a in kept]
+    if keepdims:
+        shape = [1 if a in axes else extents[a] for a in range(x.ndim)]
+
+    def element(*indices: Any) -> Any:
+        spatial = iter([i for a, i in enumerate(indices) if a in kept] if keepdims else indices)
+        reduced = iter(taps)
+        point = [next(reduced).var if a in axes else next(spatial) for a in range(x.ndim)]
+
+        return body(x[tuple(point)], taps)
+
+    return te.compute(tuple(shape), element, name=name)
+
+
+def _reduce(name: str, reducer: Any, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
+    if not axes_of(axis, x.ndim):
+        return elementwise(x, lambda v: v, name)
+    made: Tensor = reduce_over(x, axis, keepdims, lambda value, taps: reducer(value, axis=taps), f"T_{name}")
+    return made
+
+
+def count_of(x: Tensor, axis: Axes) -> Expr:
+    """How many elements are reduced into one, as an integer expression."""
+    return as_expr(product([dims(x)[a] for a in axes_of(axis, x.ndim)]))
+
+
+def sum(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The sum over the axes."""
+    return _reduce("sum", te.sum, x, axis, keepdims)
+
+
+def prod(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The product over the axes."""
+    return _reduce("prod", te.prod, x, axis, keepdims)
+
+
+def max(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The largest over the axes; NaN if any is."""
+    return _reduce("max", _any if x.dtype.is_bool else te.max, x, axis, keepdims)
+
+
+def min(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The smallest over the axes; NaN if any is."""
+    return _reduce("min", _all if x.dtype.is_bool else te.min, x, axis, keepdims)
+
+
+def all(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """bool: whether all are true."""
+    return _reduce("all", lambda v, axis: _all(v.astype("bool"), axis=axis), x, axis, keepdims)
+
+
+def any(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """bool: whether any is true."""
+    return _reduce("any", lambda v, axis: _any(v.astype("bool"), axis=axis), x, axis, keepdims)
+
+
+def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The mean over the axes; of integers, rounded toward zero."""
+    total = sum(x, axis=axis, keepdims=keepdims)
+    count = count_of(x, axis).astype(x.dtype)
+    return elementwise(total, lambda v: v / count if x.dtype.is_float else te.truncdiv(v, count), "divide")
+
+
+def variance(x: Tensor, *, axis: Axes = None, keepdims: bool = False, unbiased: bool = False) -> Tensor:
+    """The mean square distance from the mean, in two passes; `unbiased` divides by count - 1."""
+    average = mean(x, axis=axis, keepdims=True)
+    zero = const(0, "int32")
+    kept = axes_of(axis, x.ndim)
+    squares = te.compute(
+        x.shape,
+        lambda *i: _square(x[i] - average[tuple(zero if a in kept else p for a, p in enumerate(i))]),
+        name="T_square_distance",
+    )
+    total = sum(squares, axis=axis, keepdims=keepdims)
+    count = (count_of(x, axis) - 1 if unbiased else count_of(x, axis)).astype(x.dtype)
+    return elementwise(total, lambda v: v / count, "divide")
+
+
+def _square(v: Expr) -> Expr:
+    return v * v
+
+
+def l1(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The sum of absolute values."""
+
+    def total(v: Expr, axis: Any) -> Any:
+        return te.sum(v if v.dtype.kind == "uint" else te.abs(v), axis=axis)
+
+    return _reduce("l1", total, x, axis, keepdims)
+
+
+def sum_square(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The sum of squares."""
+    if not axes_of(axis, x.ndim):
+        return elementwise(x, _square, "square")
+    return _reduce("sum_square", lambda v, axis: te.sum(_square(v), axis=axis), x, axis, keepdims)
+
+
+def l2(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The square root of the sum of squares; of integers, in float64 and then rounded toward zero."""
+
+    def root(v: Expr) -> Expr:
+        return te.sqrt(v) if v.dtype.is_float else te.sqrt(v.astype("float64")).astype(v.dtype)
+
+    return elementwise(sum_square(x, axis=axis, keepdims=keepdims), root, "sqrt")
+
+
+def log_sum(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The logarithm of the sum."""
+    return elementwise(sum(x, axis=axis, keepdims=keepdims), te.log, "log")
+
+
+def logsumexp(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """log(sum(exp(x))), without overflow."""
+    if not axes_of(axis, x.ndim):
+        return elementwise(x, lambda v: v, "logsumexp")
+    largest = max(x, axis=axis, keepdims=True)
+    # Where all are -inf (or one is +inf) the largest is not subtracted: inf - inf is NaN.
+    shift = elementwise(largest, lambda v: te.select(te.isfinite(v), v, const(0, v.dtype)), "finite")
+    reduced = axes_of(axis, x.ndim)
+    zero = const(0, "int32")
+    powers = te.compute(
+        x.shape,
+        lambda *i: te.exp(x[i] - shift[tuple(zero if a in reduced else p for a, p in enumerate(i))]),
+        name="T_exp",
+    )
+    total = sum(powers, axis=axis, keepdims=keepdims)
+    kept = [a for a in range(x.ndim) if a not in reduced]
+
+    def element(*i: Any) -> Expr:
+        place = iter([p for a, p in enumerate(i) if a in kept] if keepdims else i)
+        at = tuple(next(place) if a in kept else zero for a in range(x.ndim))
+        return te.log(total[i]) + shift[at]
+
+    return te.compute(total.shape, element, name="T_logsumexp")
+
+
+def argmax(
+    x: Tensor, *, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
+) -> Tensor:  # fmt: skip
+    """The index of the largest over one axis, or over all in row-major order; the first of equals unless told else."""
+    return _arg("argmax", x, axis, keepdims, select_last_index, dtype)
+
+
+def argmin(
+    x: Tensor, *, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
+) -> Tensor:  # fmt: skip
+    """The index of the smallest over one axis, or over all in row-major order; the first of equals unless told else."""
+    return _arg("argmin", x, axis, keepdims, select_last_index, dtype)
+
+
+def _arg(name: str, x: Tensor, axis: Axes, keepdims: bool, select_last: bool, dtype: str) -> Tensor:
+    largest = name == "argmax"
+
+    def combine(a: Any, b: Any) -> tuple[Expr, Expr]:
+        better = a[1] > b[1] if largest else a[1] < b[1]
+        earlier = a[0] > b[0] if select_last else a[0] < b[0]
+        first = te.any(better, te.all(binary(EQ, a[1], b[1]), earlier))
+        return te.select(first, a[0], b[0]), te.select(first, a[1], b[1])
+
+    def identity(index: Any, value: Any) -> tuple[Expr, Expr]:
+        # Loses against every element, equal ones included.
+        start = const(-1, index) if select_last else te.max_value(index)
+        if value.is_float:
+            return start, te.infinity(value, negative=largest)
+        return start, te.min_value(value) if largest else te.max_value(value)
+
+    reducer = te.comm_reducer(combine, identity, name)
+    source = elementwise(x, lambda v: v.astype("int8"), "cast") if x.dtype.is_bool else x
+
+    def body(value: Expr, taps: list[IterVar]) -> Any:
+        position: Any = None
+        for tap in taps:
+            at_tap = tap.var.astype(dtype)
+            position = at_tap if position is None else position * tap.dom.extent.astype(dtype) + at_tap
+        return reducer((position, value), axis=taps)
+
+    if not axes_of(axis, x.ndim):
+        raise InputError(f"{name}: no axis to search")
+    return reduce_over(source, axis, keepdims, body, f"T_{name}")[0]
+
+
+def cumsum(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
+    """Running sums along an axis; `exclusive` leaves the element itself out, `reverse` runs from the end.
+
+    Each output sums its own part of the axis: parallel, at the price of n^2 / 2 additions an axis.
+    """
+    at = axis_of(axis, x.ndim)
+    k = te.reduce_axis((0, x.shape[at]), name="k")
+
+    def element(*i: Any) -> Expr:
+        end = i[at]
+        first, last = (end, k.var) if reverse else (k.var, end)
+        taken = first < last if exclusive else first <= last
+        return te.sum(x[(*i[:at], k.var, *i[at + 1 :])], axis=k, where=taken)
+
+    return te.compute(x.shape, element, name="T_cumsum")

@@ -1,0 +1,54 @@
+"""`softmax` and `log_softmax`, stable: the largest element is subtracted before the exponential."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import te
+from ..expr import Expr
+from ..te import Tensor
+from .shapes import axis_of
+
+
+def _shifted(x: Tensor, axis: int) -> tuple[int, Any, Tensor]:
+    at = axis_of(axis, x.ndim)
+    kept = tuple(d for a, d in enumerate(x.shape) if a != at)
+    k = te.reduce_axis((0, x.shape[at]), name="k")
+    largest = te.compute(
+        kept, lambda *i: te.max(x[(*i[:at], k.var, *i[at:])], axis=k), name="T_softmax_maxelem"
+    )  # fmt: skip
+    return at, kept, largest
+
+
+def _without(indices: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
+    return (*indices[:axis], *indices[axis + 1 :])
+
+
+def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
+    """exp(x) / sum(exp(x)) along an axis."""
+    at, kept, largest = _shifted(x, axis)
+    powers = te.compute(x.shape, lambda *i: te.exp(x[i] - largest[_without(i, at)]), name="T_softmax_exp")
+    k = te.reduce_axis((0, x.shape[at]), name="k")
+    total = te.compute(
+        kept, lambda *i: te.sum(powers[(*i[:at], k.var, *i[at:])], axis=k), name="T_softmax_expsum"
+    )  # fmt: skip
+    attrs = {"op": "nn.softmax", "axis": at}
+    return te.compute(x.shape, lambda *i: powers[i] / total[_without(i, at)], name="T_softmax_norm", attrs=attrs)
+
+
+def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
+    """log(softmax(x)) along an axis, computed without the quotient."""
+    at, kept, largest = _shifted(x, axis)
+    k = te.reduce_axis((0, x.shape[at]), name="k")
+
+    def power(*i: Any) -> Expr:
+        return te.exp(x[(*i[:at], k.var, *i[at:])] - largest[i])
+
+    total = te.compute(kept, lambda *i: te.sum(power(*i), axis=k), name="T_softmax_expsum")
+    attrs = {"op": "nn.log_softmax", "axis": at}
+
+    def element(*i: Any) -> Expr:
+        row = _without(i, at)
+        return x[i] - largest[row] - te.log(total[row])
+
+    return te.compute(x.shape, element, name="T_log_softmax_norm", attrs=attrs)
