@@ -1,0 +1,315 @@
+"""What an iteration map in normal form does: independent (surjective), one-to-one (injective), or both; and its inverse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..expr import Expr, Var, as_expr
+from .affine import Affine
+from .analyzer import Analyzer
+
+if TYPE_CHECKING:
+    from .iter_map import IterMap, IterMark, IterSplit, IterSum, _Detector
+
+_ONE = Affine({}, 1)
+
+
+def check(sums: tuple[IterSum, ...], detector: _Detector, level: str) -> list[str]:
+    """The reasons why `sums` does not have the level; empty when it does."""
+    errors: list[str] = []
+    if level in ("surjective", "bijective"):
+        errors += _independence(sums, detector)
+    if level in ("injective", "bijective") and not errors:
+        errors += _injectivity(sums, detector)
+    return errors
+
+
+# A map is surjective onto the product of its bindings' values when each binding is one iterator (its terms fuse without gap
+# or overlap) and no two splits, through all levels of fusing, look at the same digits of an iterator.
+def _independence(sums: tuple[IterSum, ...], detector: _Detector) -> list[str]:
+    from .iter_map import NotAffine
+
+    used: dict[IterMark, list[IterSplit]] = {}
+    direct: set[Any] = set()
+    for row in sums:
+        try:
+            if len(row.args) > 1:
+                detector.fuse(row)
+        except NotAffine as error:
+            return [str(error)]
+        for split in row.args:
+            _collect(split, used)
+            direct.add(detector.key(split))
+    for steps, _ in detector.limits:
+        apart = [s for splits in used.values() for s in splits if detector.key(s) in steps and detector.key(s) in direct]
+        if apart:
+            return [f"{apart[0]} is used apart from the sum that the predicate bounds"]
+    limited = [key for steps, _ in detector.limits for key in steps]
+    if len(limited) != len(set(limited)):
+        return ["two bounds of the predicate share an iterator"]
+    errors = []
+    for mark, splits in used.items():
+        errors += _disjoint_digits(mark, splits, detector)
+    return errors
+
+
+def _collect(split: IterSplit, used: dict[IterMark, list[IterSplit]]) -> None:
+    first = split.mark not in used
+    used.setdefault(split.mark, []).append(split)
+    if first and not isinstance(split.mark.source, Var):
+        for inner in split.mark.source.args:
+            _collect(inner, used)
+
+
+def _disjoint_digits(mark: IterMark, splits: list[IterSplit], detector: _Detector) -> list[str]:
+    try:
+        ordered = _by_factor(splits, detector)
+    except LookupError:
+        return [f"the parts of {mark} cannot be put in order: {', '.join(map(str, splits))}"]
+    for low, high in zip(ordered, ordered[1:]):
+        if detector.divide(high.lower_factor, detector.times(low.lower_factor, low.extent)) is None:
+            return [f"{low} and {high} use the same part of {mark}"]
+    if len(ordered) > 1:
+        top = ordered[-1]
+        reach = detector.times(top.lower_factor, top.extent)
+        if not detector.at_most(reach, mark.extent):
+            return [f"{', '.join(map(str, ordered))} do not divide {mark} evenly: its last tile is not full"]
+    return []
+
+
+def _by_factor(splits: Sequence[IterSplit], detector: _Detector) -> list[IterSplit]:
+    rest, result = list(splits), []
+    while rest:
+        least = next((s for s in rest if all(t is s or _before(s, t, detector) for t in rest)), None)
+        if least is None:
+            raise LookupError
+        rest.remove(least)
+        result.append(least)
+    return result
+
+
+def _before(a: IterSplit, b: IterSplit, detector: _Detector) -> bool:
+    if detector.at_most(a.lower_factor, b.lower_factor):
+        return True
+    # A symbolic factor is not zero, as something is divided by it: what divides it is not larger.
+    return detector.divide(b.lower_factor, a.lower_factor) is not None
+
+
+# A map is injective when each binding's value determines its splits (each step is larger than all below it together),
+# the splits of an iterator determine its value (their digits meet without a gap up to its extent), and every loop is
+# determined in the end.
+def _injectivity(sums: tuple[IterSum, ...], detector: _Detector) -> list[str]:
+    known: dict[IterMark, list[IterSplit]] = {}
+    for row in sums:
+        error = _steps_overlap(row, detector)
+        if error:
+            return [error]
+        for split in row.args:
+            known.setdefault(split.mark, []).append(split)
+    determined: set[IterMark] = set()
+    progress = True
+    while progress:
+        progress = False
+        for mark, splits in list(known.items()):
+            if mark in determined or not _determines(mark, splits, detector):
+                continue
+            determined.add(mark)
+            progress = True
+            if not isinstance(mark.source, Var):
+                for inner in mark.source.args:
+                    known.setdefault(inner.mark, []).append(inner)
+    errors = []
+    for var, mark in detector.marks.items():
+        if mark in determined or detector.equal(mark.extent, _ONE):
+            continue
+        found = known.get(mark)
+        errors.append(f"only {', '.join(map(str, found))} of loop {var.name} is used" if found else f"loop {var.name} is not used")
+    return errors
+
+
+def _steps_overlap(row: IterSum, detector: _Detector) -> str | None:
+    positive = []
+    for split in row.args:
+        if detector.domain.nonnegative(split.scale - 1) or detector.domain.nonnegative(split.scale):
+            positive.append((split.scale, split))
+        elif detector.domain.nonnegative(-split.scale):
+            positive.append((-split.scale, split))
+        else:
+            return f"{split} has a step of unknown sign"
+    below = Affine({}, 0)
+    while positive:
+        least = next((p for p in positive if all(q is p or detector.at_most(p[0], q[0]) for q in positive)), None)
+        if least is None:
+            return f"the steps of {row} cannot be put in order"
+        # Two equal steps: the one with a single iteration first; two real ones overlap.
+        if not detector.at_most(below + 1, least[0]):
+            return f"{least[1]} overlaps with the smaller terms of {row}"
+        below = below + detector.times(least[0], least[1].extent - 1)
+        positive.remove(least)
+    return None
+
+
+def _determines(mark: IterMark, splits: list[IterSplit], detector: _Detector) -> bool:
+    """Whether the splits give the whole value: from mark % reach, a split whose digits begin at or below reach extends it."""
+    reach = _ONE
+    rest = list(splits)
+    while not detector.at_most(mark.extent, reach):
+        for split in rest:
+            if detector.divide(reach, split.lower_factor) is None:
+                continue
+            further = detector.times(split.lower_factor, split.extent)
+            if detector.divide(further, reach) is not None and not detector.equal(further, reach):
+                reach = further
+                break
+        else:
+            return False
+    return True
+
+
+def to_expr(row: IterSum, analyzer: Analyzer, dtype: str = "int32") -> Expr:
+    """A sum of splits as an index expression."""
+    result = analyzer.to_expr(row.base, dtype)
+    for split in row.args:
+        result = result + _split_expr(split, analyzer, dtype)
+    return result
+
+
+def _split_expr(split: IterSplit, analyzer: Analyzer, dtype: str) -> Expr:
+    mark = split.mark
+    value = _mark_expr(mark, analyzer, dtype)
+    if split.lower_factor != _ONE:
+        value = value // analyzer.to_expr(split.lower_factor, dtype)
+    from .affine import multiply
+
+    reach = multiply(split.lower_factor, split.extent)
+    if reach is None or not analyzer.domain.nonnegative(reach - mark.extent):
+        value = value % analyzer.to_expr(split.extent, dtype)
+    return value * analyzer.to_expr(split.scale, dtype)
+
+
+def _mark_expr(mark: IterMark, analyzer: Analyzer, dtype: str) -> Expr:
+    if isinstance(mark.source, Var):
+        return mark.source.astype(dtype) - analyzer.to_expr(mark.start, dtype)
+    return to_expr(mark.source, analyzer, dtype)
+
+
+def inverse(found: IterMap, outputs: Sequence[Any], analyzer: Analyzer | None = None) -> dict[Var, Expr]:
+    """The loops as expressions of the bindings' values, for a map that was detected as injective or bijective.
+
+    Correct for values that the map reaches. TVM's `inverse_affine_iter_map`. Loops of extent 1 are left out.
+    """
+    if not found or found.level not in ("injective", "bijective"):
+        raise ValueError("only a map detected at level injective or bijective has an inverse")
+    analyzer = analyzer or Analyzer()
+    values: dict[IterMark, list[tuple[IterSplit, Expr]]] = {}
+    loops: dict[Var, Expr] = {}
+    for row, output in zip(found.sums, outputs, strict=True):
+        rest = as_expr(output)
+        rest = rest - analyzer.to_expr(row.base, rest.dtype)
+        _take_apart(row.args, rest, values, analyzer)
+    pending = list(values)
+    done: set[IterMark] = set()
+    # Fused iterators before what they are made of: a mark is ready when no other pending mark feeds it.
+    while pending:
+        fed = {inner.mark for m in pending if not isinstance(m.source, Var) for inner in m.source.args}
+        mark = next((m for m in pending if m not in fed), pending[0])
+        pending.remove(mark)
+        done.add(mark)
+        value = _assemble(values[mark], analyzer)
+        if isinstance(mark.source, Var):
+            loops[mark.source] = value + analyzer.to_expr(mark.start, value.dtype)
+            continue
+        before = set(values)
+        _take_apart(mark.source.args, value, values, analyzer)
+        pending += [m for m in values if m not in before and m not in done]
+    return {var: analyzer.simplify(value) for var, value in loops.items()}
+
+
+def _take_apart(
+    args: Sequence[IterSplit], value: Expr, values: dict[IterMark, list[tuple[IterSplit, Expr]]], analyzer: Analyzer
+) -> None:
+    """The value of each split of a sum, the greatest step first: value // step, the rest goes on."""
+    domain = analyzer.domain
+    rest = list(args)
+    ordered: list[IterSplit] = []
+    while rest:
+        least = next(s for s in rest if all(t is s or domain.nonnegative(_size(t, domain) - _size(s, domain)) for t in rest))
+        rest.remove(least)
+        ordered.append(least)
+    for split in reversed(ordered):
+        negative = not domain.nonnegative(split.scale)
+        scale = analyzer.to_expr(_size(split, domain), value.dtype)
+        lower = [s for s in ordered[: ordered.index(split)] if not domain.nonnegative(s.scale)]
+        # Steps below that are negative make the rest negative too: shift it by their least value first.
+        shifted = value if not negative else value * -1
+        sign = 1 if not negative else -1
+        for s in ordered[: ordered.index(split)]:
+            is_negative = s in lower
+            if is_negative != negative:
+                size = _size(s, domain)
+                from .affine import multiply
+
+                span = multiply(size, s.extent - 1)
+                assert span is not None
+                shifted = shifted + analyzer.to_expr(span, value.dtype)
+        digit = shifted // scale
+        values.setdefault(split.mark, []).append((split, digit))
+        value = value - digit * scale * sign
+
+
+def _size(split: IterSplit, domain: Any) -> Affine:
+    return split.scale if domain.nonnegative(split.scale) else -split.scale
+
+
+def _assemble(parts: list[tuple[IterSplit, Expr]], analyzer: Analyzer) -> Expr:
+    """A mark's value from its splits' values; a split that repeats known digits adds nothing."""
+    result: Expr | None = None
+    reach = _ONE
+    rest = list(parts)
+    from .affine import divide_monomial, multiply
+
+    def quotient(a: Affine, b: Affine) -> Affine | None:
+        if a == b:
+            return _ONE
+        if b.is_const:
+            exact = b.const and a.const % b.const == 0 and all(c % b.const == 0 for c in a.terms.values())
+            return a.divided(b.const) if exact else None
+        found = divide_monomial(a, b)
+        return found[0] if found is not None and found[1] == Affine({}) else None
+
+    progress = True
+    while progress:
+        progress = False
+        for split, value in rest:
+            offset = quotient(reach, split.lower_factor)
+            further = multiply(split.lower_factor, split.extent)
+            if offset is None or further is None or further == reach or quotient(further, reach) is None:
+                continue
+            if offset != _ONE:
+                value = value // analyzer.to_expr(offset, value.dtype)
+            piece = value * analyzer.to_expr(reach, value.dtype)
+            result = piece if result is None else result + piece
+            reach = further
+            rest = [p for p in rest if p[0] is not split]
+            progress = True
+            break
+    return result if result is not None else parts[0][1]
+
+
+def simplify(bindings: Sequence[Any], iters: Mapping[Any, Any], predicate: Any = True,
+             analyzer: Analyzer | None = None) -> tuple[Expr, ...]:  # fmt: skip
+    """Bindings rewritten through their normal form, where they have one (TVM's `iter_map_simplify`); else simplified."""
+    from .iter_map import detect
+
+    analyzer = analyzer or Analyzer()
+    with analyzer.constraint():
+        for var, r in iters.items():
+            analyzer.bind(var, r)
+        found = detect(bindings, iters, predicate, "none", analyzer)
+        with analyzer.constraint(as_expr(predicate)):
+            plain = tuple(analyzer.simplify(b) for b in bindings)
+            if not found:
+                return plain
+            rows = (analyzer.simplify(to_expr(s, analyzer, as_expr(b).dtype)) for s, b in zip(found.sums, bindings))
+            return tuple(min(r, p, key=lambda e: len(str(e))) for r, p in zip(rows, plain))
