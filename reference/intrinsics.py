@@ -147,6 +147,7 @@ def _reinterpret(dtype: DType, arg: DType) -> Callable[[Value], Value]:
 
 VECTOR_REDUCTIONS: dict[str, str] = {
     "vector_reduce_add": "add",
+    "vector_reduce_mul": "mul",
     "vector_reduce_min": "min",
     "vector_reduce_max": "max",
 }

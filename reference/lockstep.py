@@ -25,7 +25,7 @@ from .grid import GRID, MASK, GridCompiler, axis_values, inside, narrowed
 from .scalar import Environment, Evaluate, Value
 from .slow import _INDEPENDENT, Settings
 from .storage import Memory, View, poison, row_major
-from .tracking import Conflict, Execution, Track
+from .tracking import Conflict, Counter, Execution, Track
 
 Execute = Callable[[Environment], None]
 POINTS = 1 << 18  # of a grid that is evaluated at once: large enough to hide Python, small enough for caches
@@ -118,7 +118,7 @@ class LockstepCompiler(GridCompiler):
         self.rank = 0  # loops of the deepest grid; known when compilation is done, used when the program runs
         self.axes: list[t.For] = []
         self.level: Level | None = None
-        self.points = 0  # numbers given to points so far
+        self.counter = Counter()
         self._statements: dict[type, Callable[[Any], Execute]] = {
             t.BufferStore: self._store, t.For: self._for, t.While: self._while, t.If: self._if, t.Seq: self._seq,
             t.LetStmt: self._let_stmt, t.Assert: self._assert, t.Evaluate: self._evaluate,
@@ -315,6 +315,8 @@ class LockstepCompiler(GridCompiler):
             below = loops[-1].body
             if not isinstance(below, t.For) or not self.grid(below):
                 break
+            if (below.thread or "")[:6] != (loops[-1].thread or "")[:6]:
+                break  # barriers concern the threads of one block: they are a level of their own
             if (self.facts.variables(below.start) | self.facts.variables(below.extent)) & {one.var for one in loops}:
                 break
             loops.append(below)
@@ -338,8 +340,8 @@ class LockstepCompiler(GridCompiler):
                 return
             around: Execution | None = env[above] if above is not None else None
             before = around.extents if around is not None else []
-            execution = env[where] = Execution(self.points, all_loops, [*before, *lengths])
-            self.points += math.prod(execution.extents)
+            every = [*before, *lengths]
+            execution = env[where] = Execution(self.counter.take(math.prod(every)), all_loops, every)
             numbers = np.zeros((1,) * (self.rank + 1), np.int64) if around is None else around.ids - around.base
             outer_grid, outer_mask = env[GRID], env[MASK]
 

@@ -22,13 +22,16 @@ Value = Any
 Environment = list[Any]
 Evaluate = Callable[[Environment], Value]
 
-_REDUCERS: dict[str, type] = {"add": x.Add, "min": x.Min, "max": x.Max}
+_REDUCERS: dict[str, type] = {"add": x.Add, "mul": x.Mul, "min": x.Min, "max": x.Max}
+ITERATION = 0  # slot of the parallel iteration that runs, for levels that have such; None outside of all
+LANES = 1  # slot of the mask of the lanes that matter while a vector is computed; None: all
+RESERVED = 2
 
 
 class ScalarCompiler:
     """Compiles expressions; one instance a function, as it hands out the slots of the environment."""
 
-    def __init__(self, reserved: int = 0) -> None:
+    def __init__(self, reserved: int = RESERVED) -> None:
         self.slots: dict[Any, int] = {}
         self.size = reserved
         self._handlers: dict[type, Callable[[Any], Evaluate]] = {
@@ -81,7 +84,7 @@ class ScalarCompiler:
         kind, dtype = type(e), e.a.dtype
         if dtype.lanes > 1:
             function = operations.on_arrays(kind, dtype)
-            evaluate: Evaluate = lambda env: function(a(env), b(env), None)  # noqa: E731
+            evaluate: Evaluate = lambda env: function(a(env), b(env), env[LANES])  # noqa: E731
         elif dtype.is_float and kind in (x.Add, x.Sub, x.Mul):
             evaluate = _FLOAT_FORMS[kind](a, b)
         elif dtype.is_int and dtype.kind == "int" and kind in (x.Add, x.Sub, x.Mul):
@@ -95,20 +98,20 @@ class ScalarCompiler:
         value = self.expr(e.value)
         if e.dtype.lanes > 1:
             convert = operations.cast_array(e.value.dtype, e.dtype)
-            return lambda env: convert(value(env), None)
+            return lambda env: convert(value(env), env[LANES])
         single = operations.cast_value(e.value.dtype, e.dtype)
         return lambda env: single(value(env))
 
     def _and(self, e: x.And) -> Evaluate:
         a, b = self.expr(e.a), self.expr(e.b)
         if e.dtype.lanes > 1:
-            return lambda env: np.logical_and(a(env), b(env))
+            return lambda env: _guarded_and(env, a(env), b)
         return lambda env: bool(a(env)) and bool(b(env))
 
     def _or(self, e: x.Or) -> Evaluate:
         a, b = self.expr(e.a), self.expr(e.b)
         if e.dtype.lanes > 1:
-            return lambda env: np.logical_or(a(env), b(env))
+            return lambda env: ~_guarded_and(env, ~(first := a(env)), lambda inner: ~b(inner)) | first
         return lambda env: bool(a(env)) or bool(b(env))
 
     def _not(self, e: x.Not) -> Evaluate:
@@ -161,8 +164,20 @@ class ScalarCompiler:
     def _if_then_else(self, e: x.Call) -> Evaluate:
         condition, yes, no = (self.expr(a) for a in e.args)
         if e.args[0].dtype.lanes > 1:
-            raise Unsupported(f"if_then_else with a vector condition: {e}")
+            return self._choose_lanes(condition, yes, no)
         return lambda env: yes(env) if condition(env) else no(env)
+
+    def _choose_lanes(self, condition: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
+        """Lane by lane: neither side is evaluated where the other is chosen."""
+
+        def evaluate(env: Environment) -> Value:
+            chosen = condition(env)
+            first, second = _on_lanes(env, chosen, yes), _on_lanes(env, ~chosen, no)
+            if first is None or second is None:
+                return second if first is None else first
+            return np.where(chosen, first, second)
+
+        return evaluate
 
     def _vector_reduce(self, e: x.Call) -> Evaluate:
         # From the first lane to the last: for floats the order is part of the meaning.
@@ -203,6 +218,23 @@ class ScalarCompiler:
             return joined[indices].astype(dtype.numpy) if len(indices) > 1 else as_value(joined[indices[0]], dtype)
 
         return evaluate
+
+
+def _on_lanes(env: Environment, lanes: np.ndarray, evaluate: Evaluate) -> Value | None:
+    """A vector computed for some lanes only; None when there is none."""
+    outer = env[LANES]
+    needed = lanes if outer is None else lanes & outer
+    if not needed.any():
+        return None
+    env[LANES] = needed
+    value = evaluate(env)
+    env[LANES] = outer
+    return value
+
+
+def _guarded_and(env: Environment, first: np.ndarray, second: Evaluate) -> np.ndarray:
+    found = _on_lanes(env, first, second)
+    return np.zeros_like(first) if found is None else np.asarray(first & found)
 
 
 _FLOAT_FORMS: dict[type, Callable[[Evaluate, Evaluate], Evaluate]] = {

@@ -21,12 +21,10 @@ from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.tir import nodes as t
 
 from . import shadow as checks
-from .scalar import Environment, Evaluate, ScalarCompiler, Value
-from .storage import Memory, View, allocator, sizes
+from .scalar import ITERATION, LANES, Environment, Evaluate, ScalarCompiler, Value
+from .storage import Memory, View, allocator, integers
 
 Execute = Callable[[Environment], None]
-ITERATION = 0  # the slot of the current parallel iteration, None outside of all
-RESERVED = 1
 ORDERS = ("forward", "backward", "shuffled")
 _INDEPENDENT = (t.ForKind.PARALLEL, t.ForKind.VECTORIZED, t.ForKind.THREAD)
 
@@ -41,6 +39,7 @@ class Settings:
     listeners: Sequence[events.Listener] = ()
     threads: int = 1
     random: random.Random = field(init=False)
+    executions: Iterator[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -53,23 +52,30 @@ class Settings:
             return range(count)
         if self.order == "backward":
             return range(count - 1, -1, -1)
-        shuffled = list(range(count))
-        self.random.shuffle(shuffled)
-        return shuffled
+        return self.random.sample(range(count), count)
+
+    def partitioned(self, count: int) -> list[int]:
+        """The iterations of a PARALLEL loop: each thread its share in order, the threads as `order` says."""
+        n = self.threads
+        shares = [range(count * k // n, count * (k + 1) // n) for k in range(n)]
+        return [i for k in self.iterations(n) for i in shares[k]]
 
 
-def stored_buffers(func: t.PrimFunc) -> set[t.Buffer]:
-    """The buffers that a function may write, through views of them too."""
-    stored = {s.buffer for s in x.walk(func.body) if isinstance(s, t.BufferStore)}
-    views = [m for b in x.walk(func.body) if isinstance(b, t.Block) for m in b.match_buffers]
+def stored_buffers(func: t.PrimFunc, module: t.IRModule | None = None) -> set[t.Buffer]:
+    """The buffers that a function may write: itself, through views, or through the kernels that it calls."""
+    nodes = list(x.walk(func.body))
+    stored = {s.buffer for s in nodes if isinstance(s, t.BufferStore)}
+    views = [m for b in nodes if isinstance(b, t.Block) for m in b.match_buffers]
     grown = True
     while grown:
         sources = {m.source.buffer for m in views if m.buffer in stored}
         grown = not sources <= stored
         stored |= sources
-    for call in x.walk(func.body):
-        if isinstance(call, t.KernelCall):
-            stored |= {a for a in call.args if isinstance(a, t.Buffer)}
+    for call in nodes:
+        if isinstance(call, t.KernelCall) and module is not None and call.kernel in module:
+            kernel = module[call.kernel]
+            inner = stored_buffers(kernel, module)
+            stored |= {a for p, a in zip(kernel.params, call.args) if p in inner and isinstance(a, t.Buffer)}
     return stored
 
 
@@ -86,12 +92,11 @@ def written_elements(buffer: t.Buffer, memory: Memory, view: View) -> None:
 class StatementCompiler(ScalarCompiler):
     """Compiles the statements of one function."""
 
-    def __init__(self, func: t.PrimFunc, settings: Settings) -> None:
-        super().__init__(RESERVED)
+    def __init__(self, func: t.PrimFunc, settings: Settings, module: t.IRModule | None = None) -> None:
+        super().__init__()
         self.settings = settings
-        self.stored = stored_buffers(func)
+        self.stored = stored_buffers(func, module)
         self.outputs = {p for p in func.buffers if p in self.stored}
-        self.executions = itertools.count()
         self.hear = {
             name: events.heard(settings.listeners, name)
             for name in ("load", "store", "operation", "loop_enter", "loop_iteration", "loop_exit", "block", "barrier",
@@ -269,7 +274,7 @@ class StatementCompiler(ScalarCompiler):
 
         def evaluate(env: Environment) -> Value:
             view: View = env[slot]
-            active = range(lanes) if mask is None else np.flatnonzero(mask(env)).tolist()
+            active = _active(env, lanes, mask)
             places = offsets(env)
             result = np.zeros(lanes, numpy)  # a lane that is masked out is zero, as in the masked loads of hardware
             for lane in active:
@@ -307,7 +312,7 @@ class StatementCompiler(ScalarCompiler):
         def execute(env: Environment) -> None:
             vector = value(env)
             view: View = env[slot]
-            active = range(lanes) if mask is None else np.flatnonzero(mask(env)).tolist()
+            active = _active(env, lanes, mask)
             places = offsets(env)
             if shadow and len({places[lane] for lane in active}) < len(active):
                 raise ExecutionError(
@@ -381,12 +386,14 @@ class StatementCompiler(ScalarCompiler):
         return heard
 
     def _independent(self, s: t.For, slot: int, start: Evaluate, extent: Evaluate, body: Execute) -> Execute:
-        executions, name, settings = self.executions, s.var.name, self.settings
+        executions, name, settings = self.settings.executions, s.var.name, self.settings
+        shared = settings.threads > 1 and s.kind == t.ForKind.PARALLEL
         is_thread = s.thread is not None and s.thread.startswith("threadIdx")
 
         def run(env: Environment) -> None:
             first, outer, execution = start(env), env[ITERATION], next(executions)
-            for k in settings.iterations(max(0, extent(env))):
+            count = max(0, extent(env))
+            for k in settings.partitioned(count) if shared else settings.iterations(count):
                 env[slot] = first + k
                 if settings.shadow:
                     env[ITERATION] = checks.Iteration.inside(outer, execution, first + k, name, is_thread)
@@ -535,7 +542,7 @@ class StatementCompiler(ScalarCompiler):
 
         def bind(env: Environment) -> None:
             view: View = env[source]
-            first, count = sizes(starts, env), sizes(extents, env)
+            first, count = integers(starts, env), integers(extents, env)
             for i, n, limit in zip(first, count, view.shape):
                 if i < 0 or i + n > limit:
                     raise ExecutionError(
@@ -570,6 +577,15 @@ class StatementCompiler(ScalarCompiler):
                 )
 
         return check
+
+
+def _active(env: Environment, lanes: int, predicate: Evaluate | None) -> Sequence[int]:
+    """The lanes that a vector access touches."""
+    needed = env[LANES]
+    if predicate is not None:
+        held = np.broadcast_to(predicate(env), lanes)
+        needed = held if needed is None else held & needed
+    return range(lanes) if needed is None else np.flatnonzero(needed).tolist()  # type: ignore[no-any-return]
 
 
 def _outside_domain(s: t.BlockRealize, block: t.Block, env: Environment, variables: list[int]) -> ExecutionError:

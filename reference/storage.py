@@ -6,7 +6,7 @@ is what a buffer means at some moment: shape, strides and offset over a memory, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,8 +115,11 @@ def laid_out(name: str, shape: tuple[int, ...], strides: tuple[int, ...], offset
     return View(Memory(name, poison(high, dtype), scope, bytearray(high) if shadow else None), shape, strides, offset)
 
 
-def bind_dimensions(func: t.PrimFunc, args: Sequence[Any]) -> dict[x.Var, Any]:
-    """The values of the scalar parameters and symbolic dimensions that these arguments give; InputError on a misfit."""
+def bind_dimensions(func: t.PrimFunc, args: Sequence[Any], sizes: Mapping[str, int] | None = None) -> dict[x.Var, Any]:
+    """The values of the scalar parameters and symbolic dimensions that these arguments give; InputError on a misfit.
+
+    `sizes` gives dimensions by name that the shapes do not tell.
+    """
     if len(args) != len(func.params):
         names = ", ".join(p.name for p in func.params)
         raise InputError(f"{func.name} takes {len(func.params)} arguments ({names}), found {len(args)}")
@@ -126,6 +129,9 @@ def bind_dimensions(func: t.PrimFunc, args: Sequence[Any]) -> dict[x.Var, Any]:
             values[param] = scalar_argument(param, arg)
         else:
             check_array(func, param, arg)
+    if sizes:
+        unbound = [v for p in func.buffers for d in p.shape for v in x.free_vars(d) if v not in values]
+        values |= {v: int(sizes[v.name]) for v in unbound if v.name in sizes}
     pending = []
     for param, arg in zip(func.params, args):
         if isinstance(param, t.Buffer):
@@ -207,6 +213,6 @@ class Argument:
             self.array[...] = self.view.data[self.view.offsets()]
 
 
-def sizes(evaluators: Sequence[Evaluate], env: Environment) -> tuple[int, ...]:
+def integers(evaluators: Sequence[Evaluate], env: Environment) -> tuple[int, ...]:
     """Several integer expressions at once."""
     return tuple(int(f(env)) for f in evaluators)

@@ -8,6 +8,7 @@ in this execution. Another point's access to a written element, or a write to an
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,20 @@ class Track:
         return self.low, self.high
 
 
+class Counter:
+    """Hands out numbers for points; never the same twice in a run, so that old tracks need no clearing."""
+
+    __slots__ = ("next",)
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def take(self, count: int) -> int:
+        first = self.next
+        self.next += count
+        return first
+
+
 class Execution:
     """One execution of a level: the points that run now, numbered from `base`."""
 
@@ -49,12 +64,17 @@ class Execution:
         self.ids: np.ndarray = np.zeros(1, np.int64)
         self.verified: set[t.Buffer] = set()
 
+    def advance(self, counter: Counter) -> None:
+        """All points met at a barrier: what they did before it conflicts with nothing after it."""
+        base = counter.take(math.prod(self.extents))
+        self.ids = self.ids + (base - self.base)
+        self.base = base
+        self.verified.clear()
+
     def loop_between(self, one: int, other: int) -> t.For:
         """The outermost loop in which two points differ."""
         a, b = one - self.base, other - self.base
-        step = 1
-        for extent in self.extents:
-            step *= extent
+        step = math.prod(self.extents)
         for loop, extent in zip(self.loops, self.extents):
             step //= extent
             if a // step != b // step:

@@ -1,0 +1,371 @@
+"""The kernel level, interpreted: a host function, the kernels that it calls, and thread blocks with barriers.
+
+Kernel calls run one after the other. The iterations of a PARALLEL loop are shared out to `threads` threads and may not
+conflict, whatever thread they fall to. Threads of a block (loops bound to threadIdx) that meet at barriers run as
+coroutines, each up to its next barrier in turn; a barrier that some of them do not reach is an ExecutionError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minitvm import events
+from minitvm import expr as x
+from minitvm.errors import ExecutionError, InputError, Unsupported
+from minitvm.tir import nodes as t
+
+from . import shadow as checks
+from .dependence import Dependence
+from .grid import MASK
+from .lockstep import GridView, Level, LockstepCompiler
+from .runner import Run
+from .scalar import ITERATION, Environment, Evaluate
+from .slow import Execute, Settings, StatementCompiler, stored_buffers
+from .storage import View, allocator, bind_dimensions
+
+Coroutine = Callable[[Environment], Iterator[None]]
+
+
+def run(
+    module: t.IRModule | t.PrimFunc,
+    *args: Any,
+    threads: int = 1,
+    mode: str = "fast",
+    shadow: bool = True,
+    order: str = "forward",
+    seed: int = 0,
+    listeners: Sequence[events.Listener] = (),
+    inout: Sequence[str] = (),
+    sizes: Mapping[str, int] | None = None,
+    entry: str | None = None,
+) -> None:
+    """Run a lowered module's host function, or a single kernel, on arrays; results are written in place.
+
+    Buffers are flat at this level, and an array of any shape with the right number of elements is taken. `sizes` gives
+    symbolic dimensions by name where flat shapes do not (n * m elements tell neither n nor m). `order` is the order of
+    threads and of other independent iterations, in slow mode. The rest is as in `reference.tir.run`.
+    """
+    if isinstance(module, t.PrimFunc):
+        module = t.IRModule({module.name: module})
+    host = host_function(module, entry)
+    settings = Settings(shadow, order, seed, listeners, threads)
+    run_host(module, host, args, settings, mode, inout, sizes or {})
+
+
+def host_function(module: t.IRModule, entry: str | None = None) -> t.PrimFunc:
+    """The function with attr "host", or the only one."""
+    if entry is not None:
+        if entry not in module:
+            raise InputError(f"the module has no function {entry!r}; it has {', '.join(module.functions)}")
+        return module[entry]
+    hosts = [f for _, f in module.items() if f.attrs.get("host")] or [f for _, f in module.items()]
+    if len(hosts) != 1:
+        raise InputError(f"which of {', '.join(module.functions)} is to run?\n  try:    entry=...")
+    return hosts[0]
+
+
+def run_host(module: t.IRModule, host: t.PrimFunc, args: Sequence[Any], settings: Settings, mode: str,
+             inout: Sequence[str], sizes: Mapping[str, int]) -> None:  # fmt: skip
+    """Run a host function whose kernels are in `module`."""
+    flat = [_flat(p, a) for p, a in zip(host.params, args)] + list(args[len(host.params) :])
+    values = bind_dimensions(host, flat, sizes)
+    written = stored_buffers(host, module)
+    facts: dict[str, Dependence] = {}
+    Run(
+        host, flat, values, [p for p in host.buffers if p in written], settings, inout,
+        lambda: KernelCompiler(host, settings, module),
+        lambda in_order: LockstepKernels(host, settings, in_order, module, facts),
+    ).start(mode)  # fmt: skip
+    for array, used in zip(args, flat):
+        if isinstance(array, np.ndarray) and not np.may_share_memory(array, used):
+            array[...] = used.reshape(array.shape)
+
+
+def _flat(param: t.Buffer | x.Var, array: Any) -> Any:
+    """The elements in a row, where the parameter is flat: in place if they lie so."""
+    is_flat = isinstance(param, t.Buffer) and len(param.shape) == 1 and isinstance(array, np.ndarray)
+    return array.reshape(-1) if is_flat and array.ndim != 1 else array
+
+
+def contains_barrier(node: x.Node) -> bool:
+    """Whether a barrier is somewhere in a statement."""
+    return any(isinstance(n, x.Call) and n.op == "tvm_storage_sync" for n in x.walk(node))
+
+
+def _is_thread(s: t.For) -> bool:
+    return s.kind == t.ForKind.THREAD and (s.thread or "").startswith("threadIdx")
+
+
+def _checked_args(s: t.KernelCall, module: t.IRModule) -> t.PrimFunc:
+    if s.kernel not in module:
+        raise ExecutionError(f"{checks.statement_text(s)}: the module has no function {s.kernel!r}")
+    kernel = module[s.kernel]
+    if len(kernel.params) != len(s.args):
+        raise ExecutionError(f"{checks.statement_text(s)}: {s.kernel} takes {len(kernel.params)} arguments")
+    for param, arg in zip(kernel.params, s.args):
+        fits = isinstance(param, t.Buffer) == isinstance(arg, t.Buffer) and param.dtype == arg.dtype
+        if not fits:
+            raise ExecutionError(f"{checks.statement_text(s)}: {param.name} of {s.kernel} is {param.dtype}, found {arg}")
+    return kernel
+
+
+def kernel_dimensions(kernel: t.PrimFunc) -> list[tuple[t.Buffer, int, x.Expr]]:
+    """(parameter, axis, dimension) of each buffer parameter, plain variables first: they take their value there."""
+    found = [(p, k, d) for p in kernel.buffers for k, d in enumerate(p.shape)]
+    return sorted(found, key=lambda row: not isinstance(row[2], x.Var))
+
+
+class _Call:
+    """A kernel compiled for one call site or more: its parameters' slots and how its dimensions are bound."""
+
+    def __init__(self, compiler: Any, kernel: t.PrimFunc) -> None:
+        self.compiler, self.kernel = compiler, kernel
+        self.slots = [compiler.define(p) for p in kernel.params]
+        self.bind: list[tuple[int, int, int]] = []
+        self.check: list[tuple[t.Buffer, int, int, Evaluate]] = []
+        for param, axis, dim in kernel_dimensions(kernel):
+            if isinstance(dim, x.Var) and dim not in compiler.slots:
+                self.bind.append((compiler.define(dim), compiler.slot(param), axis))
+            else:
+                self.check.append((param, compiler.slot(param), axis, compiler.expr(dim)))
+        self.execute: Execute = compiler.stmt(kernel.body)
+
+    def enter(self, env: Environment, values: Sequence[Any]) -> None:
+        """Bind the arguments and run."""
+        for slot, value in zip(self.slots, values):
+            env[slot] = value
+        for slot, buffer, axis in self.bind:
+            env[slot] = env[buffer].shape[axis]
+        for param, buffer, axis, wanted in self.check:
+            found, size = env[buffer].shape, wanted(env)
+            if axis >= len(found) or found[axis] < size:
+                raise ExecutionError(
+                    f"{self.kernel.name}: {param.name} is too small\n  wanted: {size} elements\n  found:  {found}"
+                )
+        self.execute(env)
+
+
+class KernelCompiler(StatementCompiler):
+    """The slow mode, with kernel calls and barriers."""
+
+    def __init__(self, func: t.PrimFunc, settings: Settings, module: t.IRModule) -> None:
+        super().__init__(func, settings, module)
+        self.module, self.calls = module, {}  # type: ignore[var-annotated]
+        self.in_block = False
+
+    def kernel_call(self, s: t.KernelCall) -> Execute:
+        kernel = _checked_args(s, self.module)
+        if s.kernel not in self.calls:
+            compiler = KernelCompiler(kernel, self.settings, self.module)
+            compiler.calls = self.calls
+            self.calls[s.kernel] = _Call(compiler, kernel)
+        call: _Call = self.calls[s.kernel]
+        args = [self._argument(a) for a in s.args]
+        begin, end = (events.heard(self.settings.listeners, name) for name in ("kernel_begin", "kernel_end"))
+
+        def execute(env: Environment) -> None:
+            inner: Environment = [None] * call.compiler.size
+            inner[ITERATION] = env[ITERATION]
+            if begin is not None:
+                begin(s.kernel)
+            call.enter(inner, [a(env) for a in args])
+            if end is not None:
+                end(s.kernel)
+
+        return execute
+
+    def _argument(self, arg: t.Buffer | x.Expr) -> Evaluate:
+        if not isinstance(arg, t.Buffer):
+            return self.expr(arg)
+        slot = self.slot(arg)
+        return lambda env: env[slot]
+
+    # --- thread blocks ---------------------------------------------------------------------------------------------
+
+    def opaque(self, e: x.Call) -> Evaluate:
+        if e.op == "tvm_storage_sync":
+            raise Unsupported(f"{e} outside of a loop over threadIdx")
+        return super().opaque(e)
+
+    def _for(self, s: t.For) -> Execute:
+        if not (_is_thread(s) and contains_barrier(s.body)):
+            return super()._for(s)
+        threads = self._threads(s)
+
+        def run_block(env: Environment) -> None:
+            for _ in threads(env):
+                pass
+
+        return run_block
+
+    def _steps(self, s: t.Stmt) -> Coroutine:
+        """A statement that may contain barriers, as a coroutine that pauses at each."""
+        if not contains_barrier(s):
+            execute = self.stmt(s)
+
+            def plain(env: Environment) -> Iterator[None]:
+                execute(env)
+                return
+                yield
+
+            return plain
+        if isinstance(s, t.Evaluate):
+            return self._barrier(s)
+        if isinstance(s, t.Seq):
+            parts = [self._steps(one) for one in s.stmts]
+
+            def sequence(env: Environment) -> Iterator[None]:
+                for part in parts:
+                    yield from part(env)
+
+            return sequence
+        if isinstance(s, t.If):
+            return self._branch(s)
+        if isinstance(s, t.For):
+            return self._threads(s) if _is_thread(s) else self._loop(s)
+        if isinstance(s, t.LetStmt):
+            value = self.expr(s.value)
+            return self._scoped(value, self.define(s.var), s.body)
+        if isinstance(s, t.Allocate):
+            make = allocator(self, s.buffer, self.settings.shadow)
+            return self._scoped(make, self.define(s.buffer), s.body)
+        raise Unsupported(f"a barrier inside of {type(s).__name__}")
+
+    def _scoped(self, value: Evaluate, slot: int, body: t.Stmt) -> Coroutine:
+        inner = self._steps(body)
+
+        def scope(env: Environment) -> Iterator[None]:
+            env[slot] = value(env)
+            yield from inner(env)
+
+        return scope
+
+    def _barrier(self, s: t.Evaluate) -> Coroutine:
+        report = self.hear["barrier"]
+        scope = s.value.args[0] if isinstance(s.value, x.Call) else None
+        name = scope.value if isinstance(scope, x.StringImm) else "shared"
+
+        def meet(env: Environment) -> Iterator[None]:
+            if report is not None:
+                report(name)
+            yield
+            if env[ITERATION] is not None:
+                env[ITERATION] = env[ITERATION].after_barrier()
+
+        return meet
+
+    def _branch(self, s: t.If) -> Coroutine:
+        condition, yes = self.expr(s.condition), self._steps(s.then_case)
+        no = self._steps(s.else_case) if s.else_case is not None else None
+
+        def branch(env: Environment) -> Iterator[None]:
+            if condition(env):
+                yield from yes(env)
+            elif no is not None:
+                yield from no(env)
+
+        return branch
+
+    def _loop(self, s: t.For) -> Coroutine:
+        if s.kind not in (t.ForKind.SERIAL, t.ForKind.UNROLLED):
+            raise Unsupported(f"a barrier inside of the {s.kind.value} loop over {s.var.name}")
+        start, extent = self.expr(s.start), self.expr(s.extent)
+        slot = self.define(s.var)
+        body = self._steps(s.body)
+
+        def loop(env: Environment) -> Iterator[None]:
+            first = start(env)
+            for value in range(first, first + extent(env)):
+                env[slot] = value
+                yield from body(env)
+
+        return loop
+
+    def _threads(self, s: t.For) -> Coroutine:
+        """All iterations of a loop over threads, each to its next barrier in turn."""
+        start, extent = self.expr(s.start), self.expr(s.extent)
+        slot = self.define(s.var)
+        body, settings = self._steps(s.body), self.settings
+
+        def block(env: Environment) -> Iterator[None]:
+            first, outer, execution = start(env), env[ITERATION], next(settings.executions)
+            waiting: list[tuple[int, Iterator[None]]] = []
+            for k in settings.iterations(extent(env)):
+                own = list(env)
+                own[slot] = first + k
+                own[ITERATION] = checks.Iteration.inside(outer, execution, first + k, s.var.name, True)
+                waiting.append((first + k, body(own)))
+            while waiting:
+                met = [(k, thread) for k, thread in waiting if next(thread, _DONE) is not _DONE]
+                if met and len(met) < len(waiting):
+                    here = {k for k, _ in met}
+                    gone = next(k for k, _ in waiting if k not in here)
+                    raise ExecutionError(
+                        f"divergent barrier: thread {s.var.name} = {met[0][0]} waits at a barrier"
+                        f" that thread {s.var.name} = {gone} never reaches"
+                    )
+                waiting = met
+                if waiting:
+                    yield
+
+        return block
+
+
+_DONE = object()
+
+
+class LockstepKernels(LockstepCompiler):
+    """The fast mode, with kernel calls and barriers."""
+
+    def __init__(self, func: t.PrimFunc, settings: Settings, in_order: set[t.For], module: t.IRModule,
+                 facts: dict[str, Dependence]) -> None:  # fmt: skip
+        if func.name not in facts:
+            facts[func.name] = Dependence(func)
+        super().__init__(func, settings, in_order, facts[func.name])
+        self.module, self.known = module, facts
+        self.calls: dict[str, _Call] = {}
+
+    def kernel_call(self, s: t.KernelCall) -> Execute:
+        kernel = _checked_args(s, self.module)
+        if s.kernel not in self.calls:
+            compiler = LockstepKernels(kernel, self.settings, self.in_order, self.module, self.known)
+            compiler.calls = self.calls
+            compiler.counter = self.counter
+            self.calls[s.kernel] = _Call(compiler, kernel)
+        call = self.calls[s.kernel]
+        args: list[Evaluate] = []
+        for arg in s.args:
+            if isinstance(arg, t.Buffer):
+                args.append(lambda env, slot=self.slot(arg): env[slot])  # type: ignore[misc]
+            else:
+                args.append(self.expr(arg))
+
+        def execute(env: Environment) -> None:
+            call.enter(call.compiler.environment(), [a(env) for a in args])
+
+        return execute
+
+    def opaque(self, e: x.Call) -> Evaluate:
+        if e.op != "tvm_storage_sync":
+            return super().opaque(e)
+        slots, level = [], self.level
+        while level is not None and any(_is_thread(loop) for loop in level.loops):
+            slots.append(self.slot(level))
+            level = level.outer
+        if not slots:
+            raise Unsupported(f"{e} outside of a loop over threadIdx")
+
+        def meet(env: Environment) -> int:
+            if env[MASK] is not None:
+                raise ExecutionError("divergent barrier: some threads of the grid do not reach it")
+            for slot in slots:
+                env[slot].advance(self.counter)
+            return 0
+
+        return meet
+
+
+__all__ = ["GridView", "KernelCompiler", "Level", "LockstepKernels", "View", "run"]

@@ -1,0 +1,140 @@
+"""Running one function on arrays: arguments bound, the mode chosen, outputs checked. Shared by level 3 and kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minitvm import expr as x
+from minitvm.errors import ExecutionError, InputError
+from minitvm.tir import nodes as t
+
+from .dependence import Dependence
+from .lockstep import GridView, LockstepCompiler, NeedsOrder
+from .scalar import Environment
+from .scalar import evaluate as evaluate_scalar
+from .slow import _INDEPENDENT, Settings, StatementCompiler, stored_buffers, written_elements
+from .storage import Argument, bind_dimensions, row_major
+from .tracking import Conflict
+
+MODES = ("fast", "slow")
+
+
+@dataclass
+class Run:
+    """A function about to run: its arguments, the values of its variables, and what it writes."""
+
+    func: t.PrimFunc
+    args: Sequence[Any]
+    values: dict[x.Var, Any]
+    outputs: Sequence[t.Buffer]
+    settings: Settings
+    inout: Sequence[str]
+    slow: Callable[[], StatementCompiler]
+    fast: Callable[[set[t.For]], LockstepCompiler]
+
+    def start(self, mode: str) -> None:
+        """Run it, in place on the arrays."""
+        if mode not in MODES:
+            raise InputError(f"mode {mode!r} is unknown; known: {', '.join(MODES)}")
+        unknown = set(self.inout) - {p.name for p in self.func.buffers}
+        if unknown:
+            raise InputError(f"inout names {', '.join(sorted(unknown))}, which {self.func.name} does not have")
+        with np.errstate(all="ignore"):
+            if mode == "slow" or self.settings.listeners or not self._in_lockstep():
+                self._one_by_one()
+
+    def _one_by_one(self) -> None:
+        """The definition of a run, one element at a time."""
+        compiler = self.slow()
+        bound = self._bind()
+        execute = _compile(compiler, self.values, bound, self.func.body)
+        env: Environment = [None] * compiler.size
+        for variable, value in self.values.items():
+            env[compiler.slot(variable)] = value
+        for argument in bound:
+            env[compiler.slot(argument.param)] = argument.view
+        execute(env)
+        self._finish(bound)
+
+    def _in_lockstep(self) -> bool:
+        """The same run in lockstep, again with a loop in order after each conflict; False where that does not help.
+
+        Errors are left to the slow run: it says what happened first, with both iterations of a conflict.
+        """
+        before = {p: array.copy() for p, array in zip(self.func.params, self.args) if p in self.outputs}
+        in_order: set[t.For] = set()
+        while True:
+            try:
+                compiler = self.fast(in_order)
+                bound = self._bind()
+                execute = _compile(compiler, self.values, bound, self.func.body)
+                env = compiler.environment()
+                for variable, value in self.values.items():
+                    env[compiler.slot(variable)] = value
+                for argument in bound:
+                    env[compiler.slot(argument.param)] = GridView.of(argument.view)
+                execute(env)
+            except Conflict as conflict:
+                self._restore(before)
+                if self.settings.shadow and conflict.loop.kind in _INDEPENDENT:
+                    return False
+                in_order.add(conflict.loop)
+            except (NeedsOrder, ExecutionError):
+                self._restore(before)
+                return False
+            else:
+                self._finish(bound)
+                return True
+
+    def _restore(self, before: dict[Any, np.ndarray]) -> None:
+        for param, array in zip(self.func.params, self.args):
+            if param in before:
+                array[...] = before[param]
+
+    def _bind(self) -> list[Argument]:
+        """Views of the arrays, laid out as their buffers say. Symbolic strides and offsets are those of a dense array."""
+        bound = []
+        for param, array in zip(self.func.params, self.args):
+            if not isinstance(param, t.Buffer):
+                continue
+            dense = row_major(array.shape)
+            for stride, value in zip(param.strides, dense):
+                if isinstance(stride, x.Var):
+                    self.values.setdefault(stride, value)
+            if isinstance(param.elem_offset, x.Var):
+                self.values.setdefault(param.elem_offset, 0)
+            layout = (*param.strides, param.elem_offset)
+            known = {v: self.values[v] for e in layout for v in x.free_vars(e) if v in self.values}
+            strides = tuple(int(evaluate_scalar(s, known)) for s in param.strides) or dense
+            offset = int(evaluate_scalar(param.elem_offset, known))
+            init = None if not self.settings.shadow else param not in self.outputs or param.name in self.inout
+            bound.append(Argument(param, array, strides, offset, init))
+        return bound
+
+    def _finish(self, bound: Sequence[Argument]) -> None:
+        """Bring results back and, with shadow, refuse incomplete outputs."""
+        for argument in bound:
+            argument.write_back()
+        for argument in bound:
+            if self.settings.shadow and argument.param in self.outputs:
+                written_elements(argument.param, argument.view.memory, argument.view)
+
+
+def _compile(compiler: Any, values: dict[x.Var, Any], bound: Sequence[Argument], body: t.Stmt) -> Callable[[Environment], None]:
+    for key in (*values, *(a.param for a in bound)):
+        compiler.define(key)
+    return compiler.stmt(body)  # type: ignore[no-any-return]
+
+
+def run_level_3(func: t.PrimFunc, args: Sequence[Any], settings: Settings, mode: str, inout: Sequence[str]) -> None:
+    """Run a function that calls no kernels."""
+    values, written, facts = bind_dimensions(func, args), stored_buffers(func), Dependence(func)
+    Run(
+        func, args, values, [p for p in func.buffers if p in written], settings, inout,
+        lambda: StatementCompiler(func, settings),
+        lambda in_order: LockstepCompiler(func, settings, in_order, facts),
+    ).start(mode)  # fmt: skip
