@@ -1,28 +1,106 @@
-"""A block's `init` becomes an ordinary statement that runs where all reduction iterators stand at their start."""
+"""A block's `init` becomes ordinary statements that run before the first step of its reduction.
+
+Where the reduction's loops hold nothing else that touches the buffer, the init gets loops of its own before the
+outermost of them (what `decompose_reduction` would do), and the reduction runs without a condition. Elsewhere it stays
+in place, under "all reduction iterators stand at their start".
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...expr import EQ, REDUCE, And, Expr, Node, const, replace, rewrite
-from ..nodes import Block, If, PrimFunc, Seq, Stmt
+from ...expr import EQ, REDUCE, Expr, IterVar, Var, map_children, replace, walk
+from ..nodes import Block, BlockRealize, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
+from .affine import uses
+from .hoist_conditions import conjoined, conjuncts
+from .unroll import bind
 
 
 def lower_init(func: PrimFunc) -> PrimFunc:
-    """`init: S0; body: S1` -> `if k == start: S0` and then `S1`."""
-    return func.with_body(rewrite(func.body, _lower))
+    """`for k: init: S0; body: S1` -> `S0; for k: S1`, or `for k: (if k == start: S0); S1`."""
+    return func.with_body(_Lowering().visit(func.body, ()))
 
 
-def _lower(node: Node) -> Any:
-    if not isinstance(node, Block) or node.init is None:
+class _Lowering:
+    def __init__(self) -> None:
+        self.before: dict[Var, list[Stmt]] = {}  # what must run before the loop over that variable
+
+    def visit(self, node: Any, loops: tuple[For, ...]) -> Any:
+        """Rebuild a statement; `loops` lie directly around it, outermost first, within its block."""
+        if not isinstance(node, Stmt):
+            return node
+        if isinstance(node, BlockRealize):
+            return self.realize(node, loops)
+        if not isinstance(node, For):
+            # Only a plain nest may be split: any other statement around the block ends it.
+            inner = loops if isinstance(node, Seq) else ()
+            return map_children(node, lambda child: self.visit(child, inner))
+        body = self.visit(node.body, (*loops, node))
+        loop = node if body is node.body else replace(node, body=body)
+        return Seq.of(*self.before.pop(node.var, []), loop)
+
+    def realize(self, node: BlockRealize, loops: tuple[For, ...]) -> BlockRealize:
+        block = node.block
+        body = self.visit(block.body, ())
+        if block.init is None:
+            return node if body is block.body else replace(node, block=replace(block, body=body))
+        nest = init_nest(node, loops)
+        if nest is None:
+            starts = [EQ(axis.var, axis.dom.start) for axis in block.iter_vars if axis.kind == REDUCE]
+            body = Seq.of(If(conjoined(starts), block.init) if starts else block.init, body)
+        else:
+            self.before.setdefault(nest[0].var, []).append(nest[1])
+        return replace(node, block=replace(block, init=None, body=body))
+
+
+def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | None:
+    """(the loop to put it before, the init in loops of its own), or None where it must stay in place.
+
+    Legal when below that loop nobody else touches what the init writes, and spatial and reduction loops are separate:
+    then every element is initialised once, before its first update, as it was.
+    """
+    block = node.block
+    reduced = _variables(node, block.iter_vars, reduction=True)
+    spatial = _variables(node, block.iter_vars, reduction=False)
+    binding = [i for i, loop in enumerate(loops) if loop.var in reduced]
+    if not binding or reduced & spatial or block.init is None:
         return None
-    starts = [EQ(axis.var, axis.dom.start) for axis in node.iter_vars if axis.kind == REDUCE]
-    guarded: Stmt = If(_all(starts), node.init) if starts else node.init
-    return replace(node, init=None, body=Seq.of(guarded, node.body))
+    first, inner = loops[binding[0]], loops[binding[0] :]
+    ordered = all(loop.kind in (ForKind.SERIAL, ForKind.UNROLLED) for loop in inner if loop.var in reduced)
+    if not ordered or not _alone(block, block.init, first):
+        return None
+    conditions = conjuncts(node.predicate)
+    kept = [c for c in conditions if not uses(c, reduced)]
+    if any(uses(c, spatial) for c in conditions if uses(c, reduced)):
+        return None
+    own = [loop for loop in inner if loop.var in spatial]
+    if any(uses(loop.extent, reduced) or uses(loop.start, reduced) for loop in own):
+        return None
+    body: Stmt = BlockRealize(node.iter_values, conjoined(kept), _init_block(block, block.init))
+    # Iterators that are not spatial do not occur in an init; their values drop out with them.
+    chosen = [(v, axis) for v, axis in zip(node.iter_values, block.iter_vars) if axis.kind != REDUCE]
+    body = replace(body, iter_values=tuple(v for v, _ in chosen))
+    for loop in reversed(own):
+        body = replace(loop, body=body)
+    return first, bind(body, {})
 
 
-def _all(conditions: list[EQ]) -> Expr:
-    total: Expr = conditions[0] if conditions else const(True)
-    for condition in conditions[1:]:
-        total = And(total, condition)
-    return total
+def _init_block(block: Block, init: Stmt) -> Block:
+    axes = tuple(axis for axis in block.iter_vars if axis.kind != REDUCE)
+    return Block(axes, (), block.writes, f"{block.name}_init", init)
+
+
+def _variables(node: BlockRealize, axes: tuple[IterVar, ...], reduction: bool) -> set[Var]:
+    values = [v for v, axis in zip(node.iter_values, axes) if (axis.kind == REDUCE) is reduction]
+    return {item for v in values for item in walk(v) if isinstance(item, Var)}
+
+
+def _alone(block: Block, init: Stmt, loop: For) -> bool:
+    """Whether below a loop only this block touches the buffers that its init writes."""
+    written = {n.buffer for n in walk(init) if isinstance(n, BufferStore)}
+    return _touches(loop.body, written) == _touches(block, written)
+
+
+def _touches(stmt: Stmt, buffers: set[Any]) -> int:
+    return sum(isinstance(n, BufferLoad | BufferStore) and n.buffer in buffers for n in walk(stmt))
+

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
-from ...expr import IntImm, Node, Ramp, Var, const, map_children, replace, rewrite, walk
+from ...expr import Expr, IntImm, Node, Ramp, Var, const, map_children, replace, rewrite, walk
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt, While
-from .affine import structural_key, uses
+from .affine import linear, structural_key, uses
 
 
 def promote_accumulators(func: PrimFunc) -> PrimFunc:
@@ -24,34 +25,56 @@ def _promote(node: Node) -> Any:
         return None
     if node.extent.value < 1 or any(isinstance(n, While) for n in walk(node.body)):
         return None
-    stores = _accumulators(node)[:MAX_PROMOTED]
+    stores = _accumulators(node)
     return _promoted(node, stores) if stores else None
 
 
-MAX_PROMOTED = 32
+MAX_PROMOTED = 64
 Access = BufferLoad | BufferStore
 
 
 def _accumulators(loop: For) -> list[BufferStore]:
-    """Stores whose element is the same in all iterations and the only one of its buffer that the loop touches."""
+    """Stores whose element is the same in all iterations; the loop touches its buffer only in such elements."""
     inside = {loop.var, *(v for n in walk(loop.body) for v in _defined(n))}
     local = {n.buffer for n in walk(loop.body) if isinstance(n, Allocate)}
     accesses: dict[Buffer, list[Access]] = {}
     for n in walk(loop.body):
-        if isinstance(n, BufferLoad | BufferStore):
+        if isinstance(n, Access):
             accesses.setdefault(n.buffer, []).append(n)
     found: list[BufferStore] = []
-    for buffer, uses_of in accesses.items():
-        if buffer in local or buffer.scope == "local" or any(a.predicate is not None for a in uses_of):
+    for buffer, all_uses in accesses.items():
+        if buffer in local or buffer.scope == "local" or not any(isinstance(a, BufferStore) for a in all_uses):
             continue
-        if not all(isinstance(a, BufferLoad | BufferStore) and _register_index(a.indices[0]) for a in uses_of):
+        plain = all(a.predicate is None and _register_index(a.indices[0]) for a in all_uses)
+        if not plain or any(uses(a.indices[0], inside) for a in all_uses):
             continue
-        slots = {structural_key(a.indices[0]): a for a in uses_of}
-        stores = {structural_key(a.indices[0]): a for a in uses_of if isinstance(a, BufferStore)}
-        fixed = all(not uses(a.indices[0], inside) for a in uses_of)
-        if fixed and stores and len(slots) == 1 and _reads_first(loop.body, buffer) and _always_stored(loop.body, buffer):
-            found.append(next(iter(stores.values())))
-    return found
+        slots = {structural_key(a.indices[0]): a for a in all_uses}
+        stores = {structural_key(a.indices[0]): a for a in all_uses if isinstance(a, BufferStore)}
+        reduces = all(_reads_first(loop.body, a) and _always_stored(loop.body, a) for a in slots.values())
+        if len(slots) == len(stores) and reduces and _disjoint([a.indices[0] for a in slots.values()]):
+            found += stores.values()
+    return found if len(found) <= MAX_PROMOTED else []
+
+
+def _disjoint(indices: list[Expr]) -> bool:
+    """Whether accesses of one buffer certainly touch different elements."""
+    lanes = indices[0].dtype.lanes
+    if any(i.dtype.lanes != lanes for i in indices):
+        return False
+    first = linear(_base(indices[0]))
+    offsets = [linear(_base(i)).minus(first) for i in indices]
+    if any(form.terms for form in offsets):
+        return False
+    places = sorted(form.constant for form in offsets)
+    return all(a + lanes <= b for a, b in pairwise(places))
+
+
+def _base(index: Any) -> Expr:
+    return index.base if isinstance(index, Ramp) else index
+
+
+def _same_slot(a: Access, b: Access) -> bool:
+    return a.buffer is b.buffer and structural_key(a.indices[0]) == structural_key(b.indices[0])
 
 
 def _defined(node: Node) -> tuple[Var, ...]:
@@ -62,25 +85,25 @@ def _register_index(index: Any) -> bool:
     return index.dtype.lanes == 1 or (isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1)
 
 
-def _always_stored(stmt: Stmt, buffer: Buffer) -> bool:
-    """Whether every iteration stores to the buffer (then loading it before and storing it after adds no access)."""
+def _always_stored(stmt: Stmt, access: Access) -> bool:
+    """Whether every iteration stores to the element (then loading it before and storing it after adds no access)."""
     if isinstance(stmt, Seq):
-        return any(_always_stored(s, buffer) for s in stmt.stmts)
+        return any(_always_stored(s, access) for s in stmt.stmts)
     if isinstance(stmt, LetStmt | Allocate):
-        return _always_stored(stmt.body, buffer)
+        return _always_stored(stmt.body, access)
     if isinstance(stmt, For):
-        return isinstance(stmt.extent, IntImm) and stmt.extent.value > 0 and _always_stored(stmt.body, buffer)
-    return isinstance(stmt, BufferStore) and stmt.buffer is buffer
+        return isinstance(stmt.extent, IntImm) and stmt.extent.value > 0 and _always_stored(stmt.body, access)
+    return isinstance(stmt, BufferStore) and _same_slot(stmt, access)
 
 
-def _reads_first(stmt: Stmt, buffer: Buffer) -> bool:
-    """Whether the first statement that touches the buffer reads it: then it holds a value when the loop starts."""
+def _reads_first(stmt: Stmt, access: Access) -> bool:
+    """Whether the first statement that touches the element reads it: then it holds a value when the loop starts."""
     for node in walk(stmt):
         if isinstance(node, BufferStore):
-            touching = [n for n in walk(node) if isinstance(n, Access) and n.buffer is buffer]
+            touching = [n for n in walk(node) if isinstance(n, Access) and _same_slot(n, access)]
             if touching:
                 return any(isinstance(n, BufferLoad) for n in touching)
-        elif isinstance(node, BufferLoad) and node.buffer is buffer:
+        elif isinstance(node, BufferLoad) and _same_slot(node, access):
             return True
     return False
 
@@ -93,22 +116,26 @@ def _register(store: BufferStore) -> tuple[Buffer, Any]:
 
 
 def _promoted(loop: For, stores: list[BufferStore]) -> Stmt:
-    registers = {store.buffer: _register(store) for store in stores}
+    registers = {_slot_key(store): _register(store) for store in stores}
 
     def go(node: Any) -> Any:
         new = map_children(node, go)
-        if isinstance(new, BufferLoad | BufferStore) and new.buffer in registers:
-            buffer, index = registers[new.buffer]
+        if isinstance(new, Access) and _slot_key(new) in registers:
+            buffer, index = registers[_slot_key(new)]
             return replace(new, buffer=buffer, indices=(index,))
         return new
 
     before: list[Stmt] = []
     after: list[Stmt] = []
     for store in stores:
-        register, index = registers[store.buffer]
+        register, index = registers[_slot_key(store)]
         before.append(BufferStore(register, BufferLoad(store.buffer, store.indices), (index,)))
         after.append(BufferStore(store.buffer, BufferLoad(register, (index,)), store.indices))
     total: Stmt = Seq.of(*before, go(loop), *after)
     for register, _ in registers.values():
         total = Allocate(register, total)
     return total
+
+
+def _slot_key(access: Access) -> Any:
+    return access.buffer, structural_key(access.indices[0])
