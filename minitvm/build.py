@@ -60,8 +60,9 @@ def build(
     chosen = Target.of(target)
     is_function = isinstance(model, PrimFunc | IRModule)
     executable = compile_executable(model, chosen, params=params, shapes=shapes, progress=progress)
-    _compile_kernels(executable, progress)
-    return Function(executable, threads=threads) if is_function else GraphModule(executable, threads=threads)
+    compiling = (lambda done, total, name: progress("compiling", done, total)) if progress else None
+    make = Function if is_function else GraphModule
+    return make(executable, threads=threads, progress=compiling)
 
 
 def lower(
@@ -235,13 +236,6 @@ def _optimize(graph: Any, target: Target, callback: PassCallback | None) -> Any:
     from .graph.passes.pipeline import optimize
 
     return optimize(graph, target, callback=callback)
-
-
-def _compile_kernels(executable: x.Executable, progress: Progress | None) -> None:
-    """Fill the kernel cache with the object code of every kernel, in worker processes where there are many."""
-    from .runtime.cpu.kernel_cache import ensure_compiled
-
-    ensure_compiled(executable.kernels, progress=progress)
 
 
 def _single(model: PrimFunc | IRModule) -> PrimFunc:

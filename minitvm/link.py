@@ -104,7 +104,7 @@ class Linker:
             taken = {k.name for k in self.kernels}
             unique = name if name not in taken else f"{name}_{len(self.kernels)}"
             self.kernels.append(
-                x.Kernel(unique, f"numba-{self.target}", lowered.sources[name], name, kernel_params(func), func=func)
+                x.Kernel(unique, "numba", lowered.sources[name], name, kernel_params(func), func.script(), func)
             )
         return self._known[func]
 
