@@ -154,7 +154,10 @@ def _dtype(x: Executable, a: Location) -> str | None:
 def _constants(x: Executable, env: Env) -> Iterator[Breach]:
     for c in x.constants:
         if c.data.dtype != c.dtype.numpy or c.data.shape != c.shape or not c.data.flags.c_contiguous:
-            yield None, f"constant {c.name} is said to be {c.dtype}{list(c.shape)}; its data is {c.data.dtype}{list(c.data.shape)}"
+            yield (
+                None,
+                f"constant {c.name} is said to be {c.dtype}{list(c.shape)}; its data is {c.data.dtype}{list(c.data.shape)}",
+            )
 
 
 def _symbols(x: Executable, env: Env) -> Iterator[Breach]:
@@ -262,7 +265,9 @@ RULES: tuple[Rule, ...] = (
     Rule("no_aliasing", "the arguments of one step do not share bytes that are written", _aliasing),
     Rule("outputs_written", "every output is written", _written),
     Rule("reads_after_writes", "scratch memory and outputs are written before they are read", _initialised),
-    Rule("ordered", "steps that share bytes, one writing, are separated by a barrier or both run on thread 0", _ordered),
+    Rule(
+        "ordered", "steps that share bytes, one writing, are separated by a barrier or both run on thread 0", _ordered
+    ),
 )
 
 

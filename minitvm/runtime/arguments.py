@@ -89,7 +89,9 @@ def named(what: str, specs: Sequence[TensorSpec | ScalarSpec], values: dict[str,
     if missing:
         raise InputError(
             report(
-                f"{what}: no value for {', '.join(missing)}", wanted=listing(specs), found=", ".join(values) or "nothing"
+                f"{what}: no value for {', '.join(missing)}",
+                wanted=listing(specs),
+                found=", ".join(values) or "nothing",
             )
         )
     return [values[n] for n in known]

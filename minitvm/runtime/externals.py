@@ -21,5 +21,7 @@ def register_engine(name: str, engine: Engine) -> Engine:
 def engine(name: str) -> Engine:
     """The engine of that name; `InputError` when there is none."""
     if name not in _engines:
-        raise InputError(f"the program calls the engine {name}, which is not registered; {nearest(name, list(_engines))}")
+        raise InputError(
+            f"the program calls the engine {name}, which is not registered; {nearest(name, list(_engines))}"
+        )
     return _engines[name]

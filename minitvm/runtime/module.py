@@ -114,7 +114,9 @@ class GraphModule:
     def __call__(self, *args: Any, out: Any = None, **inputs: Any) -> Any:
         if args:
             if len(args) + len(inputs) > len(self._names):
-                raise InputError(f"{self._what}: {len(args) + len(inputs)} inputs given; wanted {listing(self._inputs)}")
+                raise InputError(
+                    f"{self._what}: {len(args) + len(inputs)} inputs given; wanted {listing(self._inputs)}"
+                )
             for name in self._names[: len(args)]:
                 if name in inputs:
                     raise InputError(f"{self._what}: {name} is given twice, by position and by name")

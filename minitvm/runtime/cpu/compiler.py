@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba.core import compiler, types
 from numba.core.codegen import CPUCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.errors import NumbaError, NumbaWarning
+from numba.core.errors import NumbaWarning
 from numba.core.registry import cpu_target
 from numba.core.targetconfig import ConfigStack
 
@@ -93,9 +93,7 @@ def _c_wrapper(library: _ObjectLibrary, target_context: Any, fndesc: Any, entry:
     callee = ir.Function(module, function_type, fndesc.llvm_func_name)
     wrapper = ir.Function(module, _C_SIGNATURE, entry)
     builder = ir.IRBuilder(wrapper.append_basic_block("entry"))
-    target_context.call_conv.call_function(
-        builder, callee, fndesc.restype, fndesc.argtypes, list(wrapper.args)
-    )
+    target_context.call_conv.call_function(builder, callee, fndesc.restype, fndesc.argtypes, list(wrapper.args))
     builder.ret_void()
     return module
 
@@ -111,7 +109,7 @@ def compile_kernel(source: str, entry: str) -> bytes:
             warnings.simplefilter("ignore", NumbaWarning)
             module = _optimised_module(source, entry)
         return kernel_target_machine().emit_object(module)
-    except (NumbaError, SyntaxError, NameError, ImportError, KeyError, RuntimeError) as error:
+    except Exception as error:  # whatever it is, the source is at fault, and it was generated
         text = f"kernel {entry} does not compile\n{numbered(source)}\n{type(error).__name__}: {error}"
         raise InternalError(text) from error
 

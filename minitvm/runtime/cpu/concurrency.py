@@ -78,9 +78,7 @@ def yield_core(builder: ir.IRBuilder) -> None:
 
 
 @_native("call_address", types.void, types.int64, types.int64, types.int64, types.int64)
-def call_address(
-    builder: ir.IRBuilder, address: ir.Value, args: ir.Value, thread: ir.Value, threads: ir.Value
-) -> None:
+def call_address(builder: ir.IRBuilder, address: ir.Value, args: ir.Value, thread: ir.Value, threads: ir.Value) -> None:
     """Call the kernel at `address`, its argument table at `args`"""
     signature = ir.FunctionType(ir.VoidType(), [_INT64.as_pointer(), _INT64, _INT64])
     function = builder.inttoptr(address, signature.as_pointer())

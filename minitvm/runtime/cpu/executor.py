@@ -37,7 +37,7 @@ AWAKE, IS_PARKED, WAKE = 0, 1, 2  # values of PARKED
 
 ENTRY = "minitvm_executor"
 
-SOURCE = f'''\
+SOURCE = f"""\
 from minitvm.runtime.cpu.concurrency import (
     atomic_add, atomic_load, atomic_store, atomic_swap_if, call_address, copy_bytes, pause, yield_core,
 )
@@ -109,7 +109,7 @@ def {ENTRY}(state, thread, threads):
             at += {STEP_WORDS}
         if thread == 0:
             return
-'''
+"""
 
 NativeCall = Callable[[int, int, int], None]
 

@@ -133,7 +133,9 @@ def put(source: str, entry: str, code: bytes) -> None:
             first = path.parent not in _warned
             _warned.add(path.parent)
         if first:
-            warnings.warn(f"compiled kernels are not kept: {path.parent}: {error.strerror}", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"compiled kernels are not kept: {path.parent}: {error.strerror}", RuntimeWarning, stacklevel=2
+            )
 
 
 def _write(path: Path, data: bytes) -> None:

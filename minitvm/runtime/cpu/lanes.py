@@ -11,6 +11,7 @@ straight into the caller, with no function of its own for Numba to type and for 
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -427,8 +428,16 @@ def register(marker: Any, typer: Typer, emit: Emitter, patterns: Sequence[tuple[
     vector among its arguments: that is Numba's own business.
     """
 
+    accepted = inspect.signature(typer)
+
     def generic(self: Any, args: tuple[types.Type, ...], kws: dict[str, Any]) -> Any:
-        result = None if kws else typer(*args)
+        if kws:
+            return None
+        try:
+            accepted.bind(*args)
+        except TypeError:
+            return None  # a wrong number of arguments
+        result = typer(*args)
         return None if result is None else signature(result, *args)
 
     name = getattr(marker, "__name__", str(marker))

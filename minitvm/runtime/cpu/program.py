@@ -223,7 +223,9 @@ class BoundProgram:
     def _run_stepwise(self, begin: Any, end: Any) -> None:
         x = self.program.executable
         for index, (step, segment) in enumerate(zip(x.steps, self._single)):
-            event = Step(index, _kind(step), x.kernels[step.kernel].name if isinstance(step, CallKernel) else _kind(step))
+            event = Step(
+                index, _kind(step), x.kernels[step.kernel].name if isinstance(step, CallKernel) else _kind(step)
+            )
             if begin is not None:
                 begin(event, time.perf_counter())
             if len(segment) == 3:

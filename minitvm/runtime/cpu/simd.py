@@ -1,4 +1,4 @@
-'''What generated kernel source may use: the contract between `codegen.numba_cpu` and the runtime.
+"""What generated kernel source may use: the contract between `codegen.numba_cpu` and the runtime.
 
 A kernel is the text of a Python module such as
 
@@ -56,7 +56,7 @@ followed by b; `concat(a, b, ...)`; `lanes(v, start, n)`; `extract(v, i)` or `v[
 `reduce_add reduce_mul reduce_max reduce_min reduce_and reduce_or (v)`, pairwise, the same order on every machine.
 
 Floating-point contraction is on: `a * b + c` may be rounded once. Nothing else is reassociated.
-'''
+"""
 
 from __future__ import annotations
 
