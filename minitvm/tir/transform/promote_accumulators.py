@@ -45,13 +45,12 @@ def _accumulators(loop: For) -> list[BufferStore]:
     for buffer, all_uses in accesses.items():
         if buffer in local or buffer.scope == "local" or not any(isinstance(a, BufferStore) for a in all_uses):
             continue
-        plain = all(a.predicate is None and _register_index(a.indices[0]) for a in all_uses)
-        if not plain or any(uses(a.indices[0], inside) for a in all_uses):
+        if not all(_register_index(a.indices[0]) and _fixed(a, inside) for a in all_uses):
             continue
         slots = {structural_key(a.indices[0]): a for a in all_uses}
         stores = {structural_key(a.indices[0]): a for a in all_uses if isinstance(a, BufferStore)}
         reduces = all(_reads_first(loop.body, a) and _always_stored(loop.body, a) for a in slots.values())
-        if len(slots) == len(stores) and reduces and _disjoint([a.indices[0] for a in slots.values()]):
+        if len(slots) == len(stores) and reduces and _same_masks(all_uses) and _disjoint([a.indices[0] for a in slots.values()]):
             found += stores.values()
     return found if len(found) <= MAX_PROMOTED else []
 
@@ -75,6 +74,22 @@ def _base(index: Any) -> Expr:
 
 def _same_slot(a: Access, b: Access) -> bool:
     return a.buffer is b.buffer and structural_key(a.indices[0]) == structural_key(b.indices[0])
+
+
+def _fixed(access: Access, inside: set[Var]) -> bool:
+    """Whether the element and the mask are the same in all iterations."""
+    if access.predicate is None:
+        return not uses(access.indices[0], inside)
+    reads = any(isinstance(n, BufferLoad) for n in walk(access.predicate))
+    return not reads and not uses(access.predicate, inside) and not uses(access.indices[0], inside)
+
+
+def _same_masks(accesses: list[Access]) -> bool:
+    masks: dict[Any, Any] = {}
+    return all(
+        masks.setdefault(structural_key(a.indices[0]), mask) == mask
+        for a, mask in ((a, structural_key(a.predicate)) for a in accesses)
+    )
 
 
 def _defined(node: Node) -> tuple[Var, ...]:
@@ -122,15 +137,15 @@ def _promoted(loop: For, stores: list[BufferStore]) -> Stmt:
         new = map_children(node, go)
         if isinstance(new, Access) and _slot_key(new) in registers:
             buffer, index = registers[_slot_key(new)]
-            return replace(new, buffer=buffer, indices=(index,))
+            return replace(new, buffer=buffer, indices=(index,), predicate=None)
         return new
 
     before: list[Stmt] = []
     after: list[Stmt] = []
     for store in stores:
         register, index = registers[_slot_key(store)]
-        before.append(BufferStore(register, BufferLoad(store.buffer, store.indices), (index,)))
-        after.append(BufferStore(store.buffer, BufferLoad(register, (index,)), store.indices))
+        before.append(BufferStore(register, BufferLoad(store.buffer, store.indices, store.predicate), (index,)))
+        after.append(BufferStore(store.buffer, BufferLoad(register, (index,)), store.indices, store.predicate))
     total: Stmt = Seq.of(*before, go(loop), *after)
     for register, _ in registers.values():
         total = Allocate(register, total)

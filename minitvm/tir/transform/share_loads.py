@@ -1,0 +1,96 @@
+"""Loads that a straight run of statements repeats are done once and named.
+
+A register-blocked micro-kernel reads each element of its A column once a vector and each vector of B once a row. LLVM
+would find that too, but every node that Numba types and lowers costs compile time, and the text is shorter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import Expr, Node, Var, map_children, rewrite, walk
+from ..nodes import BufferLoad, BufferStore, LetStmt, PrimFunc, Seq, Stmt
+from .affine import structural_key
+
+MIN_RUN = 2
+
+
+def share_loads(func: PrimFunc) -> PrimFunc:
+    """`C0 = C0 + A[k]*B[0]; C1 = C1 + A[k]*B[1]` -> `a = A[k]; C0 = C0 + a*B[0]; C1 = C1 + a*B[1]`. Runs after `unroll`."""
+    return func.with_body(rewrite(func.body, _share))
+
+
+def _share(node: Node) -> Any:
+    if not isinstance(node, Seq):
+        return None
+    parts: list[Stmt] = []
+    run: list[BufferStore] = []
+    for stmt in (*node.stmts, None):
+        if isinstance(stmt, BufferStore):
+            run.append(stmt)
+            continue
+        parts += _shared_run(run)
+        run = []
+        if stmt is not None:
+            parts.append(stmt)
+    return Seq.of(*parts)
+
+
+def _shared_run(run: list[BufferStore]) -> list[Stmt]:
+    """Statements of one run, with lets for what they load more than once."""
+    written = {stmt.buffer for stmt in run}
+    counts: dict[Any, int] = {}
+    loads: dict[Any, BufferLoad] = {}
+    if len(run) < MIN_RUN:
+        return list(run)
+    for stmt in run:
+        for key, load in _unconditional_loads(stmt.value, written):
+            counts[key] = counts.get(key, 0) + 1
+            loads.setdefault(key, load)
+    shared = {key: Var(f"{load.buffer.name}_{load_name(load)}", load.dtype) for key, load in loads.items() if counts[key] > 1}
+    if not shared:
+        return list(run)
+    pending = dict(shared)
+    total: list[tuple[list[tuple[Var, BufferLoad]], BufferStore]] = []
+    for stmt in run:
+        needed = [(pending.pop(key), loads[key]) for key, _ in _unconditional_loads(stmt.value, written) if key in pending]
+        total.append((needed, BufferStore(stmt.buffer, _named(stmt.value, shared), stmt.indices, stmt.predicate)))
+    result: Stmt | None = None
+    for needed, stmt in reversed(total):
+        result = Seq.of(stmt, result)
+        for var, load in reversed(needed):
+            result = LetStmt(var, load, result)
+    return [result] if result is not None else []
+
+
+def load_name(load: BufferLoad) -> str:
+    """A short name for what a load gives."""
+    return "v" if load.dtype.lanes > 1 else "x"
+
+
+def _unconditional_loads(e: Expr, written: set[Any]) -> list[tuple[Any, BufferLoad]]:
+    """Loads that certainly happen, from buffers that the run does not write; the key tells equal ones."""
+    found: list[tuple[Any, BufferLoad]] = []
+    stack: list[Any] = [e]
+    while stack:
+        node = stack.pop()
+        if getattr(node, "op", None) == "if_then_else":
+            stack.append(node.args[0])
+            continue
+        if isinstance(node, BufferLoad) and node.buffer not in written and node.buffer.scope != "local":
+            if not any(isinstance(n, BufferLoad) for i in node.indices for n in walk(i)):
+                found.append((_key(node), node))
+            continue
+        stack.extend(reversed([getattr(node, f) for f in node._children if isinstance(getattr(node, f), Expr)]))
+        stack.extend(a for a in getattr(node, "args", ()) if isinstance(a, Expr))
+    return found
+
+
+def _key(load: BufferLoad) -> Any:
+    return load.buffer, structural_key(load.indices), structural_key(load.predicate)
+
+
+def _named(e: Any, shared: dict[Any, Var]) -> Any:
+    if isinstance(e, BufferLoad) and _key(e) in shared:
+        return shared[_key(e)]
+    return map_children(e, lambda child: _named(child, shared))
