@@ -143,9 +143,15 @@ def reads_buffer(node: Expr | Stmt, buffer: Buffer) -> bool:
 
 
 def is_update(block: Block) -> bool:
-    """Whether the body of a block only accumulates: every store that reads its own buffer is an `update_operand` one."""
+    """Whether the body of a block only accumulates: what it reads of what it writes, it reads in `update_operand` stores."""
     stores = [s for s in statements(block.body) if isinstance(s, BufferStore)]
     written = {s.buffer for s in stores}
+    for stmt in statements(block.body):
+        own = [getattr(stmt, name) for name in stmt._children]
+        for part in own:
+            if isinstance(part, Expr) and not isinstance(stmt, BufferStore):
+                if any(reads_buffer(part, buffer) for buffer in written):
+                    return False  # it goes through a variable (argmax): the order may matter
     for store in stores:
         if any(reads_buffer(store.value, buffer) for buffer in written) and update_operand(store) is None:
             return False

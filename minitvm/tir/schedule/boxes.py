@@ -1,0 +1,211 @@
+"""Boxes of buffers under schedules: what a block touches while some of its loops run and the outer ones stand still."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...arith import Analyzer, regions
+from ...expr import SPATIAL, Expr, Mul, IntImm, Range, Var, const, replace, substitute, walk, rewrite, Node
+from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, LetStmt, Stmt
+from .bindings import covers_domain
+from .state import conjuncts
+from .tree import Tree, sub_statements
+
+Box = tuple[Range, ...]
+
+
+def relax(box: Box, loops: Sequence[For], analyzer: Analyzer, buffer: Buffer) -> Box:
+    """The box that a box covers while `loops` (outermost first) run; a dimension that cannot be bounded whole."""
+    domains = {loop.var: Range(loop.start, loop.extent) for loop in loops}
+    whole = buffer.full_region().region
+    low = regions.evaluate([r.start for r in box], domains, analyzer, whole)
+    high = regions.evaluate([r.start + (r.extent - 1) for r in box], domains, analyzer, whole)
+    found: list[Range] = []
+    for d, (first, last) in enumerate(zip(low.box, high.box, strict=True)):
+        if d in low.unbounded or d in high.unbounded:
+            found.append(whole[d])
+            continue
+        extent = analyzer.simplify(last.start + last.extent - first.start)
+        found.append(Range(analyzer.simplify(first.start), extent))
+    return tuple(found)
+
+
+def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
+    """The part of a box inside the buffer, where it is shown to reach out of it on both sides the whole dimension."""
+    found = []
+    for r, dim in zip(box, buffer.shape, strict=True):
+        if analyzer.can_prove(r.start <= 0) and analyzer.can_prove(r.start + r.extent >= dim):
+            r = Range(const(0, dim.dtype), dim)
+        found.append(r)
+    return tuple(found)
+
+
+def bound_box(realize: BlockRealize, region: BufferRegion) -> Box:
+    """A region of a block's signature in terms of the loops around it."""
+    bindings = dict(zip((it.var for it in realize.block.iter_vars), realize.iter_values, strict=True))
+    return tuple(substitute(r, bindings) for r in region.region)
+
+
+def touched(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt | None, analyzer: Analyzer) -> Box:
+    """What a block touches of a region's buffer during one iteration of the loop `within` (None: all of its scope)."""
+    loops = tree.loops_above(realize)
+    if isinstance(within, For) and within in loops:
+        loops = loops[loops.index(within) + 1 :]
+    return relax(bound_box(realize, region), loops, analyzer, region.buffer)
+
+
+def hull(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
+    """The smallest box around boxes."""
+    return regions.hull_of(list(boxes), analyzer)
+
+
+def union_regions(regions_found: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
+    """One region a buffer, in order of first appearance: the hull of all of its."""
+    analyzer = Analyzer()
+    merged: dict[Buffer, Box] = {}
+    for region in regions_found:
+        known = merged.get(region.buffer)
+        merged[region.buffer] = region.region if known is None else regions.hull(known, region.region, analyzer)
+    return tuple(BufferRegion(buffer, box) for buffer, box in merged.items())
+
+
+def signature(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+    """(reads, writes) of a block, worked out from its body and as tight as boxes are.
+
+    As in TVM, a block with an init does not list what it accumulates into among its reads.
+    """
+    reads: list[BufferRegion] = []
+    writes: list[BufferRegion] = []
+    inner = set(block.alloc_buffers)
+    analyzer = Analyzer({it.var: it.dom for it in block.iter_vars})
+    for part in (block.init, block.body):
+        if part is not None:
+            _collect(part, [], {}, analyzer, reads, writes)
+    written = {region.buffer for region in writes}
+    hidden = written if block.init is not None else set()
+    kept = [r for r in reads if r.buffer not in inner and r.buffer not in hidden]
+    return union_regions(kept), union_regions([w for w in writes if w.buffer not in inner])
+
+
+def _collect(stmt: Stmt, loops: list[For], lets: dict[Var, Expr], analyzer: Analyzer,
+             reads: list[BufferRegion], writes: list[BufferRegion]) -> None:  # fmt: skip
+    def point(buffer: Buffer, indices: tuple[Expr, ...]) -> BufferRegion:
+        box = tuple(Range(substitute(i, lets), const(1, i.dtype)) for i in indices)
+        return BufferRegion(buffer, relax(box, loops, analyzer, buffer) if loops else box)
+
+    if isinstance(stmt, BlockRealize):
+        for found, given in ((reads, stmt.block.reads), (writes, stmt.block.writes)):
+            for region in given:
+                box = tuple(substitute(r, lets) for r in bound_box(stmt, region))
+                found.append(BufferRegion(region.buffer, relax(box, loops, analyzer, region.buffer)))
+        return
+    own = [*loops, stmt] if isinstance(stmt, For) else loops
+    for name in stmt._children:
+        value = getattr(stmt, name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Expr):
+                for part in walk(item):
+                    if isinstance(part, BufferLoad):
+                        reads.append(point(part.buffer, part.indices))
+    if isinstance(stmt, BufferStore):
+        writes.append(point(stmt.buffer, stmt.indices))
+    known = {**lets, stmt.var: substitute(stmt.value, lets)} if isinstance(stmt, LetStmt) else lets
+    for inner in sub_statements(stmt):
+        _collect(inner, own, known, analyzer, reads, writes)
+
+
+def with_buffer(node: Node, old: Buffer, new: Buffer) -> Node:
+    """Every load, store and region of one buffer made one of another of the same shape."""
+
+    def change(at: Node) -> Node | None:
+        if isinstance(at, BufferLoad | BufferStore | BufferRegion) and at.buffer is old:
+            return replace(at, buffer=new)
+        return None
+
+    changed: Node = rewrite(node, change)
+    return changed
+
+
+def in_iterators(tree: Tree, realize: BlockRealize) -> Expr | None:
+    """A block's predicate in terms of its iterators, without what their domains imply; None where that fails.
+
+    Splitting gives predicates such as `i_0 * 32 + i_1 < 100`: where `v_i = i_0 * 32 + i_1`, that is `v_i < 100`.
+    """
+    from .state import all_of
+
+    analyzer = Analyzer()
+    for loop in tree.all_loops_above(realize):
+        analyzer.bind(loop.var, Range(loop.start, loop.extent))
+    own = {loop.var for loop in tree.loops_above(realize)}
+    kept: list[Expr] = []
+    inside = Analyzer({it.var: it.dom for it in realize.block.iter_vars})
+    for condition in conjuncts(realize.predicate):
+        said = _by_iterators(condition, realize, analyzer, own)
+        if said is None:
+            return None
+        if not inside.can_prove(said):
+            kept.append(said)
+    return all_of(kept)
+
+
+def _by_iterators(condition: Expr, realize: BlockRealize, analyzer: Analyzer, loops: set[Var]) -> Expr | None:
+    from ...expr import CompareOp, free_vars
+
+    if not isinstance(condition, CompareOp):
+        return None
+    for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        for left in (condition.a, condition.b):
+            other = condition.b if left is condition.a else condition.a
+            rest = analyzer.simplify(left - value)
+            if any(v in loops for v in (*free_vars(rest), *free_vars(other))):
+                continue
+            said = it.var + rest
+            return type(condition)(said, other) if left is condition.a else type(condition)(other, said)
+    return None
+
+
+def fills(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt | None) -> str | None:
+    """None where a block writes every element of its box in each iteration of `within`, else why that is not shown."""
+    predicate = in_iterators(tree, realize)
+    if predicate is None or conjuncts(predicate):
+        return f"block {realize.block.name} runs only where {realize.predicate}"
+    loops = tree.loops_above(realize)
+    analyzer = Analyzer()
+    for loop in tree.all_loops_above(realize):
+        analyzer.bind(loop.var, Range(loop.start, loop.extent))
+    if isinstance(within, For) and within in loops:
+        return None if _fills_inside(realize, region, loops[loops.index(within) + 1 :], analyzer) else _gaps(realize, region)
+    spatial = {it.var: it for it in realize.block.iter_vars if it.kind == SPATIAL}
+    seen: set[Var] = set()
+    for r in region.region:
+        var = _tile_of(r)
+        if var is None or var not in spatial or var in seen:
+            if not (isinstance(r.start, IntImm) and var is None):
+                return _gaps(realize, region)
+        else:
+            seen.add(var)
+    if not covers_domain(realize, loops, analyzer):
+        return f"the loops do not reach every iteration of block {realize.block.name}"
+    return None
+
+
+def _gaps(realize: BlockRealize, region: BufferRegion) -> str:
+    return f"block {realize.block.name} may leave out elements of {region.buffer.name}"
+
+
+def _tile_of(r: Range) -> Var | None:
+    """`v` for [v, v + 1) and for [v * c, v * c + c)."""
+    if isinstance(r.start, Var):
+        return r.start if isinstance(r.extent, IntImm) and r.extent.value >= 1 else None
+    start = r.start
+    if isinstance(start, Mul) and isinstance(start.a, Var) and isinstance(start.b, IntImm) and isinstance(r.extent, IntImm):
+        return start.a if start.b.value == r.extent.value else None
+    return None
+
+
+def _fills_inside(realize: BlockRealize, region: BufferRegion, loops: Sequence[For], analyzer: Analyzer) -> bool:
+    domains = {loop.var: Range(loop.start, loop.extent) for loop in loops}
+    box = bound_box(realize, region)
+    return all(isinstance(r.extent, IntImm) and r.extent.value == 1 for r in box) and regions.evaluate(
+        [r.start for r in box], domains, analyzer
+    ).exact
