@@ -1,0 +1,103 @@
+"""The CPU that this process runs on, from /proc/cpuinfo and /sys; sensible figures where those say nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from .kinds import CPU, Cache
+
+_CACHES = "/sys/devices/system/cpu/cpu0/cache"
+
+
+@lru_cache(maxsize=4)
+def detect_cpu(cpuinfo: str = "/proc/cpuinfo", caches: str = _CACHES) -> CPU:
+    """The description of the host; read once a process."""
+    text = _read(Path(cpuinfo))
+    flags = set(_field(text, "flags", "Features").split())
+    bits = vector_bits(flags)
+    levels = _caches(Path(caches))
+    arm = "asimd" in flags or platform.machine() in ("aarch64", "arm64")
+    return CPU(
+        name=_field(text, "model name", "Model") or platform.machine(),
+        vector_bits=bits,
+        vector_registers=32 if bits == 512 or arm else 16,
+        fma_ports=2,
+        fma_latency=4,
+        has_fma=arm or bool(flags & {"fma", "avx512f"}),
+        cores=_cores(),
+        ghz=round(float(_field(text, "cpu MHz") or 0) / 1000, 2),
+        l1=levels.get(1, Cache(32 * 1024, 8)),
+        l2=levels.get(2, Cache(512 * 1024, 8)),
+        l3=levels.get(3, Cache(0, 1)),
+        features=tuple(f for f in _FEATURES if f in flags),
+    )
+
+
+_FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512_vnni", "avx512_bf16", "amx_tile", "asimd")
+
+
+def vector_bits(flags: set[str]) -> int:
+    """The widest vectors that a set of CPU flags allows for float32 arithmetic; 128 is the floor of x86-64 and of NEON."""
+    if {"avx512f", "avx512vl"} <= flags:
+        return 512
+    # AVX alone has no 256-bit integer operations; kernels need those for indices and masks.
+    return 256 if "avx2" in flags else 128
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _field(text: str, *names: str) -> str:
+    for name in names:
+        found = re.search(rf"^{re.escape(name)}\s*:\s*(.*)$", text, re.MULTILINE)
+        if found:
+            return found.group(1).strip()
+    return ""
+
+
+def _caches(folder: Path) -> dict[int, Cache]:
+    levels: dict[int, Cache] = {}
+    for entry in sorted(folder.glob("index*")):
+        kind, level, size = (_read(entry / name).strip() for name in ("type", "level", "size"))
+        if kind not in ("Data", "Unified") or not level.isdigit():
+            continue
+        levels[int(level)] = Cache(
+            _bytes(size),
+            max(1, _number(_read(entry / "ways_of_associativity"), 8)),
+            _number(_read(entry / "coherency_line_size"), 64),
+            _count(_read(entry / "shared_cpu_list")),
+        )
+    return levels
+
+
+def _bytes(text: str) -> int:
+    found = re.match(r"(\d+)([KMG]?)", text)
+    return int(found.group(1)) * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[found.group(2)] if found else 0
+
+
+def _number(text: str, default: int) -> int:
+    return int(text) if text.strip().isdigit() else default
+
+
+def _count(text: str) -> int:
+    """How many CPUs a list such as `0-3,8` names."""
+    total = 0
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        total += int(last or first) - int(first) + 1
+    return max(total, 1)

@@ -1,0 +1,161 @@
+"""The kinds of machines, each a frozen description with its units, and the registry that plug-ins add to.
+
+A description's fields are its options: `Target("cpu -vector_bits=256 -cores=4")` sets two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import TargetError, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """One level: its size in bytes, its ways, its line in bytes, how many cores share it."""
+
+    size: int
+    ways: int = 8
+    line: int = 64
+    shared_by: int = 1
+
+    @property
+    def way_bytes(self) -> int:
+        """Bytes in one way: sets times line (S in the analytic blocking model)."""
+        return self.size // self.ways
+
+
+@dataclass(frozen=True, slots=True)
+class CPU:
+    """A CPU as schedules and cost models see it.
+
+    Widths in bits, sizes in bytes, latency in cycles; `fma_ports` is how many fused multiply-adds start in a cycle;
+    `ghz` is 0 where unknown.
+    """
+
+    name: str = "generic"
+    vector_bits: int = 256
+    vector_registers: int = 16
+    fma_ports: int = 2
+    fma_latency: int = 4
+    has_fma: bool = True
+    cores: int = 1
+    ghz: float = 0.0
+    l1: Cache = field(default_factory=lambda: Cache(32 * 1024, 8))
+    l2: Cache = field(default_factory=lambda: Cache(512 * 1024, 8))
+    l3: Cache = field(default_factory=lambda: Cache(16 * 1024 * 1024, 16))
+    features: tuple[str, ...] = ()
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of one vector register."""
+        return self.vector_bits // 8
+
+
+@dataclass(frozen=True, slots=True)
+class GPU:
+    """Limits of a GPU's thread blocks (OpenCL: work-groups); memory in bytes, `vector_bits` the natural load of a thread."""
+
+    name: str = "generic"
+    arch: str = ""
+    warp_size: int = 32
+    max_threads_per_block: int = 1024
+    max_block_dim: tuple[int, ...] = (1024, 1024, 64)
+    max_shared_memory_per_block: int = 48 * 1024
+    registers_per_block: int = 65536
+    max_registers_per_thread: int = 255
+    multiprocessors: int = 0
+    vector_bits: int = 128
+    local_memory_helps: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """The simulated tensor accelerator: one GEMM of batch x block_in x block_out a cycle; scratchpads in bytes."""
+
+    name: str = "vta"
+    mhz: int = 100
+    batch: int = 1
+    block_in: int = 16
+    block_out: int = 16
+    input_bits: int = 8
+    weight_bits: int = 8
+    accumulator_bits: int = 32
+    uop_buffer: int = 32 * 1024
+    input_buffer: int = 32 * 1024
+    weight_buffer: int = 256 * 1024
+    accumulator_buffer: int = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of target: its names (the first is the one that prints), what it describes, and its presets by model name.
+
+    `default` makes the description that is used when nothing is said; `device` is where its code runs.
+    """
+
+    names: tuple[str, ...]
+    description: type
+    default: Callable[[], Any]
+    device: str
+    presets: Mapping[str, Any] = field(default_factory=dict)
+    short: Mapping[str, str] = field(default_factory=dict)  # option spellings of other tools
+
+
+KINDS: dict[str, Kind] = {}
+
+
+def register_kind(kind: Kind) -> Kind:
+    """Add a kind of target; a name that is taken is refused."""
+    for name in kind.names:
+        if name in KINDS:
+            raise TargetError(f"target kind {name!r} is registered already")
+    for name in kind.names:
+        KINDS[name] = kind
+    return kind
+
+
+def find_kind(name: str) -> Kind:
+    """The kind of that name; `TargetError` with the known ones otherwise."""
+    if name not in KINDS:
+        known = ", ".join(sorted(KINDS))
+        hint = nearest(name, list(KINDS))
+        guess = f"; {hint}" if hint.startswith("did you mean") else ""
+        raise TargetError(f"unknown target {name!r}{guess}\n  known: {known}")
+    return KINDS[name]
+
+
+def _host() -> CPU:
+    from .host import detect_cpu
+
+    return detect_cpu()
+
+
+_KB, _MB = 1024, 1024 * 1024
+_CPUS = {
+    "x86-64": CPU("x86-64", vector_bits=128, fma_ports=1, has_fma=False),
+    "haswell": CPU("haswell", 256, 16, 2, 5, True, 4, 0.0, Cache(32 * _KB, 8), Cache(256 * _KB, 8), Cache(8 * _MB, 16)),
+    "skylake-avx512": CPU("skylake-avx512", 512, 32, 2, 4, True, 8, 0.0, Cache(32 * _KB, 8), Cache(_MB, 16), Cache(11 * _MB, 11)),
+    "znver3": CPU("znver3", 256, 16, 2, 4, True, 8, 0.0, Cache(32 * _KB, 8), Cache(512 * _KB, 8), Cache(32 * _MB, 16)),
+    "cortex-a72": CPU("cortex-a72", 128, 32, 2, 7, True, 4, 1.5, Cache(32 * _KB, 2), Cache(_MB, 16), Cache(0, 1)),
+}  # fmt: skip
+_GPUS = {
+    "h100": GPU("h100", "sm_90", max_shared_memory_per_block=227 * _KB, multiprocessors=132),
+    "a100": GPU("a100", "sm_80", max_shared_memory_per_block=163 * _KB, multiprocessors=108),
+    "gtx-1080-ti": GPU("gtx-1080-ti", "sm_61", multiprocessors=28),
+}
+_OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), 32 * _KB, 0, 0, 0, 128, True)
+_OPENCLS = {
+    "mali": GPU("mali", "", 4, 256, (256, 256, 256), 32 * _KB, 0, 0, 4, 128, False),
+    "amd": GPU("amd", "", 64, 256, (256, 256, 256), 64 * _KB, 0, 0, 64, 128, True),
+}
+_ACCELERATORS = {"vta": Accelerator(), "vdla": Accelerator("vdla", 200, weight_buffer=32 * 1024)}
+
+register_kind(
+    Kind(("cpu", "llvm"), CPU, _host, "cpu", _CPUS, {"width": "vector_bits", "num-cores": "cores", "mcpu": "model"})
+)
+register_kind(Kind(("cuda",), GPU, GPU, "cuda", _GPUS, {"max_num_threads": "max_threads_per_block"}))
+register_kind(Kind(("opencl",), GPU, lambda: _OPENCL, "opencl", _OPENCLS, {"device": "model"}))
+register_kind(Kind(("accel",), Accelerator, Accelerator, "accel", _ACCELERATORS))

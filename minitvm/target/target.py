@@ -1,0 +1,210 @@
+"""`Target`: a kind of machine and its description, from text, from JSON, or from the host.
+
+    Target("cpu")                                   the machine at hand
+    Target("cpu -width=256 -cores=4")               the same with other figures
+    Target("cpu -model=znver3"), Target("cuda -model=h100"), Target("accel -model=vdla")
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from ..errors import TargetError, nearest
+from .kinds import Cache, Kind, find_kind
+
+_CURRENT: ContextVar[Target | None] = ContextVar("target", default=None)
+_BITS = {"bool": 8}
+
+
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
+class Target:
+    """What a program is compiled for. Immutable, hashable; the fields of `description` are attributes too.
+
+    `kind` is "cpu", "cuda", "opencl", "accel" or a plug-in's. `host` is the target of the host code of a device
+    program. Raises `TargetError` for an unknown kind, model or option, naming the known ones.
+    """
+
+    kind: str
+    description: Any
+    host: Target | None
+
+    def __init__(self, spec: str | Mapping[str, Any] | Target = "cpu", host: Any = None) -> None:
+        if isinstance(spec, Target):
+            kind, description = spec.kind, spec.description
+            host = spec.host if host is None else host
+        else:
+            name, options = _parse(spec) if isinstance(spec, str) else _from_mapping(spec)
+            host = options.pop("host", None) if host is None else host
+            row = find_kind(name)
+            kind, description = row.names[0], _describe(row, options)
+        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "description", description)
+        object.__setattr__(self, "host", None if host is None else Target.of(host))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("kind", "description", "host"):
+            raise AttributeError(name)
+        try:
+            return getattr(self.description, name)
+        except AttributeError:
+            raise AttributeError(f"a {self.kind} target has no attribute {name!r}") from None
+
+    @staticmethod
+    def of(target: str | Mapping[str, Any] | Target | None) -> Target:
+        """A target from whatever stands for one; None is the current one."""
+        if isinstance(target, Target):
+            return target
+        return Target.current() if target is None else Target(target)
+
+    @staticmethod
+    def current(allow_none: bool = False) -> Target | None | Any:
+        """The target of the innermost `with target:`, else the host's CPU (None if `allow_none`, as in TVM)."""
+        found = _CURRENT.get()
+        return found if found is not None or allow_none else Target("cpu")
+
+    @contextmanager
+    def _scope(self) -> Iterator[Target]:
+        token = _CURRENT.set(self)
+        try:
+            yield self
+        finally:
+            _CURRENT.reset(token)
+
+    def __enter__(self) -> Target:
+        scope = self._scope()
+        _SCOPES.set((*_SCOPES.get(), scope))
+        return scope.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        *outer, scope = _SCOPES.get()
+        _SCOPES.set(tuple(outer))
+        scope.__exit__(*error)
+
+    @property
+    def device(self) -> str:
+        """Where its code runs: "cpu", "cuda", ..."""
+        return find_kind(self.kind).device
+
+    def vector_lanes(self, dtype: str) -> int:
+        """How many values of a dtype one vector register (GPU: one wide load) holds, at least 1."""
+        bits = getattr(self.description, "vector_bits", 0)
+        return max(1, int(bits) // _element_bits(str(dtype)))
+
+    def __str__(self) -> str:
+        """Text that `Target` reads back."""
+        parts = [self.kind]
+        for f in dataclasses.fields(self.description):
+            value = getattr(self.description, f.name)
+            parts.append(f"-{f.name}={shlex.quote(_option_text(value))}")
+        if self.host is not None:
+            parts.append(f"-host={shlex.quote(str(self.host))}")
+        return " ".join(parts)
+
+    def __repr__(self) -> str:
+        return f"Target({str(self)!r})"
+
+    def to_json(self) -> str:
+        """A JSON object: `kind`, the description's fields, and `host` where there is one."""
+        return json.dumps(self.export(), sort_keys=True)
+
+    def export(self) -> dict[str, Any]:
+        """`to_json` as a dictionary (TVM's name)."""
+        data = {"kind": self.kind, **dataclasses.asdict(self.description)}
+        return data if self.host is None else {**data, "host": self.host.export()}
+
+    @staticmethod
+    def from_json(text: str) -> Target:
+        """The target that `to_json` wrote."""
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise TargetError(f"not a target in JSON: {error}") from None
+        if not isinstance(data, dict):
+            raise TargetError(f"not a target in JSON: wanted an object with a kind, found {text[:40]!r}")
+        return Target(data)
+
+
+_SCOPES: ContextVar[tuple[Any, ...]] = ContextVar("scopes", default=())
+
+
+def _parse(text: str) -> tuple[str, dict[str, Any]]:
+    try:
+        name, *rest = shlex.split(text)
+    except ValueError as error:
+        raise TargetError(f"target {text!r} cannot be read: {error}") from None
+    options: dict[str, Any] = {}
+    for part in rest:
+        key, equals, value = part.lstrip("-").partition("=")
+        if not part.startswith("-") or not equals:
+            raise TargetError(f"target {text!r}: {part!r} is no option\n  wanted: -name=value, as in {name} -width=256")
+        options[key] = value
+    return name, options
+
+
+def _from_mapping(spec: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    if "kind" not in spec:
+        raise TargetError(f"a target needs a kind, found the options {', '.join(spec) or '(none)'}")
+    options = {k: v for k, v in spec.items() if k not in ("kind", "keys", "tag", "libs")}
+    return str(spec["kind"]), options
+
+
+def _describe(row: Kind, options: dict[str, Any]) -> Any:
+    options = {row.short.get(key, key): value for key, value in options.items()}
+    model = options.pop("model", None)
+    if model is None:
+        base = row.default()
+    elif model in row.presets:
+        base = row.presets[model]
+    else:
+        raise TargetError(f"unknown {row.names[0]} model {model!r}\n  known: {', '.join(row.presets)}")
+    fields = {f.name: f for f in dataclasses.fields(row.description)}
+    for key in options:
+        if key not in fields:
+            raise TargetError(f"{row.names[0]} has no option {key!r}; {nearest(key, ['model', *fields, *row.short])}")
+    changes = {key: _convert(key, value, getattr(base, key)) for key, value in options.items()}
+    if "vector_bits" in changes and row.names[0] == "cpu":
+        bits = changes["vector_bits"]
+        if bits not in (64, 128, 256, 512, 1024, 2048):
+            raise TargetError(f"vector_bits={bits}\n  wanted: 128 (SSE, NEON), 256 (AVX2) or 512 (AVX-512)")
+        # Narrower vectors on a wide machine are encoded as its narrower instruction set would be.
+        if "vector_registers" not in changes and base.vector_bits != bits and base.vector_bits + bits > 512:
+            changes["vector_registers"] = 32 if bits >= 512 else 16
+    return dataclasses.replace(base, **changes)
+
+
+def _convert(key: str, value: Any, like: Any) -> Any:
+    try:
+        if isinstance(like, Cache):
+            return Cache(**value) if isinstance(value, Mapping) else Cache(*map(int, str(value).split(":")))
+        if isinstance(like, bool):
+            return value if isinstance(value, bool) else {"1": True, "true": True, "0": False, "false": False}[value.lower()]
+        if isinstance(like, tuple):
+            items = [p for p in value.split(",") if p] if isinstance(value, str) else list(value)
+            return tuple(int(p) if str(p).isdigit() else str(p) for p in items)
+        return type(like)(value)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise TargetError(f"option {key}={value!r}: wanted a value like {_option_text(like)!r}") from None
+
+
+def _option_text(value: Any) -> str:
+    if isinstance(value, Cache):
+        return ":".join(map(str, (value.size, value.ways, value.line, value.shared_by)))
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _element_bits(dtype: str) -> int:
+    name = dtype.split("x", 1)[0]
+    if name in _BITS:
+        return _BITS[name]
+    digits = name.lstrip("abcdefghijklmnopqrstuvwxyz")
+    if not digits.isdigit():
+        raise TargetError(f"{dtype!r} is not a dtype")
+    return int(digits)
