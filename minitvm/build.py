@@ -73,13 +73,14 @@ def lower(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     callback: PassCallback | None = None,
     progress: Progress | None = None,
+    only: str | None = None,
 ) -> Any:
     """A model at one of its levels.
 
     "graph" and "fused" give a `graph.Graph`. "te" (lists of tensors, inputs first), "tir" and "schedule" (`PrimFunc`s),
     "kernel" (`IRModule`s: a host function and its kernels) and "source" (text) give a dictionary by fused operator.
-    "executable" gives an `executable.Executable`. A tir function begins at "tir". `callback(name, before, after)` sees
-    every pass.
+    "executable" gives an `executable.Executable`. A tir function begins at "tir". `only` keeps one fused operator, by
+    its name. `callback(name, before, after)` sees every pass.
     """
     if stop_at not in STOPS:
         raise InputError(f"stop_at={stop_at!r}: wanted one of {', '.join(STOPS)}; {nearest(stop_at, STOPS)}")
@@ -94,14 +95,15 @@ def lower(
     graph = to_graph(model, shapes, params)
     if stop_at == "graph":
         return graph
-    fused = _optimize(graph, chosen, callback)
+    fused = optimize_graph(graph, chosen, callback)
     if stop_at == "fused":
         return fused
+    named = _selected(fused, only)
     if stop_at == "te":
         from .graph.lower import to_te
 
-        return {name: to_te(node) for name, node in _named(fused)}
-    units = to_units(fused)
+        return {name: to_te(node) for name, node in named}
+    units = _units(named)
     levels: dict[PrimFunc, Any] = {}
     found: dict[str, Any] = {}
     for count, unit in enumerate(units):
@@ -134,11 +136,15 @@ def to_graph(
 
 def to_units(fused: Any) -> list[Unit]:
     """The fused operators of an optimized graph with their level-3 functions; equal operators share one function."""
+    return _units(_named(fused))
+
+
+def _units(named: Iterable[tuple[str, Any]]) -> list[Unit]:
     from .graph.lower import function_key, to_prim_func
 
     shared: dict[Any, PrimFunc] = {}
     units = []
-    for name, node in _named(fused):
+    for name, node in named:
         key = function_key(node)
         if key not in shared:
             shared[key] = to_prim_func(node, name=name)
@@ -168,12 +174,12 @@ def compile_executable(
     if isinstance(model, PrimFunc | IRModule):
         return link_function(lower_function(_single(model), target, callback), target.kind)
     graph = to_graph(model, shapes, params)
-    fused = _optimize(graph, target, callback)
+    fused = optimize_graph(graph, target, callback)
     units = to_units(fused)
     lowered: dict[PrimFunc, LoweredFunc] = {}
     for count, unit in enumerate(units):
         if unit.func not in lowered:
-            lowered[unit.func] = lower_function(_schedule(unit.func, target), target, callback)
+            lowered[unit.func] = lower_function(schedule_function(unit.func, target), target, callback)
         if progress:
             progress("lowering", count + 1, len(units))
     return link_graph(fused, units, lowered, target.kind)
@@ -215,24 +221,40 @@ def link_graph(fused: Any, units: Iterable[Unit], lowered: Mapping[PrimFunc, Low
     return linker.finish(fused.name, specs, results, [constant(c.value.name, c.data) for c in fused.constants])
 
 
+LEVELS_OF_OPERATOR = ("fused", "te", "tir", "schedule", "kernel", "source")
+
+
+def stage(unit: Unit, target: Target, level: str) -> Any:
+    """One fused operator at one of LEVELS_OF_OPERATOR."""
+    if level == "fused":
+        return unit.node.graph if unit.node.op == "fused" else unit.node
+    if level == "te":
+        from .graph.lower import to_te
+
+        return to_te(unit.node)
+    return _descend(unit.func, target, level, None)
+
+
 def _descend(func: PrimFunc, target: Target, stop_at: str, callback: PassCallback | None, schedule: bool = True) -> Any:
     if stop_at == "tir":
         return func
-    scheduled = _schedule(func, target) if schedule else func
+    scheduled = schedule_function(func, target) if schedule else func
     if stop_at == "schedule":
         return scheduled
     lowered = lower_function(scheduled, target, callback)
     return lowered.module if stop_at == "kernel" else "\n\n".join(lowered.sources.values())
 
 
-def _schedule(func: PrimFunc, target: Target) -> PrimFunc:
+def schedule_function(func: PrimFunc, target: Target) -> PrimFunc:
+    """The function as the target's strategy schedules it; the trace is kept as its attribute "schedule_trace"."""
     from . import strategy
 
     scheduled = strategy.schedule(func, target)
     return scheduled.func.with_attr("schedule_trace", scheduled.trace.as_python())
 
 
-def _optimize(graph: Any, target: Target, callback: PassCallback | None) -> Any:
+def optimize_graph(graph: Any, target: Target, callback: PassCallback | None = None) -> Any:
+    """The graph after all of its passes: every node is a fused operator."""
     from .graph.passes.pipeline import optimize
 
     return optimize(graph, target, callback=callback)
@@ -258,6 +280,16 @@ def _named(fused: Any) -> list[tuple[str, Any]]:
         counts[base] = counts.get(base, -1) + 1
         named.append((f"{base}_{counts[base]}" if counts[base] else base, item))
     return named
+
+
+def _selected(fused: Any, only: str | None) -> list[tuple[str, Any]]:
+    named = _named(fused)
+    if only is None:
+        return named
+    found = [(name, node) for name, node in named if name == only]
+    if not found:
+        raise InputError(f"no operator {only}; {nearest(only, [name for name, _ in named])}")
+    return found
 
 
 def _is_view(node: Any) -> bool:

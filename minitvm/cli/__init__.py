@@ -15,14 +15,14 @@ from ..errors import InternalError, MinitvmError
 
 def _parser() -> argparse.ArgumentParser:
     from .. import __version__
-    from . import check, explain, info, lesson, run, show
+    from . import check, demo, explain, info, lesson, run, show
 
     parser = argparse.ArgumentParser(
         prog="minitvm", description="A tensor compiler in pure Python: run, show and check a model at every level."
     )
     parser.add_argument("--version", action="version", version=f"minitvm {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (run, show, check, info, lesson, explain):
+    for module in (run, show, check, demo, info, lesson, explain):
         module.register(commands)
     return parser
 

@@ -14,7 +14,7 @@ from ..errors import InputError, ModelError
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """MODEL, --shape and --target."""
-    parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX file, or the name of a light network (light_*.onnx)")
+    parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX file, or the name of a light network")
     parser.add_argument(
         "--shape", action="append", default=[], metavar="NAME=1,3,224,224",
         help="the shape of an input whose dimensions the model leaves open; may be repeated",

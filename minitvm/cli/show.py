@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..errors import InputError, nearest
+from ..errors import InputError
 from . import options as opt
 from .progress import progress
 
@@ -23,19 +23,14 @@ def register(commands: Any) -> None:
 def show(options: argparse.Namespace) -> int:
     from .. import lower
 
-    path = opt.model_path(options.model)
+    if options.op is not None and options.level in ("graph", "fused", "executable"):
+        raise InputError(f"--op goes with --level te, tir, schedule, kernel or source, not with {options.level}")
+    path, shapes = opt.model_path(options.model), opt.parse_shapes(options.shape)
     with progress() as report:
         result = lower(
-            path, target=options.target, shapes=opt.parse_shapes(options.shape), stop_at=options.level, progress=report
+            path, target=options.target, shapes=shapes, stop_at=options.level, only=options.op, progress=report
         )
-    if options.op is None:
-        print(text(result))
-        return 0
-    if not isinstance(result, dict):
-        raise InputError(f"--op goes with --level te, tir, schedule, kernel or source, not with {options.level}")
-    if options.op not in result:
-        raise InputError(f"no operator {options.op}; {nearest(options.op, list(result))}")
-    print(text({options.op: result[options.op]}))
+    print(text(result))
     return 0
 
 

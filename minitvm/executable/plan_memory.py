@@ -1,8 +1,8 @@
 """Static memory planning: values that do not live at the same time share the bytes of one arena.
 
-Greedy by size, best fit: the largest value first, each at the smallest gap that is free during its whole life (Pisarchyk
-and Lee, "Efficient memory management for deep neural net inference", 2020). Values of symbolic size come behind the
-constant ones; two of them share a place only when their sizes are the same expression.
+Greedy by size, best fit: the largest value first, each at the smallest gap that is free during its whole life
+(Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020). Values of symbolic size come
+behind the constant ones; two of them share a place only when their sizes are the same expression.
 """
 
 from __future__ import annotations
