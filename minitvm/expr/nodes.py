@@ -42,6 +42,10 @@ class Node:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in getattr(self, "__dataclass_fields__", ()))
         return f"{type(self).__name__}({fields})"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        # What Hypothesis and IPython show: the text of the program, not its fields.
+        printer.text(repr(self))
+
 
 def _set(target: Any, name: str, value: Any) -> None:
     object.__setattr__(target, name, value)

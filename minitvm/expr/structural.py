@@ -61,7 +61,10 @@ class _Comparison:
             return a is b
         if isinstance(a, Var) and isinstance(b, Var):
             return a.dtype == b.dtype and self.bind(a, b)
-        return self._equal_fields(a, b, skip="name") and self.bind(a, b)
+        outer, self.map_free_vars = self.map_free_vars, self.map_free_vars or defining
+        same = self._equal_fields(a, b, skip="name")  # a buffer's definition defines its symbolic dimensions too
+        self.map_free_vars = outer
+        return same and self.bind(a, b)
 
     def _equal_fields(self, a: Node, b: Node, skip: str = "") -> bool:
         fields = [f.name for f in dataclasses.fields(a) if f.compare and f.name != skip]  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Scalar operators under TVM's names: `tir.exp`, `tir.if_then_else`, `tir.all`, `tir.truncdiv`, ...; `T` has them too."""
+"""Scalar operators under TVM's names: `tir.exp`, `tir.if_then_else`, `tir.all`, ...; `T` has them too."""
 
 from __future__ import annotations
 
@@ -8,13 +8,33 @@ from typing import Any
 
 from ..errors import TypeMismatch
 from ..expr import (
-    INTRINSICS, And, BinaryOp, Call, Cast, Div, DType, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mod, Or,
-    Select, as_expr, binary, call, const, match,
+    INTRINSICS,
+    And,
+    BinaryOp,
+    Call,
+    Cast,
+    Div,
+    DType,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Or,
+    Select,
+    as_expr,
+    binary,
+    call,
+    const,
+    match,
 )  # fmt: skip
 
 
 def if_then_else(condition: Any, true_value: Any, false_value: Any) -> Expr:
-    """`true_value` where `condition` holds, else `false_value`; only the side taken is evaluated, so it guards loads."""
+    """`true_value` where `condition` holds, else `false_value`; only the side taken is evaluated: it guards loads."""
     return call("if_then_else", condition, true_value, false_value)
 
 
@@ -132,7 +152,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "FloatImm", "IntImm", "abs", "all", "any", "call_intrin", "cast", "ceildiv", "div", "floordiv", "floormod",
+    "abs", "all", "any", "call_intrin", "cast", "ceildiv", "div", "floordiv", "floormod",
     "if_then_else", "indexdiv", "indexmod", "infinity", "max", "max_value", "min", "min_value", "reinterpret", "select",
     "truncdiv", "truncmod",
 ]  # fmt: skip

@@ -14,15 +14,32 @@ from typing import Any
 
 from ...errors import InputError, TypeMismatch, nearest
 from ...expr import (
-    OPAQUE, REDUCE, SPATIAL, DType, Expr, IntImm, Range, SizeVar, StringImm, Var, as_expr, const, match, nodes,
+    OPAQUE,
+    REDUCE,
+    SPATIAL,
+    DType,
+    Expr,
+    IntImm,
+    Range,
+    SizeVar,
+    StringImm,
+    Var,
+    as_expr,
+    const,
+    match,
+    nodes,
     structural_equal,
 )  # fmt: skip
 from .. import op
 from ..nodes import Buffer as BufferNode
 from ..nodes import BufferLoad, BufferRegion, ForKind
 from ..op import (
-    abs, all, any, call_intrin, cast, ceildiv, div, floordiv, floormod, if_then_else, indexdiv, indexmod, infinity, max,
-    max_value, min, min_value, truncdiv, truncmod,
+    call_intrin,
+    div,
+    floordiv,
+    floormod,
+    truncdiv,
+    truncmod,
 )  # fmt: skip
 
 # ---- descriptions that the parser reads ----------------------------------------------------------------------------
@@ -441,6 +458,7 @@ def prim_func(func: Any = None, private: bool = False, check_well_formed: bool =
 
 
 _NAMES: dict[str, Any] = {
+    **{name: getattr(op, name) for name in op.__all__ if name != "reinterpret"},
     "ramp": Ramp, "broadcast": Broadcast, "Let": let, "FloorDiv": floordiv, "FloorMod": floormod, "Div": div,
     "truncdiv": truncdiv, "truncmod": truncmod, "env_thread": launch_thread,
     **{name: function for name, function in op.NAMED.items() if name not in ("Cast", "tvm_storage_sync")},

@@ -10,7 +10,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InputError, MinitvmError, ParseError, nearest, report
-from ...expr import And, Expr, IntImm, Let, Node, Not, Or, Ramp, Range, Var, as_expr, binary, const
+from ...expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    And,
+    Expr,
+    IntImm,
+    Let,
+    Node,
+    Not,
+    Or,
+    Ramp,
+    Range,
+    Var,
+    as_expr,
+    binary,
+    const,
+)
 from ..nodes import Buffer, BufferLoad, BufferRegion
 from . import builtins as language
 from .builtins import Meta, span
@@ -51,6 +71,8 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
     ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
+# Python turns `0 < i` round to `i > 0`; a program keeps what was written.
+_COMPARE_NODES: dict[type, Any] = {ast.Eq: EQ, ast.NotEq: NE, ast.Lt: LT, ast.LtE: LE, ast.Gt: GT, ast.GtE: GE}
 # Python's own functions where they would ask for the value of an expression.
 _INSTEAD: dict[Any, Callable[..., Any]] = {
     python.range: language.serial, python.min: language.min, python.max: language.max, python.abs: language.abs,
@@ -153,7 +175,7 @@ class Evaluator:
 
     def _Compare(self, node: ast.Compare) -> Any:
         operands = [self._operand(n) for n in (node.left, *node.comparators)]
-        results = [_COMPARE[type(op)](a, b) for op, a, b in zip(node.ops, operands, operands[1:])]
+        results = [_compare(type(op), a, b) for op, a, b in zip(node.ops, operands, operands[1:])]
         if not _any_expr(*results):
             return all(results)
         result = as_expr(results[0])
@@ -349,6 +371,12 @@ def _is_integer(value: Any) -> bool:
 
 def _any_expr(*values: Any) -> bool:
     return any(isinstance(v, Expr) for v in values)
+
+
+def _compare(operator: type, a: Any, b: Any) -> Any:
+    if _any_expr(a, b) and is_scalar(a) and is_scalar(b) and operator in _COMPARE_NODES:
+        return binary(_COMPARE_NODES[operator], a, b)
+    return _COMPARE[operator](a, b)
 
 
 def _suggest(name: str) -> str:

@@ -13,14 +13,43 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import MinitvmError, ParseError
-from ...expr import DType, Expr, FloatImm, IntImm, IterVar, Range, SizeVar, Var, as_expr, const
+from ...expr import DType, Expr, IntImm, IterVar, Range, Var, as_expr, const
 from ..nodes import (
-    Allocate, Assert, Block, BlockRealize, Buffer, BufferRegion, BufferStore, Evaluate, For, ForKind, If, KernelCall,
-    LetStmt, MatchBufferRegion, PrimFunc, Seq, Stmt, While, with_root,
+    Allocate,
+    Assert,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    If,
+    KernelCall,
+    LetStmt,
+    MatchBufferRegion,
+    PrimFunc,
+    Seq,
+    Stmt,
+    While,
+    with_root,
 )  # fmt: skip
 from .builtins import (
-    AllocSpec, AxisSpec, BlockSpec, BufferSpec, CallSpec, DeclSpec, HeaderSpec, InitSpec, LetSpec, LoopSpec, MatchSpec,
-    Meta, TypeName, as_region,
+    AllocSpec,
+    AxisSpec,
+    BlockSpec,
+    BufferSpec,
+    CallSpec,
+    DeclSpec,
+    HeaderSpec,
+    InitSpec,
+    LetSpec,
+    LoopSpec,
+    MatchSpec,
+    Meta,
+    TypeName,
+    as_region,
 )  # fmt: skip
 from .evaluate import Evaluator, Source, Store, describe, is_scalar, load_of
 from .regions import accessed_regions
@@ -79,7 +108,7 @@ class FunctionParser(Evaluator):
         name, annotation = argument.arg, argument.annotation
         if annotation is None:
             raise self.error(argument, f"the parameter {name} has no type",
-                             tries=(f'{name}: T.Buffer((m, n), "float32")', f"{name}: T.int32", f"{name}: T.handle"))  # fmt: skip
+                             tries=(f'{name}: T.Buffer((m, n), "float32")', f"{name}: T.int32"))  # fmt: skip
         if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
             annotation = ast.parse(annotation.value, mode="eval").body
         kind = self.evaluate(annotation)
@@ -160,7 +189,7 @@ class FunctionParser(Evaluator):
             raise self.error(node, "a typed name needs a value", tries=("x: T.int32 = value",))
         kind = self.evaluate(node.annotation)
         if not isinstance(kind, TypeName):
-            raise self.error(node.annotation, "this is not a dtype", wanted="T.int32, T.float32, ...", found=describe(kind))
+            raise self.error(node.annotation, "this is not a dtype", wanted="T.int32, ...", found=describe(kind))
         value = self.evaluate(node.value)
         value = as_expr(value) if isinstance(value, Expr) else const(value, kind.dtype)
         if value.dtype != kind.dtype:
@@ -187,7 +216,8 @@ class FunctionParser(Evaluator):
     def _bind(self, target: ast.expr, value: Any, node: ast.AST) -> Any:
         """`target = value` for anything but an element of a buffer."""
         if isinstance(target, ast.Tuple | ast.List):
-            values = [value] if isinstance(value, AxisSpec) else list(value) if isinstance(value, list | tuple) else None
+            value = [value] if isinstance(value, AxisSpec) else value
+            values = value if isinstance(value, list | tuple) else None
             if values is None or len(values) != len(target.elts):
                 count = "one value" if values is None else f"{len(values)} values"
                 raise self.error(target, "wrong number of names", wanted=f"{len(target.elts)} values", found=count)
@@ -196,7 +226,9 @@ class FunctionParser(Evaluator):
             return None
         if not isinstance(target, ast.Name):
             raise self.error(target, "this cannot be assigned", wanted="a name, or an element of a buffer")
-        name = target.id
+        return self._bind_name(target.id, value, node)
+
+    def _bind_name(self, name: str, value: Any, node: ast.AST) -> Any:
         if isinstance(value, AxisSpec):
             return self._axis(name, value, node)
         if isinstance(value, AllocSpec):

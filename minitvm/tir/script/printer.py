@@ -13,12 +13,45 @@ from typing import Any
 
 from ...errors import InputError
 from ...expr import (
-    INTRINSICS, Add, BinaryOp, Call, DType, Expr, ExprPrinter, IntImm, IterVar, Let, Node, Range, SizeVar, Var,
-    free_vars, structural_equal, walk,
+    INTRINSICS,
+    Add,
+    BinaryOp,
+    Call,
+    DType,
+    Expr,
+    ExprPrinter,
+    IntImm,
+    IterVar,
+    Let,
+    Node,
+    Range,
+    SizeVar,
+    Var,
+    free_vars,
+    structural_equal,
+    walk,
 )  # fmt: skip
 from ..nodes import (
-    Allocate, Assert, Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, Evaluate, For, ForKind, If,
-    IRModule, KernelCall, LetStmt, MatchBufferRegion, PrimFunc, Seq, Stmt, While,
+    Allocate,
+    Assert,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    If,
+    IRModule,
+    KernelCall,
+    LetStmt,
+    MatchBufferRegion,
+    PrimFunc,
+    Seq,
+    Stmt,
+    While,
 )  # fmt: skip
 from .marks import annotate, fence
 from .names import NameSupply
@@ -215,7 +248,8 @@ class TirPrinter(ExprPrinter):
         self.names.push()
         root = trivial_root(func)
         lowered = not isinstance(func.body, BlockRealize) or func.body.block.name != "root"
-        options = (["private=True"] if "global_symbol" not in func.attrs else []) + (["lowered=True"] if lowered else [])
+        options = [] if "global_symbol" in func.attrs else ["private=True"]
+        options += ["lowered=True"] if lowered else []
         self.line("@T.prim_func" + (f"({', '.join(options)})" if options else ""))
         taken = {p.name for p in func.params} | {v.name for v in symbolic_dimensions(func)}
         for parameter in func.params:  # all parameters before any dimension: they keep their names
@@ -226,14 +260,15 @@ class TirPrinter(ExprPrinter):
                 size = "is_size_var=True" if isinstance(parameter, SizeVar) else ""
                 parameters.append(f"{self.name(parameter)}: T.{parameter.dtype}" + (f"({size})" if size else ""))
             elif _fits_signature(parameter):
-                parameters.append(f"{self.buffer(parameter)}: T.Buffer({self._buffer_arguments(parameter, dtype=True)})")
+                arguments = self._buffer_arguments(parameter, dtype=True)
+                parameters.append(f"{self.buffer(parameter)}: T.Buffer({arguments})")
             else:
                 hint = f"var_{parameter.name}"
                 handle = self.names.fresh(hint if hint not in taken else f"{hint}_handle")
                 parameters.append(f"{handle}: T.handle")
                 matched.append((parameter, handle))
-        owners = (func, func.body, func.body.block) if root is not None and isinstance(func.body, BlockRealize) else (func,)
-        self.line(f"def {name}({', '.join(parameters)}):", *owners)
+        left_out = () if root is None else (func.body, root)
+        self.line(f"def {name}({', '.join(parameters)}):", func, *left_out)
         self.depth += 1
         attrs = {k: v for k, v in func.attrs.items() if not (k == "global_symbol" and v == name)}
         if attrs:

@@ -63,13 +63,18 @@ def _program(node: ast.ClassDef | ast.FunctionDef, source: Source, captured: dic
         if isinstance(item, ast.FunctionDef):
             function = _program(item, source, captured)
             functions[item.name] = function  # type: ignore[assignment]
-        elif isinstance(item, ast.Expr) and isinstance(item.value, ast.Call) and _last(item.value.func) == "module_attrs":
-            attrs.update(FunctionParser(source, captured).evaluate(item.value.args[0]))
+        elif (arguments := _module_attrs(item)) is not None:
+            attrs.update(FunctionParser(source, captured).evaluate(arguments))
         elif isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name):
             captured[item.targets[0].id] = FunctionParser(source, captured).evaluate(item.value)
         elif not isinstance(item, ast.Pass) and not _is_text(item):
             raise source.error(item, "a module holds functions", wanted="@T.prim_func def ...")
     return IRModule(functions, attrs)
+
+
+def _module_attrs(node: ast.stmt) -> ast.expr | None:
+    call = node.value if isinstance(node, ast.Expr) else None
+    return call.args[0] if isinstance(call, ast.Call) and _last(call.func) == "module_attrs" else None
 
 
 def _decorator(node: ast.ClassDef | ast.FunctionDef, source: Source) -> tuple[str, dict[str, bool]]:
@@ -139,8 +144,8 @@ def _decorated(func: Any, caller: FrameType, private: bool, lowered: bool) -> An
 
 
 def _visible_names(func: Any, caller: FrameType) -> dict[str, Any]:
-    # Names that stand only in annotations or in the text of the body are no closure variables of `func`: the frames that
-    # are running while it is defined still have them.
+    # Names that stand only in annotations are no closure variables of `func`: the frames that are running while it is
+    # defined still have them.
     names: dict[str, Any] = {**_standard_names(), **func.__globals__}
     frames = [caller]
     while frames[-1].f_back is not None and _is_class_body(frames[-1]):
