@@ -1,0 +1,54 @@
+"""Compiling in worker processes: order, errors, a worker that dies."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from minitvm.errors import InternalError
+from minitvm.runtime.cpu import compile_pool
+from minitvm.runtime.cpu.executor import native_call
+from minitvm.runtime.cpu.loader import load_kernel
+
+
+def jobs(count: int) -> list[tuple[str, str]]:
+    return [(f"def k{i}(args, thread, threads):\n    args[0] = {i} * args[1]\n" + "# pad\n" * i, f"k{i}") for i in range(count)]
+
+
+def value(code: bytes, entry: str, factor: int) -> int:
+    import ctypes
+
+    loaded = load_kernel(code, entry)
+    words = (ctypes.c_int64 * 2)(0, factor)
+    native_call(loaded.address)(ctypes.addressof(words), 0, 1)
+    return words[0]
+
+
+def test_workers() -> None:
+    """One test, since the workers cost a second to start: results in order, progress, errors, death, shutdown."""
+    work = jobs(8)
+    seen: list[tuple[int, int, str]] = []
+    codes = compile_pool.compile_kernels(work, workers=2, progress=lambda *a: seen.append(a))
+    assert [value(c, f"k{i}", 3) for i, c in enumerate(codes)] == [3 * i for i in range(8)]
+    assert [s[:2] for s in seen] == [(i + 1, 8) for i in range(8)] and {s[2] for s in seen} == {e for _, e in work}
+
+    bad = "def bad(args, thread, threads):\n    return args.nothing\n"
+    with pytest.raises(InternalError, match=r"(?s)kernel bad does not compile.*2      return args.nothing"):
+        compile_pool.compile_kernels([*work[:3], (bad, "bad"), *work[3:]], workers=2)
+
+    compile_pool._workers[0].process.kill()
+    compile_pool._workers[0].process.wait()
+    codes = compile_pool.compile_kernels(work, workers=2)
+    assert [value(c, f"k{i}", 5) for i, c in enumerate(codes)] == [5 * i for i in range(8)]
+    processes = [w.process for w in compile_pool._workers]
+    compile_pool.shutdown()
+    assert all(p.poll() is not None for p in processes) and not compile_pool._workers
+
+
+def test_few_kernels_are_compiled_here() -> None:
+    codes = compile_pool.compile_kernels(jobs(2), workers=2)
+    assert value(codes[1], "k1", 9) == 9
+    assert not compile_pool._workers
+    assert compile_pool.compile_kernels([], workers=2) == []
+    assert sys.modules["minitvm.runtime.cpu.compiler"]

@@ -1,0 +1,213 @@
+"""The thread team: barriers under stress, more threads than cores, parking, fork, shutdown, several users at once."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minitvm.errors import InputError
+from minitvm.runtime.cpu import team as teams
+from minitvm.runtime.cpu.compiler import compile_kernel
+from minitvm.runtime.cpu.executor import BARRIER, COPY, END, PARALLEL, SEQUENTIAL
+from minitvm.runtime.cpu.loader import load_kernel
+from minitvm.runtime.cpu.team import ThreadTeam
+
+# Rotation: thread t writes slot t of the next row from slot t + 1 of this one, so a missing barrier is a wrong number.
+ROTATE = """\
+def rotate(args, thread, threads):
+    row = args[1]
+    words = pointer_i64(args[0])
+    words[(row + 1) * threads + thread] = words[row * threads + (thread + 1) % threads] + 1
+"""
+COUNT = "def count(args, thread, threads):\n    args[thread] += threads\n"
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, Any]:
+    imports = "from minitvm.runtime.cpu.simd import pointer_i64\n"
+    return {
+        name: load_kernel(compile_kernel(imports + source, name), name)
+        for name, source in (("rotate", ROTATE), ("count", COUNT))
+    }
+
+
+@pytest.fixture
+def make_team() -> Iterator[Callable[..., ThreadTeam]]:
+    made: list[ThreadTeam] = []
+
+    def make(threads: int, **options: Any) -> ThreadTeam:
+        made.append(ThreadTeam(threads, **options))
+        return made[-1]
+
+    yield make
+    for team in made:
+        team.shutdown()
+
+
+class Rotation:
+    """A program of `rows` parallel steps with a barrier after each."""
+
+    def __init__(self, kernels: dict[str, Any], threads: int, rows: int) -> None:
+        self.threads, self.rows = threads, rows
+        self.words = np.zeros((rows + 1, threads), np.int64)
+        self.args = np.array([(self.words.ctypes.data, r) for r in range(rows)], np.int64)
+        steps = []
+        for r in range(rows):
+            steps += [(PARALLEL, kernels["rotate"].address, self.args[r].ctypes.data, 0), (BARRIER, 0, 0, 0)]
+        self.table = np.array([*steps, (END, 0, 0, 0)], np.int64)
+
+    def run(self, team: ThreadTeam) -> None:
+        start = np.random.default_rng().integers(0, 1000, self.threads)
+        self.words[...] = -1
+        self.words[0] = start
+        team.run(self.table.ctypes.data)
+        np.testing.assert_array_equal(self.words[-1], np.roll(start, -self.rows) + self.rows)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_barriers_hold(kernels: dict[str, Any], make_team: Any, threads: int) -> None:
+    """Also with more threads than cores."""
+    team = make_team(threads)
+    program = Rotation(kernels, threads, 200)
+    for _ in range(60 if threads <= 2 else 8):
+        program.run(team)
+
+
+def test_workers_park_and_wake(kernels: dict[str, Any], make_team: Any) -> None:
+    team = make_team(2)
+    program = Rotation(kernels, 2, 3)
+    for pause in (0.0, 0.05, 0.0, 0.05, 0.002, 0.002, 0.0):
+        time.sleep(pause)
+        program.run(team)
+    # At the edge of parking: gaps around the time at which a worker gives up spinning.
+    for gap in np.linspace(1e-4, 3e-3, 150):
+        time.sleep(gap)
+        program.run(team)
+
+
+def test_idle_workers_cost_nothing(kernels: dict[str, Any], make_team: Any) -> None:
+    team = make_team(4)
+    Rotation(kernels, 4, 2).run(team)
+    time.sleep(0.3)
+    before = time.process_time()
+    time.sleep(0.5)
+    assert time.process_time() - before < 0.1
+
+
+def test_a_sequential_program_wakes_nobody(kernels: dict[str, Any], make_team: Any) -> None:
+    team = make_team(4)
+    words = np.zeros(8, np.int64)
+    source, copy = np.arange(5, dtype=np.int64), np.zeros(5, np.int64)
+    args = np.array([copy.ctypes.data, source.ctypes.data, source.nbytes], np.int64)
+    table = np.array(
+        [(SEQUENTIAL, kernels["count"].address, words.ctypes.data, 0), (COPY, 0, args.ctypes.data, 0), (END, 0, 0, 0)],
+        np.int64,
+    )
+    team.run(table.ctypes.data, parallel=False)
+    assert words.tolist() == [1, 0, 0, 0, 0, 0, 0, 0]  # once, told that it is alone
+    assert copy.tolist() == source.tolist()
+    assert team._workers == []
+
+
+def test_sequential_steps_of_a_parallel_program_run_once(kernels: dict[str, Any], make_team: Any) -> None:
+    team = make_team(3)
+    words = np.zeros(8, np.int64)
+    call = kernels["count"].address, words.ctypes.data, 0
+    table = np.array([(SEQUENTIAL, *call), (BARRIER, 0, 0, 0), (PARALLEL, *call), (END, 0, 0, 0)], np.int64)
+    team.run(table.ctypes.data)
+    assert words.tolist() == [4, 3, 3, 0, 0, 0, 0, 0]
+
+
+def test_two_python_threads_take_turns(kernels: dict[str, Any], make_team: Any) -> None:
+    team = make_team(2)
+    failures: list[BaseException] = []
+
+    def use() -> None:
+        try:
+            program = Rotation(kernels, 2, 20)
+            for _ in range(100):
+                program.run(team)
+        except BaseException as error:
+            failures.append(error)
+
+    users = [threading.Thread(target=use) for _ in range(3)]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join(60)
+    assert not failures and not any(u.is_alive() for u in users)
+
+
+def test_shutdown_and_after(kernels: dict[str, Any]) -> None:
+    team = ThreadTeam(3)
+    program = Rotation(kernels, 3, 5)
+    program.run(team)
+    workers = list(team._workers)
+    team.shutdown()
+    team.shutdown()
+    assert not any(w.is_alive() for w in workers)
+    with pytest.raises(InputError, match="shut down"):
+        program.run(team)
+
+
+@pytest.mark.parametrize("parked", [False, True])
+def test_a_dropped_team_ends_its_workers(kernels: dict[str, Any], parked: bool) -> None:
+    team = ThreadTeam(2)
+    Rotation(kernels, 2, 5).run(team)
+    workers = list(team._workers)
+    if parked:
+        time.sleep(0.1)
+    del team
+    gc.collect()
+    for w in workers:
+        w.join(10)
+        assert not w.is_alive()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_makes_its_own_workers(kernels: dict[str, Any], make_team: Any) -> None:
+    team = make_team(2)
+    program = Rotation(kernels, 2, 10)
+    program.run(team)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(30)
+            for _ in range(20):
+                program.run(team)
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    program.run(team)  # the parent's team is as it was
+
+
+def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for threads in (0, -1, 1000):
+        with pytest.raises(InputError):
+            ThreadTeam(threads)
+    monkeypatch.setenv("MINITVM_NUM_THREADS", "3")
+    assert teams.default_threads() == 3
+    monkeypatch.setenv("MINITVM_NUM_THREADS", "many")
+    with pytest.raises(InputError, match="many"):
+        teams.default_threads()
+    assert teams.shared_team(2) is teams.shared_team(2)
+
+
+def test_pinned_workers_do_not_move_the_caller(kernels: dict[str, Any], make_team: Any) -> None:
+    before = os.sched_getaffinity(0)
+    team = make_team(2, pin=True)
+    Rotation(kernels, 2, 5).run(team)
+    assert os.sched_getaffinity(0) == before
+    native = team._workers[0].native_id
+    if len(before) > 1 and native is not None:
+        assert len(os.sched_getaffinity(native)) == 1
