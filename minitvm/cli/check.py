@@ -1,7 +1,7 @@
 """`minitvm check MODEL.onnx`: every level's interpreter against the compiled result, a line a level.
 
-The whole model is compared with the graph interpreter. The levels below are compared operator by operator: each distinct
-fused operator is compiled by itself, at reduced size where interpreting the full one would take minutes, and fed with
+The whole model is compared with the graph interpreter. The levels below are compared operator by operator: each
+distinct one is compiled by itself, at reduced size where interpreting the full one would take minutes, and fed with
 small integers, for which sums of products are exact in any order.
 """
 

@@ -1,0 +1,92 @@
+"""How everything here is measured: peers in one process, runs interleaved, medians and ratios."""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One comparison: median seconds of ours and of the peer; `wanted` is the least ratio peer/ours that was asked."""
+
+    name: str
+    threads: int
+    ours: float
+    peer: float
+    peer_name: str
+    wanted: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as the peer we are."""
+        return self.peer / self.ours
+
+
+def interleaved(
+    candidates: Mapping[str, Callable[[], Any]], rounds: int = 21, warmup: int = 3, at_least: float = 0.0
+) -> dict[str, float]:
+    """Median seconds of each candidate. They take turns, so that a change in the machine's speed meets all alike.
+
+    `at_least` seconds are spent on each measurement by repeating quick candidates.
+    """
+    repeats = {}
+    for name, run in candidates.items():
+        for _ in range(warmup):
+            run()
+        start = time.perf_counter()
+        run()
+        once = max(time.perf_counter() - start, 1e-9)
+        repeats[name] = max(1, round(at_least / once))
+    samples: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(rounds):
+        for name, run in candidates.items():
+            start = time.perf_counter()
+            for _ in range(repeats[name]):
+                run()
+            samples[name].append((time.perf_counter() - start) / repeats[name])
+    return {name: statistics.median(values) for name, values in samples.items()}
+
+
+def table(title: str, rows: list[Row]) -> None:
+    """Print comparisons."""
+    print(f"\n{title}")
+    print(f"  {'':<28}{'threads':>8}{'minitvm':>12}{'peer':>12}{'ratio':>8}{'wanted':>8}")
+    for row in rows:
+        verdict = "" if row.ratio >= row.wanted else "  short"
+        print(
+            f"  {row.name:<28}{row.threads:>8}{row.ours * 1e3:>9.3f} ms{row.peer * 1e3:>9.3f} ms"
+            f"{row.ratio:>8.2f}{row.wanted:>8.2f}  {row.peer_name}{verdict}"
+        )
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    from importlib import metadata
+
+    from minitvm.target import Target
+
+    packages = {}
+    for name in ("numpy", "numba", "llvmlite", "onnxruntime", "openvino"):
+        try:
+            packages[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            packages[name] = "not installed"
+    return {"target": str(Target("cpu")), "python": platform.python_version(), "system": platform.platform(), **packages}
+
+
+def save(name: str, rows: list[Row], **extra: Any) -> Path:
+    """Write comparisons with the machine's description to results/NAME.json."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    records = [{**asdict(row), "ratio": row.ratio} for row in rows]
+    path.write_text(json.dumps({"machine": machine(), "rows": records, **extra}, indent=2) + "\n")
+    return path

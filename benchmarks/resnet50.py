@@ -1,0 +1,90 @@
+"""Light ResNet-50 with seeded weights: run time against ONNX Runtime, and what compiling it takes.
+
+    python -m benchmarks.resnet50
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+from . import harness
+
+WANTED = 0.25  # at most 4 times the peer's time
+
+
+def run_time() -> list[harness.Row]:
+    """Interleaved with ONNX Runtime at one thread and at two."""
+    import onnxruntime
+
+    import minitvm
+    from minitvm.testbeds import light
+
+    model = light.seeded("resnet50")
+    inputs = light.example_inputs(model)
+    onnxruntime.set_default_logger_severity(3)
+    rows = []
+    for threads in (1, 2):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        module = minitvm.build(model, threads=threads)
+        expected, found = session.run(None, inputs)[0], np.asarray(module(**inputs))
+        apart = float(np.abs(found - expected).max() / np.abs(expected).max())
+        if apart > 1e-3:
+            raise SystemExit(f"the outputs differ by {apart:.1e} of the largest: nothing to measure")
+        medians = harness.interleaved(
+            {"ours": lambda m=module: m(**inputs), "peer": lambda s=session: s.run(None, inputs)}  # type: ignore[misc]
+        )
+        rows.append(harness.Row("resnet50", threads, medians["ours"], medians["peer"], "ONNX Runtime", WANTED))
+    return rows
+
+
+def compile_seconds() -> dict[str, float]:
+    """Seconds of build(), cold and warm, each in a process of its own with a kernel cache of its own."""
+    program = (
+        "import time, minitvm; from minitvm.testbeds import light; model = light.seeded('resnet50');"
+        "start = time.perf_counter(); minitvm.build(model, threads=2); print(time.perf_counter() - start)"
+    )
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "MINITVM_CACHE_DIR": cache}
+        times = [
+            float(subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True).stdout)
+            for _ in range(2)
+        ]
+    return {"cold": times[0], "warm": times[1]}
+
+
+def lowering_seconds() -> float:
+    """Median seconds of scheduling and lowering one distinct operator of the network, source included."""
+    from minitvm.build import lower_function, optimize_graph, schedule_function, to_graph, to_units
+    from minitvm.target import Target
+    from minitvm.testbeds import light
+
+    target = Target("cpu")
+    units = to_units(optimize_graph(to_graph(light.seeded("resnet50")), target))
+    samples = []
+    for func in dict.fromkeys(unit.func for unit in units):
+        start = time.perf_counter()
+        lower_function(schedule_function(func, target), target)
+        samples.append(time.perf_counter() - start)
+    return statistics.median(samples)
+
+
+def main() -> None:
+    compile_times, lowering = compile_seconds(), lowering_seconds()
+    rows = run_time()
+    harness.table("ResNet-50 against ONNX Runtime", rows)
+    print(f"  compile, cold {compile_times['cold']:.1f} s (at most 120), warm {compile_times['warm']:.1f} s (at most 5)")
+    print(f"  lowering of one operator, median {lowering * 1e3:.0f} ms (at most 100)")
+    harness.save("resnet50", rows, compile_seconds=compile_times, lowering_seconds=lowering)
+
+
+if __name__ == "__main__":
+    main()
