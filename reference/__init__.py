@@ -11,14 +11,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import exact, executable, graph, kernel, listeners, scalar, strategies, te, tir
-    from .check import Verdict, check, close, random_inputs
+    from . import equivalence, exact, executable, graph, kernel, listeners, scalar, strategies, te, tir
+    from .equivalence import Verdict, check, close, random_inputs
 
-_FUNCTIONS = {"check": ".check", "close": ".check", "random_inputs": ".check", "Verdict": ".check"}
-_MODULES = ("exact", "executable", "graph", "kernel", "listeners", "scalar", "strategies", "te", "tir")
+_FUNCTIONS = {"check": ".equivalence", "close": ".equivalence", "random_inputs": ".equivalence", "Verdict": ".equivalence"}
+_MODULES = ("equivalence", "exact", "executable", "graph", "kernel", "listeners", "scalar", "strategies", "te", "tir")
 
 __all__ = [
-    "Verdict", "check", "close", "exact", "executable", "graph", "kernel", "listeners", "random_inputs", "scalar",
+    "Verdict", "check", "close", "equivalence", "exact", "executable", "graph", "kernel", "listeners", "random_inputs", "scalar",
     "strategies", "te", "tir",
 ]  # fmt: skip
 

@@ -331,7 +331,7 @@ class LockstepKernels(LockstepCompiler):
     def kernel_call(self, s: t.KernelCall) -> Execute:
         kernel = _checked_args(s, self.module)
         if s.kernel not in self.calls:
-            compiler = LockstepKernels(kernel, self.settings, self.in_order, self.module, self.known)
+            compiler = type(self)(kernel, self.settings, self.in_order, self.module, self.known)
             compiler.calls = self.calls
             compiler.counter = self.counter
             self.calls[s.kernel] = _Call(compiler, kernel)

@@ -29,11 +29,12 @@ def evaluate(
     inputs: Mapping[te.Tensor, np.ndarray],
     scalars: Mapping[x.Var, Any] | None = None,
     mode: str = "fast",
+    compiler: type[TensorCompiler] | None = None,
 ) -> list[np.ndarray]:
     """The arrays of the outputs, given an array for each placeholder.
 
     Symbolic dimensions take their values from the arrays' shapes, other free variables from `scalars`. An inner tensor
-    may be given too; it is not computed then. Raises `InputError` for arrays that do not fit, `ExecutionError` where an
+    may be given too; it is not computed then. `compiler` gives expressions another meaning, in fast mode. Raises `InputError` for arrays that do not fit, `ExecutionError` where an
     element reads outside a tensor.
     """
     if mode not in ("fast", "slow"):
@@ -48,7 +49,7 @@ def evaluate(
         _check_shape(tensor, array, values)
     with np.errstate(all="ignore"):
         for tensor in wanted:
-            _compute(tensor, arrays, values, mode)
+            _compute(tensor, arrays, values, mode, compiler or TensorCompiler)
     return [arrays[tensor] for tensor in wanted]
 
 
@@ -75,7 +76,8 @@ def _size(dim: x.Expr, values: Mapping[x.Var, Any]) -> int:
     return int(evaluate_scalar(dim, {v: values[v] for v in x.free_vars(dim)}))
 
 
-def _compute(tensor: te.Tensor, arrays: dict[te.Tensor, np.ndarray], values: dict[x.Var, Any], mode: str) -> None:
+def _compute(tensor: te.Tensor, arrays: dict[te.Tensor, np.ndarray], values: dict[x.Var, Any], mode: str,
+             kind: type[TensorCompiler]) -> None:  # fmt: skip
     """Fill in a tensor's array, those that it needs first."""
     stack = [tensor]
     siblings: dict[te.Operation, list[np.ndarray]] = {}
@@ -91,13 +93,10 @@ def _compute(tensor: te.Tensor, arrays: dict[te.Tensor, np.ndarray], values: dic
             stack.extend(missing)
             continue
         if top.op not in siblings:
-            siblings[top.op] = _operation(top.op, arrays, values, mode)
+            slow = mode == "slow"
+            siblings[top.op] = _slow(top.op, arrays, values) if slow else _fast(top.op, arrays, values, kind)
         arrays[top] = siblings[top.op][top.value_index]
         stack.pop()
-
-
-def _operation(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict[x.Var, Any], mode: str) -> list[np.ndarray]:
-    return _slow(op, arrays, values) if mode == "slow" else _fast(op, arrays, values)
 
 
 def _domain(axes: Sequence[x.IterVar], values: Mapping[x.Var, Any]) -> list[range]:
@@ -211,7 +210,9 @@ class _Fold:
 # --- all elements together ----------------------------------------------------------------------------------------
 
 
-class _TensorCompiler(GridCompiler):
+class TensorCompiler(GridCompiler):
+    """Expressions over the elements of given tensors, for all elements of another one."""
+
     def __init__(self, arrays: Mapping[te.Tensor, np.ndarray]) -> None:
         super().__init__()
         self.arrays = arrays
@@ -258,8 +259,9 @@ class _FoldAll(_Fold):
         return total
 
 
-def _fast(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict[x.Var, Any]) -> list[np.ndarray]:
-    compiler = _TensorCompiler(arrays)
+def _fast(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict[x.Var, Any],
+          kind: type[TensorCompiler]) -> list[np.ndarray]:  # fmt: skip
+    compiler = kind(arrays)
     spatial, results = _domain(op.axis, values), _results(op, values)
     reduce, rank = _reduction(op), len(op.axis)
     slots = [compiler.define(a.var) for a in op.axis]
