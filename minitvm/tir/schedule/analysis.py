@@ -117,6 +117,17 @@ def why_neither(scope: Scope, realize: BlockRealize) -> str | None:
     return why_not_reduction(scope, realize)
 
 
+def why_unstructured(block: Block) -> str | None:
+    """None for a block whose iterations are independent or accumulate, by its own text; else why not."""
+    for it in block.iter_vars:
+        if it.kind not in (SPATIAL, REDUCE):
+            return f"iterator {it.var.name} of block {block.name} is opaque"
+    written = [region.buffer for region in block.writes]
+    if block.init is None and any(r.buffer in written for r in block.reads) and not is_update(block):
+        return f"block {block.name} reads what it writes, other than to accumulate"
+    return None
+
+
 def _kind_name(it: IterVar) -> str:
     return {"S": "spatial", "R": "a reduction", "O": "opaque"}[it.kind]
 

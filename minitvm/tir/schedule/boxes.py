@@ -31,12 +31,16 @@ def relax(box: Box, loops: Sequence[For], analyzer: Analyzer, buffer: Buffer) ->
 
 
 def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
-    """The part of a box inside the buffer, where it is shown to reach out of it on both sides the whole dimension."""
+    """The part of a box inside the buffer, as far as it is shown where the box reaches out."""
     found = []
     for r, dim in zip(box, buffer.shape, strict=True):
-        if analyzer.can_prove(r.start <= 0) and analyzer.can_prove(r.start + r.extent >= dim):
-            r = Range(const(0, dim.dtype), dim)
-        found.append(r)
+        start, end = r.start, r.start + r.extent
+        if analyzer.can_prove(start <= 0):
+            start = const(0, dim.dtype)
+        if analyzer.can_prove(end >= dim):
+            end = dim
+        changed = start is not r.start or end is dim
+        found.append(Range(start, analyzer.simplify(end - start)) if changed else r)
     return tuple(found)
 
 

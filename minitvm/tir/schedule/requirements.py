@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ...arith import Analyzer
 from ...expr import OPAQUE, REDUCE, Range
 from ..nodes import BlockRealize, For, ForKind, Seq
-from .analysis import Scope, loops_binding, why_neither
+from .analysis import loops_binding, why_unstructured
 from .bindings import analyzer_extent, digits, why_not_injective
 from .dependences import Access, accesses, commute, conflicting_pairs, shown_apart
 from .registry import Failure, requirement
@@ -183,11 +183,12 @@ def _broken(a: Access, b: Access, carrying: Sequence[For]) -> Failure:
 
 
 @requirement
-def complete_or_reduction_below(state: ScheduleState, loop: For) -> Failure | None:
-    """every block below the loop is complete or a reduction"""
+def structured_below(state: ScheduleState, loop: For) -> Failure | None:
+    """every block below the loop is complete, a reduction, or the init or update of a decomposed one"""
+    # Who else writes the buffer does not matter here as long as iterations do not meet, which `no_races` shows.
     tree = state.home(loop)
     for realize in tree.blocks_in(loop):
-        reason = why_neither(Scope.around(tree, realize), realize)
+        reason = why_unstructured(realize.block)
         if reason:
             return Failure({realize.block: "this block"}, "complete or reduction blocks below the loop", reason)
     return None

@@ -225,12 +225,11 @@ def _copy_nest(source: Buffer, target: Buffer, box: Box, analyzer: Any, name: st
         value = analyzer.simplify(r.start + loop)
         v = Var(f"v{d}", dim.dtype)
         iters.append(IterVar(v, Range(r.start, extent) if fixed else Range(const(0, dim.dtype), dim)))
-        if not fixed:
-            analyzer.bind(loop, Range(const(0, dim.dtype), extent))
-            # Past the end of the box may lie what somebody else owns; past the end of the buffer lies nothing.
-            for condition in (value >= 0, value < dim, loop < r.extent):
-                if not analyzer.can_prove(condition):
-                    conditions.append(condition)
+        analyzer.bind(loop, Range(const(0, dim.dtype), extent))
+        # Past the end of the box may lie what somebody else owns; past the end of the buffer lies nothing.
+        for condition in (value >= 0, value < dim, loop < r.extent):
+            if not analyzer.can_prove(condition):
+                conditions.append(condition)
         values.append(value)
         loops.append(For(loop, const(0, dim.dtype), extent, ForKind.SERIAL, Seq(())))
     point = tuple(it.var for it in iters)

@@ -76,7 +76,7 @@ def no_races_between_threads(state: ScheduleState, loop: For, thread_axis: str) 
 
 
 _CONCURRENT = (
-    serial_loop, req.complete_or_reduction_below, req.only_spatial, req.quasi_affine_bindings, req.no_races,
+    serial_loop, req.structured_below, req.only_spatial, req.quasi_affine_bindings, req.no_races,
 )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def unroll(state: ScheduleState, loop: For) -> None:
 @primitive(
     aka={"Halide": "gpu_blocks"},
     requires=[
-        serial_loop, thread_axis, axis_not_taken, req.complete_or_reduction_below, reduces_over_threads_only,
+        serial_loop, thread_axis, axis_not_taken, req.structured_below, reduces_over_threads_only,
         req.quasi_affine_bindings, no_races_between_threads,
     ],
 )  # fmt: skip

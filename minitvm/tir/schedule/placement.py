@@ -1,0 +1,168 @@
+"""Moving a block below another loop: which of its iterations run there, in what loops, and is everything still there?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...arith import Analyzer, regions
+from ...expr import SPATIAL, Expr, IntImm, Range, Var, const, replace, substitute, walk
+from ..nodes import BlockRealize, Buffer, BufferRegion, For, ForKind, Seq, Stmt
+from .analysis import Scope
+from .boxes import Box, bound_box, touched
+from .registry import Failure
+from .state import ScheduleState, all_of, conjuncts, guard, is_const
+from .tree import Tree
+
+
+def solve(index: Range, wanted: Range, iterators: Sequence[Var], analyzer: Analyzer) -> tuple[Var, Range] | None:
+    """The iterator in one dimension of an access, and the range of its values for which that meets `wanted`.
+
+    The access must be `[v * c + o, v * c + o + e)` with one iterator v and constants c > 0, e; None otherwise.
+    """
+    used = {part for part in walk(index.start) if isinstance(part, Var) and part in iterators}
+    if len(used) != 1 or not isinstance(index.extent, IntImm):
+        return None
+    var = used.pop()
+    stride = regions.stride_of(index.start, var, analyzer)
+    if stride is None or stride <= 0:
+        return None
+    offset = analyzer.simplify(index.start - var * stride)
+    if any(part is var for part in walk(offset)):
+        return None
+    reach = index.extent.value - 1
+    first = analyzer.simplify(wanted.start - offset + (stride - 1 - reach))
+    last = analyzer.simplify(wanted.start + wanted.extent - 1 - offset)
+    if stride > 1:
+        first, last = analyzer.simplify(first // stride), analyzer.simplify(last // stride)
+    return var, Range(first, analyzer.simplify(last - first + 1))
+
+
+def iterator_ranges(block: BlockRealize, needed: Sequence[tuple[BufferRegion, Box]], analyzer: Analyzer) -> dict[Var, Range]:
+    """For each spatial iterator that an access determines, the range in which the access meets the box."""
+    spatial = [it.var for it in block.block.iter_vars if it.kind == SPATIAL]
+    found: dict[Var, Range] = {}
+    for region, box in needed:
+        for index, wanted in zip(region.region, box, strict=True):
+            solved = solve(index, wanted, spatial, analyzer)
+            if solved is None:
+                continue
+            var, values = solved
+            known = found.get(var)
+            found[var] = values if known is None else regions.hull((known,), (values,), analyzer)[0]
+    return found
+
+
+def nest_for(block: BlockRealize, ranges: dict[Var, Range], predicate: Expr, analyzer: Analyzer,
+             preserve_unit_loops: bool) -> Stmt:  # fmt: skip
+    """A block in new loops (`ax0`, `ax1`, ...) that run its iterators through the given ranges, clipped to their domains.
+
+    An iterator that is not in `ranges` runs through its whole domain. `predicate` is in terms of the iterators.
+    """
+    loops: list[tuple[Var, Expr]] = []
+    values: list[Expr] = []
+    conditions: list[Expr] = []
+    for it in block.block.iter_vars:
+        dtype = it.var.dtype
+        start, extent = it.dom.start, it.dom.extent
+        wanted = ranges.get(it.var)
+        most = None if wanted is None else analyzer.bounds(wanted.extent)[1]
+        if wanted is not None and most is not None and not analyzer.can_prove(extent <= int(most)):
+            start, extent = wanted.start, const(max(int(most), 1), dtype)
+        if is_const(extent, 1) and not preserve_unit_loops:
+            value = analyzer.simplify(start)
+        else:
+            loop = Var(f"ax{len(loops)}", dtype)
+            loops.append((loop, extent))
+            analyzer.bind(loop, Range(const(0, dtype), extent))
+            value = analyzer.simplify(start + loop)
+        values.append(value)
+        for condition in (value >= it.dom.start, value < it.dom.start + it.dom.extent):
+            if not analyzer.can_prove(condition):
+                conditions.append(analyzer.simplify(condition))
+    bindings = dict(zip((it.var for it in block.block.iter_vars), values, strict=True))
+    conditions += [analyzer.simplify(substitute(c, bindings)) for c in conjuncts(predicate)]
+    nest: Stmt = guard(replace(block, iter_values=tuple(values), predicate=const(True)), all_of(conditions))
+    for loop, extent in reversed(loops):
+        nest = For(loop, const(0, loop.dtype), extent, ForKind.SERIAL, nest)
+    return nest
+
+
+def insert(tree: Tree, loop: For, nest: Stmt, after: Sequence[BlockRealize], before: Sequence[BlockRealize],
+           index: int) -> Stmt | str:  # fmt: skip
+    """The loop with `nest` in its body, after all of `after` and before all of `before`; or why there is no such place.
+
+    `index` is a position among the statements of the body; -1 is the last possible one, -2 the first possible one.
+    """
+    stmts = list(loop.body.stmts) if isinstance(loop.body, Seq) else [loop.body]
+    first = max((k + 1 for k, s in enumerate(stmts) if any(tree.inside(b, s) for b in after)), default=0)
+    last = min((k for k, s in enumerate(stmts) if any(tree.inside(b, s) for b in before)), default=len(stmts))
+    if first > last:
+        return "the statement that it must follow comes after one that it must precede"
+    position = {-1: last, -2: first}.get(index, index)
+    if not first <= position <= last:
+        return f"index {index}; possible are {first} to {last}, -1 for the last and -2 for the first of them"
+    return replace(loop, body=Seq.of(*stmts[:position], nest, *stmts[position:]))
+
+
+def uncovered(state: ScheduleState, tree: Tree, producer: BlockRealize, consumer: BlockRealize) -> Failure | None:
+    """How a consumer reads, in some iteration of the loops it shares with a producer, what that did not write there.
+
+    None where everything is covered: the box that the producer fills in one iteration of the shared loops contains the
+    box that the consumer reads in the same iteration.
+    """
+    shared = [l for l in tree.loops_above(producer) if tree.inside(consumer, l)]
+    if not shared:
+        return None
+    analyzer = state.analyzer(shared[-1])
+    for read in consumer.block.reads:
+        for write in producer.block.writes:
+            if read.buffer is not write.buffer:
+                continue
+            produced = _inside(touched(tree, producer, write, shared[-1], analyzer), read.buffer, analyzer)
+            consumed = _inside(touched(tree, consumer, read, shared[-1], analyzer), read.buffer, analyzer)
+            if not regions.covers(produced, consumed, analyzer) or not _dense(tree, producer, write, shared[-1], analyzer):
+                return Failure({producer.block: f"writes {box_text(read.buffer, produced)}",
+                                consumer.block: f"reads {box_text(read.buffer, consumed)}"},
+                               f"what {consumer.block.name} reads written in the same iteration of {shared[-1].var.name}",
+                               f"{box_text(read.buffer, consumed)} is read, "
+                               f"{box_text(read.buffer, produced)} is written")  # fmt: skip
+    return None
+
+
+def _inside(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
+    return regions.intersect(box, buffer.full_region().region, analyzer)
+
+
+def _dense(tree: Tree, producer: BlockRealize, write: BufferRegion, within: For, analyzer: Analyzer) -> bool:
+    loops = tree.loops_above(producer)
+    inner = loops[loops.index(within) + 1 :]
+    if any(not is_const(r.extent, 1) for r in write.region):
+        return True  # a tile: the signature claims that it is filled
+    indices = [r.start for r in bound_box(producer, write)]
+    return regions.evaluate(indices, {l.var: Range(l.start, l.extent) for l in inner}, analyzer).exact
+
+
+def box_text(buffer: Buffer, box: Box) -> str:
+    """`B[i, 0 : 0 + 8]`."""
+    parts = [str(r.start) if is_const(r.extent, 1) else f"{r.start} : {r.start} + {r.extent}" for r in box]
+    return f"{buffer.name}[{', '.join(parts)}]"
+
+
+def broken_flow(state: ScheduleState, tree: Tree, block: BlockRealize) -> Failure | None:
+    """What a moved block misses at its new place, or what misses it; None where every read finds its value."""
+    scope = Scope.around(tree, block)
+    for producer in scope.producers(block):
+        if not scope.before(producer, block):
+            return Failure({producer.block: "comes later", block.block: "reads what it writes"},
+                           "producers before their consumers", f"{producer.block.name} after {block.block.name}")  # fmt: skip
+        failure = uncovered(state, tree, producer, block)
+        if failure is not None:
+            return failure
+    for consumer in scope.consumers(block):
+        if not scope.before(block, consumer):
+            return Failure({consumer.block: "comes earlier", block.block: "writes what it reads"},
+                           "producers before their consumers", f"{consumer.block.name} before {block.block.name}")  # fmt: skip
+        failure = uncovered(state, tree, block, consumer)
+        if failure is not None:
+            return failure
+    return None

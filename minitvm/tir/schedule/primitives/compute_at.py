@@ -1,0 +1,290 @@
+"""Moving where a block computes: compute_at, reverse_compute_at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ....arith import Analyzer, regions
+from ....expr import OPAQUE, REDUCE
+from ...nodes import BlockRealize, BufferRegion, For, ForKind, Seq
+from .. import requirements as req
+from ..analysis import Scope, loops_binding, why_neither
+from ..boxes import fills, hull, in_iterators, relax, touched
+from ..placement import box_text, broken_flow, insert, iterator_ranges, nest_for
+from ..registry import Failure, holds_inside, primitive, requirement
+from ..state import ScheduleState
+from ..tree import Tree
+
+
+@requirement
+def same_scope(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """the block and the loop stand in the same block"""
+    tree = state.home(block)
+    if loop in tree.order and tree.scope(block) is tree.scope(loop):
+        return None
+    return Failure({block.block: "this block", loop: "this loop"}, "a block and a loop of one scope",
+                   f"{loop.var.name} stands inside another block")  # fmt: skip
+
+
+@requirement
+def loop_not_around(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """the loop is not one of those around the block already"""
+    if not state.home(block).inside(block, loop):
+        return None
+    return Failure({loop: "this loop", block.block: "is inside it"}, "a loop that is not around the block yet",
+                   f"{block.block.name} is inside {loop.var.name}")  # fmt: skip
+
+
+@requirement
+def only_loops_around(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """between the block, or the loop, and their scope stand loops only: no condition decides whether they run"""
+    tree = state.home(block)
+    for start in (block, loop):
+        for outer in tree.above(start):
+            if isinstance(outer, BlockRealize):
+                break
+            if outer is not tree.scope(block).block and not isinstance(outer, For | Seq):
+                return Failure({outer: "this statement"}, "only loops around the block and the loop",
+                               f"a {type(outer).__name__} around {block.block.name}")  # fmt: skip
+    return None
+
+
+@requirement
+def complete_or_reduction(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """the block is complete or a reduction: it may run again, and gives the same"""
+    reason = why_neither(Scope.around(state.home(block), block), block)
+    return None if reason is None else Failure({block.block: "this block"}, "a complete or a reduction block", reason)
+
+
+@requirement
+def not_output(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """the block writes only buffers that are allocated in its scope"""
+    scope = Scope.around(state.home(block), block)
+    if not scope.is_output(block):
+        return None
+    names = ", ".join(r.buffer.name for r in block.block.writes if r.buffer not in scope.allocated)
+    return Failure({block.block: "this block"}, "a block that writes only buffers allocated in its scope",
+                   f"{names} is seen outside", ("reverse_compute_at on it", "cache_write first"))  # fmt: skip
+
+
+@requirement
+def consumers_below(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """there are consumers, and all of them stand below the loop"""
+    tree = state.home(block)
+    consumers = Scope.around(tree, block).consumers(block)
+    if not consumers:
+        return Failure({block.block: "this block"}, "a block that others read", "no consumer")
+    for consumer in consumers:
+        if not tree.inside(consumer, loop):
+            return Failure({loop: "this loop", consumer.block: "is not below it"},
+                           f"all consumers of {block.block.name} below {loop.var.name}",
+                           f"{consumer.block.name} is elsewhere")  # fmt: skip
+    return None
+
+
+@requirement
+def inputs_settled(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """what the block reads is written before it, and not again later: it reads the same wherever it goes from there"""
+    scope = Scope.around(state.home(block), block)
+    for producer in scope.producers(block):
+        if not scope.before(producer, block):
+            return Failure({block.block: "reads", producer.block: "writes later"}, "inputs that are written before only",
+                           f"{producer.block.name} writes what {block.block.name} reads, after it")  # fmt: skip
+        if loops_binding(producer, OPAQUE):
+            return Failure({producer.block: "has opaque iterators"}, "producers with spatial and reduction iterators",
+                           producer.block.name)  # fmt: skip
+    return None
+
+
+@requirement
+def producers_done(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """there are producers below the loop, the others come before it; none reduces over the loop or one around it"""
+    tree = state.home(block)
+    scope = Scope.around(tree, block)
+    producers = scope.producers(block)
+    below = [p for p in producers if tree.inside(p, loop)]
+    if not below:
+        return Failure({loop: "this loop", block.block: "this block"}, f"a producer of {block.block.name} below the loop",
+                       f"none below {loop.var.name}")  # fmt: skip
+    around = {l.var: l for l in (*tree.loops_above(loop), loop)}
+    for producer in producers:
+        if producer not in below and not scope.before(producer, loop):
+            return Failure({producer.block: "this producer", loop: "this loop"}, "every producer below the loop or before it",
+                           f"{producer.block.name} comes after {loop.var.name}")  # fmt: skip
+    for producer in below:
+        reduced = loops_binding(producer, (REDUCE, OPAQUE)) & around.keys()
+        if reduced:
+            var = next(iter(reduced))
+            return Failure({around[var]: "this loop", producer.block: "reduces over it"},
+                           f"{producer.block.name} finished within one iteration of {loop.var.name}",
+                           f"it goes on in the next iteration of {var.name}",
+                           ("reorder the reduction loops inward",))  # fmt: skip
+    return None
+
+
+@requirement
+def producers_fill(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """what the producers below the loop write, they write completely: then every iteration of the block finds its place"""
+    tree = state.home(block)
+    read = {r.buffer for r in block.block.reads}
+    for producer in Scope.around(tree, block).producers(block):
+        for region in producer.block.writes:
+            reason = fills(tree, producer, region, None) if region.buffer in read and tree.inside(producer, loop) else None
+            if reason is not None:
+                return Failure({producer.block: "this producer"}, f"every element of {region.buffer.name} written", reason)
+    return None
+
+
+known_predicate = holds_inside("known_predicate", "the block's predicate can be said in terms of its iterators")
+free_position = holds_inside("free_position", "the loop's body has a place after the producers and before the consumers")
+region_cover = holds_inside(
+    "region_cover",
+    """In each iteration of the loops that a producer and its consumer share,
+    what the consumer reads was written by the producer in the same iteration.""",
+)
+covers_own_domain = holds_inside("covers_own_domain", "every iteration of the block still runs, in some iteration of the loop")
+
+
+@primitive(
+    aka={"Halide": "compute_at", "Exo": "fuse"},
+    requires=[
+        same_scope, loop_not_around, only_loops_around, complete_or_reduction, not_output, consumers_below, inputs_settled,
+    ],
+)  # fmt: skip
+def compute_at(state: ScheduleState, block: BlockRealize, loop: For, preserve_unit_loops: bool = False,
+               index: int = -1) -> None:  # fmt: skip
+    """Compute a producer below a loop of its consumers: in each iteration, the part that the consumers read there.
+
+    before:
+        for i, j in T.grid(8, 8):
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+        for i, j in T.grid(8, 8):
+            with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0
+    call: `sch.compute_at("B", i)` with the second i
+    after:
+        for i in range(8):
+            for ax0 in range(8):
+                with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0      # vi = i, vj = ax0
+            for j in range(8):
+                with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0
+
+    Where consumers overlap (a halo), elements are computed again. `index` is the position in the loop's body: -1 the
+    last possible one, -2 the first.
+    """
+    tree = state.home(block)
+    consumers = Scope.around(tree, block).consumers(block)
+    analyzer = state.analyzer(loop)
+    needed = []
+    for write in block.block.writes:
+        boxes = [
+            touched(tree, c, read, loop, analyzer) for c in consumers for read in c.block.reads if read.buffer is write.buffer
+        ]
+        if boxes:
+            needed.append((write, hull(boxes, analyzer)))
+    _move(state, tree, block, loop, needed, preserve_unit_loops, index)
+
+
+@primitive(
+    aka={"Exo": "fuse"},
+    requires=[
+        same_scope, loop_not_around, only_loops_around, complete_or_reduction, inputs_settled, producers_done, producers_fill,
+    ],
+)  # fmt: skip
+def reverse_compute_at(state: ScheduleState, block: BlockRealize, loop: For, preserve_unit_loops: bool = False,
+                       index: int = -1) -> None:  # fmt: skip
+    """Compute a consumer below a loop of its producers: in each iteration, what the part produced there suffices for.
+
+    before:
+        for i, j in T.grid(8, 8):
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+        for i, j in T.grid(8, 8):
+            with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0
+    call: `sch.reverse_compute_at("C", i)` with the first i
+    after:
+        for i in range(8):
+            for j in range(8):
+                with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+            for ax0 in range(8):
+                with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0      # vi = i, vj = ax0
+    """
+    tree = state.home(block)
+    analyzer = state.analyzer(loop)
+    needed = []
+    for producer in Scope.around(tree, block).producers(block):
+        if not tree.inside(producer, loop):
+            continue
+        for read in block.block.reads:
+            for write in producer.block.writes:
+                if write.buffer is read.buffer and not any(r is read for r, _ in needed):
+                    _check_reach(tree, block, read, producer, write)
+                    needed.append((read, touched(tree, producer, write, loop, analyzer)))
+    _move(state, tree, block, loop, needed, preserve_unit_loops, index)
+
+
+def _check_reach(tree: Tree, block: BlockRealize, read: BufferRegion, producer: BlockRealize, write: BufferRegion) -> None:
+    # An iteration runs where what it reads is produced. One that reads past that (behind a condition) would run nowhere.
+    analyzer = Analyzer()
+    loops = [For(it.var, it.dom.start, it.dom.extent, ForKind.SERIAL, block) for it in block.block.iter_vars]
+    reached = relax(read.region, loops, analyzer, read.buffer)
+    produced = touched(tree, producer, write, None, analyzer)
+    if not regions.covers(produced, reached, analyzer):
+        raise covers_own_domain.refuse(Failure(
+            {block.block: "reads", producer.block: "writes"}, f"all of what {block.block.name} reads written below the loop",
+            f"{box_text(read.buffer, reached)} is read, {box_text(read.buffer, produced)} is written"))  # fmt: skip
+
+
+def _move(state: ScheduleState, tree: Tree, block: BlockRealize, loop: For, needed: list[Any], preserve_unit_loops: bool,
+          index: int) -> None:  # fmt: skip
+    predicate = in_iterators(tree, block)
+    if predicate is None:
+        raise known_predicate.refuse(Failure({block.block: "this block"}, "a predicate over the block's iterators",
+                                             str(block.predicate)))  # fmt: skip
+    scope = Scope.around(tree, block)
+    before, after = scope.consumers(block), scope.producers(block)
+    analyzer = state.analyzer(loop)
+    nest = nest_for(block, iterator_ranges(block, needed, analyzer), predicate, analyzer, preserve_unit_loops)
+    state.set_func(tree, tree.rebuild({block: None}))
+    target = state.loop(loop.var)
+    assert target is not None  # it holds the consumers or producers, so it stays
+    without = state.home(target)
+    placed = insert(without, target, nest, _blocks(without, after), _blocks(without, before), index)
+    if isinstance(placed, str):
+        raise free_position.refuse(Failure({loop: "this loop"}, "a place after the producers and before the consumers", placed))
+    state.replace({target: placed})
+    moved = state.block(block.block.id)
+    assert moved is not None  # it was just put there
+    new_tree = state.home(moved)
+    failure = broken_flow(state, new_tree, moved)
+    if failure is not None:
+        raise region_cover.refuse(failure)
+    for outer in new_tree.all_loops_above(moved):
+        if outer.kind in (ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.THREAD):
+            race = req.no_races.check(state=state, loop=outer)
+            if race is not None:
+                raise req.no_races.refuse(race)
+
+
+def _blocks(tree: Tree, blocks: list[BlockRealize]) -> list[BlockRealize]:
+    return [tree.blocks[b.block.id] for b in blocks]
+
+
+@compute_at.space
+def _compute_at_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    tree = state.tree()
+    for block in tree.blocks.values():
+        if block is not tree.root:
+            for consumer in Scope.around(tree, block).consumers(block):
+                for loop in tree.loops_above(consumer):
+                    yield block, loop
+
+
+@reverse_compute_at.space
+def _reverse_compute_at_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    tree = state.tree()
+    for block in tree.blocks.values():
+        if block is not tree.root:
+            for producer in Scope.around(tree, block).producers(block):
+                for loop in tree.loops_above(producer):
+                    yield block, loop
+

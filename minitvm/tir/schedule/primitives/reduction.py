@@ -1,0 +1,153 @@
+"""Reductions: decompose_reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ....expr import OPAQUE, REDUCE, SPATIAL, free_vars, replace, substitute
+from ...nodes import Block, BlockRealize, For, Seq, Stmt
+from ..analysis import Scope, loops_binding, why_not_reduction
+from ..bindings import why_not_injective
+from ..boxes import union_regions
+from ..registry import Failure, primitive, requirement
+from ..state import ScheduleState, all_of, conjuncts
+
+
+@requirement
+def reduction_block(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """the block is a reduction: it has an init, is the only writer of its buffers, reduces over spatial or reduction
+    iterators of which none of the second kind indexes the output"""
+    reason = why_not_reduction(Scope.around(state.home(block), block), block)
+    return None if reason is None else Failure({block.block: "this block"}, "a reduction block", reason)
+
+
+@requirement
+def loop_around(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """the loop is around the block, in the same scope"""
+    if loop in state.home(block).loops_above(block):
+        return None
+    return Failure({loop: "this loop", block.block: "this block"}, f"a loop around {block.block.name}", "it is not around it")
+
+
+@requirement
+def no_reduction_above(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """no loop above the given one binds a reduction iterator: else the init would run again in the middle"""
+    reduced = loops_binding(block, (REDUCE, OPAQUE))
+    for outer in state.home(block).loops_above(block):
+        if outer is loop:
+            return None
+        if outer.var in reduced:
+            return Failure({outer: "reduces", loop: "this loop"}, "a loop that is not inside a reduction loop",
+                           f"{outer.var.name} binds a reduction iterator", (f"decompose at {outer.var.name}",))  # fmt: skip
+    return None
+
+
+@requirement
+def separable_loops(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """from the loop inward, each loop binds only spatial or only reduction iterators, and each condition of the predicate
+    uses only loops of one of these kinds"""
+    loops = state.home(block).loops_above(block)
+    inner = {l.var: l for l in loops[loops.index(loop) :]}
+    spatial, reduced = loops_binding(block, SPATIAL), loops_binding(block, (REDUCE, OPAQUE))
+    for var in inner:
+        if var in spatial and var in reduced:
+            return Failure({inner[var]: "this loop"}, "loops that bind spatial or reduction iterators, not both",
+                           f"{var.name} binds both", ("decompose before fusing such loops",))  # fmt: skip
+    for condition in conjuncts(block.predicate):
+        used = set(free_vars(condition)) & inner.keys()
+        if used & reduced and used - reduced:
+            return Failure({block: "this predicate"}, "conditions on spatial loops or on reduction loops, not on both",
+                           str(condition))  # fmt: skip
+    return None
+
+
+@requirement
+def each_point_once(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """the loops from the given one inward map injectively to the block's iterators: no sum is started twice"""
+    tree = state.home(block)
+    loops = tree.loops_above(block)
+    reason = why_not_injective(block, loops[loops.index(loop) :], state.analyzer(block))
+    if reason is None:
+        return None
+    return Failure({block.block: "its bindings"}, "each point of the iteration domain visited once below the loop", reason)
+
+
+@requirement
+def alone_below(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """below the loop no other block touches what the block accumulates, before it is finished"""
+    tree = state.home(block)
+    written = {r.buffer for r in block.block.writes}
+    reduced = loops_binding(block, (REDUCE, OPAQUE))
+    around = [l for l in tree.loops_above(block) if l.var in reduced]
+    for other in tree.blocks_in(loop):
+        touched = any(r.buffer in written for r in (*other.block.reads, *other.block.writes))
+        if other is not block and touched and any(tree.inside(other, l) for l in around):
+            return Failure({other.block: "touches it", block.block: "accumulates"}, "no reader inside the reduction loops",
+                           f"{other.block.name} stands inside them")  # fmt: skip
+    return None
+
+
+@primitive(
+    aka={"Halide": "update"}, past="was decomposed, which made",
+    requires=[reduction_block, loop_around, no_reduction_above, separable_loops, each_point_once, alone_below],
+)  # fmt: skip
+def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) -> BlockRealize:
+    """Split the init of a reduction off, into loops of its own before the given loop.
+
+    before:
+        for i, j, k in T.grid(8, 8, 8):
+            with T.block("C"):
+                with T.init(): C[vi, vj] = 0.0
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+    call: `init = sch.decompose_reduction("C", k)`
+    after:
+        for i, j in T.grid(8, 8):
+            with T.block("C_init"): C[vi, vj] = 0.0
+            for k in range(8):
+                with T.block("C_update"): C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+    Gives the init block; the handle of the block stays with the update.
+    """
+    tree = state.home(block)
+    old = block.block
+    assert old.init is not None  # reduction_block
+    loops = tree.loops_above(block)
+    inner = loops[loops.index(loop) :]
+    spatial = loops_binding(block, SPATIAL)
+    copied = [l for l in inner if l.var in spatial]
+    renamed = {l.var: l.var.with_name(f"{l.var.name}_init") for l in copied}
+    kept = {it.var: it.var.with_name(it.var.name) for it in old.iter_vars if it.kind == SPATIAL}
+    iters = tuple(replace(it, var=kept[it.var]) for it in old.iter_vars if it.kind == SPATIAL)
+    values = tuple(
+        substitute(value, renamed) for it, value in zip(old.iter_vars, block.iter_values, strict=True) if it.kind == SPATIAL
+    )
+    inside = {l.var for l in inner}
+    conditions = [c for c in conjuncts(block.predicate) if set(free_vars(c)) & inside <= spatial]
+    predicate = all_of(substitute(c, renamed) for c in conditions)
+    writes = tuple(substitute(r, kept) for r in old.writes)
+    name = f"{old.name}_init"
+    init = Block(iters, (), writes, name, substitute(old.init, kept), annotations=dict(old.annotations))
+    nest: Stmt = BlockRealize(values, predicate, init)
+    for l in reversed(copied):
+        start, extent = substitute(l.start, renamed), substitute(l.extent, renamed)
+        nest = For(renamed[l.var], start, extent, l.kind, nest, l.thread, dict(l.annotations))
+    update = replace(old, init=None, name=f"{old.name}_update", reads=union_regions((*old.writes, *old.reads)))
+    func = tree.rebuild({old: update})
+    state.set_func(tree, func)
+    again = state.loop(loop.var)
+    assert again is not None  # only the block changed
+    state.replace({again: Seq.of(nest, again)})
+    made = state.block(init.id)
+    assert made is not None  # it was just put there
+    return made
+
+
+@decompose_reduction.space
+def _decompose_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    tree = state.tree()
+    for block in tree.blocks.values():
+        if block.block.init is not None:
+            for loop in tree.loops_above(block):
+                yield block, loop
+
