@@ -20,11 +20,12 @@ from minitvm.tir import nodes as t
 from . import shadow as checks
 from .dependence import Dependence
 from .grid import MASK
-from .lockstep import GridView, Level, LockstepCompiler
+from .lockstep import GridView, LockstepCompiler, NeedsOrder
 from .runner import Run
 from .scalar import ITERATION, Environment, Evaluate
-from .slow import Execute, Settings, StatementCompiler, stored_buffers
+from .slow import _INDEPENDENT, Execute, Settings, StatementCompiler, stored_buffers
 from .storage import View, allocator, bind_dimensions
+from .tracking import Conflict
 
 Coroutine = Callable[[Environment], Iterator[None]]
 
@@ -368,4 +369,48 @@ class LockstepKernels(LockstepCompiler):
         return meet
 
 
-__all__ = ["GridView", "KernelCompiler", "Level", "LockstepKernels", "View", "run"]
+class Prepared:
+    """A kernel that is called again and again, compiled once for each mode."""
+
+    def __init__(self, func: t.PrimFunc, settings: Settings, mode: str) -> None:
+        self.func, self.settings = func, settings
+        self.module = t.IRModule({func.name: func})
+        self.written = stored_buffers(func)
+        self.known: dict[str, Dependence] = {}
+        self.in_order: set[t.For] = set()
+        self.in_lockstep = mode == "fast" and not settings.listeners
+        self._fast: _Call | None = None
+        self._slow: _Call | None = None
+
+    def call(self, args: Sequence[Any]) -> None:
+        """Run on views and scalars, one a parameter."""
+        before = [(a, a.data.copy(), bytes(a.memory.init or b"")) for p, a in zip(self.func.params, args) if p in self.written]
+        while self.in_lockstep:
+            try:
+                if self._fast is None:
+                    self._fast = _Call(LockstepKernels(self.func, self.settings, self.in_order, self.module, self.known), self.func)
+                views = [GridView.of(a) if isinstance(a, View) else a for a in args]
+                self._fast.enter(self._fast.compiler.environment(), views)
+                return
+            except Conflict as conflict:
+                self._undo(before)
+                if self.settings.shadow and conflict.loop.kind in _INDEPENDENT:
+                    break
+                self.in_order.add(conflict.loop)
+                self._fast = None
+            except NeedsOrder:
+                self._undo(before)
+                self.in_lockstep = False
+            except ExecutionError:
+                self._undo(before)
+                break
+        if self._slow is None:
+            self._slow = _Call(KernelCompiler(self.func, self.settings, self.module), self.func)
+        env: Environment = [None] * self._slow.compiler.size
+        self._slow.enter(env, args)
+
+    def _undo(self, before: Sequence[tuple[View, np.ndarray, bytes]]) -> None:
+        for view, data, init in before:
+            view.data[...] = data
+            if view.memory.init is not None:
+                view.memory.init[:] = init

@@ -190,7 +190,8 @@ def prim_funcs(
     """A level-3 function of one to `max_blocks` blocks, each in a nest of its own under the root block.
 
     A block is one of `kinds` and reads what earlier blocks or the inputs hold; a result that no later block reads is an
-    output, the last parameters. `symbolic` makes the first dimension of the first input a `SizeVar` n (bind any n >= 1).
+    output; outputs are the last parameters. `symbolic` makes the first dimension of the first input a `SizeVar` n (bind
+    any n >= 1).
     """
     program = _Program(draw(st.sampled_from(list(dtypes))))
     rank = draw(st.integers(1, 2))

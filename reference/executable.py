@@ -1,0 +1,270 @@
+"""Level 5, interpreted: the steps of an executable over byte arenas, its kernels by `reference.kernel`.
+
+Arenas start uninitialised, and every byte remembers which slice wrote it: reading bytes that were never written, or
+that a slice wrote which only partly overlaps with the one that is read, is an ExecutionError; so is a missing barrier
+between steps of different threads that touch the same bytes. Engines outside of minitvm are refused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minitvm import events
+from minitvm import expr as x
+from minitvm.errors import ExecutionError, InputError, Unsupported
+from minitvm.executable import nodes as n
+
+from .kernel import Prepared
+from .scalar import evaluate
+from .slow import Settings
+from .storage import Memory, View, poison, scalar_argument
+
+
+def run(
+    executable: n.Executable,
+    inputs: Mapping[str, Any],
+    *,
+    mode: str = "fast",
+    shadow: bool = True,
+    threads: int = 1,
+    order: str = "forward",
+    seed: int = 0,
+    listeners: Sequence[events.Listener] = (),
+) -> list[np.ndarray]:
+    """Run an executable on arrays by name and give its outputs in order; the inputs stay as they are.
+
+    Outputs marked `inout` are given by name too. Raises `InputError` for arrays that do not fit, `ExecutionError` where
+    a kernel or the order of steps is undefined, `Unsupported` for external engines and kernels without their program.
+    """
+    machine = _Machine(executable, inputs, Settings(shadow, order, seed, listeners, threads), mode)
+    begin, end = events.heard(listeners, "step_begin"), events.heard(listeners, "step_end")
+    with np.errstate(all="ignore"):
+        for index, step in enumerate(executable.steps):
+            record = events.Step(index, type(step).__name__, machine.name(step))
+            if begin is not None:
+                begin(record, time.perf_counter())
+            machine.step(index, step)
+            if end is not None:
+                end(record, time.perf_counter())
+    machine.finish()
+    return machine.outputs
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Bytes [start, stop) of one piece of memory; `key` says which."""
+
+    key: tuple[str, int]
+    start: int
+    stop: int
+
+
+class _Bytes:
+    """A piece of memory as bytes; `writer[k]` is the number of the place that wrote byte k, 0 for nobody."""
+
+    def __init__(self, data: np.ndarray, initialised: bool) -> None:
+        self.data = data
+        self.writer = np.full(data.size, -1 if initialised else 0, np.int32)  # -1: the caller
+
+
+class _Machine:
+    def __init__(self, executable: n.Executable, inputs: Mapping[str, Any], settings: Settings, mode: str) -> None:
+        self.program, self.settings = executable, settings
+        self.kernels = [Prepared(k.func, settings, mode) if k.func is not None else None for k in executable.kernels]
+        self.values: dict[x.Var, Any] = {}
+        self.pieces: dict[tuple[str, int], _Bytes] = {}
+        self.places: dict[_Place, int] = {}
+        self.since_barrier: list[tuple[_Place, bool, bool, int]] = []  # place, writes?, by all threads?, step
+        self.outputs: list[np.ndarray] = []
+        self._bind(inputs)
+
+    # --- memory ----------------------------------------------------------------------------------------------------
+
+    def _bind(self, inputs: Mapping[str, Any]) -> None:
+        names = [*(s.name for s in self.program.inputs), *(s.name for s in self.program.outputs if s.inout)]
+        unknown, missing = set(inputs) - set(names), [name for name in names if name not in inputs]
+        if unknown or missing:
+            raise InputError(
+                f"{self.program.name}: the inputs do not fit\n  wanted: {', '.join(names)}\n  found:  {', '.join(inputs)}"
+            )
+        for spec in self.program.inputs:
+            if isinstance(spec, n.ScalarSpec):
+                self.values[spec.var] = scalar_argument(spec.var, inputs[spec.name])
+            else:
+                self._learn(spec, inputs[spec.name])
+        for index, spec in enumerate(self.program.inputs):
+            if isinstance(spec, n.TensorSpec):
+                self._check(spec, inputs[spec.name])
+                self._piece("input", index, np.array(inputs[spec.name], order="C"), True)
+        for index, spec in enumerate(self.program.outputs):
+            shape = tuple(self.size(d) for d in spec.shape)
+            if spec.inout:
+                self._check(spec, inputs[spec.name])
+                array = np.array(inputs[spec.name], order="C")
+            else:
+                array = poison(int(np.prod(shape, dtype=np.int64)), spec.dtype).reshape(shape)
+            self.outputs.append(array)
+            self._piece("output", index, array, spec.inout)
+        for index, constant in enumerate(self.program.constants):
+            self._piece("constant", index, np.ascontiguousarray(constant.data), True)
+        for index, arena in enumerate(self.program.arenas):
+            self._piece("arena", index, np.full(self.size(arena.size), 0x7F, np.uint8), False)
+
+    def _learn(self, spec: n.TensorSpec, array: Any) -> None:
+        if not isinstance(array, np.ndarray) or array.dtype != spec.dtype.numpy or array.ndim != len(spec.shape):
+            found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+            raise InputError(f"{spec.name} takes an array of {spec.dtype}[{', '.join(map(str, spec.shape))}], found {found}")
+        for dim, size in zip(spec.shape, array.shape):
+            if isinstance(dim, x.Var):
+                self.values.setdefault(dim, int(size))
+
+    def _check(self, spec: n.TensorSpec, array: Any) -> None:
+        self._learn(spec, array)
+        wanted = tuple(self.size(d) for d in spec.shape)
+        if wanted != array.shape:
+            raise InputError(f"{spec.name}: the shape does not fit\n  wanted: {wanted}\n  found:  {array.shape}")
+
+    def _piece(self, kind: str, index: int, array: np.ndarray, initialised: bool) -> None:
+        self.pieces[kind, index] = _Bytes(array.reshape(-1).view(np.uint8), initialised)
+
+    def size(self, dim: n.Dim) -> int:
+        """The value of a size or offset."""
+        return int(self.number(dim))
+
+    def number(self, value: int | float | x.Expr) -> Any:
+        if not isinstance(value, x.Expr):
+            return value
+        unknown = [v.name for v in x.free_vars(value) if v not in self.values]
+        if unknown:
+            raise InputError(f"{value} cannot be found: {', '.join(unknown)} has no value")
+        return evaluate(value, {v: self.values[v] for v in x.free_vars(value)})
+
+    def place(self, location: n.Location) -> _Place:
+        if isinstance(location, n.ArenaSlice):
+            start = self.size(location.offset)
+            stop, limit = start + self.size(location.nbytes), self.pieces["arena", location.arena].data.size
+            if not 0 <= start <= stop <= limit:
+                raise ExecutionError(f"{location}: bytes [{start}, {stop}) of an arena of {limit}")
+            return _Place(("arena", location.arena), start, stop)
+        kind = {n.Input: "input", n.Output: "output", n.ConstantRef: "constant"}[type(location)]
+        return _Place((kind, location.index), 0, self.pieces[kind, location.index].data.size)
+
+    def initialised(self, place: _Place, index: int) -> np.ndarray:
+        """Which bytes of a place hold values that were written through it, or through a part or the whole around it."""
+        writers = self.pieces[place.key].writer[place.start : place.stop]
+        found = writers != 0
+        known = {number: other for other, number in self.places.items()}
+        for number in np.unique(writers):
+            other = known.get(int(number))
+            if other is None:
+                continue
+            within = place.start <= other.start and other.stop <= place.stop
+            around = other.start <= place.start and place.stop <= other.stop
+            if not within and not around:
+                found &= writers != number
+        return found
+
+    # --- steps -----------------------------------------------------------------------------------------------------
+
+    def name(self, step: n.Step) -> str:
+        """What a step works on, for reports."""
+        if isinstance(step, n.CallKernel):
+            return self.program.kernels[step.kernel].name
+        return step.engine if isinstance(step, n.CallExternal) else type(step).__name__.lower()
+
+    def step(self, index: int, step: n.Step) -> None:
+        """Do one step."""
+        if isinstance(step, n.Barrier):
+            self.since_barrier.clear()
+        elif isinstance(step, n.CallKernel):
+            self._call(index, step)
+        elif isinstance(step, n.Copy):
+            self._copy(index, step)
+        else:
+            raise Unsupported(f"step {index}: the engine {self.name(step)!r} is not minitvm's, and is not interpreted")
+
+    def _touch(self, index: int, place: _Place, writes: bool, by_all: bool) -> None:
+        """ExecutionError if a step since the last barrier may still be at work on these bytes, on another thread."""
+        for other, wrote, others_by_all, earlier in self.since_barrier:
+            apart = other.key != place.key or other.stop <= place.start or place.stop <= other.start
+            if apart or earlier == index or not (wrote or writes) or not (by_all or others_by_all):
+                continue
+            raise ExecutionError(
+                f"no barrier between step {earlier} ({self.name(self.program.steps[earlier])}) and step {index}"
+                f" ({self.name(self.program.steps[index])})\n  both touch bytes [{max(place.start, other.start)},"
+                f" {min(place.stop, other.stop)}) of {place.key[0]} {place.key[1]}, one of them writing"
+            )
+        self.since_barrier.append((place, writes, by_all, index))
+
+    def _call(self, index: int, step: n.CallKernel) -> None:
+        kernel, prepared = self.program.kernels[step.kernel], self.kernels[step.kernel]
+        if prepared is None:
+            raise Unsupported(f"kernel {kernel.name} comes without its program: it was loaded from a file")
+        args: list[Any] = []
+        buffers: list[tuple[_Place, View]] = []
+        for param, arg in zip(kernel.params, step.args):
+            if param.role == n.SCALAR:
+                args.append(self.number(arg))  # type: ignore[arg-type]
+                continue
+            place = self.place(arg)  # type: ignore[arg-type]
+            self._touch(index, place, "w" in param.access, step.parallel)
+            view = self._view(index, place, param)
+            args.append(view)
+            buffers.append((place, view))
+        try:
+            prepared.call(args)
+        except ExecutionError as error:
+            raise ExecutionError(f"step {index}, {kernel.name}: {error}") from error
+        for (place, view), param in zip(buffers, (p for p in kernel.params if p.role == n.BUFFER)):
+            if "w" in param.access:
+                self._wrote(place, view)
+
+    def _view(self, index: int, place: _Place, param: n.KernelParam) -> View:
+        itemsize = param.dtype.scalar.bytes
+        if place.start % itemsize or (place.stop - place.start) % itemsize:
+            raise ExecutionError(f"step {index}: {param.name} of {param.dtype} at bytes [{place.start}, {place.stop})")
+        data = self.pieces[place.key].data[place.start : place.stop].view(param.dtype.numpy)
+        init = None
+        if self.settings.shadow:
+            # What a pure output held before is of no concern: reading it is an error.
+            fresh = param.access == "w"
+            done = np.zeros(data.size, np.uint8) if fresh else self.initialised(place, index).reshape(-1, itemsize).all(1)
+            init = bytearray(done.astype(np.uint8).tobytes())
+        return View(Memory(param.name, data, "global", init), (data.size,), (1,), 0)
+
+    def _wrote(self, place: _Place, view: View) -> None:
+        if view.memory.init is None:
+            return
+        number = self.places.setdefault(place, len(self.places) + 1)
+        written = np.repeat(np.frombuffer(view.memory.init, np.bool_), view.data.itemsize)
+        self.pieces[place.key].writer[place.start : place.stop][written] = number
+
+    def _copy(self, index: int, step: n.Copy) -> None:
+        count, source, target = self.size(step.nbytes), self.place(step.src), self.place(step.dst)
+        if count > min(source.stop - source.start, target.stop - target.start):
+            raise ExecutionError(f"step {index}: a copy of {count} bytes from {step.src} to {step.dst}")
+        source = _Place(source.key, source.start, source.start + count)
+        target = _Place(target.key, target.start, target.start + count)
+        self._touch(index, source, False, False)
+        self._touch(index, target, True, False)
+        if self.settings.shadow and not self.initialised(source, index).all():
+            raise ExecutionError(f"step {index}: a copy of bytes of {step.src} that hold no value")
+        moved = self.pieces[source.key].data[source.start : source.stop]
+        self.pieces[target.key].data[target.start : target.stop] = moved
+        number = self.places.setdefault(target, len(self.places) + 1)
+        self.pieces[target.key].writer[target.start : target.stop] = number
+
+    def finish(self) -> None:
+        """Refuse outputs that are not complete."""
+        if not self.settings.shadow:
+            return
+        for index, spec in enumerate(self.program.outputs):
+            missing = self.pieces["output", index].writer == 0
+            if missing.any():
+                first = int(np.argmax(missing)) // spec.dtype.bytes
+                raise ExecutionError(f"output {spec.name} is incomplete: element {first} was never written")

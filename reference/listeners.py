@@ -1,0 +1,81 @@
+"""Listeners that count: the ledger of what a program does, as the lessons print it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from minitvm.events import Access, Listener, Loop
+
+_FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "min": 1, "max": 1}
+
+
+@dataclass
+class Ledger(Listener):
+    """Counts of one run or several.
+
+    `loads` and `stores` count elements by buffer name, `bytes_read` and `bytes_written` the bytes, `operations` the
+    operations on data by name (index arithmetic left out), `iterations` those of each loop variable, `blocks` the
+    executions of each block, `peak_bytes` the most storage that was allocated at a time.
+    """
+
+    loads: Counter[str] = field(default_factory=Counter)
+    stores: Counter[str] = field(default_factory=Counter)
+    bytes_read: Counter[str] = field(default_factory=Counter)
+    bytes_written: Counter[str] = field(default_factory=Counter)
+    operations: Counter[str] = field(default_factory=Counter)
+    flops: int = 0
+    iterations: Counter[str] = field(default_factory=Counter)
+    blocks: Counter[str] = field(default_factory=Counter)
+    barriers: int = 0
+    allocated: int = 0
+    peak_bytes: int = 0
+
+    def load(self, access: Access) -> None:
+        self.loads[access.buffer] += 1
+        self.bytes_read[access.buffer] += access.bytes
+
+    def store(self, access: Access) -> None:
+        self.stores[access.buffer] += 1
+        self.bytes_written[access.buffer] += access.bytes
+
+    def operation(self, name: str, dtype: str) -> None:
+        lanes = int(dtype.rsplit("x", 1)[1]) if "x" in dtype else 1
+        self.operations[name] += lanes
+        if dtype.startswith("float"):
+            self.flops += _FLOPS.get(name, 1) * lanes
+
+    def loop_iteration(self, loop: Loop, value: int) -> None:
+        self.iterations[loop.var] += 1
+
+    def block(self, name: str) -> None:
+        self.blocks[name] += 1
+
+    def barrier(self, scope: str) -> None:
+        self.barriers += 1
+
+    def allocate(self, buffer: str, scope: str, size: int) -> None:
+        self.allocated += size
+        self.peak_bytes = max(self.peak_bytes, self.allocated)
+
+    def free(self, buffer: str, scope: str, size: int) -> None:
+        self.allocated -= size
+
+    def rows(self) -> list[tuple[str, int]]:
+        """The ledger as (what, how much), for printing."""
+        names = sorted({*self.loads, *self.stores})
+        return [
+            *((f"loads of {name}", self.loads[name]) for name in names if self.loads[name]),
+            *((f"stores to {name}", self.stores[name]) for name in names if self.stores[name]),
+            ("multiplications", self.operations["mul"] + self.operations["fma"]),
+            ("additions", self.operations["add"] + self.operations["sub"] + self.operations["fma"]),
+            ("float operations", self.flops),
+            ("bytes read", sum(self.bytes_read.values())),
+            ("bytes written", sum(self.bytes_written.values())),
+            ("storage at a time", self.peak_bytes),
+        ]
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {count:>12,}" for name, count in rows)
