@@ -66,6 +66,7 @@ class Operator:
     attrs: Mapping[str, Any]
     fold: Callable[..., Any] | None
     infer: Callable[..., Any] | None
+    fold_types: Callable[..., Any] | None
 
     @property
     def doc(self) -> str:
@@ -123,19 +124,24 @@ def register(
     pattern: Pattern = Pattern.OPAQUE,
     fold: Callable[..., Any] | None = None,
     infer: Callable[..., Any] | None = None,
+    fold_types: Callable[..., Any] | None = None,
     override: bool = False,
 ) -> Callable[[Compute], Compute]:
     """Register the decorated te function as the operator `name`; see the module's text.
 
     `fold(*arrays, **attrs)` gives the output array (or a tuple of them). `infer(*types, **attrs)` gives a list of
-    (shape, dtype). Raises `InputError` when the name is taken, unless `override`.
+    (shape, dtype). `fold_types(*types, **attrs)` gives the output of an operator that depends on types alone
+    (`shape_of`), as an array, of expressions (dtype object) where dimensions are symbolic; a `fold` should take such
+    arrays too where it can, so that a frontend can carry symbolic shapes through shape arithmetic.
+
+    Raises `InputError` when the name is taken, unless `override`.
     """
 
     def decorate(compute: Compute) -> Compute:
         if name in OPERATORS and not override:
             raise InputError(f"operator {name} is registered already\n  try:    register(..., override=True)")
         arity, names, attrs = _signature(compute)
-        OPERATORS[name] = Operator(name, compute, pattern, arity, names, attrs, fold, infer)
+        OPERATORS[name] = Operator(name, compute, pattern, arity, names, attrs, fold, infer, fold_types)
         return compute
 
     return decorate

@@ -5,14 +5,7 @@ Shapes may be symbolic. Attributes are keyword-only, and are what the graph leve
 
 from __future__ import annotations
 
-from .blocked import (
-    block_axis,
-    conv2d_nchwc,
-    dense_packed,
-    depthwise_conv2d_nchwc,
-    pack_weights,
-    unblock_axis,
-)  # fmt: skip
+from .blocked import block_axis, conv2d_nchwc, dense_packed, depthwise_conv2d_nchwc, pack_weights, unblock_axis
 from .broadcast import (
     add,
     arange,
@@ -46,16 +39,9 @@ from .broadcast import (
     subtract,
     where,
 )  # fmt: skip
-from .conv import (
-    conv1d,
-    conv2d,
-    conv3d,
-)  # fmt: skip
-from .conv_transpose import (
-    conv1d_transpose,
-    conv2d_transpose,
-    conv3d_transpose,
-)  # fmt: skip
+from .conv import conv1d, conv2d, conv3d
+from .conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
+from .einsum import einsum
 from .elementwise import (
     abs,
     acos,
@@ -111,23 +97,10 @@ from .elementwise import (
     thresholded_relu,
     trunc,
 )  # fmt: skip
-from .matmul import (
-    batch_matmul,
-    dense,
-    matmul,
-)  # fmt: skip
-from .norm import (
-    batch_norm,
-    group_norm,
-    instance_norm,
-    l2_normalize,
-    layer_norm,
-    lrn,
-    rms_norm,
-)  # fmt: skip
-from .pad import (
-    pad,
-)  # fmt: skip
+from .gather import argsort, gather, gather_nd, scatter_elements, scatter_nd, take, topk
+from .matmul import batch_matmul, dense, matmul
+from .norm import batch_norm, group_norm, instance_norm, l2_normalize, layer_norm, lrn, rms_norm
+from .pad import pad
 from .pool import (
     avg_pool1d,
     avg_pool2d,
@@ -138,6 +111,7 @@ from .pool import (
     max_pool2d,
     max_pool3d,
 )  # fmt: skip
+from .quantize import dequantize, quantize
 from .reduce import (
     all,
     any,
@@ -156,9 +130,26 @@ from .reduce import (
     sum_square,
     variance,
 )  # fmt: skip
-from .softmax import (
-    log_softmax,
-    softmax,
+from .resize import resize, resize2d
+from .softmax import log_softmax, softmax
+from .transform import (
+    batch_flatten,
+    concatenate,
+    depth_to_space,
+    expand_dims,
+    one_hot,
+    repeat,
+    reshape,
+    reverse,
+    shape_of,
+    space_to_depth,
+    split,
+    squeeze,
+    stack,
+    strided_slice,
+    tile,
+    transpose,
+    trilu,
 )  # fmt: skip
 
 __all__ = [
@@ -171,6 +162,7 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "argsort",
     "asin",
     "asinh",
     "atan",
@@ -179,6 +171,7 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "batch_flatten",
     "batch_matmul",
     "batch_norm",
     "bias_add",
@@ -192,6 +185,7 @@ __all__ = [
     "ceil",
     "celu",
     "clip",
+    "concatenate",
     "conv1d",
     "conv1d_transpose",
     "conv2d",
@@ -204,18 +198,24 @@ __all__ = [
     "cumsum",
     "dense",
     "dense_packed",
+    "depth_to_space",
     "depthwise_conv2d_nchwc",
+    "dequantize",
     "divide",
     "dropout",
+    "einsum",
     "elementwise_sum",
     "elu",
     "equal",
     "erf",
     "exp",
+    "expand_dims",
     "floor",
     "floor_divide",
     "floor_mod",
     "full",
+    "gather",
+    "gather_nd",
     "gelu",
     "global_avg_pool",
     "global_max_pool",
@@ -263,18 +263,28 @@ __all__ = [
     "multiply",
     "negative",
     "not_equal",
+    "one_hot",
     "pack_weights",
     "pad",
     "power",
     "prelu",
     "prod",
+    "quantize",
     "reciprocal",
     "relu",
+    "repeat",
+    "reshape",
+    "resize",
+    "resize2d",
+    "reverse",
     "right_shift",
     "rms_norm",
     "round",
     "rsqrt",
+    "scatter_elements",
+    "scatter_nd",
     "selu",
+    "shape_of",
     "shrink",
     "sigmoid",
     "sign",
@@ -284,13 +294,23 @@ __all__ = [
     "softmax",
     "softplus",
     "softsign",
+    "space_to_depth",
+    "split",
     "sqrt",
+    "squeeze",
+    "stack",
+    "strided_slice",
     "subtract",
     "sum",
     "sum_square",
+    "take",
     "tan",
     "tanh",
     "thresholded_relu",
+    "tile",
+    "topk",
+    "transpose",
+    "trilu",
     "trunc",
     "unblock_axis",
     "variance",

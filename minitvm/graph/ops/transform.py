@@ -1,0 +1,97 @@
+"""Operators that move elements: reshapes, slices, gathers, scatters, resizes. Shapes are computed with many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import topi
+from ...expr import DType
+from ..registry import Pattern, TensorType, refuse, register
+
+INJECTIVE, OPAQUE = Pattern.INJECTIVE, Pattern.OPAQUE
+
+
+def _reshape(x: Any, newshape: Sequence[int], allowzero: bool) -> Any:
+    shape = [x.shape[k] if d == 0 and not allowzero else d for k, d in enumerate(newshape)]
+    return x.reshape(shape)
+
+
+def _expand_dims(x: Any, axis: int | Sequence[int], num_newaxis: int) -> Any:
+    if not isinstance(axis, int):
+        return np.expand_dims(x, tuple(axis))
+    first = axis if axis >= 0 else axis + x.ndim + 1
+    return np.expand_dims(x, tuple(range(first, first + num_newaxis)))
+
+
+def _squeeze(x: Any, axis: int | Sequence[int] | None) -> Any:
+    return np.squeeze(x, tuple(axis) if isinstance(axis, list | tuple) else axis)
+
+
+def _split(x: Any, indices_or_sections: int | Sequence[int], axis: int) -> Any:
+    cuts = indices_or_sections if isinstance(indices_or_sections, int) else list(indices_or_sections)
+    return tuple(np.split(x, cuts, axis))
+
+
+def _strided_slice(x: Any, begin: Any, end: Any, strides: Any, axes: Any) -> Any:
+    where = range(len(begin)) if axes is None else axes
+    steps = (1,) * len(begin) if strides is None else strides
+    steps = steps * len(begin) if len(steps) == 1 else steps
+    slices = [slice(None)] * x.ndim
+    for a, first, last, step in zip(where, begin, end, steps, strict=True):
+        stop = None if step < 0 and last < -x.shape[a] else last
+        slices[a] = slice(first, stop, step)
+    return x[tuple(slices)]
+
+
+def _take(data: Any, indices: Any, axis: int | None) -> Any:
+    return np.take(data, indices, axis, mode="raise")
+
+
+def _shape_of(kind: TensorType, dtype: str) -> Any:
+    static = all(isinstance(d, int) for d in kind[0])
+    if static:
+        return np.array(kind[0], DType(dtype).numpy)
+    dims = np.empty(len(kind[0]), object)
+    dims[:] = kind[0]
+    return dims
+
+
+register("batch_flatten", pattern=INJECTIVE, fold=lambda x: x.reshape(x.shape[0], -1))(topi.batch_flatten)
+register("concatenate", pattern=INJECTIVE, fold=lambda *data, axis: np.concatenate(data, axis))(topi.concatenate)
+register("expand_dims", pattern=INJECTIVE, fold=_expand_dims)(topi.expand_dims)
+register("gather", pattern=INJECTIVE)(topi.gather)
+register("gather_nd", pattern=INJECTIVE)(topi.gather_nd)
+register("nn.depth_to_space", pattern=INJECTIVE)(topi.depth_to_space)
+register("nn.pad", pattern=INJECTIVE)(topi.pad)
+register("nn.space_to_depth", pattern=INJECTIVE)(topi.space_to_depth)
+register("one_hot", pattern=INJECTIVE)(topi.one_hot)
+register("repeat", pattern=INJECTIVE, fold=lambda x, repeats, axis: np.repeat(x, repeats, axis))(topi.repeat)
+register("reshape", pattern=INJECTIVE, fold=_reshape)(topi.reshape)
+register("reverse", pattern=INJECTIVE, fold=lambda x, axis: np.flip(x, axis))(topi.reverse)
+register("shape_of", pattern=INJECTIVE, fold_types=_shape_of)(topi.shape_of)
+register("split", pattern=INJECTIVE, fold=_split)(topi.split)
+register("squeeze", pattern=INJECTIVE, fold=_squeeze)(topi.squeeze)
+register("stack", pattern=INJECTIVE, fold=lambda *data, axis: np.stack(data, axis))(topi.stack)
+register("strided_slice", pattern=INJECTIVE, fold=_strided_slice)(topi.strided_slice)
+register("take", pattern=INJECTIVE, fold=_take)(topi.take)
+register("tile", pattern=INJECTIVE, fold=lambda x, reps: np.tile(x, reps))(topi.tile)
+register("transpose", pattern=INJECTIVE, fold=lambda x, axes: np.transpose(x, axes))(topi.transpose)
+register("trilu", pattern=INJECTIVE)(topi.trilu)
+
+register("argsort", pattern=OPAQUE)(topi.argsort)
+register("image.resize", pattern=OPAQUE)(topi.resize)
+register("image.resize2d", pattern=OPAQUE)(topi.resize2d)
+register("scatter_elements", pattern=OPAQUE)(topi.scatter_elements)
+register("scatter_nd", pattern=OPAQUE)(topi.scatter_nd)
+register("topk", pattern=OPAQUE)(topi.topk)
+
+register("einsum", pattern=Pattern.COMPLEX_OUT_FUSABLE)(topi.einsum)
+
+register("qnn.dequantize", pattern=Pattern.BROADCAST)(topi.dequantize)
+register("qnn.quantize", pattern=Pattern.BROADCAST)(topi.quantize)
+
+for _name in ("argwhere", "nonzero", "unique", "vision.non_max_suppression", "compress"):
+    refuse(_name, "the shape of its output depends on the data")

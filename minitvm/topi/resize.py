@@ -1,0 +1,217 @@
+"""Resizing by interpolation, one axis after the other, with ONNX's ways to map coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import te
+from ..errors import InputError
+from ..expr import Expr, as_expr, const
+from ..te import Tensor
+from .elementwise import elementwise
+from .shapes import Dim, dims, same
+
+_MODES = (
+    "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "half_pixel_symmetric",
+)  # fmt: skip
+_ROUNDING: dict[str, Callable[[Expr], Expr]] = {
+    "round_prefer_floor": lambda v: te.ceil(v - 0.5),
+    "round_prefer_ceil": lambda v: te.floor(v + 0.5),
+    "floor": te.floor,
+    "ceil": te.ceil,
+}
+
+
+def resize(
+    data: Tensor,
+    *,
+    size: Sequence[Dim],
+    scales: Sequence[float] | None = None,
+    roi: Sequence[float] | None = None,
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "round_prefer_floor",
+    cubic_alpha: float = -0.75,
+    cubic_exclude: bool = False,
+    extrapolation_value: float = 0.0,
+) -> Tensor:
+    """`data` with the shape `size` (one extent an axis).
+
+    `method` is nearest_neighbor, linear or cubic. `scales` (output by input, one an axis) default to the quotient of
+    the extents and are needed where one is symbolic. `roi` (starts, then ends, relative to the extents) and
+    `extrapolation_value` are for tf_crop_and_resize. Coordinates are computed in float64.
+    """
+    if method not in ("nearest_neighbor", "linear", "cubic"):
+        raise InputError(f"image.resize: method is nearest_neighbor, linear or cubic, found {method!r}")
+    mode = coordinate_transformation_mode
+    if mode not in _MODES or rounding_method not in _ROUNDING:
+        raise InputError(f"image.resize: unknown {mode!r} or {rounding_method!r}; modes: {', '.join(_MODES)}")
+    if len(size) != data.ndim or (scales is not None and len(scales) != data.ndim):
+        raise InputError(f"image.resize: wanted {data.ndim} extents, found {tuple(size)}, scales {scales}")
+    exact = method == "nearest_neighbor" or data.dtype.is_float
+    result = data if exact else elementwise(data, lambda v: v.astype("float32"), "cast")
+    for axis in range(data.ndim):
+        extent = dims(data)[axis]
+        scale = _scale(extent, size[axis], None if scales is None else scales[axis])
+        if same(extent, size[axis]) and scale == 1.0 and mode != "tf_crop_and_resize":
+            continue
+        region = (0.0, 1.0) if roi is None else (roi[axis], roi[data.ndim + axis])
+        if region == (0.0, 1.0) and mode == "tf_crop_and_resize" and same(extent, size[axis]):
+            continue
+        source = _coordinate(mode, extent, size[axis], scale, region)
+        outside = extrapolation_value if mode == "tf_crop_and_resize" else None
+        if method == "nearest_neighbor":
+            result = _nearest(result, axis, size[axis], scale, mode, rounding_method, source, outside)
+        elif method == "linear":
+            result = _linear(result, axis, size[axis], source, outside)
+        else:
+            result = _cubic(result, axis, size[axis], source, cubic_alpha, cubic_exclude, outside)
+    return result if exact else elementwise(result, lambda v: te.trunc(v).astype(data.dtype), "cast")
+
+
+def _scale(extent: Dim, size: Dim, given: float | None) -> float:
+    if given is not None:
+        return float(given)
+    if isinstance(extent, int) and isinstance(size, int):
+        return size / extent
+    if same(extent, size):
+        return 1.0
+    raise InputError(f"image.resize: {extent} to {size}: a symbolic axis needs its scale")
+
+
+def _f64(value: Dim) -> Expr:
+    return const(value, "float64") if isinstance(value, int) else as_expr(value).astype("float64")
+
+
+def _coordinate(
+    mode: str, extent: Dim, size: Dim, scale: float, roi: tuple[float, float]
+) -> Callable[[Expr], Expr]:  # fmt: skip
+    """Where in the input an output index stands, as a float64."""
+    factor = const(scale, "float64")
+    if mode == "asymmetric":
+        return lambda i: i.astype("float64") / factor
+    if mode == "align_corners":
+        if isinstance(size, int) and size == 1:
+            return lambda i: const(0, "float64")
+        return lambda i: i.astype("float64") * (_f64(extent) - 1.0) / (_f64(size) - 1.0)
+    if mode == "tf_crop_and_resize":
+        start, end = roi
+        if isinstance(size, int) and size == 1:
+            return lambda i: (_f64(extent) - 1.0) * const(0.5 * (start + end), "float64")
+        step = const(end - start, "float64") * (_f64(extent) - 1.0) / (_f64(size) - 1.0)
+        return lambda i: const(start, "float64") * (_f64(extent) - 1.0) + i.astype("float64") * step
+    if mode == "pytorch_half_pixel" and isinstance(size, int) and size == 1:
+        return lambda i: const(0, "float64")
+    if mode == "half_pixel_symmetric":
+        # The whole output stays centred on the input, also where size is not extent * scale.
+        adjustment = _f64(size) / (factor * _f64(extent))
+        offset = _f64(extent) * 0.5 * (const(1, "float64") - adjustment)
+        return lambda i: offset + (i.astype("float64") + 0.5) / factor - 0.5
+    return lambda i: (i.astype("float64") + 0.5) / factor - 0.5
+
+
+def _stage(data: Tensor, axis: int, size: Dim, element: Callable[..., Any], name: str) -> Tensor:
+    shape = [*dims(data)[:axis], size, *dims(data)[axis + 1 :]]
+
+    def at(*i: Any) -> Any:
+        def read(place: Any) -> Expr:
+            return data[(*i[:axis], place, *i[axis + 1 :])]
+
+        return element(i[axis], read)
+
+    return te.compute(shape, at, name=name)
+
+
+def _clamped(index: Expr, extent: Dim) -> Expr:
+    return te.maximum(te.minimum(index, as_expr(extent) - 1), 0)
+
+
+def _guarded(value: Expr, at: Expr, extent: Dim, outside: float | None) -> Expr:
+    if outside is None:
+        return value
+    inside = te.all(at >= const(0, "float64"), at <= _f64(extent) - 1.0)
+    return te.select(inside, value, const(outside, value.dtype))
+
+
+def _nearest(
+    data: Tensor, axis: int, size: Dim, scale: float, mode: str, rounding: str, source: Callable[[Expr], Expr],
+    outside: float | None,
+) -> Tensor:  # fmt: skip
+    extent = dims(data)[axis]
+    whole = scale == int(scale) and scale >= 1
+    repeats = (mode == "asymmetric" and rounding == "floor") or (
+        mode in ("half_pixel", "pytorch_half_pixel") and rounding.startswith("round")
+    )
+    if whole and repeats and same(size, extent * int(scale)) and not (isinstance(size, int) and size == 1):
+        return _stage(data, axis, size, lambda i, read: read(i // int(scale)), "T_resize_nearest")
+
+    def element(i: Expr, read: Any) -> Expr:
+        at = source(i)
+        value = read(_clamped(_ROUNDING[rounding](at).astype("int32"), extent))
+        return _guarded(value, at, extent, outside)
+
+    return _stage(data, axis, size, element, "T_resize_nearest")
+
+
+def _linear(data: Tensor, axis: int, size: Dim, source: Callable[[Expr], Expr], outside: float | None) -> Tensor:
+    extent = dims(data)[axis]
+
+    def element(i: Expr, read: Any) -> Expr:
+        at = source(i)
+        low = te.floor(at)
+        weight = (at - low).astype(data.dtype)
+        first = low.astype("int32")
+        value = read(_clamped(first, extent)) * (const(1, data.dtype) - weight)
+        return _guarded(value + read(_clamped(first + 1, extent)) * weight, at, extent, outside)
+
+    return _stage(data, axis, size, element, "T_resize_linear")
+
+
+def _cubic(
+    data: Tensor, axis: int, size: Dim, source: Callable[[Expr], Expr], alpha: float, exclude: bool,
+    outside: float | None,
+) -> Tensor:  # fmt: skip
+    """Keys' cubic convolution; `exclude` leaves taps outside the input out and scales the others up."""
+    extent = dims(data)[axis]
+
+    def element(i: Expr, read: Any) -> Expr:
+        at = source(i)
+        low = te.floor(at)
+        first, t = low.astype("int32"), at - low
+        weights = [_keys(t + 1.0, alpha, far=True), _keys(t, alpha, far=False),
+                   _keys(1.0 - t, alpha, far=False), _keys(2.0 - t, alpha, far=True)]  # fmt: skip
+        places = [first + (k - 1) for k in range(4)]
+        if exclude:
+            zero = const(0, "float64")
+            kept = [
+                te.select(te.all(p >= 0, p < as_expr(extent)), w, zero) for p, w in zip(places, weights, strict=True)
+            ]
+            total = kept[0] + kept[1] + kept[2] + kept[3]
+            weights = [w / total for w in kept]
+        value: Any = None
+        for place, weight in zip(places, weights, strict=True):
+            term = read(_clamped(place, extent)) * weight.astype(data.dtype)
+            value = term if value is None else value + term
+        return _guarded(value, at, extent, outside)
+
+    return _stage(data, axis, size, element, "T_resize_cubic")
+
+
+def _keys(x: Expr, a: float, far: bool) -> Expr:
+    if far:
+        return ((x - 5.0) * x + 8.0) * x * a - 4.0 * a
+    return ((x * (a + 2.0)) - (a + 3.0)) * x * x + 1.0
+
+
+def resize2d(
+    data: Tensor, *, size: Sequence[Dim], method: str = "linear", coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "round_prefer_floor", cubic_alpha: float = -0.75, cubic_exclude: bool = False,
+) -> Tensor:  # fmt: skip
+    """`resize` of the last two axes of NCHW data to `size` = (height, width)."""
+    if data.ndim != 4 or len(size) != 2:
+        raise InputError(f"image.resize2d: wanted four dimensions and (height, width), found {data} and {size}")
+    return resize(
+        data, size=(*dims(data)[:2], *size), method=method, rounding_method=rounding_method, cubic_alpha=cubic_alpha,
+        coordinate_transformation_mode=coordinate_transformation_mode, cubic_exclude=cubic_exclude,
+    )  # fmt: skip

@@ -1,0 +1,391 @@
+"""Rearrangements: each element of the output is one element of an input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from .. import te
+from ..errors import InputError, TypeMismatch
+from ..expr import Expr, as_expr, const
+from ..te import Tensor
+from .shapes import Dim, axes_of, axis_of, dims, is_one, plus, product, same, simple, times
+
+_UNBOUNDED = 2**31 - 1  # ONNX and Relay write "to the end" as a very large number
+
+
+def reshape(x: Tensor, *, newshape: Sequence[Dim], allowzero: bool = False) -> Tensor:
+    """The same elements in row-major order in another shape; -1 is what is left, 0 the input's dimension there."""
+    shape = _new_shape(x, tuple(newshape), allowzero)
+    extents = dims(x)
+    groups = _matching_groups(extents, shape)
+
+    def element(*i: Any) -> Expr:
+        point: list[Any] = []
+        for old, new in groups:
+            point += _refold([i[a] for a in new], [shape[a] for a in new], [extents[a] for a in old])
+        return x[tuple(point)]
+
+    return te.compute(shape, element, name="T_reshape")
+
+
+def _new_shape(x: Tensor, wanted: tuple[Dim, ...], allowzero: bool) -> tuple[Dim, ...]:
+    extents = dims(x)
+    shape: list[Dim] = []
+    for axis, dim in enumerate(wanted):
+        if isinstance(dim, int) and dim == 0 and not allowzero:
+            if axis >= len(extents):
+                raise InputError(f"reshape: 0 at axis {axis} copies a dimension that {x} does not have")
+            dim = extents[axis]
+        shape.append(dim)
+    unknown = [a for a, d in enumerate(shape) if isinstance(d, int) and d == -1]
+    if len(unknown) > 1:
+        raise InputError(f"reshape: -1 comes twice in {wanted}")
+    total = product(extents)
+    if unknown:
+        shape[unknown[0]] = _quotient(extents, [d for a, d in enumerate(shape) if a != unknown[0]])
+    if not same(product(shape), total):
+        raise TypeMismatch(
+            f"reshape: wanted {total} elements, found {product(shape)}: ({', '.join(map(str, extents))}) to {wanted}"
+        )
+    return tuple(shape)
+
+
+def _quotient(numerator: Sequence[Dim], denominator: Sequence[Dim]) -> Dim:
+    """The product of some dimensions by that of others. Equal factors cancel first: n*3*4 by n*4 is 3 for every n."""
+    above, below = list(numerator), []
+    for dim in denominator:
+        place = next((k for k, d in enumerate(above) if same(d, dim)), None)
+        if place is None:
+            below.append(dim)
+        else:
+            above.pop(place)
+    divisor = product(below)
+    if is_one(divisor):
+        return product(above)
+    if isinstance(divisor, int) and divisor == 0:
+        return 0
+    return simple(product(above) // divisor)
+
+
+def _matching_groups(old: Sequence[Dim], new: Sequence[Dim]) -> list[tuple[list[int], list[int]]]:
+    """Runs of axes of both shapes with equal products: what stands in one run stays there."""
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        run = _shortest_match(old[i:], new[j:])
+        if run is None:
+            groups.append((list(range(i, len(old))), list(range(j, len(new)))))
+            break
+        groups.append((list(range(i, i + run[0])), list(range(j, j + run[1]))))
+        i, j = i + run[0], j + run[1]
+    return groups
+
+
+def _shortest_match(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[int, int] | None:
+    if not old or not new:
+        return None
+    a, b = 1, 1
+    while True:
+        left, right = product(old[:a]), product(new[:b])
+        if same(left, right):
+            return a, b
+        smaller = isinstance(left, int) and isinstance(right, int) and left < right
+        grow_old = smaller if isinstance(left, int) and isinstance(right, int) else isinstance(left, int)
+        if (grow_old or b == len(new)) and a < len(old):
+            a += 1
+        elif b < len(new):
+            b += 1
+        else:
+            return None
+
+
+def _refold(indices: list[Any], shape: list[Dim], extents: list[Dim]) -> list[Any]:
+    """The point in `extents` with the same row-major offset as `indices` in `shape`."""
+    if len(indices) == 1 and len(extents) == 1:
+        return indices
+    offset: Any = None
+    for i, d in zip(indices, shape, strict=True):
+        if is_one(d):
+            continue
+        offset = i if offset is None else times(offset, d) + i
+    if offset is None:
+        return [as_expr(0) for _ in extents]
+    real = [a for a, d in enumerate(extents) if not is_one(d)]
+    point: list[Any] = [as_expr(0)] * len(extents)
+    for a in real:
+        stride = product(extents[a + 1 :])
+        digit = offset if is_one(stride) else offset // stride
+        point[a] = digit if a == real[0] else digit % extents[a]
+    return point
+
+
+def batch_flatten(x: Tensor) -> Tensor:
+    """All axes behind the first made one."""
+    return reshape(x, newshape=(dims(x)[0], product(dims(x)[1:])))
+
+
+def transpose(x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
+    """Axis k of the output is axis axes[k] of the input; None turns the order around."""
+    order = [axis_of(a, x.ndim) for a in axes] if axes is not None else list(reversed(range(x.ndim)))
+    if sorted(order) != list(range(x.ndim)):
+        raise InputError(f"transpose: {tuple(axes or ())} is no order of {x.ndim} axes")
+    place = [order.index(a) for a in range(x.ndim)]
+    return te.compute([x.shape[a] for a in order], lambda *i: x[tuple(i[p] for p in place)], name="T_transpose")
+
+
+def expand_dims(x: Tensor, *, axis: int | Sequence[int], num_newaxis: int = 1) -> Tensor:
+    """New axes of extent 1: `num_newaxis` of them at `axis`, or one at each of several (positions in the output)."""
+    if isinstance(axis, int):
+        first = axis if axis >= 0 else axis + x.ndim + 1
+        added = list(range(first, first + num_newaxis))
+    else:
+        added = [a % (x.ndim + len(axis)) for a in axis]
+    rank = x.ndim + len(added)
+    if len(set(added)) != len(added) or not all(0 <= a < rank for a in added):
+        raise InputError(f"expand_dims: axis {axis} does not fit {x}")
+    extents = iter(x.shape)
+    shape = [1 if a in added else next(extents) for a in range(rank)]
+    return te.compute(shape, lambda *i: x[tuple(p for a, p in enumerate(i) if a not in added)], name="T_expand_dims")
+
+
+def squeeze(x: Tensor, *, axis: int | Sequence[int] | None = None) -> Tensor:
+    """Without the axes given, whose extent must be 1; None takes all such axes."""
+    if axis is None:
+        gone: tuple[int, ...] = tuple(a for a, d in enumerate(dims(x)) if is_one(d))
+    else:
+        gone = axes_of(axis, x.ndim)
+    for a in gone:
+        if not is_one(dims(x)[a]):
+            raise InputError(f"squeeze: axis {a} of {x} is not 1")
+
+    def element(*i: Any) -> Expr:
+        rest = iter(i)
+        return x[tuple(as_expr(0) if a in gone else next(rest) for a in range(x.ndim))]
+
+    return te.compute([d for a, d in enumerate(x.shape) if a not in gone], element, name="T_squeeze")
+
+
+def concatenate(*data: Tensor, axis: int = 0) -> Tensor:
+    """The tensors one behind the other along an axis."""
+    if not data:
+        raise InputError("concatenate: nothing to put together")
+    first = data[0]
+    at = axis_of(axis, first.ndim)
+    for other in data[1:]:
+        fits = other.ndim == first.ndim and other.dtype == first.dtype
+        if not fits or not all(same(a, b) for k, (a, b) in enumerate(zip(dims(first), dims(other))) if k != at):
+            raise TypeMismatch(f"concatenate along axis {at}: {first} and {other} do not fit")
+    ends: list[Dim] = []
+    for tensor in data:
+        ends.append(simple(plus(dims(tensor)[at], ends[-1] if ends else 0)))
+
+    def element(*i: Any) -> Expr:
+        def part(k: int) -> Expr:
+            start = ends[k - 1] if k else 0
+            here = i[at] - start if not (isinstance(start, int) and start == 0) else i[at]
+            value = data[k][(*i[:at], here, *i[at + 1 :])]
+            return value if k == len(data) - 1 else te.if_then_else(i[at] < ends[k], value, part(k + 1))
+
+        return part(0)
+
+    shape = [*dims(first)[:at], ends[-1], *dims(first)[at + 1 :]]
+    return te.compute(shape, element, name="T_concat", attrs={"op": "concatenate", "axis": at})
+
+
+def stack(*data: Tensor, axis: int = 0) -> Tensor:
+    """The tensors, all of one shape, along a new axis."""
+    if not data:
+        raise InputError("stack: nothing to put together")
+    return concatenate(*(expand_dims(t, axis=axis % (t.ndim + 1)) for t in data), axis=axis % (data[0].ndim + 1))
+
+
+def split(x: Tensor, *, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+    """Parts along an axis: that many equal ones, or cut at the indices."""
+    at = axis_of(axis, x.ndim)
+    extent = dims(x)[at]
+    if isinstance(indices_or_sections, int):
+        count = indices_or_sections
+        if count <= 0 or (isinstance(extent, int) and extent % count):
+            raise InputError(f"split: axis {at} of {x} does not divide into {count} parts")
+        size = simple(extent // count)
+        cuts: list[Dim] = [simple(times(size, k)) if k else 0 for k in range(count)] + [extent]
+    else:
+        cuts = [0, *indices_or_sections, extent]
+        if isinstance(extent, int) and any(a > b for a, b in pairwise(cuts)):
+            raise InputError(f"split: {tuple(indices_or_sections)} does not cut axis {at} of {x}")
+
+    def part(start: Dim, stop: Dim) -> Tensor:
+        shape = [*dims(x)[:at], simple(stop - start), *dims(x)[at + 1 :]]
+        return te.compute(shape, lambda *i: x[(*i[:at], plus(i[at], start), *i[at + 1 :])], name="T_split")
+
+    return [part(a, b) for a, b in pairwise(cuts)]
+
+
+def strided_slice(
+    x: Tensor, *, begin: Sequence[Dim], end: Sequence[Dim], strides: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+) -> Tensor:  # fmt: skip
+    """`x[begin:end:strides]` along the axes (the first ones by default), with Python's rules for negative numbers."""
+    where = [axis_of(a, x.ndim) for a in axes] if axes is not None else list(range(len(begin)))
+    steps = tuple(strides) if strides is not None else (1,) * len(where)
+    if len(steps) == 1 and len(where) > 1:
+        steps = steps * len(where)
+    if not len(where) == len(begin) == len(end) == len(steps):
+        raise InputError(f"strided_slice: begin {begin}, end {end}, strides {strides}, axes {axes} differ in length")
+    shape = list(dims(x))
+    starts: list[Dim] = [0] * x.ndim
+    by = [1] * x.ndim
+    for a, first, last, step in zip(where, begin, end, steps, strict=True):
+        starts[a], shape[a] = _slice(dims(x)[a], first, last, step)
+        by[a] = step
+    return te.compute(
+        shape, lambda *i: x[tuple(plus(times(p, s), b) for p, s, b in zip(i, by, starts, strict=True))],
+        name="T_strided_slice",
+    )  # fmt: skip
+
+
+def _slice(extent: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
+    """(start, count) of a slice of an axis."""
+    if step == 0:
+        raise InputError("strided_slice: a stride is not 0")
+    if isinstance(extent, int) and isinstance(begin, int) and isinstance(end, int):
+        first, stop, _ = slice(begin, end, step).indices(extent)
+        if step < 0 and end < -extent:
+            stop = -1
+        return first, len(range(first, stop, step))
+    if step < 0:
+        return _backwards(extent, begin, end, step)
+    first, stop = _clamped(extent, begin), _clamped(extent, end)
+    length = simple(stop - first)
+    if isinstance(length, Expr) and not (isinstance(first, int) and first == 0):
+        length = simple(te.maximum(length, 0))
+    count = length if step == 1 else simple((length + (step - 1)) // step)
+    return first, max(count, 0) if isinstance(count, int) else count
+
+
+def _clamped(extent: Dim, bound: Dim) -> Dim:
+    if isinstance(bound, int) and bound >= _UNBOUNDED:
+        return extent
+    if isinstance(bound, int) and bound == 0:
+        return 0
+    if isinstance(bound, int) and bound < 0:
+        return 0 if bound <= -_UNBOUNDED else simple(te.maximum(extent + bound, 0))
+    return bound if same(bound, extent) else simple(te.minimum(bound, extent))
+
+
+def _backwards(extent: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
+    from_end = isinstance(begin, int) and (begin == -1 or begin >= _UNBOUNDED)
+    whole = from_end and isinstance(end, int) and end <= -_UNBOUNDED
+    if not whole:
+        raise InputError(f"strided_slice: a symbolic axis of extent {extent} is walked backwards only as a whole")
+    return simple(extent - 1), extent if step == -1 else simple((extent + (-step - 1)) // -step)
+
+
+def reverse(x: Tensor, *, axis: int | Sequence[int] = 0) -> Tensor:
+    """Turned around along the axes."""
+    axes = axes_of(axis, x.ndim)
+
+    def element(*i: Any) -> Expr:
+        return x[tuple((d - 1) - p if a in axes else p for a, (p, d) in enumerate(zip(i, dims(x), strict=True)))]
+
+    return te.compute(x.shape, element, name="T_reverse")
+
+
+def tile(x: Tensor, *, reps: Sequence[Dim]) -> Tensor:
+    """The whole repeated along each axis; missing leading axes count as 1 on either side."""
+    rank = max(x.ndim, len(reps))
+    extents = [1] * (rank - x.ndim) + list(dims(x))
+    counts = [1] * (rank - len(reps)) + list(reps)
+
+    def element(*i: Any) -> Expr:
+        folded = [
+            p if is_one(c) else as_expr(0) if is_one(d) else p % d for p, d, c in zip(i, extents, counts, strict=True)
+        ]
+        return x[tuple(folded[rank - x.ndim :])]
+
+    return te.compute([simple(times(d, c)) for d, c in zip(extents, counts, strict=True)], element, name="T_tile")
+
+
+def repeat(x: Tensor, *, repeats: int, axis: int = 0) -> Tensor:
+    """Each element along an axis repeated."""
+    at = axis_of(axis, x.ndim)
+    shape = [simple(times(d, repeats)) if a == at else d for a, d in enumerate(dims(x))]
+    return te.compute(shape, lambda *i: x[(*i[:at], i[at] // repeats, *i[at + 1 :])], name="T_repeat")
+
+
+def depth_to_space(x: Tensor, *, block_size: int, mode: str = "DCR") -> Tensor:
+    """Blocks of channels to blocks of pixels, NCHW; `mode` says whether the block comes first (DCR) or last (CRD)."""
+    if x.ndim != 4 or mode not in ("DCR", "CRD"):
+        raise InputError(f"nn.depth_to_space: wanted four dimensions and the mode DCR or CRD, found {x}, {mode!r}")
+    n, c, h, w = dims(x)
+    b = block_size
+    depth = simple(c // (b * b))
+
+    def element(nn: Any, cc: Any, yy: Any, xx: Any) -> Expr:
+        inner = (yy % b) * b + xx % b
+        channel = inner * depth + cc if mode == "DCR" else cc * (b * b) + inner
+        return x[nn, channel, yy // b, xx // b]
+
+    return te.compute((n, depth, simple(times(h, b)), simple(times(w, b))), element, name="T_depth_to_space")
+
+
+def space_to_depth(x: Tensor, *, block_size: int) -> Tensor:
+    """Blocks of pixels to channels, NCHW, the place in the block before the channel."""
+    if x.ndim != 4:
+        raise InputError(f"nn.space_to_depth: wanted four dimensions, found {x}")
+    n, c, h, w = dims(x)
+    b = block_size
+
+    def element(nn: Any, cc: Any, yy: Any, xx: Any) -> Expr:
+        place = cc // c
+        return x[nn, cc % c, yy * b + place // b, xx * b + place % b]
+
+    return te.compute((n, simple(times(c, b * b)), simple(h // b), simple(w // b)), element, name="T_space_to_depth")
+
+
+def trilu(x: Tensor, *, k: int = 0, upper: bool = True) -> Tensor:
+    """The upper (or lower) triangle of the last two axes, from the k-th diagonal on; zeros elsewhere."""
+    zero = const(0, x.dtype)
+
+    def element(*i: Any) -> Expr:
+        row, column = i[-2], i[-1]
+        kept = column - row >= k if upper else column - row <= k
+        return te.select(kept, x[i], zero)
+
+    return te.compute(x.shape, element, name="T_trilu")
+
+
+def shape_of(x: Tensor, *, dtype: str = "int64") -> Tensor:
+    """The shape of x as a tensor."""
+
+    def element(i: Any) -> Expr:
+        value: Expr = const(0, dtype)
+        for a, d in reversed(list(enumerate(x.shape))):
+            value = te.select(binary_equal(i, a), d.astype(dtype), value)
+        return value
+
+    return te.compute((x.ndim,), element, name="T_shape_of")
+
+
+def binary_equal(a: Any, b: Any) -> Expr:
+    """The comparison a == b as an expression."""
+    equal: Expr = a == b
+    return equal
+
+
+def one_hot(
+    indices: Tensor, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, axis: int = -1,
+    dtype: str = "float32",
+) -> Tensor:  # fmt: skip
+    """`on_value` where the new axis, of extent `depth`, equals the index, which may be negative; else `off_value`."""
+    at = axis % (indices.ndim + 1)
+    on, off = const(on_value, dtype), const(off_value, dtype)
+
+    def element(*i: Any) -> Expr:
+        index = indices[(*i[:at], *i[at + 1 :])].astype("int64")
+        place = i[at].astype("int64")
+        return te.select(te.any(binary_equal(index, place), binary_equal(index + depth, place)), on, off)
+
+    return te.compute([*dims(indices)[:at], depth, *dims(indices)[at:]], element, name="T_one_hot")
