@@ -29,7 +29,7 @@ from ..tir.nodes import (
     Stmt,
     While,
 )  # fmt: skip
-from .registers import Register, registers_of
+from .registers import Register, registers_of, stored_first
 
 
 class Names:
@@ -122,7 +122,8 @@ class Emitter(ABC):
             names = {r: self.names.fresh(f"{stmt.buffer.name}_{r.start}") for r in found}
             self.registers[stmt.buffer] = names
             for register, name in names.items():
-                self.declare_register(stmt.buffer, register, name)
+                if not stored_first(stmt.buffer, register, stmt.body):
+                    self.declare_register(stmt.buffer, register, name)
         self.stmt(stmt.body)
 
     # -- what a dialect spells

@@ -7,9 +7,10 @@ variable: a scalar, or a SIMD vector.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
-from ..expr import Expr, IntImm, Ramp, walk
-from ..tir.nodes import Buffer, BufferLoad, BufferStore, Stmt
+from ..expr import Expr, IntImm, Node, Ramp, walk
+from ..tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, LetStmt, Seq, Stmt
 
 MAX_REGISTERS = 256
 
@@ -48,4 +49,27 @@ def registers_of(buffer: Buffer, body: Stmt) -> list[Register] | None:
 
 def _disjoint(slots: list[Register]) -> bool:
     ordered = sorted(slots, key=lambda r: r.start)
-    return all(a.start + a.lanes <= b.start for a, b in zip(ordered, ordered[1:]))
+    return all(a.start + a.lanes <= b.start for a, b in pairwise(ordered))
+
+
+def stored_first(buffer: Buffer, register: Register, body: Stmt) -> bool:
+    """Whether the first thing that happens to a slot, on every path, is a store: then it needs no declaration."""
+    if isinstance(body, Seq):
+        for stmt in body.stmts:
+            if stored_first(buffer, register, stmt):
+                return True
+            if _accesses(buffer, register, stmt):
+                return False
+        return False
+    if isinstance(body, Allocate):
+        return stored_first(buffer, register, body.body)
+    if isinstance(body, LetStmt):
+        return not _accesses(buffer, register, body.value) and stored_first(buffer, register, body.body)
+    stores = isinstance(body, BufferStore) and body.buffer is buffer and slot(body.indices[0]) == register
+    return stores and not _accesses(buffer, register, body.value)  # type: ignore[attr-defined]
+
+
+def _accesses(buffer: Buffer, register: Register, node: Node) -> bool:
+    return any(
+        isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer and slot(n.indices[0]) == register for n in walk(node)
+    )

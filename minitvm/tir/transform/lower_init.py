@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import EQ, REDUCE, Expr, IterVar, Var, map_children, replace, walk
+from ...expr import EQ, REDUCE, Expr, IntImm, IterVar, Var, map_children, replace, walk
 from ..nodes import Block, BlockRealize, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
 from .affine import uses
 from .hoist_conditions import conjoined, conjuncts
@@ -62,7 +62,8 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
     block = node.block
     reduced = _variables(node, block.iter_vars, reduction=True)
     spatial = _variables(node, block.iter_vars, reduction=False)
-    binding = [i for i, loop in enumerate(loops) if loop.var in reduced]
+    binding = [i for i, loop in enumerate(loops) if loop.var in reduced and not _is_single(loop)]
+    reduced -= {loop.var for loop in loops if _is_single(loop)}
     if not binding or reduced & spatial or block.init is None:
         return None
     first, inner = loops[binding[0]], loops[binding[0] :]
@@ -83,6 +84,10 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
     for loop in reversed(own):
         body = replace(loop, body=body)
     return first, bind(body, {})
+
+
+def _is_single(loop: For) -> bool:
+    return isinstance(loop.extent, IntImm) and loop.extent.value == 1
 
 
 def _init_block(block: Block, init: Stmt) -> Block:

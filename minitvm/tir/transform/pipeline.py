@@ -18,6 +18,7 @@ from .parallel_loops import fuse_parallel_loops
 from .partition_loops import partition_loops
 from .place_allocations import place_allocations
 from .promote_accumulators import promote_accumulators
+from .share_indices import share_indices
 from .share_loads import share_loads
 from .simplify import simplify
 from .split_host import split_host
@@ -57,6 +58,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("simplify_again", lambda func, target: simplify(func), "constants of unrolled iterations folded"),
     _plain(promote_accumulators, "an element that a loop reduces into stays in a register while it runs"),
     _plain(share_loads, "what a straight run of statements loads twice is loaded once"),
+    _plain(share_indices, "accesses at constant distances share a base address"),
 )
 
 

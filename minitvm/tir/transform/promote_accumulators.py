@@ -8,8 +8,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from ...expr import Expr, IntImm, Node, Ramp, Var, const, map_children, replace, rewrite, walk
-from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt, While
+from ...expr import Expr, IntImm, Node, Ramp, Var, children, const, map_children, replace, rewrite, walk
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
 from .affine import linear, structural_key, uses
 
 
@@ -21,12 +21,26 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
 
 
 def _promote(node: Node) -> Any:
-    if not isinstance(node, For) or node.kind != ForKind.SERIAL or not isinstance(node.extent, IntImm):
-        return None
-    if node.extent.value < 1 or any(isinstance(n, While) for n in walk(node.body)):
-        return None
-    stores = _accumulators(node)
-    return _promoted(node, stores) if stores else None
+    if isinstance(node, Seq):
+        return _promote_in_sequence(node)
+    # A loop in a sequence waits for the sequence, where the statements before it are seen.
+    return None if not isinstance(node, For | LetStmt | Allocate | If) else _promote_bodies(node)
+
+
+def _promote_bodies(node: Any) -> Any:
+    changes = {}
+    for field in node._children:
+        body = getattr(node, field)
+        if isinstance(body, For):
+            changes[field] = _promoted(body, _accumulators(body), [])
+    return replace(node, **changes) if changes else None
+
+
+def _promote_in_sequence(node: Seq) -> Stmt:
+    parts: list[Stmt] = []
+    for stmt in node.stmts:
+        parts.append(_promoted(stmt, _accumulators(stmt), parts) if isinstance(stmt, For) else stmt)
+    return Seq.of(*parts)
 
 
 MAX_PROMOTED = 64
@@ -35,6 +49,10 @@ Access = BufferLoad | BufferStore
 
 def _accumulators(loop: For) -> list[BufferStore]:
     """Stores whose element is the same in all iterations; the loop touches its buffer only in such elements."""
+    if loop.kind != ForKind.SERIAL or not isinstance(loop.extent, IntImm) or loop.extent.value < 1:
+        return []
+    if any(isinstance(n, While) for n in walk(loop.body)):
+        return []
     inside = {loop.var, *(v for n in walk(loop.body) for v in _defined(n))}
     local = {n.buffer for n in walk(loop.body) if isinstance(n, Allocate)}
     accesses: dict[Buffer, list[Access]] = {}
@@ -49,7 +67,7 @@ def _accumulators(loop: For) -> list[BufferStore]:
             continue
         slots = {structural_key(a.indices[0]): a for a in all_uses}
         stores = {structural_key(a.indices[0]): a for a in all_uses if isinstance(a, BufferStore)}
-        reduces = all(_reads_first(loop.body, a) and _always_stored(loop.body, a) for a in slots.values())
+        reduces = _read_first(loop.body, buffer) == set(slots) and set(slots) <= _always_stored(loop.body, buffer)
         if len(slots) == len(stores) and reduces and _same_masks(all_uses) and _disjoint([a.indices[0] for a in slots.values()]):
             found += stores.values()
     return found if len(found) <= MAX_PROMOTED else []
@@ -70,10 +88,6 @@ def _disjoint(indices: list[Expr]) -> bool:
 
 def _base(index: Any) -> Expr:
     return index.base if isinstance(index, Ramp) else index
-
-
-def _same_slot(a: Access, b: Access) -> bool:
-    return a.buffer is b.buffer and structural_key(a.indices[0]) == structural_key(b.indices[0])
 
 
 def _fixed(access: Access, inside: set[Var]) -> bool:
@@ -100,38 +114,57 @@ def _register_index(index: Any) -> bool:
     return index.dtype.lanes == 1 or (isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1)
 
 
-def _always_stored(stmt: Stmt, access: Access) -> bool:
-    """Whether every iteration stores to the element (then loading it before and storing it after adds no access)."""
+def _always_stored(stmt: Stmt, buffer: Buffer) -> set[Any]:
+    """The elements that every iteration stores to: loading them before and storing them after adds no access."""
     if isinstance(stmt, Seq):
-        return any(_always_stored(s, access) for s in stmt.stmts)
+        return set().union(*(_always_stored(s, buffer) for s in stmt.stmts))
     if isinstance(stmt, LetStmt | Allocate):
-        return _always_stored(stmt.body, access)
+        return _always_stored(stmt.body, buffer)
     if isinstance(stmt, For):
-        return isinstance(stmt.extent, IntImm) and stmt.extent.value > 0 and _always_stored(stmt.body, access)
-    return isinstance(stmt, BufferStore) and _same_slot(stmt, access)
+        certain = isinstance(stmt.extent, IntImm) and stmt.extent.value > 0
+        return _always_stored(stmt.body, buffer) if certain else set()
+    stores = isinstance(stmt, BufferStore) and stmt.buffer is buffer
+    return {structural_key(stmt.indices[0])} if stores else set()  # type: ignore[attr-defined]
 
 
-def _reads_first(stmt: Stmt, access: Access) -> bool:
-    """Whether the first statement that touches the element reads it: then it holds a value when the loop starts."""
-    for node in walk(stmt):
-        if isinstance(node, BufferStore):
-            touching = [n for n in walk(node) if isinstance(n, Access) and _same_slot(n, access)]
-            if touching:
-                return any(isinstance(n, BufferLoad) for n in touching)
-        elif isinstance(node, BufferLoad) and _same_slot(node, access):
-            return True
-    return False
+def _read_first(stmt: Stmt, buffer: Buffer) -> set[Any]:
+    """The elements whose first access is a read: they hold a value when the loop starts."""
+    seen: set[Any] = set()
+    read: set[Any] = set()
+
+    def visit(node: Node) -> None:
+        for child in children(node):  # a store's value before the store itself
+            visit(child)
+        if isinstance(node, Access) and node.buffer is buffer:
+            key = structural_key(node.indices[0])
+            if isinstance(node, BufferLoad) and key not in seen:
+                read.add(key)
+            seen.add(key)
+
+    visit(stmt)
+    return read
 
 
-def _register(store: BufferStore) -> tuple[Buffer, Any]:
-    lanes = store.indices[0].dtype.lanes
-    dtype = store.buffer.dtype
-    buffer = Buffer(f"{store.buffer.name}_sum", (const(lanes),), dtype, "local")
-    return buffer, const(0) if lanes == 1 else Ramp(const(0), const(1), lanes)
+def _registers(stores: list[BufferStore]) -> dict[Any, tuple[Buffer, Any]]:
+    """For each element a place in a local buffer: one such buffer for each that is reduced into."""
+    groups: dict[Buffer, list[BufferStore]] = {}
+    for store in stores:
+        groups.setdefault(store.buffer, []).append(store)
+    places: dict[Any, tuple[Buffer, Any]] = {}
+    for buffer, group in groups.items():
+        lanes = group[0].indices[0].dtype.lanes
+        tile = Buffer(f"{buffer.name}_sum", (const(lanes * len(group)),), buffer.dtype, "local")
+        for position, store in enumerate(group):
+            start = const(position * lanes)
+            places[_slot_key(store)] = (tile, start if lanes == 1 else Ramp(start, const(1), lanes))
+    return places
 
 
-def _promoted(loop: For, stores: list[BufferStore]) -> Stmt:
-    registers = {_slot_key(store): _register(store) for store in stores}
+def _promoted(loop: For, stores: list[BufferStore], earlier: list[Stmt]) -> Stmt:
+    """The loop on registers. What `earlier` statements stored to the elements last moves into the registers directly."""
+    if not stores:
+        return loop
+    registers = _registers(stores)
 
     def go(node: Any) -> Any:
         new = map_children(node, go)
@@ -140,16 +173,35 @@ def _promoted(loop: For, stores: list[BufferStore]) -> Stmt:
             return replace(new, buffer=buffer, indices=(index,), predicate=None)
         return new
 
+    known = _taken_stores(earlier, {_slot_key(store): structural_key(store.predicate) for store in stores})
     before: list[Stmt] = []
     after: list[Stmt] = []
     for store in stores:
         register, index = registers[_slot_key(store)]
-        before.append(BufferStore(register, BufferLoad(store.buffer, store.indices, store.predicate), (index,)))
+        value = known.get(_slot_key(store), BufferLoad(store.buffer, store.indices, store.predicate))
+        before.append(BufferStore(register, value, (index,)))
         after.append(BufferStore(store.buffer, BufferLoad(register, (index,)), store.indices, store.predicate))
     total: Stmt = Seq.of(*before, go(loop), *after)
-    for register, _ in registers.values():
-        total = Allocate(register, total)
+    for tile in {register: None for register, _ in registers.values()}:
+        total = Allocate(tile, total)
     return total
+
+
+def _taken_stores(earlier: list[Stmt], wanted: dict[Any, Any]) -> dict[Any, Expr]:
+    """Values of stores right before the loop to elements that it will store again; they are taken out of `earlier`."""
+    known: dict[Any, Expr] = {}
+    while earlier:
+        last = earlier[-1]
+        if not isinstance(last, BufferStore) or _slot_key(last) not in wanted or _slot_key(last) in known:
+            break
+        # A value that reads memory would see other stores that are taken out; constants do not.
+        if any(isinstance(n, BufferLoad) for n in walk(last.value)):
+            break
+        if wanted[_slot_key(last)] != structural_key(last.predicate):
+            break
+        known[_slot_key(last)] = last.value
+        earlier.pop()
+    return known
 
 
 def _slot_key(access: Access) -> Any:

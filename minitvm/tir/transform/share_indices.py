@@ -1,0 +1,90 @@
+"""Accesses at constant distances from each other share one base address.
+
+    C[i*48 + 16*n] += ..; C[i*48 + 16*n + 1] += ..      ->      at = i*48 + 16*n; C[at] += ..; C[at + 1] += ..
+
+LLVM would find the common part too. Numba types and lowers each operator of the text first, and that is most of the
+time that compiling a kernel takes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import Expr, Node, Ramp, Var, children, map_children, replace, rewrite
+from ..nodes import BufferLoad, BufferStore, For, LetStmt, PrimFunc
+from .affine import Linear, linear, uses
+
+Forms = dict[Any, tuple[Var, Linear]]
+
+
+def share_indices(func: PrimFunc) -> PrimFunc:
+    """Name the variable part of indices that several accesses in one loop body share."""
+    return func.with_body(rewrite(func.body, lambda node: _share(node) if isinstance(node, For) else None))
+
+
+def _share(loop: For) -> For:
+    counts: dict[Any, int] = {}
+    forms: Forms = {}
+    local: set[Var] = set()
+    _collect(loop.body, counts, forms, local)
+    shared = {
+        key: entry
+        for key, entry in forms.items()
+        if counts[key] > 1 and operations(entry[1]) > 1 and not any(uses(a, local) for a, _ in entry[1].terms.values())
+    }
+    if not shared:
+        return loop
+    body = _replaced(loop.body, shared)
+    for var, form in reversed(shared.values()):
+        body = LetStmt(var, form.expr(str(var.dtype)), body)
+    return replace(loop, body=body)
+
+
+def operations(form: Linear) -> int:
+    """Additions and multiplications of the variable part."""
+    return len(form.terms) - 1 + sum(abs(c) != 1 for _, c in form.terms.values())
+
+
+def _scalar_base(index: Expr) -> Expr | None:
+    if isinstance(index, Ramp):
+        return index.base
+    return index if index.dtype.lanes == 1 else None
+
+
+def _key(buffer: Any, form: Linear, dtype: str) -> Any:
+    return (buffer, str(dtype), frozenset((k, c) for k, (_, c) in form.terms.items()))
+
+
+def _collect(node: Node, counts: dict[Any, int], forms: Forms, local: set[Var]) -> None:
+    """Count the variable parts of indices below; other loops have their own."""
+    if isinstance(node, For):
+        return
+    if isinstance(node, LetStmt):
+        local.add(node.var)
+    if isinstance(node, BufferLoad | BufferStore) and len(node.indices) == 1:
+        base = _scalar_base(node.indices[0])
+        if base is not None and base.dtype in ("int32", "int64"):
+            form = linear(base)
+            key = _key(node.buffer, form, base.dtype)
+            counts[key] = counts.get(key, 0) + 1
+            if key not in forms:
+                forms[key] = (Var(f"at_{node.buffer.name}", base.dtype), Linear(form.terms, 0))
+    for child in children(node):
+        _collect(child, counts, forms, local)
+
+
+def _replaced(node: Any, shared: Forms) -> Any:
+    if isinstance(node, For):
+        return node
+    new = map_children(node, lambda child: _replaced(child, shared))
+    if isinstance(new, BufferLoad | BufferStore) and len(new.indices) == 1:
+        index = new.indices[0]
+        base = _scalar_base(index)
+        if base is not None and base.dtype in ("int32", "int64"):
+            form = linear(base)
+            entry = shared.get(_key(new.buffer, form, base.dtype))
+            if entry is not None:
+                short = Linear({id(entry[0]): (entry[0], 1)}, form.constant).expr(str(base.dtype))
+                return replace(new, indices=(replace(index, base=short) if isinstance(index, Ramp) else short,))
+    return new
+
