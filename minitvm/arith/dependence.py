@@ -1,0 +1,296 @@
+"""Exact dependence questions over integer sets (islpy): may these loops run in another order?
+
+    write = Access("A", (i, j), {i: 8, j: 8}, write=True)
+    read = Access("A", (i - 1, j + 1), {i: 8, j: 8})
+    find_dependence([write, read], before={write: (i, j, 1), read: (i, j, 0)}, after={write: (j, i, 1), read: (j, i, 0)})
+
+Two accesses to one cell, one of them a write, must stay in order. For a source run before its sink in the old order, the
+new order must run it before too:
+
+    for all s, t:  before(s) < before(t)  and  cell(s) == cell(t)   =>   after(s) < after(t)
+
+where `before` and `after` are vectors of integers, compared lexicographically. A counterexample is a pair of iterations
+with the cell. What is not affine (`A[B[i]]`) is undecided, never guessed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..expr import (
+    EQ, GE, GT, LE, LT, NE, Add, And, Call, Cast, Expr, FloorDiv, FloorMod, IntImm, IterVar, Max, Min, Mul, Not, Or, Range,
+    SizeVar, Sub, Var, as_expr,
+)  # fmt: skip
+
+_COMPARISONS = {LT: "<", LE: "<=", GT: ">", GE: ">=", EQ: "=", NE: "!="}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Access:
+    """One read or write in a program.
+
+    `buffer` is any hashable name of the array. `domain` gives the loops around it, outermost first, each a `Range` (or an
+    extent), which may use outer loops and symbolic sizes; `condition` limits it further. An access is itself, by
+    identity: two equal ones are two places in the program.
+    """
+
+    buffer: Any
+    indices: tuple[Expr, ...]
+    domain: Mapping[Any, Any]
+    write: bool = False
+    condition: Any = True
+    label: str = ""
+
+    @property
+    def loops(self) -> tuple[Var, ...]:
+        return tuple(v.var if isinstance(v, IterVar) else v for v in self.domain)
+
+
+@dataclass(frozen=True, slots=True)
+class Dependence:
+    """A witness that an order is broken: iterations by loop variable, the cell, and what the two accesses are.
+
+    Before, `source` ran first; afterwards it does not. `sizes` are the symbolic sizes of the example.
+    """
+
+    source: Access
+    sink: Access
+    source_at: dict[Var, int]
+    sink_at: dict[Var, int]
+    cell: tuple[int, ...]
+    sizes: dict[Var, int] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """One of: read after write, write after read, write after write."""
+        names = {True: "write", False: "read"}
+        return f"{names[self.sink.write]} after {names[self.source.write]}"
+
+    def __str__(self) -> str:
+        def at(values: dict[Var, int]) -> str:
+            return "(" + ", ".join(f"{v.name}={n}" for v, n in values.items()) + ")"
+
+        name = getattr(self.source.buffer, "name", self.source.buffer)
+        verb = {True: "written", False: "read"}
+        return (
+            f"{name}[{', '.join(map(str, self.cell))}] is {verb[self.source.write]} at {at(self.source_at)} "
+            f"and {verb[self.sink.write]} at {at(self.sink_at)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """No answer, and why: something is not affine."""
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        return True  # a caller that forgets this case refuses
+
+
+Order = Mapping[Access, Sequence[Any]]
+
+
+def find_dependence(
+    accesses: Sequence[Access],
+    before: Order,
+    after: Order,
+    parallel: Sequence[int] = (),
+    commutes: Callable[[Access, Access], bool] | None = None,
+) -> Dependence | Undecided | None:
+    """A pair of iterations that the order `after` turns round, None where there is none, or `Undecided`.
+
+    `before` and `after` give each access its schedule: expressions over its loops (variables, sums, `//`, `%`) and numbers
+    for textual positions, compared lexicographically; a shorter one is filled with zeros. Positions of `after` listed in
+    `parallel` are unordered: iterations that differ there first have no order at all (parallel, vectorized, thread
+    loops), so any conflict between them is a dependence. `commutes(source, sink)` says which pairs may be exchanged: the
+    updates of one reduction.
+    """
+    unordered = frozenset(parallel)
+    undecided: Undecided | None = None
+    for source, sink in itertools.product(accesses, accesses):
+        if source.buffer != sink.buffer or not (source.write or sink.write):
+            continue
+        if commutes is not None and commutes(source, sink):
+            continue
+        if len(source.indices) != len(sink.indices):
+            undecided = Undecided(f"{source.buffer} is indexed with {len(source.indices)} and {len(sink.indices)} dimensions")
+            continue
+        try:
+            found = _violation(source, sink, before, after, unordered)
+        except _NotAffine as error:
+            undecided = Undecided(str(error))
+            continue
+        if found is not None:
+            return found
+    return undecided
+
+
+def carries(
+    accesses: Sequence[Access], order: Order, level: int, commutes: Callable[[Access, Access], bool] | None = None
+) -> Dependence | Undecided | None:
+    """A dependence between iterations that agree on the first `level` parts of the order and differ in that one.
+
+    None: the loop at that position may run in parallel.
+    """
+    return find_dependence(accesses, order, order, (level,), commutes)
+
+
+class _NotAffine(Exception):
+    pass
+
+
+class _Space:
+    """Names of one instance of an access's loops, and the constraints that describe it."""
+
+    def __init__(self, tag: str, shared: dict[Var, str]) -> None:
+        self.tag = tag
+        self.names: dict[Var, str] = {}
+        self.shared = shared  # symbolic sizes, the same in both instances
+        self.constraints: list[str] = []
+        self.extra: list[str] = []
+
+    def loop(self, var: Var) -> str:
+        name = self.names[var] = f"{self.tag}{len(self.names)}"
+        return name
+
+    def text(self, e: Any) -> str:
+        """An affine expression in isl's syntax; `//` and `%` by constants are allowed."""
+        e = as_expr(e)
+        if isinstance(e, IntImm):
+            return str(e.value)
+        if isinstance(e, Var):
+            if e in self.names:
+                return self.names[e]
+            return self.shared.setdefault(e, f"n{len(self.shared)}")
+        if isinstance(e, Add | Sub):
+            return f"({self.text(e.a)} {'+' if isinstance(e, Add) else '-'} {self.text(e.b)})"
+        if isinstance(e, Mul):
+            a, b = (e.a, e.b) if isinstance(e.b, IntImm) else (e.b, e.a)
+            if not isinstance(b, IntImm):
+                raise _NotAffine(f"{e} multiplies two variables")
+            return f"({b.value} * {self.text(a)})"
+        if isinstance(e, FloorDiv | FloorMod):
+            if not isinstance(e.b, IntImm) or e.b.value <= 0:
+                raise _NotAffine(f"{e} does not divide by a positive constant")
+            floor = f"floor(({self.text(e.a)}) / {e.b.value})"
+            return floor if isinstance(e, FloorDiv) else f"({self.text(e.a)} - {e.b.value} * {floor})"
+        if isinstance(e, Cast) and e.dtype in ("int32", "int64") and e.value.dtype in ("int32", "int64"):
+            return self.text(e.value)
+        if isinstance(e, Min | Max):
+            return self.extreme(e)
+        raise _NotAffine(f"{e} is not affine in the loops")
+
+    def extreme(self, e: Min | Max) -> str:
+        """A fresh name m with (m == a and a <= b) or (m == b and b <= a)."""
+        name = f"{self.tag}m{len(self.extra)}"
+        self.extra.append(name)
+        a, b = self.text(e.a), self.text(e.b)
+        sign = "<=" if isinstance(e, Min) else ">="
+        self.constraints.append(f"(({name} = {a} and {a} {sign} {b}) or ({name} = {b} and {b} {sign} {a}))")
+        return name
+
+    def condition(self, e: Any) -> str:
+        e = as_expr(e)
+        if isinstance(e, IntImm):
+            return "0 = 0" if e.value else "0 = 1"
+        if isinstance(e, And | Or):
+            return f"({self.condition(e.a)} {'and' if isinstance(e, And) else 'or'} {self.condition(e.b)})"
+        if isinstance(e, Not):
+            return f"(not {self.condition(e.a)})"
+        if isinstance(e, Call) and e.op == "likely":
+            return self.condition(e.args[0])
+        if type(e) in _COMPARISONS:
+            return f"({self.text(e.a)} {_COMPARISONS[type(e)]} {self.text(e.b)})"  # type: ignore[attr-defined]
+        raise _NotAffine(f"{e} is not an affine condition")
+
+    def enter(self, access: Access) -> None:
+        for key, values in access.domain.items():
+            var = key.var if isinstance(key, IterVar) else key
+            r = values.dom if isinstance(values, IterVar) else values if isinstance(values, Range) else Range.of(values)
+            start, extent = self.text(r.start), self.text(r.extent)
+            name = self.loop(var)
+            self.constraints.append(f"{start} <= {name} and {name} < {start} + {extent}")
+        if not (isinstance(access.condition, bool) and access.condition):
+            self.constraints.append(self.condition(access.condition))
+
+
+def _violation(
+    source: Access, sink: Access, before: Order, after: Order, parallel: frozenset[int]
+) -> Dependence | None:
+    import islpy as isl
+
+    shared: dict[Var, str] = {}
+    a, b = _Space("s", shared), _Space("t", shared)
+    a.enter(source)
+    b.enter(sink)
+    same_cell = [f"{a.text(x)} = {b.text(y)}" for x, y in zip(source.indices, sink.indices)]
+    old = _pairs(a, b, before[source], before[sink])
+    new = _pairs(a, b, after[source], after[sink])
+    order = _earlier(old, frozenset())
+    kept = _earlier(new, parallel)
+    sizes = [f"{name} >= 0" for var, name in shared.items() if isinstance(var, SizeVar)]
+    names = [*a.names.values(), *b.names.values(), *shared.values(), *a.extra, *b.extra]
+    facts = " and ".join([*a.constraints, *b.constraints, *same_cell, *sizes, f"({order})"])
+    # Sizes are set dimensions, not parameters: a sample then has values for them too.
+    violations = isl.Set(f"{{ [{', '.join(names)}] : {facts} and not ({kept}) }}")
+    if violations.is_empty():
+        return None
+    point = _example(violations)
+    values = dict(zip(names, point))
+    source_at = {v: values[n] for v, n in a.names.items()}
+    sink_at = {v: values[n] for v, n in b.names.items()}
+    found_sizes = {v: values[n] for v, n in shared.items()}
+    env = {**source_at, **found_sizes}
+    cell = tuple(_value(x, env) for x in source.indices)
+    return Dependence(source, sink, source_at, sink_at, cell, found_sizes)
+
+
+def _pairs(a: _Space, b: _Space, first: Sequence[Any], second: Sequence[Any]) -> list[tuple[str, str]]:
+    return [(a.text(x), b.text(y)) for x, y in itertools.zip_longest(first, second, fillvalue=0)]
+
+
+def _earlier(pairs: list[tuple[str, str]], parallel: frozenset[int]) -> str:
+    """Lexicographic `first < second`: equal so far, then less; a parallel position orders nothing."""
+    cases = []
+    for i, (x, y) in enumerate(pairs):
+        if i in parallel:
+            continue
+        equal = [f"{p} = {q}" for p, q in pairs[:i]]
+        cases.append("(" + " and ".join([*equal, f"{x} < {y}"]) + ")")
+    return " or ".join(cases) or "0 = 1"
+
+
+def _example(violations: Any) -> list[int]:
+    """A point of the set, the lexicographically least where there is one: small numbers explain better."""
+    point = None
+    try:
+        least = violations.lexmin()
+        if not least.is_empty():
+            point = least.sample_point()
+    except Exception as error:  # islpy's own Error class: the set has no least point (an unbounded size)
+        if type(error).__name__ != "Error":
+            raise
+    point = point if point is not None else violations.sample_point()
+    import islpy as isl
+
+    count = violations.dim(isl.dim_type.set)
+    return [int(point.get_coordinate_val(isl.dim_type.set, i).to_python()) for i in range(count)]
+
+
+def _value(e: Any, env: Mapping[Var, int]) -> int:
+    e = as_expr(e)
+    if isinstance(e, Var):
+        return env[e]
+    if isinstance(e, IntImm):
+        return e.value
+    if isinstance(e, Cast):
+        return _value(e.value, env)
+    x, y = _value(e.a, env), _value(e.b, env)  # type: ignore[attr-defined]
+    return {
+        Add: lambda: x + y, Sub: lambda: x - y, Mul: lambda: x * y, FloorDiv: lambda: x // y, FloorMod: lambda: x % y,
+        Min: lambda: min(x, y), Max: lambda: max(x, y),
+    }[type(e)]()  # fmt: skip

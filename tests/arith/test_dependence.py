@@ -1,0 +1,143 @@
+"""Dependences against running both orders by hand, and the examples that error messages show."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minitvm.arith.dependence import Access, Dependence, Undecided, carries, find_dependence
+from minitvm.expr import Expr, Min, Range, SizeVar, Var, const
+
+from .expressions import evaluate
+
+i, j = Var("i"), Var("j")
+
+
+def _skewed(extent: int) -> tuple[Access, Access]:
+    """A[i, j] = A[i - 1, j + 1] + 1"""
+    domain = {i: Range.of(1, extent), j: extent}
+    return Access("A", (i, j), domain, write=True), Access("A", (i - 1, j + 1), domain)
+
+
+def test_interchange_of_a_skewed_loop_names_the_pair() -> None:
+    write, read = _skewed(4)
+    found = find_dependence([write, read], {write: (i, j, 1), read: (i, j, 0)}, {write: (j, i, 1), read: (j, i, 0)})
+    assert isinstance(found, Dependence)
+    assert found.kind == "read after write"
+    assert str(found) == "A[1, 1] is written at (i=1, j=1) and read at (i=2, j=0)"
+
+
+def test_harmless_orders() -> None:
+    write, read = _skewed(4)
+    old = {write: (i, j, 1), read: (i, j, 0)}
+    assert find_dependence([write, read], old, old) is None
+    # The inner loop carries nothing, the outer one does.
+    assert carries([write, read], old, 1) is None
+    assert isinstance(carries([write, read], old, 0), Dependence)
+
+
+def test_a_split_keeps_the_order_and_its_swap_breaks_it() -> None:
+    write, read = Access("A", (i,), {i: Range.of(1, 13)}, write=True), Access("A", (i - 1,), {i: Range.of(1, 13)})
+    old = {write: (i, 1), read: (i, 0)}
+    assert find_dependence([write, read], old, {write: (i // 4, i % 4, 1), read: (i // 4, i % 4, 0)}) is None
+    found = find_dependence([write, read], old, {write: (i % 4, i // 4, 1), read: (i % 4, i // 4, 0)})
+    assert isinstance(found, Dependence)
+
+
+def test_symbolic_sizes_give_an_example_size() -> None:
+    n = SizeVar("n")
+    write, read = Access("A", (i,), {i: n}, write=True), Access("A", (i + 3,), {i: n})
+    found = carries([write, read], {write: (i, 1), read: (i, 0)}, 0)
+    assert isinstance(found, Dependence)
+    assert found.sizes[n] >= 4
+
+
+def test_a_condition_and_a_minimum_are_understood() -> None:
+    write, read = Access("A", (i,), {i: 8}, write=True), Access("A", (Min(i + 1, const(7)),), {i: 8})
+    order = {write: (i, 1), read: (i, 0)}
+    assert isinstance(carries([write, read], order, 0), Dependence)
+    only_last = Access("A", (Min(i + 1, const(7)),), {i: 8}, condition=i >= 7)
+    assert carries([write, only_last], {write: (i, 1), only_last: (i, 0)}, 0) is None
+
+
+def test_what_is_not_affine_is_undecided() -> None:
+    write = Access("A", (i * j,), {i: 4, j: 4}, write=True)
+    found = carries([write], {write: (i, j)}, 0)
+    assert isinstance(found, Undecided)
+    assert "multiplies two variables" in found.reason
+    assert found
+
+
+def test_reductions_may_be_exchanged_when_told() -> None:
+    update, read = Access("C", (i,), {i: 4, j: 4}, write=True), Access("C", (i,), {i: 4, j: 4})
+    old, new = {update: (i, j, 1), read: (i, j, 0)}, {update: (i, -j, 1), read: (i, -j, 0)}
+    assert isinstance(find_dependence([update, read], old, new), Dependence)
+    assert find_dependence([update, read], old, new, commutes=lambda a, b: True) is None
+
+
+def _index(variables: tuple[Var, ...]) -> st.SearchStrategy[Expr]:
+    coefficient = st.integers(-2, 2)
+    plain = st.builds(lambda a, b, c: variables[0] * a + variables[1] * b + c, coefficient, coefficient, coefficient)
+    return st.one_of(
+        plain,
+        st.builds(lambda e, d: e // d, plain, st.integers(2, 4)),
+        st.builds(lambda e, d: e % d, plain, st.integers(2, 4)),
+    )
+
+
+_ORDERS = [(i, j), (j, i), (-i, j), (i, -j), (i // 2, j, i % 2), (i % 2, i // 2, j), (i + j, j)]
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_against_enumeration(data: st.DataObject) -> None:
+    domain = {i: data.draw(st.integers(1, 4)), j: data.draw(st.integers(1, 4))}
+    write = Access("A", (data.draw(_index((i, j))),), domain, write=True)
+    read = Access("A", (data.draw(_index((i, j))),), domain)
+    order, again = data.draw(st.sampled_from(_ORDERS)), data.draw(st.sampled_from(_ORDERS))
+    parallel = data.draw(st.sampled_from([(), (0,), (1,)]))
+    before = {write: (*order, 1), read: (*order, 0)}
+    after = {write: (*again, 1), read: (*again, 0)}
+    found = find_dependence([write, read], before, after, parallel)
+    assert not isinstance(found, Undecided)
+    assert (found is not None) == bool(_brute(write, read, domain, before, after, parallel))
+    if found is not None:
+        envs = (found.source, found.source_at), (found.sink, found.sink_at)
+        cells = [evaluate(access.indices[0], env) for access, env in envs]
+        assert cells == [found.cell[0]] * 2
+        assert _place(found.source, found.source_at, before) < _place(found.sink, found.sink_at, before)
+
+
+def _place(access: Access, env: dict[Var, int], order: dict) -> tuple[int, ...]:
+    return tuple(evaluate(e, env) if isinstance(e, Expr) else e for e in order[access])
+
+
+def _brute(write, read, domain, before, after, parallel) -> list[object]:
+    envs = [dict(zip(domain, values)) for values in itertools.product(*(range(n) for n in domain.values()))]
+    broken = []
+    for a, b in itertools.product([write, read], repeat=2):
+        if not (a.write or b.write):
+            continue
+        for s, t in itertools.product(envs, envs):
+            if evaluate(a.indices[0], s) != evaluate(b.indices[0], t):
+                continue
+            if _place(a, s, before) < _place(b, t, before) and not _ordered(_place(a, s, after), _place(b, t, after), parallel):
+                broken.append((s, t))
+    return broken
+
+
+def _ordered(x: tuple[int, ...], y: tuple[int, ...], parallel: tuple[int, ...]) -> bool:
+    for k, (p, q) in enumerate(zip(x, y)):
+        if p != q:
+            return k not in parallel and p < q
+    return False
+
+
+@pytest.mark.parametrize("extent", [1, 3])
+def test_empty_and_single_iterations_carry_nothing(extent: int) -> None:
+    write = Access("A", (const(0),), {i: extent}, write=True)
+    found = carries([write], {write: (i,)}, 0)
+    assert (found is None) == (extent == 1)
