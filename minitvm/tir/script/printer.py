@@ -198,6 +198,8 @@ class TirPrinter(ExprPrinter):
         start, extent = r.start, r.extent
         if isinstance(start, IntImm) and isinstance(extent, IntImm):
             return self.expr(start), self.fenced(extent, self.expr(IntImm(start.value + extent.value, extent.dtype)))
+        if _is_const(start, 0) and start.dtype == extent.dtype:
+            return self.expr(start), self.expr(extent)
         stop = Add(start, extent) if start.dtype == extent.dtype else start + extent
         return self.expr(start), self.expr(stop)
 

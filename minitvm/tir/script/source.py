@@ -192,8 +192,10 @@ def _tree(source: Source) -> ast.Module:
     try:
         return ast.parse(source.text)
     except SyntaxError as problem:
-        where = ast.Constant(0, lineno=problem.lineno or 1, col_offset=max(0, (problem.offset or 1) - 1),
-                             end_lineno=problem.end_lineno, end_col_offset=max(0, (problem.end_offset or 1) - 1))  # fmt: skip
+        start, stop = max(0, (problem.offset or 1) - 1), max(0, (problem.end_offset or 1) - 1)
+        where = ast.Constant(0)
+        where.lineno, where.end_lineno = problem.lineno or 1, problem.end_lineno
+        where.col_offset, where.end_col_offset = start, stop
         raise source.error(where, f"not Python: {problem.msg}") from None
 
 
