@@ -2,8 +2,27 @@
 
 from .evaluate import evaluate
 from .nodes import (
-    BUFFER, SCALAR, Arena, ArenaSlice, Argument, Barrier, CallExternal, CallKernel, Constant, ConstantRef, Copy, Dim,
-    Executable, Input, Kernel, KernelParam, Location, Output, ScalarSpec, Step, TensorSpec,
+    BUFFER,
+    SCALAR,
+    Arena,
+    ArenaSlice,
+    Argument,
+    Barrier,
+    CallExternal,
+    CallKernel,
+    Constant,
+    ConstantRef,
+    Copy,
+    Dim,
+    Executable,
+    Input,
+    Kernel,
+    KernelParam,
+    Location,
+    Output,
+    ScalarSpec,
+    Step,
+    TensorSpec,
 )  # fmt: skip
 from .printer import script
 from .serialize import load, save

@@ -86,7 +86,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """Scratch memory of `size` bytes, uninitialised at the start of each run; its address is a multiple of `alignment`."""
+    """Scratch memory of `size` bytes, uninitialised at the start of each run, at a multiple of `alignment`."""
 
     name: str
     size: Dim
@@ -171,7 +171,8 @@ Step: TypeAlias = CallKernel | Barrier | Copy | CallExternal
 class Executable:
     """A compiled program.
 
-    `calling` is the order in which a tir function takes its arguments, destination passing; empty: inputs, then outputs.
+    `calling` is the order in which a tir function takes its arguments, destinations included; empty: inputs, then
+    outputs.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Executables on disk: `<path>.json` says everything but the weights, which lie in `<path>.bin`, each 64-byte aligned.
+"""Executables on disk: `<path>.json` says everything but the weights, which lie in `<path>.bin` at multiples of 64.
 
-The JSON carries SHA-256 checksums of itself and of the blob; a file that is truncated, altered or of another version is an
-`ArtifactError`. Nothing is unpickled or executed while loading.
+The JSON carries SHA-256 checksums of itself and of the blob; a file that is truncated, altered or of another version
+is an `ArtifactError`. Nothing is unpickled or executed while loading.
 """
 
 from __future__ import annotations

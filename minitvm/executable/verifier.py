@@ -154,10 +154,8 @@ def _dtype(x: Executable, a: Location) -> str | None:
 def _constants(x: Executable, env: Env) -> Iterator[Breach]:
     for c in x.constants:
         if c.data.dtype != c.dtype.numpy or c.data.shape != c.shape or not c.data.flags.c_contiguous:
-            yield (
-                None,
-                f"constant {c.name} is said to be {c.dtype}{list(c.shape)}; its data is {c.data.dtype}{list(c.data.shape)}",
-            )
+            said, found = f"{c.dtype}{list(c.shape)}", f"{c.data.dtype}{list(c.data.shape)}"
+            yield None, f"constant {c.name} is said to be {said}; its data is {found}"
 
 
 def _symbols(x: Executable, env: Env) -> Iterator[Breach]:

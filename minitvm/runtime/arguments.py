@@ -20,7 +20,7 @@ def listing(specs: Sequence[TensorSpec | ScalarSpec]) -> str:
 
 
 def checked_array(what: str, spec: TensorSpec, value: Any) -> Array:
-    """`value` as an array of the dtype wanted; refuses another dtype, since converting hides mistakes and costs time."""
+    """`value` as an array of the dtype wanted; refuses another one: converting hides mistakes and costs time."""
     if not isinstance(value, np.ndarray):
         if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
             value = np.asarray(value)

@@ -1,4 +1,4 @@
-"""Engines that a `CallExternal` step may name: functions on arrays, registered by name, also from outside the package."""
+"""Engines that a `CallExternal` step may name: functions on arrays, registered by name, also from elsewhere."""
 
 from __future__ import annotations
 

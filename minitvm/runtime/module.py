@@ -1,4 +1,4 @@
-"""`GraphModule`: a compiled model as an object to call, with TVM's `set_input`, `run`, `get_output` beside the plain call."""
+"""`GraphModule`: a compiled model to call, with TVM's `set_input`, `run`, `get_output` beside the plain call."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .shapes import bind_dims
 class GraphModule:
     """A compiled model on this machine.
 
-    `module(x, y)` or `module(name=x)` gives the output array, or a tuple of them where there are several. Outputs are new
-    arrays, never touched by a later call; `out=` has them written into arrays of the caller's. Inputs must have the dtype
-    that the model declares; one that is not contiguous is copied. Calls from several Python threads take turns.
+    `module(x, y)` or `module(name=x)` gives the output array, or a tuple of them where there are several. Outputs are
+    new arrays, never touched by a later call; `out=` has them written into arrays of the caller's. Inputs must have the
+    dtype that the model declares; one that is not contiguous is copied. Calls from several Python threads take turns.
 
     `listeners` (see `events`) are told of each step; the program then runs step by step.
     """
@@ -138,7 +138,8 @@ class GraphModule:
             bound = self._known.get(key) if key is not None else None
             if bound is not None:
                 for a, dtype in zip(arrays, self._dtypes):
-                    if type(a) is not np.ndarray or a.dtype is not dtype or not a.flags.carray:
+                    flags = a.flags
+                    if a.dtype is not dtype or not flags.c_contiguous or not flags.aligned or type(a) is not np.ndarray:
                         bound = None
                         break
             if bound is None:

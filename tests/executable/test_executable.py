@@ -46,7 +46,8 @@ def program(**changes: Any) -> Executable:
     """y = (x + w) twice over, through an arena; n is symbolic."""
     add = Kernel(
         "add", "numba", "source", "add",
-        (KernelParam("A", F32), KernelParam("W", F32), KernelParam("B", F32, access="w"), KernelParam("n", I32, "scalar")),
+        (KernelParam("A", F32), KernelParam("W", F32), KernelParam("B", F32, access="w"),
+         KernelParam("n", I32, "scalar")),
         "script",
     )  # fmt: skip
     weight = np.arange(4, dtype=np.float32)

@@ -13,7 +13,8 @@ from minitvm.runtime.cpu.loader import load_kernel
 
 
 def jobs(count: int) -> list[tuple[str, str]]:
-    return [(f"def k{i}(args, thread, threads):\n    args[0] = {i} * args[1]\n" + "# pad\n" * i, f"k{i}") for i in range(count)]
+    text = "def k{0}(args, thread, threads):\n    args[0] = {0} * args[1]\n"
+    return [(text.format(i) + "# pad\n" * i, f"k{i}") for i in range(count)]
 
 
 def value(code: bytes, entry: str, factor: int) -> int:

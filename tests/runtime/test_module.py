@@ -284,7 +284,8 @@ def saxpy() -> Executable:
          KernelParam("n", I32, "scalar")),
     )  # fmt: skip
     x = Executable(
-        "saxpy", "cpu", (ScalarSpec("a", F32, a), TensorSpec("x", F32, (n,))), (TensorSpec("y", F32, (n,), inout=True),),
+        "saxpy", "cpu", (ScalarSpec("a", F32, a), TensorSpec("x", F32, (n,))), 
+        (TensorSpec("y", F32, (n,), inout=True),),
         (), (), (kernel,), (CallKernel(0, (Output(0), a, Input(1), n)),), (Output(0), Input(0), Input(1)),
     )  # fmt: skip
     verify(x)
@@ -310,7 +311,7 @@ BAD_CALLS: list[tuple[str, Any]] = [
     ("must be C-contiguous", lambda f, y, x: f(np.zeros(16, np.float32)[::2], 1.0, x)),
     ("written in place; wanted an array, found a list", lambda f, y, x: f([0.0] * 8, 1.0, x)),
     ("y is written, and shares memory with x", lambda f, y, x: f(y, 1.0, y)),
-    ("y is written, and shares memory with x", lambda f, y, x: f(np.concatenate([x, x])[:8], 1.0, x) or f(x[:7], 1.0, x[1:])),
+    ("y is written, and shares memory with x", lambda f, y, x: f(x[:7], 1.0, x[1:])),
 ]
 
 
@@ -329,7 +330,8 @@ def test_integer_scalars_are_checked_and_size_arrays() -> None:
     kernel = dataclasses.replace(SCALE)
     x = Executable(
         "resize", "cpu", (ScalarSpec("m", I32, m), TensorSpec("x", F32, (m, 4))), (TensorSpec("y", F32, (m, 4)),),
-        (Constant("w", F32, (4,), WEIGHT),), (), (kernel,), (CallKernel(0, (Input(1), ConstantRef(0), Output(0), m, 1.0)),),
+        (Constant("w", F32, (4,), WEIGHT),), (), (kernel,),
+        (CallKernel(0, (Input(1), ConstantRef(0), Output(0), m, 1.0)),),
     )  # fmt: skip
     verify(x)
     module = GraphModule(x, threads=1)
@@ -351,7 +353,8 @@ def test_bool_half_and_wide_integers() -> None:
         kernel = Kernel(
             "copy", "numba",
             f"from minitvm.runtime.cpu.simd import load, pointer_{element}, store\n"
-            f"def copy(args, thread, threads):\n    A = pointer_{element}(args[0])\n    B = pointer_{element}(args[1])\n"
+            f"def copy(args, thread, threads):\n"
+            f"    A = pointer_{element}(args[0])\n    B = pointer_{element}(args[1])\n"
             f"    store(B, 0, load(A, 0, 4))\n    B[4] = A[4]\n",
             "copy", (KernelParam("A", d), KernelParam("B", d, access="w")),
         )  # fmt: skip

@@ -63,7 +63,8 @@ BINARY: list[tuple[str, Callable[[Any, Any], Any], str]] = [
     ("shl", _shift(operator.lshift), "iu"), ("shr", _shift(operator.rshift), "iu"), ("copysign", np.copysign, "f"),
 ]  # fmt: skip
 COMPARE = [(name, getattr(np, full), "fiub") for name, full in (
-    ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"), ("eq", "equal"), ("ne", "not_equal"),
+    ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"), ("eq", "equal"),
+    ("ne", "not_equal"),
 )]  # fmt: skip
 UNARY: list[tuple[str, Callable[[Any], Any], str]] = [
     ("neg", lambda a: -a, "fiu"), ("absolute", np.abs, "fiub"), ("sign", np.sign, "fiu"), ("invert", np.invert, "iub"),
@@ -118,8 +119,8 @@ def arrays(dtype: str) -> st.SearchStrategy[Any]:
     """Arrays with the values at which arithmetic goes wrong."""
     d = np.dtype(dtype)
     if d.kind == "f":
-        corners = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, np.inf, -np.inf, np.nan, float(np.finfo(d).max), float(np.finfo(d).tiny),
-                   float(np.finfo(d).smallest_subnormal)]  # fmt: skip
+        corners = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, np.inf, -np.inf, np.nan, float(np.finfo(d).max),
+                   float(np.finfo(d).tiny), float(np.finfo(d).smallest_subnormal)]  # fmt: skip
         bits = np.dtype(f"u{d.itemsize}")
         patterns = [int(c) for c in np.array(corners, d).view(bits)]
         elements = st.one_of(st.sampled_from(patterns), st.integers(0, np.iinfo(bits).max))

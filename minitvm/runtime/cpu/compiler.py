@@ -55,7 +55,7 @@ def _flags() -> compiler.Flags:
 
 
 def _define(source: str, entry: str) -> Any:
-    """Run the module text and return its entry function; the text is registered so that Numba's messages can show it."""
+    """Run the module text and return its entry function; Numba's messages find the text in `linecache`."""
     filename = f"<kernel {entry}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     namespace: dict[str, Any] = {"__name__": f"minitvm_kernel_{entry}", "__file__": filename}

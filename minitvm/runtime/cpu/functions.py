@@ -2,8 +2,8 @@
 
 float32 has polynomial forms for what networks spend time in; the stated errors are measured in
 tests/runtime/test_simd_functions.py over the whole range. Everything else goes through libm, lane by lane. float16 is
-computed in float32 and rounded once. Coefficients were fitted for this file by weighted least squares on Chebyshev nodes in
-extended precision; argument reductions follow Muller, "Elementary Functions", chapters 5 and 11.
+computed in float32 and rounded once. Coefficients were fitted for this file by weighted least squares on Chebyshev
+nodes in extended precision; argument reductions follow Muller, "Elementary Functions", chapters 5 and 11.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class BoundProgram:
         starts = [self._lay_out(step) for step in x.steps]
         table = np.array(self._words or [0], np.int64)
         self._table = table
-        self._args = memoryview(table)
+        self._args = table.data
         self._segments = self._plan(starts, table.ctypes.data)
 
     # -- the argument table
@@ -261,5 +261,5 @@ def array_at(address: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any
     count = int(np.prod(shape, dtype=np.int64))
     if count == 0:
         return np.empty(shape, np_dtype)
-    buffer = (ctypes.c_char * (count * np_dtype.itemsize)).from_address(address)
-    return np.frombuffer(buffer, np_dtype, count).reshape(shape)
+    memory = (ctypes.c_char * (count * np_dtype.itemsize)).from_address(address)
+    return np.ndarray(shape, np_dtype, memoryview(memory))

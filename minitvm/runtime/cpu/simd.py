@@ -14,8 +14,8 @@ A kernel is the text of a Python module such as
 It imports the names that it uses from here (any of the names below; `import *` does not work, since vector names are
 endless). It must not allocate, raise, or call anything else but `range` with a literal step, arithmetic and these.
 
-**Types.** Scalars `b1 i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64`; vectors are a scalar, `x` and a number of lanes from 1
-to 64, e.g. `f32x16`; masks are `b1xN`. Each type's name is also the conversion to it: `f32(x)`, `i8(x)`, `f32x16(v)`
+**Types.** Scalars `b1 i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64`; vectors are a scalar, `x` and a number of lanes from
+1 to 64, e.g. `f32x16`; masks are `b1xN`. Each type's name is also the conversion to it: `f32(x)`, `i8(x)`, `f32x16(v)`
 lane by lane, `f32x16(0.5)` for a constant in every lane. Conversions are those of NumPy's `astype` (float to integer
 truncates, integers wrap, non-zero is True). `as_f32(x)` and so on reinterpret bits of the same width.
 
@@ -41,8 +41,8 @@ vector is converted to its dtype and broadcast.
 Integer division by zero gives 0, as in NumPy. A shift by the width or more gives 0 (or the sign).
 
 **Memory.** `pointer_<t>(address)`; `A[i]` and `A[i] = x` read and write one element (no bounds, no wrap-around), and
-`x` must have the element's type. `stack_<t>(n)` is an array of a literal size, 64-byte aligned, uninitialised, gone when
-the kernel returns. `i` counts elements; unaligned is fine. bool lies in memory as bytes 0 and 1.
+`x` must have the element's type. `stack_<t>(n)` is an array of a literal size, 64-byte aligned, uninitialised, gone
+when the kernel returns. `i` counts elements; unaligned is fine. bool lies in memory as bytes 0 and 1.
 
     load(A, i, lanes)               store(A, i, v)
     load_masked(A, i, m[, other])   store_masked(A, i, v, m)      lanes outside m are not touched (loads: other or 0)

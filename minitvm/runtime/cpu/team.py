@@ -64,7 +64,7 @@ class ThreadTeam:
     """`threads` threads, the caller included. Workers start with the first run that needs them."""
 
     def __init__(self, threads: int, pin: bool | None = None) -> None:
-        """`pin`: bind each worker to a core; by default when no two threads would share one and MINITVM_PIN is not 0."""
+        """`pin`: bind each worker to a core; by default when threads have one each and MINITVM_PIN is not 0."""
         if not 1 <= threads <= MAX_THREADS:
             raise InputError(f"a team of {threads} threads; wanted 1 to {MAX_THREADS}")
         self.threads = threads
@@ -82,7 +82,7 @@ class ThreadTeam:
         words = np.zeros(WORKER + WORKER_WORDS * self.threads + 16, np.int64)
         skip = -(words.ctypes.data // 8) % 16  # begin at a multiple of 128 bytes
         self._memory = words
-        self._state = memoryview(words[skip:])
+        self._state = words[skip:].data
         self._address = words.ctypes.data + 8 * skip
         # More threads than cores: whoever spins keeps the one it waits for from running.
         self._state[SPIN] = 0 if self._crowded else _SPIN_TURNS
