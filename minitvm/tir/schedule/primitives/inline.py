@@ -1,0 +1,309 @@
+"""Substituting one block into another: compute_inline, reverse_compute_inline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ....arith import Analyzer
+from ....expr import Expr, Node, Var, free_vars, replace, rewrite, substitute, walk
+from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, Stmt
+from ..analysis import Scope, why_not_complete
+from ..boxes import fills, in_iterators, signature, union_regions
+from ..placement import broken_flow
+from ..registry import Failure, holds_inside, primitive, requirement
+from ..state import ScheduleState, all_of, both, conjuncts
+from ..tree import Tree
+from .compute_at import inputs_settled, not_output, region_cover
+
+
+@requirement
+def complete(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """the block is complete: all iterators spatial, the only writer, before all readers, no init"""
+    reason = why_not_complete(Scope.around(state.home(block), block), block)
+    return None if reason is None else Failure({block.block: "this block"}, "a complete block", reason)
+
+
+@requirement
+def one_store(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """the body is one store, and runs at every iteration"""
+    return _why_not_one_store(state.home(block), block)
+
+
+def _why_not_one_store(tree: Tree, block: BlockRealize) -> Failure | None:
+    body = block.block.body
+    if not isinstance(body, BufferStore) or body.predicate is not None or block.block.init is not None:
+        return Failure({block.block: "this block"}, "a body of one store", f"a {type(body).__name__}")
+    predicate = in_iterators(tree, block)
+    if predicate is None or conjuncts(predicate):
+        return Failure({block: "this predicate"}, "a block that runs at every iteration", f"only where {block.predicate}")
+    return None
+
+
+def _store(block: BlockRealize) -> BufferStore:
+    body = block.block.body
+    assert isinstance(body, BufferStore)  # one_store
+    return body
+
+
+@requirement
+def plain_indices(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """it stores at its iterators: distinct variables, one a dimension, all that its value uses among them"""
+    store = _store(block)
+    seen: list[Var] = []
+    iterators = {it.var for it in block.block.iter_vars}
+    for index in store.indices:
+        if not isinstance(index, Var) or index not in iterators or any(index is v for v in seen):
+            return Failure({store: "here"}, "distinct iterators as indices", f"{store.buffer.name}[{_listed(store.indices)}]")
+        seen.append(index)
+    used = {v for v in free_vars(store.value) if v in iterators}
+    if used - set(seen):
+        return Failure({store: "here"}, "a value that follows from the indices",
+                       f"it uses {', '.join(v.name for v in used - set(seen))}")  # fmt: skip
+    return None
+
+
+@requirement
+def has_consumers(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """another block of the scope reads it"""
+    if Scope.around(state.home(block), block).consumers(block):
+        return None
+    return Failure({block.block: "this block"}, "a block that others read", "no consumer")
+
+
+visible_loads = holds_inside("visible_loads", "consumers read the buffer by plain loads only, not as a matched or opaque region")
+
+
+@primitive(
+    aka={"Halide": "inline (the default)", "Exo": "inline"}, past="was inlined",
+    requires=[complete, one_store, plain_indices, not_output, has_consumers, inputs_settled],
+)  # fmt: skip
+def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
+    """Compute a producer's value wherever it is read, and store it nowhere.
+
+    before:
+        for i in range(8):
+            with T.block("B"): B[vi] = A[vi] * 2.0
+        for i in range(8):
+            with T.block("C"): C[vi] = B[vi] + 1.0
+    call: `sch.compute_inline("B")`
+    after:
+        for i in range(8):
+            with T.block("C"): C[vi] = A[vi] * 2.0 + 1.0
+    """
+    tree = state.home(block)
+    scope = Scope.around(tree, block)
+    store = _store(block)
+    analyzer = Analyzer()
+    variables = [v for v in store.indices if isinstance(v, Var)]
+
+    def inlined(load: BufferLoad) -> Expr:
+        value: Expr = substitute(store.value, dict(zip(variables, load.indices, strict=True)))
+        return value
+
+    consumers = scope.consumers(block)
+    added = {r.buffer for r in block.block.reads}
+    changes: dict[Stmt, Stmt | None] = {block: None}
+    for consumer in consumers:
+        new = _with_loads(consumer.block, store.buffer, inlined, added, analyzer)
+        if _mentions(new, store.buffer):
+            raise visible_loads.refuse(Failure({consumer.block: "this consumer"}, f"plain loads of {store.buffer.name}",
+                                               "it passes the buffer on as a region"))  # fmt: skip
+        changes[consumer.block] = new
+    _apply(state, tree, changes, scope, store.buffer)
+    for consumer in consumers:
+        _check_flow(state, consumer)
+
+
+def _apply(state: ScheduleState, tree: Tree, changes: dict[Stmt, Stmt | None], scope: Scope, gone: Buffer) -> None:
+    state.set_func(tree, tree.rebuild(changes))
+    realize = state.block(scope.realize.block.id)
+    assert realize is not None  # the scope itself stays
+    kept = tuple(b for b in realize.block.alloc_buffers if b is not gone)
+    state.replace({realize.block: replace(realize.block, alloc_buffers=kept)})
+
+
+def _check_flow(state: ScheduleState, block: BlockRealize) -> None:
+    now = state.block(block.block.id)
+    assert now is not None  # it was rewritten, not removed
+    failure = broken_flow(state, state.home(now), now)
+    if failure is not None:
+        raise region_cover.refuse(failure)
+
+
+def _with_loads(block: Block, buffer: Buffer, value: Any, added: set[Buffer], analyzer: Analyzer) -> Block:
+    """A block with loads of `buffer` replaced, and its signature (and that of blocks inside it) brought up to date."""
+
+    def change(node: Node) -> Node | None:
+        if isinstance(node, BufferLoad) and node.buffer is buffer:
+            made: Node = value(node)
+            return made
+        if isinstance(node, Block) and any(r.buffer is buffer for r in node.reads):
+            found = [r for r in signature(node)[0] if r.buffer in added]
+            kept = [r for r in node.reads if r.buffer is not buffer]
+            return replace(node, reads=_simplified(union_regions([*kept, *found]), node, analyzer))
+        return None
+
+    changed: Block = rewrite(block, change)
+    return changed
+
+
+def _simplified(regions: tuple[BufferRegion, ...], block: Block, analyzer: Analyzer) -> tuple[BufferRegion, ...]:
+    for it in block.iter_vars:
+        analyzer.bind(it.var, it.dom)
+    return tuple(BufferRegion(r.buffer, tuple(analyzer.simplify(d) for d in r.region)) for r in regions)
+
+
+def _mentions(node: Node, buffer: Buffer) -> bool:
+    return any(
+        isinstance(part, BufferLoad | BufferRegion | BufferStore) and part.buffer is buffer
+        or isinstance(part, MatchBufferRegion) and part.source.buffer is buffer
+        for part in walk(node)
+    )  # fmt: skip
+
+
+def _listed(indices: tuple[Expr, ...]) -> str:
+    return ", ".join(map(str, indices))
+
+
+def _merge(state: ScheduleState, block: BlockRealize) -> tuple[BlockRealize, BufferRegion] | None:
+    """The producer into which a block may go, and the region of the block's that reads it."""
+    scope = Scope.around(state.home(block), block)
+    for read in block.block.reads:
+        writers = [b for b in scope.writers(read.buffer) if b is not block]
+        if len(writers) == 1 and read.buffer in scope.allocated and scope.readers(read.buffer) == [block]:
+            if why_not_complete(scope, writers[0]) is None and len(writers[0].block.writes) == 1:
+                return writers[0], read
+    return None
+
+
+@requirement
+def one_producer(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """it reads a buffer, allocated in the scope, that one complete block writes and nobody else reads"""
+    if _merge(state, block) is not None:
+        return None
+    scope = Scope.around(state.home(block), block)
+    producers = scope.producers(block)
+    found = ", ".join(f"{p.block.name}: {why_not_complete(scope, p) or 'is read elsewhere, or writes an output'}" for p in producers)
+    return Failure({block.block: "this block"}, "a complete producer that only this block reads", found or "no producer")
+
+
+@requirement
+def producer_is_one_store(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """the producer's body is one store that writes each element of its buffer"""
+    found = _merge(state, block)
+    assert found is not None  # one_producer
+    producer, _ = found
+    tree = state.home(block)
+    failure = _why_not_one_store(tree, producer)
+    if failure is not None:
+        return failure
+    reason = fills(tree, producer, producer.block.writes[0], None)
+    return None if reason is None else Failure({producer.block: "this producer"}, "every element written", reason)
+
+
+@requirement
+def reads_its_own_point(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """all loads of the producer's buffer are at one point, distinct iterators of the block: all that have more than one value"""
+    found = _merge(state, block)
+    assert found is not None  # one_producer
+    buffer = found[1].buffer
+    loads = [n for n in walk(block.block.body) if isinstance(n, BufferLoad) and n.buffer is buffer]
+    for load in loads:
+        distinct = len({id(i) for i in load.indices}) == len(load.indices)
+        if not distinct or not all(isinstance(i, Var) for i in load.indices):
+            return Failure({load: "this load"}, "distinct iterators as indices", str(load))
+        if any(a is not b for a, b in zip(load.indices, loads[0].indices, strict=True)):
+            return Failure({load: "this load"}, "one point", f"{loads[0]} and {load}")
+    analyzer = Analyzer()
+    for it in block.block.iter_vars:
+        used = bool(loads) and any(it.var is i for i in loads[0].indices)
+        if not used and not analyzer.can_prove(it.dom.extent <= 1):
+            return Failure({block.block: "this block"}, f"an index of {buffer.name} for every iterator",
+                           f"{it.var.name} is none")  # fmt: skip
+    return None
+
+
+@requirement
+def other_inputs_ready(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """what else the block reads is written before the producer: there it will be read"""
+    found = _merge(state, block)
+    assert found is not None  # one_producer
+    producer = found[0]
+    scope = Scope.around(state.home(block), block)
+    for other in scope.producers(block):
+        if other is not producer and not scope.before(other, producer):
+            return Failure({other.block: "writes what it reads", producer.block: "comes earlier"},
+                           f"the other inputs of {block.block.name} written before {producer.block.name}",
+                           other.block.name)  # fmt: skip
+    return None
+
+
+@primitive(
+    past="was inlined",
+    requires=[complete, one_store, one_producer, producer_is_one_store, reads_its_own_point, other_inputs_ready],
+)  # fmt: skip
+def reverse_compute_inline(state: ScheduleState, block: BlockRealize) -> None:
+    """Compute a consumer where its only producer computes: the producer stores the consumer's value instead of its own.
+
+    before:
+        for i in range(8):
+            with T.block("B"): B[vi] = A[vi] * 2.0
+        for i in range(8):
+            with T.block("C"): C[vi] = B[vi] + 1.0
+    call: `sch.reverse_compute_inline("C")`
+    after:
+        for i in range(8):
+            with T.block("B"): C[vi] = A[vi] * 2.0 + 1.0
+    """
+    found = _merge(state, block)
+    assert found is not None  # one_producer
+    producer, read = found
+    tree = state.home(block)
+    buffer = read.buffer
+    inner, outer = _store(producer), _store(block)
+    load = next(n for n in walk(outer) if isinstance(n, BufferLoad) and n.buffer is buffer)
+    values: dict[Var, Expr] = {it.var: it.dom.start for it in block.block.iter_vars}
+    values.update(zip((i for i in load.indices if isinstance(i, Var)), inner.indices, strict=True))
+    body = _replaced(outer, buffer, inner.value, values)
+    other_reads = [substitute(r, values) for r in block.block.reads if r.buffer is not buffer]
+    made = replace(
+        producer.block, body=body, reads=union_regions([*producer.block.reads, *other_reads]),
+        writes=tuple(substitute(r, values) for r in block.block.writes),
+    )  # fmt: skip
+    predicate = _within(block, producer, values)
+    bindings = dict(zip((it.var for it in producer.block.iter_vars), producer.iter_values, strict=True))
+    realize = replace(producer, block=made, predicate=both(producer.predicate, substitute(predicate, bindings)))
+    _apply(state, tree, {block: None, producer: realize}, Scope.around(tree, block), buffer)
+    _check_flow(state, realize)
+
+
+def _replaced(store: BufferStore, buffer: Buffer, value: Expr, values: Mapping[Var, Expr]) -> BufferStore:
+    def change(node: Node) -> Node | None:
+        return value if isinstance(node, BufferLoad) and node.buffer is buffer else None
+
+    # First the block's own iterators, then the producer's value, which is in the producer's.
+    moved = substitute(store, values)
+    result: BufferStore = rewrite(moved, change)
+    return result
+
+
+def _within(block: BlockRealize, producer: BlockRealize, values: Mapping[Var, Expr]) -> Expr:
+    """Where the producer's iterations fall into the block's domain."""
+    analyzer = Analyzer({it.var: it.dom for it in producer.block.iter_vars})
+    conditions = []
+    for it in block.block.iter_vars:
+        value = values[it.var]
+        for condition in (value >= it.dom.start, value < it.dom.start + it.dom.extent):
+            if not analyzer.can_prove(condition):
+                conditions.append(condition)
+    return all_of(conditions)
+
+
+def _each_block(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    tree = state.tree()
+    return ((block,) for block in tree.blocks.values() if block is not tree.root)
+
+
+compute_inline.space(_each_block)
+reverse_compute_inline.space(_each_block)
