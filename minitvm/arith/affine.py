@@ -36,6 +36,8 @@ class Atom:
             self._key: Any = structural_key(args[0])
         elif kind in (MIN, MAX):
             self._key = frozenset(args)
+        elif kind == PRODUCT:
+            self._key = tuple(sorted(args, key=hash))  # `args` keep the order in which people wrote them
         else:
             self._key = args
         self._hash = hash((kind, self._key))
@@ -46,7 +48,12 @@ class Atom:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return isinstance(other, Atom) and self._hash == other._hash and self.kind == other.kind and self._key == other._key
+        return (
+            isinstance(other, Atom)
+            and self._hash == other._hash
+            and self.kind == other.kind
+            and self._key == other._key
+        )
 
     def __repr__(self) -> str:
         return f"{self.kind}({', '.join(map(str, self.args))})"
@@ -175,7 +182,7 @@ def factors(term: Term) -> tuple[Any, ...]:
 
 def product(parts: Iterable[Any]) -> Term:
     """The term that multiplies these factors. Their order does not matter for equality."""
-    ordered = tuple(sorted(parts, key=hash))
+    ordered = tuple(parts)
     return ordered[0] if len(ordered) == 1 else Atom(PRODUCT, ordered)
 
 

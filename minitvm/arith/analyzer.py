@@ -20,8 +20,38 @@ from typing import Any
 
 from ..errors import TypeMismatch
 from ..expr import (
-    EQ, GE, GT, LE, LT, NE, Add, And, Call, Cast, CompareOp, Div, Expr, FloorDiv, FloorMod, IntImm, IterVar, Let, Max, Min,
-    Mod, Mul, Not, Or, Range, Select, SizeVar, Sub, Var, as_expr, const, map_children,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Call,
+    Cast,
+    CompareOp,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Range,
+    Select,
+    SizeVar,
+    Sub,
+    Var,
+    as_expr,
+    const,
+    map_children,
 )  # fmt: skip
 from . import fold, rules
 from .affine import FLOORDIV, Affine, Atom, term_variables
@@ -215,7 +245,9 @@ class Analyzer:
         x, y = as_expr(a), as_expr(b)
         if is_index(x.dtype) and is_index(y.dtype):
             f, g = self._normal.affine(x), self._normal.affine(y)
-            return f == g or self.can_prove(EQ(x.astype("int64"), y.astype("int64")) if x.dtype != y.dtype else EQ(x, y))
+            return f == g or self.can_prove(
+                EQ(x.astype("int64"), y.astype("int64")) if x.dtype != y.dtype else EQ(x, y)
+            )
         return self.can_prove(x == y)
 
     def can_prove_nonnegative(self, e: Any) -> bool:

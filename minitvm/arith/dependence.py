@@ -21,8 +21,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..expr import (
-    EQ, GE, GT, LE, LT, NE, Add, And, Call, Cast, Expr, FloorDiv, FloorMod, IntImm, IterVar, Max, Min, Mul, Not, Or, Range,
-    SizeVar, Sub, Var, as_expr,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Call,
+    Cast,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    Range,
+    SizeVar,
+    Sub,
+    Var,
+    as_expr,
 )  # fmt: skip
 
 _COMPARISONS = {LT: "<", LE: "<=", GT: ">", GE: ">=", EQ: "=", NE: "!="}
@@ -117,7 +140,9 @@ def find_dependence(
         if commutes is not None and commutes(source, sink):
             continue
         if len(source.indices) != len(sink.indices):
-            undecided = Undecided(f"{source.buffer} is indexed with {len(source.indices)} and {len(sink.indices)} dimensions")
+            undecided = Undecided(
+                f"{source.buffer} is indexed with {len(source.indices)} and {len(sink.indices)} dimensions"
+            )
             continue
         try:
             found = _violation(source, sink, before, after, unordered)

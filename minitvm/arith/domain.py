@@ -10,10 +10,26 @@ from __future__ import annotations
 from typing import Any
 
 from ..expr import SizeVar, Var
-from .affine import FLOORDIV, FLOORMOD, MAX, MIN, OPAQUE, PRODUCT, Affine, Atom, Term, add_into, factors, multiply, product, term_variables
+from .affine import (
+    FLOORDIV,
+    FLOORMOD,
+    MAX,
+    MIN,
+    OPAQUE,
+    PRODUCT,
+    Affine,
+    Atom,
+    Term,
+    add_into,
+    factors,
+    multiply,
+    product,
+    term_variables,
+)
 
 Interval = tuple[int | None, int | None]
 UNKNOWN: Interval = (None, None)
+_STEPS = 150  # sums looked at in one proof: a few hundred microseconds
 _DEPTH = 12  # replacements tried in a row; an index has about as many terms
 
 
@@ -59,6 +75,7 @@ class Domain:
         self.order: dict[Var, int] = {}  # outer variables come first
         self.facts: list[Affine] = []  # each is >= 0
         self._intervals: dict[Any, Interval] = {}
+        self._steps = 0
 
     def copy(self) -> Domain:
         """An independent copy, for a scope with more facts."""
@@ -157,15 +174,17 @@ class Domain:
     def bounds(self, affine: Affine) -> Interval:
         """`interval`, sharpened where terms hang together (`min(n, i + 4) - i`, a quotient beside its dividend)."""
         result = self.interval(affine)
-        for term, c in affine.terms.items():
-            if isinstance(term, Atom) and term.kind in (MIN, MAX):
+        extremes = [(t, c) for t, c in affine.terms.items() if isinstance(t, Atom) and t.kind in (MIN, MAX)]
+        if not extremes:
+            return result
+        for term, c in extremes[:3]:
+            if isinstance(term, Atom):
                 rest = affine.without(term)
                 a, b = (self.bounds(rest + arg.scaled(c)) for arg in term.args)
                 # The sum is the lower (for a minimum, c > 0) or the upper of the two sums.
                 lower = (term.kind == MIN) == (c > 0)
                 both = (hull(a, b)[0], intersect(a, b)[1]) if lower else (intersect(a, b)[0], hull(a, b)[1])
                 result = intersect(result, both)
-                break
         return result
 
     # -- proofs -----------------------------------------------------------------------------------------------------
@@ -177,13 +196,15 @@ class Domain:
             return True
         if high is not None and high < 0:
             return False
+        self._steps = _STEPS
         return self._prove(affine, _DEPTH, 2)
 
     def _prove(self, f: Affine, depth: int, facts: int) -> bool:
         low, high = self.interval(f)
         if low is not None and low >= 0:
             return True
-        if depth == 0 or not f.terms or (high is not None and high < 0):
+        self._steps -= 1
+        if depth == 0 or self._steps < 0 or not f.terms or (high is not None and high < 0):
             return False
         for lowered in self._lowered(f):
             if all(self._prove(part, depth - 1, facts) for part in lowered):
@@ -199,12 +220,14 @@ class Domain:
                 rest = f.without(term)
                 a, b = (rest + arg.scaled(c) for arg in term.args)
                 return [[a, b]] if (term.kind == MIN) == (c > 0) else [[a], [b]]
-            if term.kind == FLOORDIV and term.args[1].is_const and term not in self.ranges:
+            if term.kind == FLOORDIV and term.args[1].is_const:
                 # d * (x // d) lies between x - d + 1 and x.
                 d = term.args[1].const
                 bound = term.args[0] if c < 0 else term.args[0] - (d - 1)
                 if d > 0:
-                    return [[f.without(term).scaled(d) + bound.scaled(c)]]
+                    by_dividend = [f.without(term).scaled(d) + bound.scaled(c)]
+                    lowered = self._eliminate(f, term) if term in self.ranges else None
+                    return [by_dividend] if lowered is None else [by_dividend, [lowered]]
         ways = []
         for term in self._inner_first(f):
             lowered = self._eliminate(f, term)

@@ -12,7 +12,27 @@ from typing import Any
 import numpy as np
 
 from ..expr import (
-    EQ, GE, GT, LE, LT, NE, Add, Cast, Div, DType, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mod, Mul, Sub, const,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    Cast,
+    Div,
+    DType,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Sub,
+    const,
 )  # fmt: skip
 
 

@@ -42,7 +42,9 @@ def _independence(sums: tuple[IterSum, ...], detector: _Detector) -> list[str]:
             _collect(split, used)
             direct.add(detector.key(split))
     for steps, _ in detector.limits:
-        apart = [s for splits in used.values() for s in splits if detector.key(s) in steps and detector.key(s) in direct]
+        apart = [
+            s for splits in used.values() for s in splits if detector.key(s) in steps and detector.key(s) in direct
+        ]
         if apart:
             return [f"{apart[0]} is used apart from the sum that the predicate bounds"]
     limited = [key for steps, _ in detector.limits for key in steps]
@@ -124,7 +126,9 @@ def _injectivity(sums: tuple[IterSum, ...], detector: _Detector) -> list[str]:
         if mark in determined or detector.equal(mark.extent, _ONE):
             continue
         found = known.get(mark)
-        errors.append(f"only {', '.join(map(str, found))} of loop {var.name} is used" if found else f"loop {var.name} is not used")
+        errors.append(
+            f"only {', '.join(map(str, found))} of loop {var.name} is used" if found else f"loop {var.name} is not used"
+        )
     return errors
 
 
@@ -234,7 +238,9 @@ def _take_apart(
     rest = list(args)
     ordered: list[IterSplit] = []
     while rest:
-        least = next(s for s in rest if all(t is s or domain.nonnegative(_size(t, domain) - _size(s, domain)) for t in rest))
+        least = next(
+            s for s in rest if all(t is s or domain.nonnegative(_size(t, domain) - _size(s, domain)) for t in rest)
+        )
         rest.remove(least)
         ordered.append(least)
     for split in reversed(ordered):

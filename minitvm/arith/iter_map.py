@@ -17,7 +17,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..expr import (
-    GE, GT, LE, LT, Add, And, Call, Expr, FloorDiv, FloorMod, IntImm, IterVar, Mul, Not, Range, Sub, Var, as_expr,
+    GE,
+    GT,
+    LE,
+    LT,
+    Add,
+    And,
+    Call,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Mul,
+    Not,
+    Range,
+    Sub,
+    Var,
+    as_expr,
     const,
 )  # fmt: skip
 from .affine import Affine, divide_monomial, multiply
@@ -280,6 +297,8 @@ class _Detector:
     def fuse(self, x: IterSum) -> IterSplit:
         """A sum without base as one split: of its only iterator, or of a new mark that fuses several."""
         args = self.ordered(self.with_limits(x.args))
+        if not args:
+            raise NotAffine(f"{x} does not move with the loops")
         if len(args) == 1:
             return args[0]
         unit = args[0].scale
@@ -288,7 +307,9 @@ class _Detector:
             if not self.equal(arg.scale, expected):
                 lower = " + ".join(map(str, args[: args.index(arg)]))
                 relation = "overlap" if not self.at_most(expected, arg.scale) else "leave a gap"
-                raise NotAffine(f"{arg} and {lower} {relation}: wanted a step of {_text(expected)}, found {_text(arg.scale)}")
+                raise NotAffine(
+                    f"{arg} and {lower} {relation}: wanted a step of {_text(expected)}, found {_text(arg.scale)}"
+                )
             expected = self.times(arg.scale, arg.extent)
         extent = self.divide(expected, unit)
         if extent is None:
@@ -367,7 +388,11 @@ class _Detector:
         if not self.at_most(extent, split.extent) or not self.domain.nonnegative(extent):
             return False
         steps = {}
-        parts = split.mark.source.args if isinstance(split.mark.source, IterSum) else (IterSplit(split.mark, ONE, split.extent),)
+        parts = (
+            split.mark.source.args
+            if isinstance(split.mark.source, IterSum)
+            else (IterSplit(split.mark, ONE, split.extent),)
+        )
         for arg in parts:
             steps[self.key(arg)] = arg.scale
         self.limits.append((steps, extent))
@@ -391,12 +416,15 @@ def detect(
     """
     if level not in LEVELS:
         raise ValueError(f"level {level!r} is not one of {', '.join(LEVELS)}")
-    ranges = {(v.var if isinstance(v, IterVar) else v): (r.dom if isinstance(r, IterVar) else r) for v, r in iters.items()}
+    ranges = {
+        (v.var if isinstance(v, IterVar) else v): (r.dom if isinstance(r, IterVar) else r) for v, r in iters.items()
+    }
     domains = {v: r if isinstance(r, Range) else Range.of(r) for v, r in ranges.items()}
     analyzer = analyzer or Analyzer()
     condition = as_expr(predicate)
     exprs = tuple(as_expr(b) for b in bindings)
-    with analyzer.constraint():
+    # A loop that never runs maps nothing, so extents may be taken as at least 1.
+    with analyzer.constraint(*(r.extent >= const(1, r.extent.dtype) for r in domains.values())):
         for var, r in domains.items():
             analyzer.bind(var, r)
         result = _detect(exprs, domains, condition, level, analyzer, simplify_trivial, use_predicate=True)

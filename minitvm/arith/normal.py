@@ -12,11 +12,38 @@ from functools import lru_cache
 from typing import Any
 
 from ..expr import (
-    Add, Call, Cast, Div, DType, Expr, FloorDiv, FloorMod, IntImm, Let, Max, Min, Mod, Mul, Select, SizeVar, Sub, Var, const,
+    Add,
+    Call,
+    Cast,
+    Div,
+    DType,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Select,
+    SizeVar,
+    Sub,
+    Var,
 )  # fmt: skip
 from . import rules, symbolic
 from .affine import (
-    FLOORDIV, FLOORMOD, MAX, MIN, OPAQUE, Affine, Atom, Term, add_into, factors, multiply, product, term_variables,
+    FLOORDIV,
+    FLOORMOD,
+    MAX,
+    MIN,
+    OPAQUE,
+    Affine,
+    Atom,
+    Term,
+    add_into,
+    multiply,
+    term_variables,
 )  # fmt: skip
 from .domain import UNKNOWN, Domain, Interval, hull, intersect
 

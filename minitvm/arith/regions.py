@@ -237,7 +237,8 @@ def disjoint(a: Box, b: Box, analyzer: Analyzer) -> bool:
 def same(a: Box, b: Box, analyzer: Analyzer) -> bool:
     """Whether two boxes are shown to be the same."""
     return len(a) == len(b) and all(
-        analyzer.can_prove_equal(x.start, y.start) and analyzer.can_prove_equal(x.extent, y.extent) for x, y in zip(a, b)
+        analyzer.can_prove_equal(x.start, y.start) and analyzer.can_prove_equal(x.extent, y.extent)
+        for x, y in zip(a, b)
     )
 
 

@@ -123,7 +123,12 @@ def _mod_of_mod(domain: Domain, x: Affine, d: int) -> Affine | None:
     terms = dict(x.terms)
     constant = x.const
     for term, c in x.terms.items():
-        if isinstance(term, Atom) and term.kind == FLOORMOD and term.args[1].is_const and c * term.args[1].const % d == 0:
+        if (
+            isinstance(term, Atom)
+            and term.kind == FLOORMOD
+            and term.args[1].is_const
+            and c * term.args[1].const % d == 0
+        ):
             del terms[term]
             add_into(terms, term.args[0].terms.items(), c)
             constant += c * term.args[0].const

@@ -8,7 +8,7 @@ one shape are one problem: answers are memoised across functions.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from .affine import FLOORDIV, FLOORMOD, MAX, MIN, Affine, Atom, add_into, factors, product
@@ -63,7 +63,7 @@ def _dense(rows: list[tuple[int, dict[int, int]]], count: int) -> Monomials:
     return tuple((c, tuple(powers.get(i, 0) for i in range(count))) for c, powers in rows)
 
 
-@lru_cache(maxsize=None)
+@cache
 def dummies(count: int) -> tuple[Any, ...]:
     """The first `count` of the pooled integer symbols."""
     import sympy
@@ -89,7 +89,7 @@ def _monomials(poly: Any) -> Monomials:
     return tuple((int(c), tuple(map(int, e))) for e, c in poly.terms() if c)
 
 
-@lru_cache(maxsize=None)
+@cache
 def functions() -> tuple[Any, Any]:
     """(FloorDiv, Mod) as sympy functions of two integers; they evaluate on two numbers only."""
     import sympy

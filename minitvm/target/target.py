@@ -1,8 +1,8 @@
 """`Target`: a kind of machine and its description, from text, from JSON, or from the host.
 
-    Target("cpu")                                   the machine at hand
-    Target("cpu -width=256 -cores=4")               the same with other figures
-    Target("cpu -model=znver3"), Target("cuda -model=h100"), Target("accel -model=vdla")
+Target("cpu")                                   the machine at hand
+Target("cpu -width=256 -cores=4")               the same with other figures
+Target("cpu -model=znver3"), Target("cuda -model=h100"), Target("accel -model=vdla")
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Target:
         return Target.current() if target is None else Target(target)
 
     @staticmethod
-    def current(allow_none: bool = False) -> Target | None | Any:
+    def current(allow_none: bool = False) -> Target | Any | None:
         """The target of the innermost `with target:`, else the host's CPU (None if `allow_none`, as in TVM)."""
         found = _CURRENT.get()
         return found if found is not None or allow_none else Target("cpu")
@@ -183,7 +183,11 @@ def _convert(key: str, value: Any, like: Any) -> Any:
         if isinstance(like, Cache):
             return Cache(**value) if isinstance(value, Mapping) else Cache(*map(int, str(value).split(":")))
         if isinstance(like, bool):
-            return value if isinstance(value, bool) else {"1": True, "true": True, "0": False, "false": False}[value.lower()]
+            return (
+                value
+                if isinstance(value, bool)
+                else {"1": True, "true": True, "0": False, "false": False}[value.lower()]
+            )
         if isinstance(like, tuple):
             items = [p for p in value.split(",") if p] if isinstance(value, str) else list(value)
             return tuple(int(p) if str(p).isdigit() else str(p) for p in items)

@@ -8,8 +8,32 @@ from typing import Any
 from hypothesis import strategies as st
 
 from minitvm.expr import (
-    EQ, GE, GT, LE, LT, NE, Add, And, Call, Div, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mod, Mul, Not, Or, Select, Sub,
-    Var, call, const,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Call,
+    Cast,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Select,
+    Sub,
+    Var,
+    call,
+    const,
 )  # fmt: skip
 
 Box = dict[Var, tuple[int, int]]
@@ -18,30 +42,52 @@ _COMPARE = (LT, LE, GT, GE, EQ, NE)
 
 def evaluate(e: Expr, env: dict[Var, int]) -> int:
     """The value of an int32 or bool expression; integers are exact."""
+    run = _COMPILED.get(e)
+    if run is None:
+        if len(_COMPILED) > 500:
+            _COMPILED.clear()
+        names: dict[str, Any] = {"truncated": truncated}
+        run = _COMPILED[e] = eval(f"lambda env: {_source(e, names)}", names)
+    return run(env)
+
+
+_COMPILED: dict[Expr, Any] = {}
+_INFIX = {
+    Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%", LT: "<", LE: "<=", GT: ">", GE: ">=", EQ: "==", NE: "!=",
+    And: "and", Or: "or",
+}  # fmt: skip
+_BITS = {"shift_left": "<<", "shift_right": ">>", "bitwise_and": "&"}
+
+
+def _source(e: Expr, names: dict[str, Any]) -> str:
+    """Python text, in which a variable is looked up in `env`."""
+
+    def s(part: Expr) -> str:
+        return _source(part, names)
+
     if isinstance(e, Var):
-        return env[e]
+        names[f"v{id(e)}"] = e
+        return f"env[v{id(e)}]"
     if isinstance(e, IntImm):
-        return e.value
+        return f"({e.value})"
     if isinstance(e, Not):
-        return not evaluate(e.a, env)
+        return f"(not {s(e.a)})"
     if isinstance(e, Select):
-        return evaluate(e.true_value if evaluate(e.condition, env) else e.false_value, env)
+        return f"({s(e.true_value)} if {s(e.condition)} else {s(e.false_value)})"
     if isinstance(e, Call) and e.op == "if_then_else":
-        return evaluate(e.args[1] if evaluate(e.args[0], env) else e.args[2], env)
+        return f"({s(e.args[1])} if {s(e.args[0])} else {s(e.args[2])})"
     if isinstance(e, Call):
-        a, b = (evaluate(x, env) for x in e.args)
-        return {"shift_left": lambda: a << b, "shift_right": lambda: a >> b, "bitwise_and": lambda: a & b}[e.op]()
-    if isinstance(e, And):
-        return bool(evaluate(e.a, env)) and bool(evaluate(e.b, env))
-    if isinstance(e, Or):
-        return bool(evaluate(e.a, env)) or bool(evaluate(e.b, env))
-    a, b = evaluate(e.a, env), evaluate(e.b, env)  # type: ignore[attr-defined]
-    table: dict[type, Any] = {
-        Add: lambda: a + b, Sub: lambda: a - b, Mul: lambda: a * b, FloorDiv: lambda: a // b, FloorMod: lambda: a % b,
-        Div: lambda: truncated(a, b), Mod: lambda: a - b * truncated(a, b), Min: lambda: min(a, b), Max: lambda: max(a, b),
-        LT: lambda: a < b, LE: lambda: a <= b, GT: lambda: a > b, GE: lambda: a >= b, EQ: lambda: a == b, NE: lambda: a != b,
-    }  # fmt: skip
-    return table[type(e)]()
+        return f"({s(e.args[0])} {_BITS[e.op]} {s(e.args[1])})"
+    if isinstance(e, Cast):
+        return s(e.value)
+    a, b = s(e.a), s(e.b)  # type: ignore[attr-defined]
+    if isinstance(e, Min | Max):
+        return f"{'min' if isinstance(e, Min) else 'max'}({a}, {b})"
+    if isinstance(e, Div):
+        return f"truncated({a}, {b})"
+    if isinstance(e, Mod):
+        return f"({a} - {b} * truncated({a}, {b}))"
+    return f"({a} {_INFIX[type(e)]} {b})"
 
 
 def truncated(a: int, b: int) -> int:

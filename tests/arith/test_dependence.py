@@ -124,7 +124,9 @@ def _brute(write, read, domain, before, after, parallel) -> list[object]:
         for s, t in itertools.product(envs, envs):
             if evaluate(a.indices[0], s) != evaluate(b.indices[0], t):
                 continue
-            if _place(a, s, before) < _place(b, t, before) and not _ordered(_place(a, s, after), _place(b, t, after), parallel):
+            if _place(a, s, before) < _place(b, t, before) and not _ordered(
+                _place(a, s, after), _place(b, t, after), parallel
+            ):
                 broken.append((s, t))
     return broken
 

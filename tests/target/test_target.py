@@ -11,7 +11,15 @@ import pytest
 from minitvm.errors import TargetError
 from minitvm.target import CPU, KINDS, Cache, Kind, Target, detect_cpu, register_kind
 
-TARGETS = ["cpu", "llvm", "cpu -width=256 -cores=3", "cpu -model=znver3", "cuda -model=h100", "opencl -device=mali", "accel -model=vdla"]
+TARGETS = [
+    "cpu",
+    "llvm",
+    "cpu -width=256 -cores=3",
+    "cpu -model=znver3",
+    "cuda -model=h100",
+    "opencl -device=mali",
+    "accel -model=vdla",
+]
 
 
 @pytest.mark.parametrize("text", TARGETS)
@@ -93,8 +101,16 @@ def _machine(folder: Path, flags: str, caches: list[tuple[str, str, str, str]]) 
     ],
 )
 def test_detection_from_flags(tmp_path: Path, flags: str, bits: int, registers: int, fma: bool) -> None:
-    cpu = _machine(tmp_path, flags, [("Data", "1", "48K", "12"), ("Instruction", "1", "32K", "8"), ("Unified", "2", "1M", "16")])
-    assert (cpu.vector_bits, cpu.vector_registers, cpu.has_fma, cpu.name, cpu.ghz) == (bits, registers, fma, "Some CPU", 3.0)
+    cpu = _machine(
+        tmp_path, flags, [("Data", "1", "48K", "12"), ("Instruction", "1", "32K", "8"), ("Unified", "2", "1M", "16")]
+    )
+    assert (cpu.vector_bits, cpu.vector_registers, cpu.has_fma, cpu.name, cpu.ghz) == (
+        bits,
+        registers,
+        fma,
+        "Some CPU",
+        3.0,
+    )
     assert cpu.l1 == Cache(48 * 1024, 12, 64, 5)
     assert cpu.l1.way_bytes == 4096
     assert cpu.l2.size == 1 << 20
