@@ -80,7 +80,8 @@ def machine() -> dict[str, Any]:
             packages[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             packages[name] = "not installed"
-    return {"target": str(Target("cpu")), "python": platform.python_version(), "system": platform.platform(), **packages}
+    system = {"python": platform.python_version(), "system": platform.platform()}
+    return {"target": str(Target("cpu")), **system, **packages}
 
 
 def save(name: str, rows: list[Row], **extra: Any) -> Path:

@@ -54,9 +54,9 @@ def compile_seconds() -> dict[str, float]:
     )
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "MINITVM_CACHE_DIR": cache}
+        command = [sys.executable, "-c", program]
         times = [
-            float(subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True).stdout)
-            for _ in range(2)
+            float(subprocess.run(command, env=environment, check=True, capture_output=True).stdout) for _ in range(2)
         ]
     return {"cold": times[0], "warm": times[1]}
 
@@ -78,12 +78,12 @@ def lowering_seconds() -> float:
 
 
 def main() -> None:
-    compile_times, lowering = compile_seconds(), lowering_seconds()
+    compiling, lowering = compile_seconds(), lowering_seconds()
     rows = run_time()
     harness.table("ResNet-50 against ONNX Runtime", rows)
-    print(f"  compile, cold {compile_times['cold']:.1f} s (at most 120), warm {compile_times['warm']:.1f} s (at most 5)")
+    print(f"  compile, cold {compiling['cold']:.1f} s (at most 120), warm {compiling['warm']:.1f} s (at most 5)")
     print(f"  lowering of one operator, median {lowering * 1e3:.0f} ms (at most 100)")
-    harness.save("resnet50", rows, compile_seconds=compile_times, lowering_seconds=lowering)
+    harness.save("resnet50", rows, compile_seconds=compiling, lowering_seconds=lowering)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,125 @@
+"""`build` and `lower`: from tir functions and graphs to something that runs, and what they refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minitvm as tvm
+from minitvm import te
+from minitvm.errors import InputError, TargetError
+from minitvm.graph import GraphBuilder
+
+
+def matmul_relu(m, k, n):
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    r = te.reduce_axis((0, k), name="r")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
+    d = te.compute((m, n), lambda i, j: te.maximum(c[i, j], 0.0), name="D")
+    return te.create_prim_func([a, b, d])
+
+
+def integers(rng, *shape):
+    return rng.integers(-4, 5, shape).astype(np.float32)
+
+
+def test_a_function_writes_its_destination_last(rng):
+    function = tvm.build(matmul_relu(5, 7, 3))
+    a, b, out = integers(rng, 5, 7), integers(rng, 7, 3), np.full((5, 3), np.nan, np.float32)
+    assert function(a, b, out) is None
+    np.testing.assert_array_equal(out, np.maximum(a @ b, 0))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_symbolic_dimensions_take_their_sizes_from_each_call(rng, threads):
+    n = te.size_var("n")
+    function = tvm.build(matmul_relu(n, 4, n * 2), threads=threads)
+    for size in (1, 6, 33, 6):
+        a, b, out = integers(rng, size, 4), integers(rng, 4, 2 * size), np.empty((size, 2 * size), np.float32)
+        function(a, b, out)
+        np.testing.assert_array_equal(out, np.maximum(a @ b, 0))
+
+
+def small_graph():
+    b = GraphBuilder("small")
+    x = b.input("x", (2, 8))
+    w = b.constant(np.arange(32, dtype=np.float32).reshape(4, 8) - 16, "w")
+    y = b.op("nn.dense", x, w, name="y")
+    z = b.op("nn.relu", b.op("add", y, 1.0), name="z")
+    return b.build([z, b.op("reshape", z, newshape=(8,), name="flat"), x, z])
+
+
+def test_a_graph_may_return_inputs_views_and_one_value_twice(rng):
+    module = tvm.build(small_graph())
+    x = integers(rng, 2, 8)
+    z, flat, same, again = module(x)
+    weight = np.arange(32, dtype=np.float32).reshape(4, 8) - 16
+    expected = np.maximum(x @ weight.T + 1, 0)
+    np.testing.assert_array_equal(z, expected)
+    np.testing.assert_array_equal(flat, expected.reshape(8))
+    np.testing.assert_array_equal(same, x)
+    np.testing.assert_array_equal(again, expected)
+    outputs = [z, flat, same, again]
+    assert not any(np.shares_memory(a, b) for i, a in enumerate(outputs) for b in (*outputs[:i], x))
+
+
+def test_params_make_inputs_constant(rng):
+    b = GraphBuilder()
+    x, w = b.input("x", (2, 3)), b.input("w", (4, 3))
+    graph = b.build(b.op("nn.dense", x, w))
+    data, weight = integers(rng, 2, 3), integers(rng, 4, 3)
+    module = tvm.build(graph, params={"w": weight})
+    np.testing.assert_array_equal(module(x=data), data @ weight.T)
+    with pytest.raises(InputError, match=r"params: w wanted float32\[4, 3\], found float32\[3, 4\]"):
+        tvm.build(graph, params={"w": weight.T})
+    with pytest.raises(InputError, match="params: the graph has no input v"):
+        tvm.build(graph, params={"v": weight})
+
+
+def test_every_stop_gives_its_level():
+    graph = small_graph()
+    assert tvm.lower(graph, stop_at="graph") is graph
+    fused = tvm.lower(graph, stop_at="fused")
+    assert {n.op for n in fused.nodes} <= {"fused"} | {n.op for n in graph.nodes}
+    by_operator = {stop: tvm.lower(graph, stop_at=stop) for stop in ("te", "tir", "schedule", "kernel", "source")}
+    names = list(by_operator["tir"])
+    assert all(list(level) == names for level in by_operator.values())
+    assert all(isinstance(f, tvm.tir.PrimFunc) for f in by_operator["tir"].values())
+    assert all(isinstance(m, tvm.IRModule) for m in by_operator["kernel"].values())
+    assert all("def " in text for text in by_operator["source"].values())
+    assert len(tvm.lower(graph, stop_at="executable").steps) > 0
+    only = tvm.lower(graph, stop_at="source", only=names[0])
+    assert only == {names[0]: by_operator["source"][names[0]]}
+
+
+def test_the_same_model_gives_the_same_source():
+    first, second = (tvm.lower(small_graph(), stop_at="source") for _ in range(2))
+    assert first == second
+
+
+def test_passes_are_reported_in_order():
+    seen = []
+    tvm.lower(matmul_relu(4, 4, 4), callback=lambda name, before, after: seen.append(name))
+    assert seen[0] == "lower_match_buffers" and seen[-1] == "split_host"
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: tvm.build(3), "build takes a Graph, an ONNX model or its path, or a tir function; found int"),
+        (lambda: tvm.build(small_graph(), threads=0), "threads=0: wanted a number from 1"),
+        (lambda: tvm.build(small_graph(), shapes={"x": (1,)}), "shapes= goes with an ONNX model"),
+        (lambda: tvm.lower(small_graph(), stop_at="tire"), "did you mean tir?"),
+        (lambda: tvm.lower(matmul_relu(2, 2, 2), stop_at="te"), "a tir function begins at 'tir'"),
+        (lambda: tvm.lower(small_graph(), stop_at="tir", only="conv"), "no operator conv"),
+    ],
+)
+def test_refusals(call, text):
+    with pytest.raises(InputError) as error:
+        call()
+    assert text in str(error.value)
+
+
+def test_an_unknown_target_names_the_known_ones():
+    with pytest.raises(TargetError, match="cpu"):
+        tvm.build(matmul_relu(2, 2, 2), target="abacus")

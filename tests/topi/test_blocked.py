@@ -1,0 +1,87 @@
+"""Blocked layouts mean what the plain operators mean, and their NumPy folds agree with their tensor expressions."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minitvm import te, topi
+from minitvm.graph.registry import get
+from minitvm.reference import te as interpreter
+
+
+def run(build, *arrays):
+    inputs = [te.placeholder(a.shape, str(a.dtype), name=f"x{i}") for i, a in enumerate(arrays)]
+    return interpreter.evaluate([build(*inputs)], dict(zip(inputs, arrays, strict=True)))[0]
+
+
+def integers(seed, *shape):
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(np.float32)
+
+
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 2), st.integers(0, 2**32 - 1))
+def test_blocking_and_back_is_the_identity(extent, block, axis, seed):
+    shape = [2, 3, 2]
+    shape[axis] = extent
+    x = integers(seed, *shape)
+    blocked = run(lambda t: topi.block_axis(t, axis=axis, block=block), x)
+    assert blocked.shape[axis] == -(-extent // block) and blocked.shape[-1] == block
+    np.testing.assert_array_equal(blocked, get("layout.block_axis").fold(x, axis=axis, block=block))
+    back = run(lambda t: topi.unblock_axis(t, axis=axis, extent=extent), blocked)
+    np.testing.assert_array_equal(back, x)
+    np.testing.assert_array_equal(get("layout.unblock_axis").fold(blocked, axis=axis, extent=extent), x)
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**32 - 1))
+def test_packed_weights_fold_as_they_compute(out, inner, out_block, in_block, seed):
+    w = integers(seed, out, inner, 2, 1)
+    packed = run(lambda t: topi.pack_weights(t, in_block=in_block, out_block=out_block), w)
+    folded = get("layout.pack_weights").fold(w, in_block=in_block, out_block=out_block)
+    np.testing.assert_array_equal(packed, folded)
+
+
+@st.composite
+def convolutions(draw):
+    kernel = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    dilation = draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
+    padding = draw(st.tuples(*[st.integers(0, 2)] * 4))
+    strides = draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
+    least = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    image = tuple(draw(st.integers(size, size + 3)) for size in least)
+    return kernel, image, {"strides": strides, "padding": padding, "dilation": dilation}
+
+
+@given(convolutions(), st.integers(1, 2), st.integers(1, 2), st.integers(0, 2**32 - 1))
+def test_a_blocked_convolution_is_the_plain_one(case, in_blocks, out_blocks, seed):
+    kernel, image, attrs = case
+    x, w = integers(seed, 1, in_blocks * 2, *image), integers(seed + 1, out_blocks * 3, in_blocks * 2, *kernel)
+    plain = run(lambda a, b: topi.conv2d(a, b, **attrs), x, w)
+
+    def blocked(a, b):
+        packed = topi.pack_weights(b, in_block=2, out_block=3)
+        made = topi.conv2d_nchwc(topi.block_axis(a, axis=1, block=2), packed, **attrs)
+        return topi.unblock_axis(made, axis=1, extent=out_blocks * 3)
+
+    np.testing.assert_array_equal(run(blocked, x, w), plain)
+
+
+@given(convolutions(), st.integers(0, 2**32 - 1))
+def test_a_blocked_depthwise_convolution_is_the_plain_one(case, seed):
+    kernel, image, attrs = case
+    x, w = integers(seed, 1, 6, *image), integers(seed + 1, 6, 1, *kernel)
+    plain = run(lambda a, b: topi.conv2d(a, b, groups=6, **attrs), x, w)
+    packed = np.ascontiguousarray(np.moveaxis(w.reshape(2, 3, *kernel), 1, -1))
+
+    def blocked(a, b):
+        made = topi.depthwise_conv2d_nchwc(topi.block_axis(a, axis=1, block=3), b, **attrs)
+        return topi.unblock_axis(made, axis=1, extent=6)
+
+    np.testing.assert_array_equal(run(blocked, x, packed), plain)
+
+
+@given(st.integers(1, 3), st.integers(1, 5), st.integers(1, 7), st.integers(0, 2**32 - 1))
+def test_a_packed_dense_layer_is_the_plain_one(rows, depth, columns, seed):
+    x, w = integers(seed, rows, depth), integers(seed + 1, columns, depth)
+    made = run(lambda a, b: topi.dense_packed(a, topi.block_axis(b, axis=0, block=4)), x, w)
+    np.testing.assert_array_equal(made.reshape(rows, -1)[:, :columns], x @ w.T)
