@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...arith import Analyzer
+from ...arith.dependence import Access as Point
+from ...arith.dependence import Dependence, Undecided, find_dependence
 from ...expr import (
     Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Node, Range, Sub, Var, const, free_vars, substitute, walk,
 )  # fmt: skip
@@ -65,6 +67,34 @@ def _own_expressions(stmt: Stmt) -> Iterator[Expr]:
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, Expr):
                 yield item
+
+
+def exact(found: Sequence[Access], before: Sequence[For], after: Sequence[For], parallel: bool) -> Dependence | Undecided | None:
+    """A pair of iterations that a new order of loops (all of them, outermost first) turns round; None: there is none.
+
+    With `parallel` the last loop of `after` has no order among its iterations.
+    """
+    points: list[Point] = []
+    sources: dict[Point, Access] = {}
+    for access in found:
+        domain: dict[Var, Range] = {l.var: Range(l.start, l.extent) for l in access.loops}
+        indices = []
+        for d, r in enumerate(access.box):
+            if isinstance(r.extent, IntImm) and r.extent.value == 1:
+                indices.append(r.start)
+                continue
+            inside = Var(f"e{d}", r.start.dtype)  # an element of a box that is wider than one
+            domain[inside] = Range(const(0, inside.dtype), r.extent)
+            indices.append(r.start + inside)
+        condition = access.stmt.predicate if isinstance(access.stmt, BlockRealize) else True
+        point = Point(access.buffer, tuple(indices), domain, access.is_write, condition)
+        points.append(point)
+        sources[point] = access
+    old, new = tuple(l.var for l in before), tuple(l.var for l in after)
+    return find_dependence(
+        points, {p: old for p in points}, {p: new for p in points}, (len(new) - 1,) if parallel else (),
+        None if parallel else lambda a, b: commute(sources[a], sources[b]),
+    )  # fmt: skip
 
 
 def _loads(stmt: Stmt, expressions: Iterable[Expr], loops: tuple[For, ...]) -> Iterator[Access]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...arith import Analyzer
-from ...expr import OPAQUE, REDUCE, Range
-from ..nodes import BlockRealize, For, ForKind, Seq
+from ...arith.dependence import Dependence, Undecided
+from ...expr import OPAQUE, REDUCE, Node, Range
+from ..nodes import BlockRealize, Buffer, For, ForKind, Seq
 from .analysis import loops_binding, why_unstructured
 from .bindings import analyzer_extent, digits, why_not_injective
-from .dependences import Access, accesses, commute, conflicting_pairs, shown_apart
+from .dependences import Access, accesses, commute, conflicting_pairs, exact, shown_apart
 from .registry import Failure, requirement
 from .state import ScheduleState, is_const, uses
 from .tree import Tree
@@ -163,23 +164,38 @@ def keeps_dependences(state: ScheduleState, loops: Sequence[For]) -> Failure | N
     old = chain(tree, loops)
     order = new_order(tree, loops)
     above = tree.all_loops_above(old[0])
-    for a, b in conflicting_pairs(accesses(tree, old[0])):
-        if commute(a, b):
-            continue
-        # Each loop alone, the others of the chain free on both sides.
-        carrying = [l for l in old if not shown_apart(above, l, a, b)]
-        if [l for l in order if l in carrying] != carrying:
-            return _broken(a, b, carrying)
-    return None
+    found = accesses(tree, old[0])
+    if all(_keeps_order(above, old, order, a, b) for a, b in conflicting_pairs(found)):
+        return None
+    # The quick answer is no answer: ask integer sets.
+    witness = exact(found, [*above, *old], [*above, *order], parallel=False)
+    if witness is None:
+        return None
+    names = ", ".join(loop.var.name for loop in order)
+    return _witnessed(found, witness, f"in the order {names} the second comes first")
 
 
-def _broken(a: Access, b: Access, carrying: Sequence[For]) -> Failure:
-    names = " and ".join(l.var.name for l in carrying)
-    writes = a if a.is_write else b
-    what = "writes again" if a.is_write and b.is_write else "reads and writes"
-    return Failure({writes.spot: f"{what} elements of {a.buffer.name} that iterations differing in {names} touch"},
-                   "no value is read before it is written",
-                   f"the order of {names} decides what {a.buffer.name} holds, or that could not be excluded")  # fmt: skip
+def _keeps_order(above: Sequence[For], old: Sequence[For], order: Sequence[For], a: Access, b: Access) -> bool:
+    if commute(a, b):
+        return True
+    # Each loop alone, the others of the chain free on both sides.
+    carrying = [l for l in old if not shown_apart(above, l, a, b)]
+    return [l for l in order if l in carrying] == carrying
+
+
+def _witnessed(found: Sequence[Access], witness: Dependence | Undecided, consequence: str) -> Failure:
+    if isinstance(witness, Undecided):
+        spots: dict[Node, str] = {a.spot: "" for a in found if a.is_write}
+        return Failure(spots, "no value is read or overwritten out of order", f"this could not be decided: {witness.reason}")
+    spots = {}
+    for end, at in ((witness.source, witness.source_at), (witness.sink, witness.sink_at)):
+        place = next(a for a in found if a.buffer is end.buffer and a.is_write == end.write)
+        iteration = ", ".join(f"{v.name}={value}" for v, value in at.items())
+        verb = "writes" if end.write else "reads"
+        name = f"{end.buffer.name}[{', '.join(map(str, witness.cell))}]"
+        text = f"{verb} {name} at ({iteration})"
+        spots[place.spot] = f"{spots[place.spot]}, {text}" if place.spot in spots else text
+    return Failure(spots, "no value is read or overwritten out of order", f"{witness}; {consequence}")
 
 
 @requirement
@@ -215,10 +231,26 @@ def no_races(state: ScheduleState, loop: For) -> Failure | None:
     """
     tree = state.home(loop)
     above = tree.all_loops_above(loop)
-    for a, b in conflicting_pairs(accesses(tree, loop)):
-        if not shown_apart(above, loop, a, b):
-            return Failure({a.spot: "iteration l", b.spot: "iteration l'"},
-                           f"iterations of {loop.var.name} that touch different elements of {a.buffer.name}",
-                           f"two iterations of {loop.var.name} may touch one element of {a.buffer.name}")  # fmt: skip
-    return None
+    found = [a for a in accesses(tree, loop) if not is_private(tree, loop, a.buffer)]
+    if all(shown_apart(above, loop, a, b) for a, b in conflicting_pairs(found)):
+        return None
+    witness = exact(found, [*above, loop], [*above, loop], parallel=True)
+    if witness is None:
+        return None
+    return _witnessed(found, witness, f"iterations of {loop.var.name} run in no order")
 
+
+def is_private(tree: Tree, loop: For, buffer: Buffer) -> bool:
+    """Whether each iteration of a concurrent loop has its own copy of a buffer: by its scope, and used there only.
+
+    "local" memory is one thread's; "shared" memory is one thread block's, so private to an iteration of blockIdx.
+    """
+    scope = buffer.scope.split(".")[0]
+    own = scope == "local" or (scope in ("shared", "wmma") and (loop.thread or "").startswith("blockIdx"))
+    if not own or not any(buffer in realize.block.alloc_buffers for realize in tree.blocks.values()):
+        return False
+    for realize in tree.blocks.values():
+        regions = (*realize.block.reads, *realize.block.writes)
+        if any(r.buffer is buffer for r in regions) and not tree.inside(realize, loop) and not tree.inside(loop, realize):
+            return False
+    return True

@@ -34,10 +34,10 @@ class Call:
 
     primitive: Primitive
     arguments: Mapping[str, Any]
+    text: str  # `split(i, [None, 4])`
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{k}={v!r}" for k, v in self.arguments.items())
-        return f"{self.primitive.name}({shown})"
+        return self.text
 
 
 class Schedule:
@@ -212,7 +212,8 @@ class Schedule:
                 primitive.run(ScheduleState(self.mod, self._state.func_name, self._state.trees), arguments)
             except Refused:
                 continue
-            found.append(Call(primitive, {name: to_handles(value) for name, value in arguments.items()}))
+            handles = {name: to_handles(value) for name, value in arguments.items()}
+            found.append(Call(primitive, handles, f"{primitive.name}({_arguments_text(self._state, primitive, handles)})"))
         return found
 
     def apply(self, call: Call) -> Any:
@@ -223,8 +224,7 @@ class Schedule:
 
     def _render(self, state: ScheduleState, chosen: Primitive, arguments: Mapping[str, Any], refused: Refused) -> str:
         failure, needed = refused.failure, refused.requirement
-        shown = ", ".join(_argument_text(state, value) for value in arguments.values() if value is not None)
-        headline = f"{chosen.name}({shown}): {needed.name}"
+        headline = f"{chosen.name}({_arguments_text(self._state, chosen, arguments)}): {needed.name}"
         if self._level == "none":
             return headline
         headline = f"{headline:<79} [step {len(self._trace) + 1} of the trace]"
@@ -289,12 +289,23 @@ def _described(value: Any) -> str:
     return "a block" if isinstance(value, BlockRV | BlockId) else repr(value)
 
 
+def _arguments_text(state: ScheduleState, primitive: Primitive, arguments: Mapping[str, Any]) -> str:
+    shown = []
+    for name, parameter in primitive.signature.parameters.items():
+        value = arguments[name]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            shown.extend(_argument_text(state, item) for item in value)
+        elif parameter.default is parameter.empty:
+            shown.append(_argument_text(state, value))
+        elif value != parameter.default:
+            shown.append(f"{name}={_argument_text(state, value)}")
+    return ", ".join(shown)
+
+
 def _argument_text(state: ScheduleState, value: Any) -> str:
     if isinstance(value, BlockRV | LoopRV):
         return _name_of(state, value)
-    if isinstance(value, tuple):
-        return ", ".join(_argument_text(state, item) for item in value)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(_argument_text(state, item) for item in value)}]"
     return repr(value)
 
