@@ -318,7 +318,7 @@ class _Axis:
         return made[0] if len(made) == 1 else made
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(nearest(name, ["remap", "spatial", "reduce", "opaque", "S", "R", "O"]))
+        raise AttributeError(nearest(name, ["remap", "spatial", "reduce", "opaque"]))
 
 
 axis = _Axis()

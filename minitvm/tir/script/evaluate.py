@@ -141,7 +141,8 @@ class Evaluator:
         try:
             return getattr(owner, node.attr)
         except AttributeError as problem:
-            raise self.error(node, f"{ast.unparse(node)} does not exist", found=str(problem)) from None
+            hint = (str(problem),) if owner is language.axis else ()
+            raise self.error(node, f"{ast.unparse(node)} does not exist", tries=hint) from None
 
     # ---- operators ---------------------------------------------------------------------------------------------
 
@@ -153,6 +154,10 @@ class Evaluator:
 
     def _operand(self, node: ast.expr) -> Any:
         value = self.evaluate(node)
+        if isinstance(value, Buffer):
+            indices = ", ".join("ijklmn"[: value.ndim]) or "()"
+            raise self.error(node, f"the buffer {value.name} stands for no single value",
+                             tries=(f"{value.name}[{indices}]",))  # fmt: skip
         return load_of(value) if isinstance(value, BufferRegion) else value
 
     def _UnaryOp(self, node: ast.UnaryOp) -> Any:
@@ -350,6 +355,8 @@ def describe(value: Any) -> str:
         return f"the buffer {value.name}"
     if isinstance(value, Expr):
         return f"{value} of dtype {value.dtype}"
+    if callable(value) and hasattr(value, "__name__"):
+        return f"the function {value.__name__}"
     return f"{value!r} ({type(value).__name__})" if not isinstance(value, Node | Meta) else type(value).__name__
 
 

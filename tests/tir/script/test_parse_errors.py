@@ -1,0 +1,532 @@
+"""What is refused while a program is read: one bad program each, its text pinned."""
+
+from __future__ import annotations
+
+from textwrap import dedent, indent
+
+import pytest
+
+from minitvm.errors import ParseError
+from minitvm.script import from_source
+from minitvm.script import tir as T
+
+HEAD = '@T.prim_func\ndef main(A: T.Buffer((4, 8), "float32"), P: T.Buffer((4,), "int32")):\n'
+
+BODIES: dict[str, tuple[str, str]] = {
+    "unknown name of the language": (
+        """\
+        with T.blok("C"):
+            A[0, 0] = 1.0""",
+        """\
+        <text>:3:10: T.blok is not in the language
+            with T.blok("C"):
+                 ^^^^^^
+          try:    did you mean T.block or T.sblock or T.log?""",
+    ),
+    "undefined name": (
+        """\
+        A[0, 0] = alhpa""",
+        """\
+        <text>:3:15: the name alhpa is not defined
+            A[0, 0] = alhpa
+                      ^^^^^
+          try:    known: A, I, P, T, tir, tvm
+                  alhpa = T.int32() for a symbolic dimension""",
+    ),
+    "wrong number of indices": (
+        """\
+        A[0] = 1.0""",
+        """\
+        <text>:3:5: wrong number of indices of A
+            A[0] = 1.0
+            ^^^^
+          wanted: 2, as A has shape (4, 8)
+          found:  1""",
+    ),
+    "wrong number of indices of a load": (
+        """\
+        A[0, 0] = A[1]""",
+        """\
+        <text>:3:15: wrong number of indices of A
+            A[0, 0] = A[1]
+                      ^^^^
+          wanted: 2, as A has shape (4, 8)
+          found:  1""",
+    ),
+    "a buffer as a value": (
+        """\
+        A[0, 0] = P""",
+        """\
+        <text>:3:15: A cannot hold this
+            A[0, 0] = P
+                      ^
+          wanted: a value of dtype float32
+          found:  the buffer P""",
+    ),
+    "dtypes differ": (
+        """\
+        A[0, 0] = P[0]""",
+        """\
+        <text>:3:15: A[0, 0] = P[0]: dtypes differ
+            A[0, 0] = P[0]
+                      ^^^^
+          wanted: float32
+          found:  int32
+          try:    .astype('float32')""",
+    ),
+    "division of integers": (
+        """\
+        P[0] = P[1] / P[2]""",
+        """\
+        <text>:3:12: `/` between integers is ambiguous
+            P[0] = P[1] / P[2]
+                   ^^^^^^^^^^^
+          try:    `//` (floor)
+                  T.truncdiv (as in C)""",
+    ),
+    "a float as an index": (
+        """\
+        A[0.5, 0] = 1.0""",
+        """\
+        <text>:3:5: an index of A is not an integer
+            A[0.5, 0] = 1.0
+            ^^^^^^^^^
+          found:  0.5 (float)""",
+    ),
+    "too many loop variables": (
+        """\
+        for i, j in T.grid(4):
+            A[i, 0] = 1.0""",
+        """\
+        <text>:3:9: wrong number of loop variables
+            for i, j in T.grid(4):
+                ^^^^
+          wanted: 1
+          found:  2""",
+    ),
+    "not a loop": (
+        """\
+        for i in [1, 2]:
+            A[i, 0] = 1.0""",
+        """\
+        <text>:3:14: a loop does not run over this
+            for i in [1, 2]:
+                     ^^^^^^
+          wanted: range(n), T.grid(m, n), T.parallel(n), ...
+          found:  [1, 2] (list)""",
+    ),
+    "a condition with and": (
+        """\
+        A[0, 0] = P and 3""",
+        """\
+        <text>:3:15: the buffer P stands for no single value
+            A[0, 0] = P and 3
+                      ^
+          try:    P[i]""",
+    ),
+    "axis outside of a block": (
+        """\
+        vi = T.axis.S(4, 0)""",
+        """\
+        <text>:3:5: an iterator outside of a block
+            vi = T.axis.S(4, 0)
+            ^^^^^^^^^^^^^^^^^^^
+          try:    with T.block("name"):""",
+    ),
+    "remap of what is no loop": (
+        """\
+        with T.block("b"):
+            vi, vj = T.axis.remap("SS", [P[0], 1])
+            A[vi, vj] = 1.0""",
+        """\
+        <text>:4:9: T.axis.remap takes the variables of loops around
+            vi, vj = T.axis.remap("SS", [P[0], 1])
+            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          found:  P[0] of dtype int32
+          try:    vi = T.axis.spatial(extent, value)""",
+    ),
+    "remap with too few letters": (
+        """\
+        for i, j in T.grid(4, 8):
+            with T.block("b"):
+                vi, vj = T.axis.remap("S", [i, j])""",
+        """\
+        <text>:5:22: remap("S", ...) needs one letter of S, R, O for each of 2 loops
+            vi, vj = T.axis.remap("S", [i, j])
+                     ^^^^^^^^^^^^^^^^^^^^^^^^^""",
+    ),
+    "unknown kind of iterator": (
+        """\
+        with T.block("b"):
+            vi = T.axis.spacial(4, 0)""",
+        """\
+        <text>:4:14: T.axis.spacial does not exist
+            vi = T.axis.spacial(4, 0)
+                 ^^^^^^^^^^^^^^
+          try:    did you mean spatial?""",
+    ),
+    "reads twice": (
+        """\
+        with T.block("b"):
+            T.reads()
+            T.reads(A[0, 0])
+            A[0, 0] = 1.0""",
+        """\
+        <text>:5:9: T.reads is given twice
+            T.reads(A[0, 0])
+            ^^^^^^^^^^^^^^^^""",
+    ),
+    "reads outside of a block": (
+        """\
+        T.reads(A[0, 0])""",
+        """\
+        <text>:3:5: T.reads stands at the head of a block
+            T.reads(A[0, 0])
+            ^^^^^^^^^^^^^^^^""",
+    ),
+    "attributes inside a block": (
+        """\
+        with T.block("b"):
+            T.func_attr({"a": 1})""",
+        """\
+        <text>:4:9: T.func_attr stands at the head of a function
+            T.func_attr({"a": 1})
+            ^^^^^^^^^^^^^^^^^^^^^""",
+    ),
+    "wrong number of names": (
+        """\
+        for i, j in T.grid(4, 8):
+            with T.block("b"):
+                vi, vj, vk = T.axis.remap("SS", [i, j])""",
+        """\
+        <text>:5:13: wrong number of names
+            vi, vj, vk = T.axis.remap("SS", [i, j])
+            ^^^^^^^^^^
+          wanted: 3 values
+          found:  2 values""",
+    ),
+    "a statement that is not of the language": (
+        """\
+        import os""",
+        """\
+        <text>:3:5: Python's `import` is not a statement of the language
+            import os
+            ^^^^^^^^^""",
+    ),
+    "try": (
+        """\
+        try:
+            A[0, 0] = 1.0
+        finally:
+            pass""",
+        """\
+        <text>:3:5: Python's `try` is not a statement of the language
+            try:
+            ^^^^""",
+    ),
+    "return of a value": (
+        """\
+        return A""",
+        """\
+        <text>:3:5: a function returns nothing: it writes to its buffers
+            return A
+            ^^^^^^^^""",
+    ),
+    "declared with another dtype": (
+        """\
+        x: T.float32 = P[0]""",
+        """\
+        <text>:3:20: x is declared with another dtype
+            x: T.float32 = P[0]
+                           ^^^^
+          wanted: float32
+          found:  P[0] of dtype int32""",
+    ),
+    "update of a name": (
+        """\
+        x = P[0]
+        x += 1""",
+        """\
+        <text>:4:5: only elements of buffers can be updated
+            x += 1
+            ^^^^^^
+          try:    x_new: T.int32 = x + 1""",
+    ),
+    "assignment to a name of a buffer's part": (
+        """\
+        A.shape = 3""",
+        """\
+        <text>:3:5: this cannot be assigned
+            A.shape = 3
+            ^^^^^^^
+          wanted: a name, or an element of a buffer""",
+    ),
+    "not a scope": (
+        """\
+        with T.grid:
+            A[0, 0] = 1.0""",
+        """\
+        <text>:3:10: this does not open a scope
+            with T.grid:
+                 ^^^^^^
+          wanted: T.block("name"), T.init(), T.LetStmt(value) or T.decl_buffer(...)
+          found:  the function grid""",
+    ),
+    "let without a name": (
+        """\
+        with T.LetStmt(3):
+            A[0, 0] = 1.0""",
+        """\
+        <text>:3:10: this needs a name
+            with T.LetStmt(3):
+                 ^^^^^^^^^^^^
+          try:    with ... as x:""",
+    ),
+    "a parameter's type inside": (
+        """\
+        B = T.Buffer((4,))
+        B[0] = 1.0""",
+        """\
+        <text>:3:5: T.Buffer is the type of a parameter
+            B = T.Buffer((4,))
+            ^^^^^^^^^^^^^^^^^^
+          try:    B = T.alloc_buffer(...)""",
+    ),
+    "float beside an integer": (
+        """\
+        P[0] = P[1] + 0.5""",
+        """\
+        <text>:3:12: a float constant meets an expression of dtype int32
+            P[0] = P[1] + 0.5
+                   ^^^^^^^^^^
+          found:  0.5 beside P[1]
+          try:    .astype('float32') on the expression""",
+    ),
+    "a float into integers": (
+        """\
+        P[0] = 0.5""",
+        """\
+        <text>:3:12: P[0] = float32(0.5): dtypes differ
+            P[0] = 0.5
+                   ^^^
+          wanted: int32
+          found:  float32
+          try:    .astype('int32')""",
+    ),
+    "a call of what is no function": (
+        """\
+        A[0, 0] = P(3)""",
+        """\
+        <text>:3:15: P is not a function
+            A[0, 0] = P(3)
+                      ^
+          found:  the buffer P""",
+    ),
+    "a buffer in arithmetic": (
+        """\
+        A[0, 0] = A * 2.0""",
+        """\
+        <text>:3:15: the buffer A stands for no single value
+            A[0, 0] = A * 2.0
+                      ^
+          try:    A[i, j]""",
+    ),
+    "wrong arguments": (
+        """\
+        A[0, 0] = T.exp(A[0, 0], A[0, 1])""",
+        """\
+        <text>:3:15: exp takes 1 arguments, found 2
+            A[0, 0] = T.exp(A[0, 0], A[0, 1])
+                      ^^^^^^^^^^^^^^^^^^^^^^^""",
+    ),
+    "exp of an integer": (
+        """\
+        A[0, 0] = T.exp(P[0])""",
+        """\
+        <text>:3:15: exp takes floats, found P[0] of dtype int32
+            A[0, 0] = T.exp(P[0])
+                      ^^^^^^^^^^^""",
+    ),
+    "a slice in the middle": (
+        """\
+        A[0:4, 0] = 1.0""",
+        """\
+        <text>:3:5: a slice of A as a value
+            A[0:4, 0] = 1.0
+            ^^^^^^^^^^^^^^^
+          wanted: a constant length, in the last dimension""",
+    ),
+    "not Python": (
+        """\
+        A[0, 0] = = 1.0""",
+        """\
+        <text>:3:15: not Python: invalid syntax
+            A[0, 0] = = 1.0
+                      ^""",
+    ),
+}
+
+PROGRAMS: dict[str, tuple[str, str]] = {
+    "parameter without a type": (
+        """\
+        @T.prim_func
+        def main(A):
+            A[0] = 1.0""",
+        """\
+        <text>:2:10: the parameter A has no type
+            def main(A):
+                     ^
+          try:    A: T.Buffer((m, n), "float32")
+                  A: T.int32""",
+    ),
+    "parameter of an unknown type": (
+        """\
+        @T.prim_func
+        def main(A: 3):
+            A[0] = 1.0""",
+        """\
+        <text>:2:13: the type of the parameter A is not one of the language
+            def main(A: 3):
+                        ^
+          wanted: T.Buffer(...), T.handle or a dtype
+          found:  3 (int)""",
+    ),
+    "handle that is never matched": (
+        """\
+        @T.prim_func
+        def main(a: T.handle):
+            pass""",
+        """\
+        <text>:2:10: the handle a is not matched to a buffer
+            def main(a: T.handle):
+                     ^^^^^^^^^^^
+          try:    A = T.match_buffer(a, (m, n), "float32")""",
+    ),
+    "handle matched twice": (
+        """\
+        @T.prim_func
+        def main(a: T.handle):
+            A = T.match_buffer(a, (4,))
+            B = T.match_buffer(a, (4,))""",
+        """\
+        <text>:4:5: the handle a is matched twice
+            B = T.match_buffer(a, (4,))
+            ^^^^^^^^^^^^^^^^^^^^^^^^^^^""",
+    ),
+    "no decorator": (
+        """\
+        def main(A: T.Buffer((4,), "float32")):
+            A[0] = 1.0""",
+        """\
+        <text>:1:1: the function main has no @T.prim_func
+            def main(A: T.Buffer((4,), "float32")):
+            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          wanted: @T.prim_func
+          found:  nothing""",
+    ),
+    "another language's decorator": (
+        """\
+        @R.function
+        def main(x):
+            return x""",
+        """\
+        <text>:1:2: the decorator R.function is not one of the language
+            @R.function
+             ^^^^^^^^^^
+          wanted: @T.prim_func or @I.ir_module""",
+    ),
+    "class without a decorator": (
+        """\
+        class Module:
+            pass""",
+        """\
+        <text>:1:1: the class Module has no @I.ir_module
+            class Module:
+            ^^^^^^^^^^^^^
+          wanted: @I.ir_module
+          found:  nothing""",
+    ),
+    "two programs": (
+        """\
+        @T.prim_func
+        def f():
+            pass
+        @T.prim_func
+        def g():
+            pass""",
+        """\
+        <text>:5:1: a second program in one text
+            def g():
+            ^^^^^^^^
+          try:    one @I.ir_module class around both""",
+    ),
+    "no program": (
+        """\
+        x = 3""",
+        """\
+        <text>: no program in this text
+          wanted: @T.prim_func or @I.ir_module""",
+    ),
+    "a loop at the top": (
+        """\
+        for i in range(3):
+            pass""",
+        """\
+        <text>:1:1: a text holds one program
+            for i in range(3):
+            ^^^^^^^^^^^^^^^^^^
+          wanted: @T.prim_func or @I.ir_module""",
+    ),
+    "not a function in a module": (
+        """\
+        @I.ir_module
+        class M:
+            for i in range(3):
+                pass""",
+        """\
+        <text>:3:5: a module holds functions
+            for i in range(3):
+            ^^^^^^^^^^^^^^^^^^
+          wanted: @T.prim_func def ...""",
+    ),
+}
+
+@pytest.mark.parametrize("name", BODIES)
+def test_body_is_refused(name: str) -> None:
+    body, expected = map(dedent, BODIES[name])
+    with pytest.raises(ParseError) as refused:
+        from_source(HEAD + indent(body, "    "))
+    assert str(refused.value) == expected.rstrip("\n")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program_is_refused(name: str) -> None:
+    text, expected = map(dedent, PROGRAMS[name])
+    with pytest.raises(ParseError) as refused:
+        from_source(text)
+    assert str(refused.value) == expected.rstrip("\n")
+
+
+def test_position_in_a_decorated_function_is_that_in_its_file() -> None:
+    line = test_position_in_a_decorated_function_is_that_in_its_file.__code__.co_firstlineno + 6
+    with pytest.raises(ParseError) as refused:
+
+        @T.prim_func
+        def main(A: T.Buffer((4,), "float32")):
+            A[0] = T.expp(A[0])
+
+    first, *rest = str(refused.value).split("\n")
+    assert first == f"{__file__}:{line}:20: T.expp is not in the language"
+    assert rest == [
+        "    A[0] = T.expp(A[0])",
+        "           ^^^^^^",
+        "  try:    did you mean T.exp or T.exp2 or T.exp10?",
+    ]
+
+
+def test_columns_count_characters_and_not_bytes() -> None:
+    with pytest.raises(ParseError) as refused:
+        from_source(HEAD + "    assert 3 > 2, 'é' + A[1]\n")
+    first, line, carets, *_ = str(refused.value).split("\n")
+    assert first == "<text>:3:25: wrong number of indices of A"
+    assert (line.index("A[1]"), line.index("A[1]") + 4) == (carets.index("^"), len(carets))
