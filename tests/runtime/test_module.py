@@ -284,7 +284,7 @@ def saxpy() -> Executable:
          KernelParam("n", I32, "scalar")),
     )  # fmt: skip
     x = Executable(
-        "saxpy", "cpu", (ScalarSpec("a", F32, a), TensorSpec("x", F32, (n,))), 
+        "saxpy", "cpu", (ScalarSpec("a", F32, a), TensorSpec("x", F32, (n,))),
         (TensorSpec("y", F32, (n,), inout=True),),
         (), (), (kernel,), (CallKernel(0, (Output(0), a, Input(1), n)),), (Output(0), Input(0), Input(1)),
     )  # fmt: skip

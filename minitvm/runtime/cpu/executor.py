@@ -59,6 +59,8 @@ def {ENTRY}(state, thread, threads):
         state[{ASLEEP}] = asleep
         if asleep > 0:
             return
+    if thread == 0:
+        state[{ASLEEP}] = 0
     while True:
         if thread > 0:
             seen = state[mine + {SEEN}]

@@ -7,6 +7,7 @@ no allocation: a call writes the addresses of its inputs and outputs into the ar
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
 import time
 from collections import OrderedDict
@@ -30,6 +31,7 @@ from ...executable import (
     Location,
     Output,
     evaluate,
+    verify,
 )
 from ...expr import DType
 from .. import externals
@@ -72,7 +74,7 @@ def scalar_word(value: int | float, dtype: str) -> int:
 
 
 class CpuProgram:
-    """An executable whose kernels are compiled and loaded. Thread-safe: runs of one program take turns on its team."""
+    """An executable whose kernels are compiled and loaded. One run at a time: who owns the program holds a lock."""
 
     def __init__(
         self,
@@ -87,7 +89,15 @@ class CpuProgram:
         self.team = team or shared_team(default_threads() if threads is None else threads)
         self.kernels = load_kernels(executable, workers, progress)
         self.constants = [aligned(c.data) for c in executable.constants]
+        # Shared by the programs bound to different shapes, of which one runs at a time; they only grow.
+        self._arenas = [aligned_empty(0, a.alignment) for a in executable.arenas]
         self._bound: OrderedDict[Any, BoundProgram] = OrderedDict()
+
+    def arena(self, index: int, size: int) -> np.ndarray[Any, Any]:
+        """Memory for arena `index` of at least `size` bytes. A smaller one stays alive with who was bound to it."""
+        if self._arenas[index].nbytes < size:
+            self._arenas[index] = aligned_empty(size, max(self.executable.arenas[index].alignment, ALIGNMENT))
+        return self._arenas[index]
 
     def bind(self, key: Any, env: Bindings) -> BoundProgram:
         """The program at the dimensions `env`; `key` is what the caller recognises them by (the input shapes)."""
@@ -122,8 +132,10 @@ class BoundProgram:
         x = program.executable
         self.program = program
         self.env = env
+        if os.environ.get("MINITVM_VERIFY") == "1":
+            verify(x, env)
         self.output_shapes = [shape_of(spec, env) for spec in x.outputs]
-        self._arenas = [aligned_empty(int(evaluate(a.size, env)), max(a.alignment, ALIGNMENT)) for a in x.arenas]
+        self._arenas = [program.arena(i, int(evaluate(a.size, env))) for i, a in enumerate(x.arenas)]
         self._input_slots: list[list[int]] = [[] for _ in x.inputs]
         self._output_slots: list[list[int]] = [[] for _ in x.outputs]
         self._words: list[int] = []

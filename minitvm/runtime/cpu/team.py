@@ -101,15 +101,28 @@ class ThreadTeam:
             if self.threads == 1 or not parallel:
                 self._native(self._address, 0, 1)
                 return
-            if not self._workers:
+            if len(self._workers) < self.threads - 1:
                 self._start()
             state[MODE] = 0
             state[ASLEEP] = 0
-            self._native(self._address, 0, self.threads)
-            if state[ASLEEP]:
-                self._wake()
-                state[MODE] = 1
+            try:
                 self._native(self._address, 0, self.threads)
+            finally:
+                if state[ASLEEP]:
+                    self._join()
+
+    def _join(self) -> None:
+        """Wake who sleeps and run along. The program is posted, so a Ctrl-C must wait: workers stand at a barrier."""
+        interrupt: KeyboardInterrupt | None = None
+        while self._state[ASLEEP]:  # cleared by the executor once it has joined
+            try:
+                self._wake()
+                self._state[MODE] = 1
+                self._native(self._address, 0, self.threads)
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def _wake(self) -> None:
         for t in range(1, self.threads):
@@ -120,7 +133,7 @@ class ThreadTeam:
     def _start(self) -> None:
         if self._stopped:
             raise InputError("this team was shut down")
-        for t in range(1, self.threads):
+        for t in range(1 + len(self._workers), self.threads):
             self._state[WORKER + WORKER_WORDS * t + SEEN] = self._state[EPOCH]
             # The thread must not keep the team alive, or a dropped team would never end; it holds the parts it uses.
             parts = (self._native, self._code, self._memory, self._state, self._address, self._gates[t])
