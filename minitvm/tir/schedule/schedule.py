@@ -140,6 +140,10 @@ class Schedule:
     def call(self, primitive: Primitive | str, arguments: Mapping[str, Any]) -> Any:
         """Apply a primitive to arguments by name (what its method does); all of it happens or nothing."""
         chosen = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
+        known = self._trace.handle_names()
+        for handle in handles_in(list(arguments.values())):
+            if handle not in known:
+                self._introduce(handle)
         state = ScheduleState(self.mod, self._state.func_name, self._state.trees)
         try:
             nodes = {name: self._to_nodes(state, chosen, name, value) for name, value in arguments.items()}
@@ -172,6 +176,23 @@ class Schedule:
                 self._gone[key] = f"block {old.blocks[key].block.name} {story}"
         self._history.append(history)
         self._state = ScheduleState(state.mod, before.func_name, state.trees)
+
+    def _introduce(self, handle: BlockRV | LoopRV) -> None:
+        """Record how to find a block or loop whose handle no query gave (`space` makes such), so that the trace replays."""
+        node = self._state.block(handle.key) if isinstance(handle, BlockRV) else self._state.loop(handle.key)
+        if node is None:
+            return  # the call will say so
+        tree = self._state.home(node)
+        if isinstance(node, For):
+            inside = tree.blocks_in(node)
+            if inside:
+                self.call("get_loops", {"block": BlockRV(inside[0].block.id)})
+            return
+        func = next(name for name, f in self.mod.items() if f is tree.func)
+        if sum(b.block.name == node.block.name for b in tree.blocks.values()) == 1:
+            self.call("get_block", {"name": node.block.name, "func_name": func})
+        else:
+            self.call("get_child_blocks", {"block_or_loop": BlockRV(tree.scope(node).block.id)})
 
     def _resolve(self, handle: BlockRV | LoopRV, state: ScheduleState | None = None) -> BlockRealize | For:
         at = state or self._state

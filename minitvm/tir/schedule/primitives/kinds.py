@@ -9,7 +9,6 @@ from typing import Any
 from ....expr import IntImm, replace
 from ...nodes import For, ForKind
 from .. import requirements as req
-from ..analysis import loops_binding
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 
@@ -54,27 +53,6 @@ def axis_not_taken(state: ScheduleState, loop: For, thread_axis: str) -> Failure
     return None
 
 
-@requirement
-def reduces_over_threads_only(state: ScheduleState, loop: For, thread_axis: str) -> Failure | None:
-    """a loop that binds a reduction iterator may be bound to threadIdx (a reduction across threads), to nothing else"""
-    if thread_axis.startswith("threadIdx"):
-        return None
-    return req.only_spatial.check(state=state, loop=loop)
-
-
-@requirement
-def no_races_between_threads(state: ScheduleState, loop: For, thread_axis: str) -> Failure | None:
-    """iterations of the loop do not touch each other's data, but for a reduction across threads"""
-    tree = state.home(loop)
-    reductions = [b for b in tree.blocks_in(loop) if loop.var in loops_binding(b, "R")]
-    if reductions and thread_axis.startswith("threadIdx"):
-        if len(tree.blocks_in(loop)) == 1 and reductions[0].block.init is not None:
-            return None
-        return Failure({loop: "this loop"}, "a reduction across threads that stands alone, with its init",
-                       f"{len(tree.blocks_in(loop))} blocks below {loop.var.name}")  # fmt: skip
-    return req.no_races.check(state=state, loop=loop)
-
-
 _CONCURRENT = (
     serial_loop, req.structured_below, req.only_spatial, req.quasi_affine_bindings, req.no_races,
 )  # fmt: skip
@@ -116,8 +94,8 @@ def unroll(state: ScheduleState, loop: For) -> None:
 @primitive(
     aka={"Halide": "gpu_blocks"},
     requires=[
-        serial_loop, thread_axis, axis_not_taken, req.structured_below, reduces_over_threads_only,
-        req.quasi_affine_bindings, no_races_between_threads,
+        serial_loop, thread_axis, axis_not_taken, req.structured_below, req.only_spatial, req.quasi_affine_bindings,
+        req.no_races,
     ],
 )  # fmt: skip
 def bind(state: ScheduleState, loop: For, thread_axis: str) -> None:
