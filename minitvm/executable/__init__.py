@@ -1,6 +1,14 @@
-"""Level 5: the compiled program as data. See `nodes` for the grammar and its meaning."""
+"""Level 5: the compiled program as data. See `nodes` for the grammar and its meaning.
 
-from .evaluate import evaluate
+The nodes are here at once; what works on them is imported when it is first used, so that the oracle, which reads
+node definitions only, loads nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from .nodes import (
     BUFFER,
     SCALAR,
@@ -24,12 +32,28 @@ from .nodes import (
     Step,
     TensorSpec,
 )  # fmt: skip
-from .printer import script
-from .serialize import load, save
-from .verifier import RULES, verify
+
+if TYPE_CHECKING:
+    from .evaluation import evaluate
+    from .printer import script
+    from .serialize import load, save
+    from .verifier import RULES, verify
 
 __all__ = [
     "BUFFER", "RULES", "SCALAR", "Arena", "ArenaSlice", "Argument", "Barrier", "CallExternal", "CallKernel", "Constant",
     "ConstantRef", "Copy", "Dim", "Executable", "Input", "Kernel", "KernelParam", "Location", "Output", "ScalarSpec",
     "Step", "TensorSpec", "evaluate", "load", "save", "script", "verify",
 ]  # fmt: skip
+
+_DEFINED_IN = {
+    "RULES": "verifier", "evaluate": "evaluation", "load": "serialize", "save": "serialize", "script": "printer",
+    "verify": "verifier",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _DEFINED_IN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_DEFINED_IN[name]}", __name__), name)
+    globals()[name] = value
+    return value

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..errors import InternalError, MinitvmError, VerificationError, report
 from ..expr import Expr, Var, free_vars, structural_equal
-from .evaluate import Number, evaluate
+from .evaluation import Number, evaluate
 from .nodes import (
     BUFFER,
     ArenaSlice,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..errors import InputError, report
 from ..executable import Dim, ScalarSpec, TensorSpec, evaluate
-from ..executable.evaluate import Number
+from ..executable.evaluation import Number
 from ..expr import Expr, Var, format_expr
 
 Bindings = dict[Var, Number]
