@@ -1,0 +1,145 @@
+"""From a fused group to te, and to its level-3 function.
+
+A function knows its operator's structure, not its place in the network: placeholders are `p0`, `p1`, ..., and symbolic
+dimensions are variables of its own. `function_key` is equal for nodes that can share one function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import InputError
+from ..expr import Expr, Node, SizeVar, Var, const, free_vars, map_children, structural_equal
+from ..te import ComputeOp, Tensor, TensorLoad, create_prim_func, placeholder, post_order
+from ..tir.nodes import PrimFunc
+from . import registry
+from .nodes import FUSED, Constant, Dim, Graph, OpNode, Value
+from .passes.rebuild import Canonical
+
+
+def to_prim_func(node: OpNode, name: str = "main") -> PrimFunc:
+    """The level-3 function of a fused group, or of a single node: parameters are its inputs, then its outputs."""
+    return create_prim_func(to_te(node), name=name)
+
+
+def to_te(node: OpNode) -> list[Tensor]:
+    """The node's inputs as placeholders, then its outputs as tensor expressions over them."""
+    graph = _as_graph(node)
+    dims = _Dimensions(graph)
+    tensors: dict[Value, Tensor] = {}
+    scalars: dict[Tensor, Expr] = {}
+    for number, value in enumerate(graph.inputs):
+        tensors[value] = placeholder([dims.of(d) for d in value.shape], value.dtype, name=f"p{number}")
+    for constant in graph.constants:
+        tensor = placeholder(constant.value.shape, constant.value.dtype, name=constant.value.name)
+        tensors[constant.value] = tensor
+        scalars[tensor] = _scalar(constant)
+    for item in graph.nodes:
+        operator = registry.get(item.op)
+        made = operator.to_te([tensors[v] for v in item.inputs], dims.attrs(item.attrs))
+        tensors.update(zip(item.outputs, made, strict=True))
+    outputs = _with_scalars([tensors[v] for v in graph.outputs], scalars)
+    return [*(tensors[v] for v in graph.inputs), *outputs]
+
+
+def function_key(node: OpNode) -> Any:
+    """A hashable key, equal for nodes that compute the same function of their inputs, whatever their names."""
+    graph = _as_graph(node)
+    canonical = Canonical(by_identity=False)
+    number: dict[Value, int] = {}
+
+    def define(value: Value) -> Any:
+        number[value] = len(number)
+        return canonical.type(value)
+
+    inputs = tuple(define(value) for value in graph.inputs)
+    constants = tuple((define(c.value), canonical.key(c.data)) for c in graph.constants)
+    nodes = []
+    for item in graph.nodes:
+        read = tuple(number[v] for v in item.inputs)
+        nodes.append((item.op, read, canonical.key(item.attrs), tuple(define(v) for v in item.outputs)))
+    return inputs, constants, tuple(nodes), tuple(number[v] for v in graph.outputs)
+
+
+def _as_graph(node: OpNode) -> Graph:
+    if node.op == FUSED:
+        return node.graph
+    inputs = tuple(dict.fromkeys(node.inputs))
+    if inputs == node.inputs:
+        return Graph(inputs, (), (node,), node.outputs)
+    # A value that is read twice is one parameter for each reading: the caller hands over the node's inputs in order.
+    fresh = tuple(Value(v.name, v.shape, v.dtype) for v in node.inputs)
+    return Graph(fresh, (), (OpNode(node.op, fresh, node.attrs, node.outputs),), node.outputs)
+
+
+def _scalar(constant: Constant) -> Expr:
+    if constant.data.size != 1:
+        raise InputError(f"{constant}: a constant inside a group has one element")
+    return const(constant.data.reshape(())[()].item(), constant.value.dtype)
+
+
+class _Dimensions:
+    """The symbolic dimensions of one function.
+
+    A variable that is by itself a dimension of an input stays. A dimension such as n // 4 becomes a variable of the
+    function when the variables in it are not such dimensions: arguments could not tell their values.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.renamed: list[tuple[Expr, Var]] = []
+        symbolic = [d for value in graph.inputs for d in value.shape if isinstance(d, Expr)]
+        self.known = {d for d in symbolic if isinstance(d, Var)}
+        for dim in symbolic:
+            if self.find(dim) is None and not all(v in self.known for v in free_vars(dim)):
+                self.renamed.append((dim, SizeVar(f"d{len(self.renamed)}", dim.dtype)))
+
+    def find(self, dim: Node) -> Var | None:
+        return next((var for known, var in self.renamed if structural_equal(known, dim)), None)
+
+    def of(self, dim: Dim) -> Dim:
+        return dim if isinstance(dim, int) else self._rewrite(dim)
+
+    def attrs(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
+        """Attributes with their dimensions in terms of the function's own variables."""
+        return {key: self._attribute(value) for key, value in attrs.items()} if self.renamed else dict(attrs)
+
+    def _attribute(self, value: Any) -> Any:
+        if isinstance(value, Expr):
+            return self._rewrite(value)
+        return tuple(map(self._attribute, value)) if isinstance(value, tuple) else value
+
+    def _rewrite(self, dim: Any) -> Any:
+        own = self.find(dim)
+        return own if own is not None else map_children(dim, self._rewrite)
+
+
+def _with_scalars(outputs: list[Tensor], scalars: Mapping[Tensor, Expr]) -> list[Tensor]:
+    """The outputs with every load of a scalar constant replaced by its value."""
+    if not scalars:
+        return outputs
+    operations: dict[ComputeOp, ComputeOp] = {}
+    tensors: dict[Tensor, Tensor] = {}
+
+    def go(old: Any) -> Any:
+        if isinstance(old, TensorLoad):
+            if old.tensor in scalars:
+                return scalars[old.tensor]
+            indices = tuple(map(go, old.indices))
+            tensor = tensors[old.tensor]
+            same = tensor is old.tensor and all(a is b for a, b in zip(indices, old.indices, strict=True))
+            return old if same else TensorLoad(tensor, indices)
+        return map_children(old, go)
+
+    for tensor in post_order(outputs):
+        op = tensor.op
+        if not isinstance(op, ComputeOp):
+            tensors[tensor] = tensor
+            continue
+        if op not in operations:
+            body = tuple(map(go, op.body))
+            same = all(a is b for a, b in zip(body, op.body, strict=True))
+            operations[op] = op if same else ComputeOp(op.name, op.axis, body, op.attrs)
+        new = operations[op]
+        tensors[tensor] = tensor if new is op else Tensor(new, tensor.shape, tensor.dtype, tensor.value_index)
+    return [tensors[tensor] for tensor in outputs]

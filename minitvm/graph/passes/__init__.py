@@ -1,0 +1,1 @@
+"""Graph to graph, one pass a file; `pipeline.py` lists them in order."""

@@ -1,0 +1,61 @@
+"""Compute at build time what depends on constants alone, and what depends on shapes that are known.
+
+An operator's own NumPy `fold` does it where there is one; the rest is done by `evaluate`, which `build` injects: it
+compiles the node and runs it. The oracle has no part in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import registry
+from ..nodes import FUSED, Constant, Graph, OpNode, Value
+from .rebuild import rebuild
+
+Evaluate = Callable[[OpNode, list[np.ndarray]], list[np.ndarray]]
+
+# A constant that is larger than all that it is made of (a `full`, a `tile`) is kept as computation beyond this size.
+_GROWN_BYTES = 1 << 16
+
+
+def constant_folding(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
+    """The graph with every node of constant inputs replaced by constants, where its operator can be folded."""
+    arrays: dict[Value, np.ndarray] = graph.arrays()
+    made: list[Constant] = []
+    nodes: list[OpNode] = []
+    for item in graph.nodes:
+        results = None if item.op == FUSED else _folded(item, arrays, evaluate)
+        if results is None:
+            nodes.append(item)
+            continue
+        for value, array in zip(item.outputs, results, strict=True):
+            data = np.ascontiguousarray(np.asarray(array, value.dtype.numpy)).reshape(np.shape(array))
+            arrays[value] = data
+            made.append(Constant(value, data))
+    return rebuild(graph, nodes, made)
+
+
+def _folded(item: OpNode, arrays: dict[Value, np.ndarray], evaluate: Evaluate | None) -> list[np.ndarray] | None:
+    operator = registry.get(item.op)
+    if not all(value.is_static for value in item.outputs):
+        return None
+    if operator.fold_types is not None:
+        made = operator.fold_types(*((v.shape, v.dtype) for v in item.inputs), **item.attrs)
+        return None if made.dtype == object else [made]
+    if not all(value in arrays for value in item.inputs) or _grows(item):
+        return None
+    given = [arrays[value] for value in item.inputs]
+    if operator.fold is not None:
+        with np.errstate(all="ignore"):
+            results: Any = operator.fold(*given, **item.attrs)
+        return list(results) if isinstance(results, tuple) else [results]
+    return evaluate(item, given) if evaluate is not None else None
+
+
+def _grows(item: OpNode) -> bool:
+    size = sum(math.prod(v.shape) * v.dtype.bytes for v in item.outputs)  # type: ignore[misc]
+    return size > _GROWN_BYTES and size > sum(math.prod(v.shape) * v.dtype.bytes for v in item.inputs)  # type: ignore[misc]

@@ -1,0 +1,68 @@
+"""All graph passes in order: reading this list is reading the graph compiler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ...target import Target
+from ..nodes import Graph
+from ..verify import verify_graph
+from .blocked_layout import blocked_layout
+from .common_subexpressions import common_subexpressions
+from .constant_folding import Evaluate, constant_folding
+from .dead_code import dead_code
+from .fold_batch_norm import fold_batch_norm
+from .fuse import fuse
+from .simplify import simplify
+
+Pass = tuple[str, Callable[[Graph], Graph]]
+Callback = Callable[[str, Any, Any], None]
+
+
+def passes(target: Target, evaluate: Evaluate | None = None) -> list[Pass]:
+    """The passes for a target, by name."""
+    return [
+        ("dead_code", dead_code),
+        ("constant_folding", lambda graph: constant_folding(graph, evaluate)),
+        ("simplify", simplify),
+        ("fold_batch_norm", fold_batch_norm),
+        ("common_subexpressions", common_subexpressions),
+        *layout_passes(target),
+        ("constant_folding", lambda graph: constant_folding(graph, evaluate)),
+        ("simplify", simplify),
+        ("common_subexpressions", common_subexpressions),
+        ("dead_code", dead_code),
+        ("fuse", fuse),
+    ]
+
+
+def layout_passes(target: Target) -> list[Pass]:
+    """Blocked layouts, on the machines whose convolutions want them."""
+    if target.kind != "cpu":
+        return []
+    return [("blocked_layout", lambda graph: blocked_layout(graph, target.vector_lanes("float32")))]
+
+
+def optimize(
+    graph: Graph,
+    target: Target | str = "cpu",
+    *,
+    evaluate: Evaluate | None = None,
+    callback: Callback | None = None,
+) -> Graph:
+    """The graph after all passes: every node is a fused group.
+
+    `evaluate(node, arrays) -> arrays` computes constant nodes that have no NumPy `fold`. `callback(name, before,
+    after)` sees each pass. With MINITVM_VERIFY=1 in the environment the verifier runs after each.
+    """
+    chosen = Target.of(target)
+    checked = os.environ.get("MINITVM_VERIFY") == "1"
+    for name, function in passes(chosen, evaluate):
+        before, graph = graph, function(graph)
+        if checked:
+            verify_graph(graph)
+        if callback is not None:
+            callback(name, before, graph)
+    return graph

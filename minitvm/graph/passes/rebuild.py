@@ -1,0 +1,80 @@
+"""What the passes share: a graph from the nodes that remain, with some values standing in for others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...expr import DType, Expr, Node, Var, structural_equal
+from ..nodes import Constant, Graph, OpNode, Value
+
+
+def rebuild(
+    graph: Graph,
+    nodes: Iterable[OpNode],
+    constants: Iterable[Constant] = (),
+    instead: Mapping[Value, Value] | None = None,
+) -> Graph:
+    """`graph` with other nodes and additional constants, every use of a key of `instead` replaced."""
+    stand_in = dict(instead or {})
+
+    def resolved(value: Value) -> Value:
+        while value in stand_in:
+            value = stand_in[value]
+        return value
+
+    renewed = tuple(
+        OpNode(n.op, tuple(map(resolved, n.inputs)), n.attrs, n.outputs) if any(v in stand_in for v in n.inputs) else n
+        for n in nodes
+    )
+    outputs = tuple(map(resolved, graph.outputs))
+    return Graph(graph.inputs, (*graph.constants, *constants), renewed, outputs, graph.name)
+
+
+def new_constant(array: np.ndarray, name: str) -> Constant:
+    """A constant of its own value."""
+    data = np.ascontiguousarray(array).reshape(np.shape(array))
+    return Constant(Value(name, data.shape, DType(data.dtype.name)), data)
+
+
+class Canonical:
+    """Attributes, dimensions and types as hashable keys; variables by the order in which they come up."""
+
+    def __init__(self, by_identity: bool) -> None:
+        self.by_identity = by_identity
+        self.variables: dict[Var, int] = {}
+
+    def key(self, value: Any) -> Any:
+        """A key that two values share exactly when they mean the same."""
+        if isinstance(value, Graph):
+            return ("graph", id(value))
+        if isinstance(value, Var):
+            number = id(value) if self.by_identity else self.variables.setdefault(value, len(self.variables))
+            return ("var", type(value).__name__, str(value.dtype), number)
+        if isinstance(value, Node):
+            fields = getattr(value, "__dataclass_fields__", {})
+            return (type(value).__name__, *(self.key(getattr(value, name)) for name in fields))
+        if isinstance(value, tuple | list):
+            return tuple(self.key(item) for item in value)
+        if isinstance(value, Mapping):
+            return tuple((name, self.key(item)) for name, item in value.items())
+        if isinstance(value, np.ndarray):
+            return (value.dtype.name, value.shape, value.tobytes())
+        if isinstance(value, float):
+            return ("float", np.float64(value).tobytes())
+        return (type(value).__name__, value)
+
+    def type(self, value: Value) -> Any:
+        """The key of a value's type."""
+        return (self.key(value.shape), str(value.dtype))
+
+
+def same_shape(a: Iterable[int | Expr], b: Iterable[int | Expr]) -> bool:
+    """Whether two shapes are written alike; equal ones that are written differently count as different."""
+    first, second = tuple(a), tuple(b)
+    return len(first) == len(second) and all(
+        x == y if isinstance(x, int) or isinstance(y, int) else structural_equal(x, y)
+        for x, y in zip(first, second, strict=True)
+    )

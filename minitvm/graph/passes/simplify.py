@@ -1,0 +1,140 @@
+"""Remove operators that do nothing, and shorten chains of reshapes and transposes: a table of rules.
+
+A rule looks at one node and gives a value that already is its output, a node to take its place, or None. A node whose
+output the graph returns is never replaced by another value, as that output would lose its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .. import registry
+from ..nodes import FUSED, Graph, OpNode, Value
+from .rebuild import rebuild, same_shape
+
+
+class Facts:
+    """What a rule may ask about the values in front of a node."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.producers = graph.producers()
+        self.arrays = graph.arrays()
+
+    def made_by(self, value: Value, *ops: str) -> OpNode | None:
+        """The node that makes a value, if it is one of those operators."""
+        node = self.producers.get(value)
+        return node if node is not None and node.op in ops else None
+
+    def is_all(self, value: Value, number: float) -> bool:
+        """Whether a value is a constant of nothing but that number."""
+        return value in self.arrays and bool(np.all(self.arrays[value] == number))
+
+
+Rule = Callable[[OpNode, Facts], Value | OpNode | None]
+
+_RESHAPES = ("reshape", "squeeze", "expand_dims", "batch_flatten")
+
+
+def copies(item: OpNode, facts: Facts) -> Value | None:
+    """copy(x), dropout(x) -> x."""
+    return item.inputs[0] if item.op in ("copy", "nn.dropout") else None
+
+
+def same_cast(item: OpNode, facts: Facts) -> Value | None:
+    """cast(x) to its own dtype -> x."""
+    return item.inputs[0] if item.op == "cast" and item.inputs[0].dtype == item.output.dtype else None
+
+
+def same_form(item: OpNode, facts: Facts) -> Value | None:
+    """A reshape, broadcast, slice from the start, or pad that keeps the shape -> x."""
+    if item.op not in (*_RESHAPES, "broadcast_to", "tile", "nn.pad", "strided_slice", "repeat"):
+        return None
+    if item.op == "strided_slice" and any(step != 1 for step in item.attrs["strides"] or ()):
+        return None
+    if item.op == "nn.pad" and any(amount for pair in item.attrs["pad_width"] for amount in pair):
+        return None
+    return item.inputs[0] if same_shape(item.inputs[0].shape, item.output.shape) else None
+
+
+def single_part(item: OpNode, facts: Facts) -> Value | None:
+    """concatenate(x) -> x."""
+    return item.inputs[0] if item.op in ("concatenate", "elementwise_sum") and len(item.inputs) == 1 else None
+
+
+def idle_transpose(item: OpNode, facts: Facts) -> Value | None:
+    """A transpose that keeps the order -> x."""
+    return item.inputs[0] if item.op == "transpose" and _order(item) == list(range(item.output.ndim)) else None
+
+
+def double_transpose(item: OpNode, facts: Facts) -> OpNode | None:
+    """transpose(transpose(x)) -> one transpose."""
+    inner = facts.made_by(item.inputs[0], "transpose") if item.op == "transpose" else None
+    if inner is None:
+        return None
+    first = _order(inner)
+    return _instead(item, "transpose", inner.inputs[0], axes=tuple(first[a] for a in _order(item)))
+
+
+def reshape_chain(item: OpNode, facts: Facts) -> OpNode | None:
+    """reshape(reshape(x)), squeezes and expand_dims included -> one reshape to the last shape."""
+    inner = facts.made_by(item.inputs[0], *_RESHAPES) if item.op in _RESHAPES else None
+    if inner is None or 0 in [d for d in item.output.shape if isinstance(d, int)]:
+        return None
+    return _instead(item, "reshape", inner.inputs[0], newshape=item.output.shape)
+
+
+def times_one(item: OpNode, facts: Facts) -> Value | None:
+    """x * 1, x / 1 -> x, where the one does not make x larger."""
+    if item.op not in ("multiply", "divide") or not facts.is_all(item.inputs[1], 1):
+        return None
+    return item.inputs[0] if same_shape(item.inputs[0].shape, item.output.shape) else None
+
+
+RULES: list[Rule] = [
+    copies, same_cast, same_form, single_part, idle_transpose, double_transpose, reshape_chain, times_one,
+]  # fmt: skip
+
+
+def simplify(graph: Graph) -> Graph:
+    """The graph after applying the rules, in order of the nodes, until none fits."""
+    while True:
+        simplified = _once(graph)
+        if simplified is graph:
+            return graph
+        graph = simplified
+
+
+def _once(graph: Graph) -> Graph:
+    facts = Facts(graph)
+    outputs = set(graph.outputs)
+    instead: dict[Value, Value] = {}
+    nodes: list[OpNode] = []
+    changed = False
+    for item in graph.nodes:
+        found = None if item.op == FUSED or len(item.outputs) != 1 else _first(item, facts, outputs)
+        changed = changed or found is not None
+        if isinstance(found, Value):
+            instead[item.output] = found
+            continue
+        nodes.append(found or item)
+    return rebuild(graph, nodes, instead=instead) if changed else graph
+
+
+def _first(item: OpNode, facts: Facts, outputs: set[Value]) -> Value | OpNode | None:
+    for rule in RULES:
+        found = rule(item, facts)
+        if found is not None and not (isinstance(found, Value) and item.output in outputs):
+            return found
+    return None
+
+
+def _order(item: OpNode) -> list[int]:
+    rank = item.output.ndim
+    axes = item.attrs["axes"]
+    return list(reversed(range(rank))) if axes is None else [a % rank for a in axes]
+
+
+def _instead(item: OpNode, op: str, value: Value, **attrs: object) -> OpNode:
+    return OpNode(op, (value,), registry.get(op).normalize(attrs), item.outputs)

@@ -1,0 +1,136 @@
+"""The verifier of level 1: a table of named rules, each with the theorem it checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ..errors import MinitvmError, VerificationError
+from ..expr import structural_equal
+from . import registry
+from .nodes import FUSED, Dim, Graph, Node, OpNode, Value
+from .printer import script
+
+Finding = tuple[Node, str]
+Rule = Callable[[Graph], Iterator[Finding]]
+
+
+def defined_once(graph: Graph) -> Iterator[Finding]:
+    """Every value is defined exactly once: as an input, by a constant, or by one node."""
+    seen: set[Value] = set()
+    for value in graph.values():
+        if value in seen:
+            yield value, f"{value.name} is defined twice"
+        seen.add(value)
+
+
+def defined_before_use(graph: Graph) -> Iterator[Finding]:
+    """A node reads only what stands before it; an output of the graph is some value of it."""
+    known: set[Value] = {*graph.inputs, *(c.value for c in graph.constants)}
+    for item in graph.nodes:
+        for value in item.inputs:
+            if value not in known:
+                yield item, f"{value.name} is read before it is defined"
+        known.update(item.outputs)
+    for value in graph.outputs:
+        if value not in known:
+            yield value, f"the output {value.name} is never defined"
+
+
+def input_names_differ(graph: Graph) -> Iterator[Finding]:
+    """Inputs are told apart by name."""
+    seen: set[str] = set()
+    for value in graph.inputs:
+        if value.name in seen:
+            yield value, f"two inputs are named {value.name}"
+        seen.add(value.name)
+
+
+def constants_fit(graph: Graph) -> Iterator[Finding]:
+    """The array of a constant has its value's shape and dtype."""
+    for constant in graph.constants:
+        found = f"{constant.data.dtype.name}{list(constant.data.shape)}"
+        if constant.data.dtype != constant.value.dtype.numpy or constant.data.shape != constant.value.shape:
+            yield constant.value, f"{constant.value.name} is declared {constant.value.type}, its array is {found}"
+
+
+def operators_known(graph: Graph) -> Iterator[Finding]:
+    """Every operator is registered, and has its attributes, complete and in order."""
+    for item in graph.nodes:
+        if item.op == FUSED:
+            if not isinstance(item.attrs.get("graph"), Graph):
+                yield item, "a fused group has an attribute graph"
+            continue
+        try:
+            complete = registry.get(item.op).normalize(item.attrs)
+        except MinitvmError as error:
+            yield item, str(error)
+            continue
+        if list(complete) != list(item.attrs):
+            yield item, f"attributes are complete and in declared order: {', '.join(complete)}"
+
+
+def types_follow(graph: Graph) -> Iterator[Finding]:
+    """The outputs of a node have the shapes and dtypes that its operator gives for its inputs."""
+    for item in graph.nodes:
+        if item.op == FUSED:
+            yield from _group_fits(item)
+            continue
+        try:
+            types = registry.infer_types(item.op, item.inputs, item.attrs)
+        except MinitvmError as error:
+            yield item, str(error)
+            continue
+        yield from _compare(item, types)
+
+
+def _group_fits(item: OpNode) -> Iterator[Finding]:
+    inner = item.graph
+    if len(inner.inputs) != len(item.inputs):
+        yield item, f"the group takes {len(inner.inputs)} inputs, it is given {len(item.inputs)}"
+        return
+    for outer, own in zip(item.inputs, inner.inputs, strict=True):
+        if not _same_type(outer, own.shape, own.dtype):
+            yield item, f"the group takes {own.type}, it is given {outer.type}"
+    yield from _compare(item, [(v.shape, v.dtype) for v in inner.outputs])
+    yield from ((item, f"in the group: {text}") for _, text in _findings(inner))
+
+
+def _compare(item: OpNode, types: list[registry.TensorType]) -> Iterator[Finding]:
+    if len(types) != len(item.outputs):
+        yield item, f"{item.op} has {len(types)} outputs, found {len(item.outputs)}"
+        return
+    for value, (shape, dtype) in zip(item.outputs, types, strict=True):
+        if not _same_type(value, shape, dtype):
+            yield item, f"{value.name} is declared {value.type}, {item.op} gives {Value('', shape, dtype).type}"
+
+
+def _same_type(value: Value, shape: tuple[Dim, ...], dtype: str) -> bool:
+    return value.dtype == dtype and len(shape) == value.ndim and all(map(_same_dim, value.shape, shape))
+
+
+def _same_dim(a: Dim, b: Dim) -> bool:
+    from ..topi.shapes import same
+
+    if isinstance(a, int) or isinstance(b, int):
+        return isinstance(a, int) and isinstance(b, int) and a == b
+    return structural_equal(a, b) or same(a, b)
+
+
+RULES: list[Rule] = [
+    defined_once, defined_before_use, input_names_differ, constants_fit, operators_known, types_follow,
+]  # fmt: skip
+
+
+def _findings(graph: Graph) -> Iterator[tuple[str, str]]:
+    for rule in RULES:
+        for _, text in rule(graph):
+            yield rule.__name__, text
+
+
+def verify_graph(graph: Graph) -> None:
+    """Raise `VerificationError` with the rule's name and the graph, the spot marked, at the first rule broken."""
+    for rule in RULES:
+        for spot, text in rule(graph):
+            meaning = (rule.__doc__ or "").split("\n")[0]
+            shown = "\n    ".join(script(graph, mark={spot: "here"}).split("\n"))
+            raise VerificationError(f"{rule.__name__}: {text}\n    {shown}\n  wanted: {meaning}")
