@@ -4,53 +4,56 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...target import Target
-from ...tir.nodes import PrimFunc
-from ...tir.schedule import Schedule
-from .register_tile import largest_divisor, register_tile
-
-# Vectors that the micro-kernel needs beside its accumulators: the weights of each channel block and a broadcast pixel.
-_SPARE_REGISTERS = 4
+from ...tir import Schedule
+from ..registry import rule
+from .blocks import blocks_of, computes
+from .generic import attempt, schedule_block
+from .register_tile import accumulators, largest_divisor, output_shape, tile_in_registers
 
 
-def schedule_conv2d(func: PrimFunc, target: Target) -> Schedule:
-    """[N, O/y, OH, OW, y]: tiles of pixels along a row times one to four blocks of output channels."""
-    sch = Schedule(func)
+@rule("cpu", computes("nn.contrib_conv2d_NCHWc"))
+def conv2d_nchwc(sch: Schedule, target: Any) -> None:
+    """[N, O/y, OH, OW, y]: tiles of pixels along a row times a few blocks of output channels."""
     conv = sch.get_block("conv2d")
-    pad_stage(sch)
-    shape = _output_shape(sch, conv)
-    pixels, blocks = conv_tile(shape[3], shape[1], target.vector_registers - _SPARE_REGISTERS)
-    register_tile(sch, conv, {1: blocks, 3: pixels}, parallel_axes=3)
-    return sch
+    shape = output_shape(sch, conv)
+    pixels, blocks = conv_tile(shape[3], shape[1], accumulators(target))
+    used = tile_in_registers(sch, conv, {1: blocks, 3: pixels}, parallel_axes=3)
+    schedule_other_blocks(sch, target, used)
 
 
-def schedule_depthwise(func: PrimFunc, target: Target) -> Schedule:
+@rule("cpu", computes("nn.contrib_depthwise_conv2d_NCHWc"))
+def depthwise_conv2d_nchwc(sch: Schedule, target: Any) -> None:
     """[N, C/x, OH, OW, x]: tiles of pixels along a row; a weight vector serves all of them."""
-    sch = Schedule(func)
     conv = sch.get_block("depthwise_conv2d")
-    pad_stage(sch)
-    shape = _output_shape(sch, conv)
-    pixels = largest_divisor(shape[3], (target.vector_registers - _SPARE_REGISTERS) // 2)
-    register_tile(sch, conv, {3: pixels}, parallel_axes=3)
-    return sch
+    pixels = largest_divisor(output_shape(sch, conv)[3], accumulators(target) // 2)
+    used = tile_in_registers(sch, conv, {3: pixels}, parallel_axes=3)
+    schedule_other_blocks(sch, target, used)
 
 
 def conv_tile(width: int, channel_blocks: int, registers: int) -> tuple[int, int]:
-    """(pixels, channel blocks) of the tile: the most multiply-adds a load that fit the registers and divide evenly."""
+    """(pixels, channel blocks) of the tile: the most multiply-adds a load that fit the registers.
+
+    The blocks divide evenly. The pixels need not: what is left of a row is a smaller tile with a kernel of its own, and
+    counts as that.
+    """
+
+    def loads(pixels: int, blocks: int) -> float:
+        """Loads a pixel and block of the whole row: `pixels + blocks` for each `pixels * blocks` multiply-adds."""
+        full, rest = divmod(width, pixels)
+        return (full * (pixels + blocks) + (rest + blocks if rest else 0)) / (width * blocks)
+
     candidates = [
-        (largest_divisor(width, registers // blocks), blocks) for blocks in (1, 2, 3, 4, 6) if channel_blocks % blocks == 0
+        (pixels, blocks)
+        for blocks in (1, 2, 3, 4, 6)
+        if channel_blocks % blocks == 0
+        for pixels in range(1, min(width, registers // blocks) + 1)
     ]
-    return max(candidates, key=lambda tile: (tile[0] * tile[1] / (tile[0] + tile[1]), tile[0]))
+    # A tile that divides the row has one micro-kernel to compile, one that does not has two.
+    return min(candidates, key=lambda tile: (loads(*tile) * (1.0 if width % tile[0] == 0 else 1.1), -tile[0]))
 
 
-def pad_stage(sch: Schedule) -> None:
-    """The padded copy of the input, where there is one: rows in parallel, channels as a vector."""
-    from .generic import schedule_injective
-
-    names = [sch.get(b).name for b in sch.get_child_blocks(sch.get_block("root"))]
-    if "data_pad" in names:
-        schedule_injective(sch, sch.get_block("data_pad"))
-
-
-def _output_shape(sch: Schedule, block: Any) -> list[int]:
-    return [int(d) for d in sch.get(block).writes[0].buffer.shape]
+def schedule_other_blocks(sch: Schedule, target: Any, done: set[str]) -> None:
+    """What is not part of the micro-kernel (the padded copy, a change of layout behind it), each block by itself."""
+    for name in [b.name for b in blocks_of(sch.func)]:
+        if name not in done:
+            attempt(lambda name=name: schedule_block(sch, name, target))  # type: ignore[misc]

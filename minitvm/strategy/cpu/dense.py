@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from ...target import Target
-from ...tir.nodes import PrimFunc
-from ...tir.schedule import Schedule
-from .register_tile import largest_divisor, register_tile
+from typing import Any
+
+from ...tir import Schedule
+from ..registry import rule
+from .blocks import computes
+from .conv2d import schedule_other_blocks
+from .register_tile import accumulators, largest_divisor, output_shape, tile_in_registers
+
+# Multiply-adds that must be under way for the units to be busy: a latency of 4 cycles, 2 a cycle.
+_CHAINS = 8
 
 
-def schedule_dense(func: PrimFunc, target: Target) -> Schedule:
+@rule("cpu", computes("nn.contrib_dense_packed"))
+def dense_packed(sch: Schedule, target: Any) -> None:
     """A tile of rows by blocks; a single row (batch 1) is bound by reading the weights, and takes more blocks."""
-    sch = Schedule(func)
     dense = sch.get_block("dense")
-    rows, blocks, _ = (int(d) for d in sch.get(dense).writes[0].buffer.shape)
-    row_tile = largest_divisor(rows, target.vector_registers // 4)
-    # As many independent chains of multiply-adds as the latency of one needs: 4 cycles, 2 a cycle.
-    block_tile = largest_divisor(blocks, max(1, 8 // row_tile) if row_tile > 1 else 8)
-    register_tile(sch, dense, {0: row_tile, 1: block_tile}, parallel_axes=2)
-    return sch
+    rows, blocks, _ = output_shape(sch, dense)
+    row_tile = largest_divisor(rows, accumulators(target) // 4)
+    block_tile = largest_divisor(blocks, _CHAINS if row_tile == 1 else 4)
+    used = tile_in_registers(sch, dense, {0: row_tile, 1: block_tile}, parallel_axes=2)
+    schedule_other_blocks(sch, target, used)

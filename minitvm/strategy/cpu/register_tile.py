@@ -18,12 +18,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...expr import IntImm, structural_equal
+from ...tir import Schedule
 from ...tir.nodes import Block
-from ...tir.schedule import Schedule
+from .tiling import cpu_of
+
+# Vectors that a micro-kernel needs beside its accumulators: some of the one operand, a broadcast of the other.
+_SPARE_REGISTERS = 4
 
 
-def register_tile(sch: Schedule, block: Any, tiles: Mapping[int, int], parallel_axes: int) -> Any:
-    """Schedule the reduction `block` and the element-wise blocks behind it as a micro-kernel; returns its parallel loop.
+def tile_in_registers(sch: Schedule, block: Any, tiles: Mapping[int, int], parallel_axes: int) -> set[str]:
+    """Schedule the reduction `block` and the element-wise blocks behind it as a micro-kernel; gives its blocks' names.
 
     `tiles` gives the extent of the tile along some axes of the output; the last axis must be one vector long. The first
     `parallel_axes` outer loops are fused and run in parallel. Blocks that read the result element by element, up to the
@@ -50,9 +54,8 @@ def register_tile(sch: Schedule, block: Any, tiles: Mapping[int, int], parallel_
             sch.unroll(loop)
         sch.vectorize(nest[-1])
     shared = outer[:parallel_axes]
-    joined = sch.fuse(*shared) if len(shared) > 1 else shared[0]
-    sch.parallel(joined)
-    return joined
+    sch.parallel(sch.fuse(*shared) if len(shared) > 1 else shared[0])
+    return {sch.get(part).name for part in (init, block, main)}
 
 
 def _epilogue(sch: Schedule, block: Any) -> Any:
@@ -85,8 +88,19 @@ def _elementwise(sch: Schedule, producer: Any, consumer: Any) -> bool:
 
 def _is_point(region: Sequence[Any], point: Sequence[Any]) -> bool:
     return all(
-        r.start is v and isinstance(r.extent, IntImm) and r.extent.value == 1 for r, v in zip(region, point, strict=True)
+        part.start is var and isinstance(part.extent, IntImm) and part.extent.value == 1
+        for part, var in zip(region, point, strict=True)
     )
+
+
+def output_shape(sch: Schedule, block: Any) -> list[int]:
+    """The shape of what a block writes, which must be constant."""
+    return [int(d) for d in sch.get(block).writes[0].buffer.shape]
+
+
+def accumulators(target: Any) -> int:
+    """How many vectors of accumulators a micro-kernel may keep in registers."""
+    return int(cpu_of(target).vector_registers) - _SPARE_REGISTERS
 
 
 def largest_divisor(extent: int, limit: int) -> int:
