@@ -109,7 +109,7 @@ def test_passes_are_reported_in_order():
         (lambda: tvm.build(3), "build takes a Graph, an ONNX model or its path, or a tir function; found int"),
         (lambda: tvm.build(small_graph(), threads=0), "threads=0: wanted a number from 1"),
         (lambda: tvm.build(small_graph(), shapes={"x": (1,)}), "shapes= goes with an ONNX model"),
-        (lambda: tvm.lower(small_graph(), stop_at="tire"), "did you mean tir?"),
+        (lambda: tvm.lower(small_graph(), stop_at="tire"), "did you mean tir or te?"),
         (lambda: tvm.lower(matmul_relu(2, 2, 2), stop_at="te"), "a tir function begins at 'tir'"),
         (lambda: tvm.lower(small_graph(), stop_at="tir", only="conv"), "no operator conv"),
     ],
