@@ -11,22 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ...expr import (
-    Add,
-    Expr,
-    IntImm,
-    Let,
-    Mul,
-    Node,
-    Range,
-    Sub,
-    Var,
-    children,
-    const,
-    structural_equal,
-    substitute,
-    walk,
+    Add, Expr, IntImm, Let, Mul, Node, Range, Select, Sub, Var, children, const, structural_equal, substitute, walk,
 )  # fmt: skip
-from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, LetStmt
+from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, If, LetStmt, While
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,43 +86,55 @@ class Interval:
 Box = list[Interval | None]  # None: the whole dimension
 
 
-def accesses(node: Node) -> Iterator[tuple[bool, Buffer, tuple[Range, ...], dict[Var, Range], dict[Var, Expr]]]:
-    """(is a write, buffer, ranges, loops around inside `node`, lets) of every access in program order.
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One access of a buffer: where it stands, the loops around it (inside of the node that was asked), the lets."""
 
-    A nested block counts by its signature: its declared regions, at the values of its iterators.
+    node: Node
+    write: bool
+    buffer: Buffer
+    ranges: tuple[Range, ...]
+    loops: Mapping[Var, Range]
+    lets: Mapping[Var, Expr]
+    guarded: bool
+
+
+def accesses(node: Node) -> Iterator[Access]:
+    """Every access below a node, in program order.
+
+    A nested block counts by its signature: its declared regions, at the values of its iterators. `guarded` accesses
+    stand under a condition.
     """
-    yield from _accesses(node, {}, {})
+    yield from _accesses(node, {}, {}, False)
 
 
-def _accesses(node: Node, loops: dict[Var, Range], lets: dict[Var, Expr]) -> Iterator[
-    tuple[bool, Buffer, tuple[Range, ...], dict[Var, Range], dict[Var, Expr]]
-]:  # fmt: skip
+def _accesses(node: Node, loops: dict[Var, Range], lets: dict[Var, Expr], guarded: bool) -> Iterator[Access]:
     if isinstance(node, BlockRealize):
-        values = {axis.var: value for axis, value in zip(node.block.iter_vars, node.iter_values)}
-        local = {*node.block.alloc_buffers, *(m.buffer for m in node.block.match_buffers)}
-        for write, regions in ((False, node.block.reads), (True, node.block.writes)):
+        block = node.block
+        values = {axis.var: value for axis, value in zip(block.iter_vars, node.iter_values)}
+        local = {*block.alloc_buffers, *(m.buffer for m in block.match_buffers)}
+        certain = isinstance(node.predicate, IntImm) and bool(node.predicate.value)
+        for write, regions in ((False, block.reads), (True, block.writes)):
             for region in regions:
                 if region.buffer not in local:
                     ranges = tuple(substitute(r, values) for r in region.region)
-                    yield write, region.buffer, ranges, loops, lets
+                    yield Access(region, write, region.buffer, ranges, loops, lets, guarded or not certain)
         for value in (*node.iter_values, node.predicate):
-            yield from _accesses(value, loops, lets)
-        return
-    if isinstance(node, For):
-        yield from _accesses(node.start, loops, lets)
-        yield from _accesses(node.extent, loops, lets)
-        yield from _accesses(node.body, {**loops, node.var: Range(node.start, node.extent)}, lets)
-        return
-    if isinstance(node, LetStmt | Let):
-        yield from _accesses(node.value, loops, lets)
-        value = substitute(node.value, lets)
-        yield from _accesses(node.body, loops, {**lets, node.var: value})
-        return
-    for child in children(node):
-        yield from _accesses(child, loops, lets)
-    if isinstance(node, BufferLoad | BufferStore):
-        points = tuple(Range(i, const(1, i.dtype.scalar)) for i in node.indices)
-        yield isinstance(node, BufferStore), node.buffer, points, loops, lets
+            yield from _accesses(value, loops, lets, guarded)
+    elif isinstance(node, For):
+        yield from _accesses(node.start, loops, lets, guarded)
+        yield from _accesses(node.extent, loops, lets, guarded)
+        yield from _accesses(node.body, {**loops, node.var: Range(node.start, node.extent)}, lets, guarded)
+    elif isinstance(node, LetStmt | Let):
+        yield from _accesses(node.value, loops, lets, guarded)
+        yield from _accesses(node.body, loops, {**lets, node.var: substitute(node.value, lets)}, guarded)
+    else:
+        below = guarded or isinstance(node, If | While | Select) or getattr(node, "op", "") == "if_then_else"
+        for child in children(node):
+            yield from _accesses(child, loops, lets, below)
+        if isinstance(node, BufferLoad | BufferStore):
+            points = tuple(Range(i, const(1, i.dtype.scalar)) for i in node.indices)
+            yield Access(node, isinstance(node, BufferStore), node.buffer, points, loops, lets, guarded)
 
 
 def accessed_regions(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
@@ -149,19 +148,22 @@ def accessed_regions(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[Buff
         boxes[0].setdefault(match.source.buffer, [None] * match.source.buffer.ndim)
         boxes[1].setdefault(match.source.buffer, [None] * match.source.buffer.ndim)
         local.add(match.buffer)
-    parts = [block.body] if block.init is None else [block.init, block.body]
-    for part in parts:
-        for write, buffer, ranges, loops, lets in accesses(part):
-            if buffer in local:
-                continue
-            box: Box = [_interval(r, loops, lets) for r in ranges]
-            known = boxes[write].get(buffer)
-            boxes[write][buffer] = box if known is None else [_union(a, b) for a, b in zip(known, box)]
+    for access in (a for part in (block.init, block.body) if part is not None for a in accesses(part)):
+        if access.buffer in local:
+            continue
+        box = box_of(access.ranges, access.loops, access.lets)
+        known = boxes[access.write].get(access.buffer)
+        boxes[access.write][access.buffer] = box if known is None else [_union(a, b) for a, b in zip(known, box)]
     reads = [_region(buffer, box) for buffer, box in boxes[0].items()]
     writes = [_region(buffer, box) for buffer, box in boxes[1].items()]
     if block.init is not None:
         reads = [r for r in reads if not any(structural_equal(r, w) for w in writes)]
     return tuple(reads), tuple(writes)
+
+
+def box_of(ranges: Iterable[Range], loops: Mapping[Var, Range], lets: Mapping[Var, Expr]) -> Box:
+    """What the ranges cover over all iterations of the loops; None for a dimension that cannot be worked out."""
+    return [_interval(r, loops, lets) for r in ranges]
 
 
 def _interval(r: Range, loops: Mapping[Var, Range], lets: Mapping[Var, Expr]) -> Interval | None:

@@ -1,3 +1,4 @@
+# ruff: noqa: UP037
 """Reading programs: spellings of every era, names of the surrounding scope, inferred regions."""
 
 from __future__ import annotations

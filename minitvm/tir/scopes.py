@@ -1,0 +1,103 @@
+"""Every node of a function with what is visible where it stands: variables, buffers, loops and blocks around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..expr import Expr, Let, Node, Var, children, walk
+from .nodes import Allocate, Block, BlockRealize, Buffer, BufferLoad, BufferRegion, For, LetStmt, PrimFunc
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What surrounds a place. `block_loops` are the loops outside of the innermost block, `guarded` says that an `if`
+    or a guarding expression stands between that block and the place."""
+
+    variables: frozenset[Var] = frozenset()
+    buffers: frozenset[Buffer] = frozenset()
+    loops: tuple[For, ...] = ()
+    block: Block | None = None
+    block_loops: frozenset[Var] = frozenset()
+    guarded: bool = False
+
+    def with_variables(self, *variables: Var) -> Scope:
+        """This scope with more variables in it."""
+        return replace(self, variables=self.variables | set(variables))
+
+    def with_buffers(self, *buffers: Buffer) -> Scope:
+        """This scope with more buffers in it."""
+        return replace(self, buffers=self.buffers | set(buffers))
+
+
+def scope_of_function(func: PrimFunc) -> Scope:
+    """What the signature defines: parameters and symbolic dimensions."""
+    scalars = [p for p in func.params if isinstance(p, Var)]
+    return Scope(frozenset([*scalars, *dimensions(func)]), frozenset(func.buffers))
+
+
+def dimensions(func: PrimFunc) -> list[Var]:
+    """The variables that the buffers of the signature use in shapes, strides and offsets."""
+    parts = [part for b in func.buffers for part in (*b.shape, *b.strides, b.elem_offset)]
+    return list(dict.fromkeys(item for part in parts for item in walk(part) if isinstance(item, Var)))
+
+
+def scoped(func: PrimFunc) -> Iterator[tuple[Node, Scope]]:
+    """Every node below the function with its scope, in program order. The regions of a block stand in its own scope."""
+    yield from _visit(func.body, scope_of_function(func))
+
+
+def _visit(node: Node, scope: Scope) -> Iterator[tuple[Node, Scope]]:
+    yield node, scope
+    if isinstance(node, For):
+        yield from _visit(node.start, scope)
+        yield from _visit(node.extent, scope)
+        inner = scope.with_variables(node.var)
+        yield from _visit(node.body, replace(inner, loops=(*scope.loops, node)))
+    elif isinstance(node, LetStmt | Let):
+        yield from _visit(node.value, scope)
+        yield from _visit(node.body, scope.with_variables(node.var))
+    elif isinstance(node, Allocate):
+        yield from _visit(node.body, scope.with_buffers(node.buffer))
+    elif isinstance(node, Block):
+        yield from _visit_block(node, scope)
+    else:
+        inner = replace(scope, guarded=True) if _guards(node) else scope
+        for child in children(node):
+            yield from _visit(child, inner)
+
+
+def _visit_block(block: Block, scope: Scope) -> Iterator[tuple[Node, Scope]]:
+    for axis in block.iter_vars:
+        yield from _visit(axis.dom, scope)
+    inner = scope.with_variables(*(axis.var for axis in block.iter_vars)).with_buffers(*block.alloc_buffers)
+    inner = replace(inner, block=block, block_loops=frozenset(loop.var for loop in scope.loops), guarded=False)
+    for match in block.match_buffers:
+        yield from _visit(match.source, inner)
+    views = [match.buffer for match in block.match_buffers]
+    fields = [item for b in views for item in (*b.strides, b.elem_offset) if isinstance(item, Var)]
+    inner = inner.with_buffers(*views).with_variables(*fields)  # strides and offset of a view are bound by it
+    for region in (*block.reads, *block.writes):
+        yield from _visit(region, inner)
+    if block.init is not None:
+        yield from _visit(block.init, replace(inner, guarded=True))
+    yield from _visit(block.body, inner)
+
+
+def _guards(node: Node) -> bool:
+    if isinstance(node, BlockRealize):
+        return False
+    return type(node).__name__ in ("If", "While", "Select") or getattr(node, "op", None) == "if_then_else"
+
+
+def used_buffer(node: Node) -> Buffer | None:
+    """The buffer that a load, store or region names."""
+    if isinstance(node, BufferLoad | BufferRegion) or type(node).__name__ == "BufferStore":
+        return node.buffer  # type: ignore[attr-defined, no-any-return]
+    return None
+
+
+def conditions(node: Node) -> list[Expr]:
+    """The expressions of a node that must be true or false."""
+    names = ("condition", "predicate")
+    return [value for name in names if isinstance(value := getattr(node, name, None), Expr)]
