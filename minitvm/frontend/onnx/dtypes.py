@@ -1,0 +1,50 @@
+"""ONNX's element types as dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...errors import UnsupportedOperator
+from ...expr import DType
+
+# TensorProto.DataType by number. What is missing here is refused by name: string, complex, bfloat16, float8, int4, ...
+_DTYPES = {
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
+    11: "float64", 12: "uint32", 13: "uint64",
+}  # fmt: skip
+
+
+def dtype_of(elem_type: int, where: str) -> DType:
+    """The dtype of an element type; raises `UnsupportedOperator` that names the type and `where` it stands."""
+    if elem_type in _DTYPES:
+        return DType(_DTYPES[elem_type])
+    import onnx
+
+    names = {number: name.lower() for name, number in onnx.TensorProto.DataType.items()}
+    raise UnsupportedOperator(f"{where}: dtype {names.get(elem_type, elem_type)} is not supported")
+
+
+def array_of(tensor: Any, where: str) -> np.ndarray:
+    """The contents of a TensorProto."""
+    import onnx.numpy_helper
+
+    dtype = dtype_of(tensor.data_type, where)
+    return np.asarray(onnx.numpy_helper.to_array(tensor), dtype.numpy)
+
+
+def tensor_type(info: Any, where: str) -> tuple[DType, list[int | str] | None]:
+    """Dtype and dimensions of a ValueInfoProto: an integer, a name, or "" where nothing is said; None: rank unknown."""
+    kind = info.type.WhichOneof("value")
+    if kind != "tensor_type":
+        told = {"sequence_type": "sequence", "map_type": "map", "optional_type": "optional"}.get(str(kind), str(kind))
+        raise UnsupportedOperator(f"{where}: dtype {told.removesuffix('_type')} is not supported")
+    tensor = info.type.tensor_type
+    dtype = dtype_of(tensor.elem_type, where)
+    if not tensor.HasField("shape"):
+        return dtype, None
+    dims: list[int | str] = []
+    for dim in tensor.shape.dim:
+        dims.append(int(dim.dim_value) if dim.HasField("dim_value") and dim.dim_value >= 0 else str(dim.dim_param))
+    return dtype, dims

@@ -1,0 +1,53 @@
+"""Operators that the ONNX specification itself defines by other operators: their bodies, from the onnx package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...expr import DType, Expr
+from ...graph.nodes import Dim
+
+
+def body_of(proto: Any, types: Sequence[tuple[DType, tuple[Dim, ...]] | None], version: int) -> Any:
+    """The FunctionProto that defines a node on inputs of those types in an opset, or None where there is none."""
+    import onnx
+    import onnx.defs
+
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    try:
+        schema = onnx.defs.get_schema(proto.op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+    if schema.has_function:
+        versions = [v for v in schema.function_opset_versions if v <= version]
+        if versions:
+            return _complete(onnx, schema, schema.get_function_with_opset_version(max(versions)), proto)
+    if schema.has_context_dependent_function:
+        versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
+        if versions:
+            kinds = [_type_proto(onnx, t).SerializeToString() for t in types]
+            made = schema.get_context_dependent_function_with_opset_version(
+                max(versions), proto.SerializeToString(), kinds
+            )
+            return _complete(onnx, schema, made, proto)
+    return None
+
+
+def _complete(onnx: Any, schema: Any, serialized: bytes, proto: Any) -> Any:
+    """The body, with the schema's default for each attribute that the node leaves out."""
+    function = onnx.FunctionProto.FromString(serialized)
+    present = {a.name for a in proto.attribute}
+    declared = {a.name for a in function.attribute_proto}
+    for name, attribute in schema.attributes.items():
+        if name not in present and name not in declared and attribute.default_value.name:
+            function.attribute_proto.append(attribute.default_value)
+    return function
+
+
+def _type_proto(onnx: Any, kind: tuple[DType, tuple[Dim, ...]] | None) -> Any:
+    if kind is None:
+        return onnx.TypeProto()
+    dtype, shape = kind
+    elem_type = onnx.helper.np_dtype_to_tensor_dtype(dtype.numpy)
+    return onnx.helper.make_tensor_type_proto(elem_type, [str(d) if isinstance(d, Expr) else d for d in shape])

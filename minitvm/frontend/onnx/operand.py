@@ -1,0 +1,72 @@
+"""What a name of an ONNX graph stands for while it is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ...errors import UnsupportedOperator
+from ...expr import DType, Expr
+from ...graph.nodes import Dim, Value
+
+
+class ValueDependent(UnsupportedOperator):
+    """A shape, or an attribute of an operator, depends on the contents of `inputs` of the graph."""
+
+    def __init__(self, text: str, inputs: Iterable[str]) -> None:
+        super().__init__(text)
+        self.inputs = frozenset(inputs)
+
+
+class Operand:
+    """A tensor of known type; `data` holds its contents where they are known while importing.
+
+    `data` has dtype object where it holds symbolic dimensions. `value` is its place in the graph, made on first use for
+    a constant. `depends` names the graph inputs whose contents (not: shapes) it is computed from.
+    """
+
+    __slots__ = ("data", "depends", "dtype", "shape", "value")
+
+    def __init__(
+        self,
+        shape: tuple[Dim, ...],
+        dtype: DType,
+        value: Value | None = None,
+        data: np.ndarray | None = None,
+        depends: frozenset[str] = frozenset(),
+    ) -> None:
+        self.shape, self.dtype, self.value, self.data, self.depends = shape, dtype, value, data, depends
+
+    @staticmethod
+    def of(value: Value, depends: frozenset[str] = frozenset()) -> Operand:
+        """The operand that is a value of the graph."""
+        return Operand(value.shape, value.dtype, value, None, depends)
+
+    @staticmethod
+    def known(data: Any, dtype: DType | str | None = None, depends: frozenset[str] = frozenset()) -> Operand:
+        """The operand with those contents; `dtype` is needed for an object array."""
+        array = np.asarray(data)
+        return Operand(array.shape, DType(dtype or array.dtype.name), None, array, depends)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_known(self) -> bool:
+        return self.data is not None
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether the contents are known and hold a symbolic dimension."""
+        return self.data is not None and self.data.dtype == object
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every dimension is an integer."""
+        return not any(isinstance(d, Expr) for d in self.shape)
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"

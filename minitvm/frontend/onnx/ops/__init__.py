@@ -1,0 +1,17 @@
+"""The converters by family; importing this package registers all of them."""
+
+from . import (
+    arithmetic,
+    control,
+    convolution,
+    creation,
+    elementwise,
+    indexing,
+    normalization,
+    pooling,
+    quantization,
+    reduction,
+    refused,
+    resizing,
+    shaping,
+)  # fmt: skip

@@ -1,0 +1,86 @@
+"""Tensors from nothing: constants, ranges, identities."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....expr import Expr
+from ..context import NodeContext
+from ..operand import Operand
+from ..registry import converter
+
+
+@converter("Constant")
+def constant(n: NodeContext) -> Any:
+    for name, dtype in (
+        ("value_float", np.float32),
+        ("value_floats", np.float32),
+        ("value_int", np.int64),
+        ("value_ints", np.int64),
+    ):
+        if n.has(name):
+            return Operand.known(np.array(n.attr(name), dtype))
+    for name in ("sparse_value", "value_string", "value_strings"):
+        if n.has(name):
+            n.refuse(f"attribute {name} is not supported")
+    return Operand.known(n.attr("value"))
+
+
+@converter("ConstantOfShape")
+def constant_of_shape(n: NodeContext) -> Any:
+    value = np.asarray(n.attr("value", np.zeros(1, np.float32))).reshape(-1)[0]
+    return n.op("full", shape=n.dims(n[0], "the shape"), fill_value=value.item(), dtype=value.dtype.name)
+
+
+@converter("Range")
+def range_(n: NodeContext) -> Any:
+    """The number of elements is a shape, so the three ends must be known."""
+    parts = [n.array(n[k], what) for k, what in enumerate(("the start", "the limit", "the step"))]
+    dtype = n[0].dtype
+    first, limit, step = (p.reshape(()).item() for p in parts)
+    if any(isinstance(v, Expr) for v in (first, limit, step)):
+        if step != 1:
+            n.refuse("a range with symbolic ends has the step 1")
+        return n.op("arange", start=first, stop=limit, step=1, dtype=str(dtype))
+    count = max(0, math.ceil((limit - first) / step))
+    return Operand.known((first + step * np.arange(count)).astype(dtype.numpy))
+
+
+@converter("EyeLike")
+def eye_like(n: NodeContext) -> Any:
+    dtype = n.dtype_attr("dtype", n[0].dtype)
+    assert dtype is not None
+    rows, columns = (d if isinstance(d, int) else n.refuse(f"the dimension {d} is symbolic") for d in n[0].shape)
+    return Operand.known(np.eye(rows, columns, n.attr("k", 0), dtype.numpy))
+
+
+@converter("OneHot", since=9)
+def one_hot(n: NodeContext) -> Any:
+    """Index i along the new axis has values[1] where it equals the index (counted from the end where negative)."""
+    indices, values = n[0], n[2]
+    depth = int(n.scalar(n[1], "the depth"))
+    axis = n.attr("axis", -1)
+    axis = axis + indices.ndim + 1 if axis < 0 else axis
+    if values.is_known and indices.dtype.is_int:
+        off_value, on_value = n.static(values, "the values").tolist()
+        attrs = {"on_value": on_value, "off_value": off_value, "dtype": str(values.dtype)}
+        return n.op("one_hot", indices, depth=depth, axis=axis, **attrs)
+    whole = n.cast(indices, "int64")
+    wrapped = n.op("where", n.op("less", whole, 0), n.op("add", whole, depth), whole)
+    wide = n.op("reshape", wrapped, newshape=(*indices.shape[:axis], 1, *indices.shape[axis:]))
+    places = np.arange(depth, dtype=np.int64).reshape((depth, *(1,) * (indices.ndim - axis)))
+    hit = n.op("equal", wide, places)
+    off, on = (n.op("strided_slice", values, begin=(k,), end=(k + 1,), strides=(1,), axes=(0,)) for k in (0, 1))
+    return n.op("where", hit, on, off)
+
+
+@converter("Trilu")
+def trilu(n: NodeContext) -> Any:
+    """The upper or lower triangle of the last two axes, zeros elsewhere."""
+    x = n[0]
+    offset = n.optional(1)
+    k = 0 if offset is None else int(n.scalar(offset, "the diagonal"))
+    return n.op("trilu", x, k=k, upper=bool(n.attr("upper", 1)))

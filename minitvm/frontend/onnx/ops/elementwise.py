@@ -1,0 +1,160 @@
+"""Functions of one tensor, element by element."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..context import NodeContext
+from ..operand import Operand
+from ..registry import converter
+
+# ONNX's name and Relay's, where nothing else differs.
+_SAME = {
+    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",
+    "BitwiseNot": "bitwise_not", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp",
+    "Floor": "floor", "HardSwish": "nn.hard_swish", "Identity": "copy", "IsNaN": "isnan", "Log": "log",
+    "Mish": "nn.mish", "Neg": "negative", "Not": "logical_not", "Reciprocal": "reciprocal", "Relu": "nn.relu",
+    "Round": "round", "Sigmoid": "sigmoid", "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Softplus": "nn.softplus",
+    "Softsign": "nn.softsign", "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh",
+}  # fmt: skip
+
+
+def _register(onnx_name: str, relay: str) -> None:
+    @converter(onnx_name)
+    def _(n: NodeContext) -> Any:
+        return n.op(relay, n[0])
+
+
+for _name, _relay in _SAME.items():
+    _register(_name, _relay)
+
+
+@converter("Cast")
+def cast(n: NodeContext) -> Any:
+    """`saturate` and `round_mode` speak of float8 alone."""
+    n.ignore("saturate", "round_mode")
+    dtype = n.dtype_attr("to")
+    assert dtype is not None
+    return n.cast(n[0], dtype)
+
+
+@converter("CastLike")
+def cast_like(n: NodeContext) -> Any:
+    n.ignore("saturate", "round_mode")
+    return n.cast(n[0], n[1].dtype)
+
+
+@converter("Clip")
+def clip_by_attributes(n: NodeContext) -> Any:
+    return n.op("clip", n[0], a_min=n.attr("min", None), a_max=n.attr("max", None))
+
+
+@converter("Clip", since=11)
+def clip(n: NodeContext) -> Any:
+    """Limits that are known become attributes; others are compared with, element by element."""
+    x, low, high = n[0], n.optional(1), n.optional(2)
+    if (low is None or low.is_known) and (high is None or high.is_known):
+        limits = [None if v is None else n.scalar(v, "a limit") for v in (low, high)]
+        if limits == [None, None]:
+            return n.op("copy", x)
+        if all(v is None or x.dtype.is_float or math.isfinite(v) for v in limits):
+            return n.op("clip", x, a_min=limits[0], a_max=limits[1])
+    x = x if low is None else n.op("maximum", x, low)
+    return x if high is None else n.op("minimum", x, high)
+
+
+@converter("Dropout")
+def dropout_old(n: NodeContext) -> Any:
+    n.ignore("ratio")
+    return [n.op("copy", n[0]), *_mask(n, str(n[0].dtype) if n.version < 10 else "bool")]
+
+
+@converter("Dropout", since=12)
+def dropout(n: NodeContext) -> Any:
+    """At inference nothing is dropped; a node that is told to train must have the ratio 0."""
+    n.ignore("seed")
+    training = n.optional(2)
+    if training is not None and n.scalar(training, "training_mode"):
+        ratio = n.optional(1)
+        if ratio is None or n.scalar(ratio, "the ratio") != 0:
+            n.refuse("training_mode with a ratio other than 0 is not supported: it is random")
+    return [n.op("copy", n[0]), *_mask(n, "bool")]
+
+
+def _mask(n: NodeContext, dtype: str) -> list[Operand]:
+    return [n.op("full", shape=n[0].shape, fill_value=1, dtype=dtype)] if n.wants(1) else []
+
+
+@converter("Elu")
+def elu(n: NodeContext) -> Any:
+    return n.op("nn.elu", n[0], alpha=n.attr("alpha", 1.0))
+
+
+@converter("Celu")
+def celu(n: NodeContext) -> Any:
+    return n.op("nn.celu", n[0], alpha=n.attr("alpha", 1.0))
+
+
+@converter("Selu")
+def selu(n: NodeContext) -> Any:
+    return n.op(
+        "nn.selu",
+        n[0],
+        alpha=n.attr("alpha", 1.67326319217681884765625),
+        gamma=n.attr("gamma", 1.05070102214813232421875),
+    )
+
+
+@converter("LeakyRelu")
+def leaky_relu(n: NodeContext) -> Any:
+    return n.op("nn.leaky_relu", n[0], alpha=n.attr("alpha", 0.01))
+
+
+@converter("ThresholdedRelu")
+def thresholded_relu(n: NodeContext) -> Any:
+    return n.op("nn.thresholded_relu", n[0], alpha=n.attr("alpha", 1.0))
+
+
+@converter("HardSigmoid")
+def hard_sigmoid(n: NodeContext) -> Any:
+    return n.op("nn.hard_sigmoid", n[0], alpha=n.attr("alpha", 0.2), beta=n.attr("beta", 0.5))
+
+
+@converter("Shrink")
+def shrink(n: NodeContext) -> Any:
+    return n.op("nn.shrink", n[0], lambd=n.attr("lambd", 0.5), bias=n.attr("bias", 0.0))
+
+
+@converter("Gelu")
+def gelu(n: NodeContext) -> Any:
+    return n.op("nn.gelu", n[0], approximate=n.attr("approximate", "none"))
+
+
+@converter("Swish")
+def swish(n: NodeContext) -> Any:
+    """x * sigmoid(alpha x)."""
+    alpha = n.attr("alpha", 1.0)
+    return (
+        n.op("nn.silu", n[0])
+        if alpha == 1.0
+        else n.op("multiply", n[0], n.op("sigmoid", n.op("multiply", n[0], alpha)))
+    )
+
+
+@converter("IsInf")
+def is_inf(n: NodeContext) -> Any:
+    up, down = n.attr("detect_positive", 1), n.attr("detect_negative", 1)
+    found = n.op("isinf", n[0])
+    if up and down:
+        return found
+    if not up and not down:
+        return n.op("full", shape=n[0].shape, fill_value=0, dtype="bool")
+    return n.op("logical_and", found, n.op("greater" if up else "less", n[0], 0.0))
+
+
+@converter("PRelu")
+def prelu(n: NodeContext) -> Any:
+    """One slope a channel becomes `nn.prelu`; any other slope broadcasts."""
+    x, slope = n[0], n[1]
+    return n.op("where", n.op("greater", x, 0), x, n.op("multiply", x, slope))

@@ -1,0 +1,145 @@
+"""Slices, gathers, scatters and pads: data at other places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....expr import Expr
+from ..context import NodeContext
+from ..operand import Operand
+from ..registry import converter
+
+
+@converter("Slice")
+def slice_by_attributes(n: NodeContext) -> Any:
+    starts, ends = n.attr("starts"), n.attr("ends")
+    axes = n.attr("axes", tuple(range(len(starts))))
+    return n.op("strided_slice", n[0], begin=starts, end=ends, strides=(1,) * len(starts), axes=axes)
+
+
+@converter("Slice", since=10)
+def slice_(n: NodeContext) -> Any:
+    x = n[0]
+    starts, ends = n.dims(n[1], "the starts"), n.dims(n[2], "the ends")
+    given_axes, given_steps = n.optional(3), n.optional(4)
+    axes = tuple(range(len(starts))) if given_axes is None else n.ints(given_axes, "the axes")
+    steps = (1,) * len(starts) if given_steps is None else n.ints(given_steps, "the steps")
+    return n.op("strided_slice", x, begin=starts, end=ends, strides=steps, axes=axes)
+
+
+@converter("Gather")
+def gather(n: NodeContext) -> Any:
+    data, indices = n[0], n[1]
+    axis = n.attr("axis", 0)
+    axis = axis + data.ndim if axis < 0 else axis
+    if data.is_known and indices.is_known:
+        return _gathered(n, data, indices, axis)
+    return n.op("take", data, indices, axis=axis)
+
+
+def _gathered(n: NodeContext, data: Operand, indices: Operand, axis: int) -> Operand:
+    return Operand.known(np.take(n.array(data, "the data"), n.static(indices, "the indices"), axis), data.dtype)
+
+
+@converter("GatherElements", since=11)
+def gather_elements(n: NodeContext) -> Any:
+    return n.op("gather", n[0], n[1], axis=n.attr("axis", 0))
+
+
+@converter("GatherND", since=11)
+def gather_nd(n: NodeContext) -> Any:
+    return n.op("gather_nd", n[0], n[1], batch_dims=n.attr("batch_dims", 0))
+
+
+@converter("ScatterElements", since=11)
+def scatter_elements(n: NodeContext) -> Any:
+    reduction = n.attr("reduction", "none")
+    return n.op("scatter_elements", n[0], n[1], n[2], axis=n.attr("axis", 0), reduction=reduction)
+
+
+@converter("Scatter", since=9)
+def scatter(n: NodeContext) -> Any:
+    return n.op("scatter_elements", n[0], n[1], n[2], axis=n.attr("axis", 0))
+
+
+@converter("ScatterND", since=11)
+def scatter_nd(n: NodeContext) -> Any:
+    return n.op("scatter_nd", n[0], n[1], n[2], reduction=n.attr("reduction", "none"))
+
+
+@converter("Pad", since=2)
+def pad_by_attributes(n: NodeContext) -> Any:
+    pads = n.attr("pads")
+    return _pad(n, pads, tuple(range(n[0].ndim)), Operand.known(np.array(n.attr("value", 0.0), n[0].dtype.numpy)))
+
+
+@converter("Pad", since=11)
+def pad(n: NodeContext) -> Any:
+    pads = n.ints(n[1], "the pads")
+    given = n.optional(3)
+    axes = tuple(range(n[0].ndim)) if given is None else tuple(a % n[0].ndim for a in n.ints(given, "the axes"))
+    return _pad(n, pads, axes, n.optional(2))
+
+
+def _pad(n: NodeContext, pads: tuple[int, ...], axes: tuple[int, ...], fill: Operand | None) -> Any:
+    x = n[0]
+    widths = [(0, 0)] * x.ndim
+    for k, a in enumerate(axes):
+        widths[a] = (pads[k], pads[len(axes) + k])
+    mode = n.attr("mode", "constant")
+    if mode not in ("constant", "reflect", "edge", "wrap"):
+        n.refuse_attribute("mode")
+    if mode != "constant" or fill is None:
+        return n.op("nn.pad", x, pad_width=widths, pad_mode=mode)
+    if fill.is_known:
+        return n.op("nn.pad", x, pad_width=widths, pad_value=n.scalar(fill, "the value"))
+    return n.op("nn.pad", x, fill, pad_width=widths)
+
+
+@converter("TopK", since=10)
+def topk(n: NodeContext) -> Any:
+    k = int(n.scalar(n[1], "k"))
+    n.ignore("sorted")
+    return n.op("topk", n[0], k=k, axis=n.attr("axis", -1), is_ascend=not n.attr("largest", 1))
+
+
+@converter("ReverseSequence", since=10)
+def reverse_sequence(n: NodeContext) -> Any:
+    """The first lengths[b] elements along the time axis turned around, the rest where they were."""
+    x, lengths = n[0], n[1]
+    batch, time = n.attr("batch_axis", 1), n.attr("time_axis", 0)
+    steps = x.shape[time]
+    if isinstance(steps, Expr):
+        n.refuse(f"the time axis {steps} is symbolic")
+
+    def along(axis: int, size: int) -> tuple[int, ...]:
+        return tuple(size if a == axis else 1 for a in range(x.ndim))
+
+    size = n.op("reshape", n.cast(lengths, "int64"), newshape=along(batch, -1))
+    place = np.arange(steps, dtype=np.int64).reshape(along(time, steps))
+    turned = n.op("subtract", n.op("subtract", size, 1), place)
+    source = n.op("where", n.op("less", place, size), turned, place)
+    return n.op("gather", x, n.op("broadcast_to", source, shape=x.shape), axis=time)
+
+
+@converter("CenterCropPad", since=18)
+def center_crop_pad(n: NodeContext) -> Any:
+    """Each axis cut or padded with zeros to a size, evenly on both sides."""
+    x = n[0]
+    sizes = n.ints(n[1], "the shape")
+    axes = n.attr("axes", tuple(range(x.ndim)))
+    begin, end, where, widths = [], [], [], [(0, 0)] * x.ndim
+    for a, size in zip((a % x.ndim for a in axes), sizes, strict=True):
+        extent = x.shape[a]
+        if isinstance(extent, Expr):
+            n.refuse(f"the dimension {extent} is symbolic")
+        if extent >= size:
+            first = (extent - size) // 2
+            begin, end, where = [*begin, first], [*end, first + size], [*where, a]
+        else:
+            before = (size - extent) // 2
+            widths[a] = (before, size - extent - before)
+    cut = n.op("strided_slice", x, begin=begin, end=end, strides=(1,) * len(begin), axes=where) if begin else x
+    return n.op("nn.pad", cut, pad_width=widths) if any(w != (0, 0) for w in widths) else cut

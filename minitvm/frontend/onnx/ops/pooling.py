@@ -1,0 +1,52 @@
+"""Pooling with windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..context import NodeContext
+from ..registry import converter
+from .convolution import window_padding
+
+
+def _windows(n: NodeContext) -> dict[str, Any]:
+    x = n[0]
+    kernel = n.attr("kernel_shape")
+    rank = len(kernel)
+    if rank not in (1, 2, 3) or x.ndim != rank + 2:
+        n.refuse(f"a window of {rank} dimensions over {x} is not supported")
+    strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
+    padding = window_padding(n, x.shape[2:], kernel, strides, dilations)
+    ceil = bool(n.attr("ceil_mode", 0)) and n.attr("auto_pad", "NOTSET") in ("NOTSET", "")
+    return {"pool_size": kernel, "strides": strides, "padding": padding, "dilation": dilations, "ceil_mode": ceil}
+
+
+@converter("MaxPool")
+def max_pool(n: NodeContext) -> Any:
+    n.ignore("storage_order")  # of the second output, which is refused
+    return n.op(f"nn.max_pool{n[0].ndim - 2}d", n[0], **_windows(n))
+
+
+@converter("AveragePool")
+def average_pool(n: NodeContext) -> Any:
+    counted = bool(n.attr("count_include_pad", 0))
+    return n.op(f"nn.avg_pool{n[0].ndim - 2}d", n[0], count_include_pad=counted, **_windows(n))
+
+
+@converter("LpPool")
+def lp_pool(n: NodeContext) -> Any:
+    """The p-norm of each window: a sum of powers is the mean times the size of the window, padding counted."""
+    p = n.attr("p", 2)
+    if p not in (1, 2):
+        n.refuse_attribute("p")
+    attrs = _windows(n)
+    if attrs["ceil_mode"]:
+        n.refuse_attribute("ceil_mode")
+    x = n[0]
+    powers = n.op("abs", x) if p == 1 else n.op("multiply", x, x)
+    mean = n.op(f"nn.avg_pool{x.ndim - 2}d", powers, count_include_pad=True, **attrs)
+    size = 1
+    for k in attrs["pool_size"]:
+        size *= k
+    total = n.op("multiply", mean, float(size))
+    return total if p == 1 else n.op("sqrt", total)

@@ -1,0 +1,132 @@
+"""Resize and Upsample."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ....graph.nodes import Dim
+from ..context import NodeContext
+from ..operand import Operand
+from ..registry import converter
+
+_METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
+
+
+@converter("Upsample", since=9)
+def upsample(n: NodeContext) -> Any:
+    return _simple_resize(n, n[1])
+
+
+@converter("Upsample", since=7)
+def upsample_by_attribute(n: NodeContext) -> Any:
+    return _resized(n, tuple(n.attr("scales")), None, **_asymmetric(n))
+
+
+@converter("Resize", since=10)
+def resize_10(n: NodeContext) -> Any:
+    return _simple_resize(n, n[1])
+
+
+def _simple_resize(n: NodeContext, scales: Operand) -> Any:
+    factors = tuple(float(v) for v in n.static(scales, "the scales").tolist())
+    return _resized(n, factors, None, **_asymmetric(n))
+
+
+def _asymmetric(n: NodeContext) -> dict[str, Any]:
+    method = _method(n)
+    return {"method": method, "coordinate_transformation_mode": "asymmetric", "rounding_method": "floor"}
+
+
+def _method(n: NodeContext) -> str:
+    mode = n.attr("mode", "nearest")
+    if mode not in _METHODS:
+        n.refuse_attribute("mode")
+    return _METHODS[mode]
+
+
+@converter("Resize", since=11)
+def resize(n: NodeContext) -> Any:
+    x = n[0]
+    if n.attr("antialias", 0):
+        n.refuse_attribute("antialias")
+    mode = n.attr("coordinate_transformation_mode", "half_pixel")
+    if mode not in (
+        "half_pixel",
+        "pytorch_half_pixel",
+        "align_corners",
+        "asymmetric",
+        "tf_crop_and_resize",
+        "half_pixel_symmetric",
+    ):
+        n.refuse_attribute("coordinate_transformation_mode")
+    attrs: dict[str, Any] = {
+        "method": _method(n),
+        "coordinate_transformation_mode": mode,
+        "rounding_method": n.attr("nearest_mode", "round_prefer_floor"),
+        "cubic_alpha": n.attr("cubic_coeff_a", -0.75),
+        "cubic_exclude": bool(n.attr("exclude_outside", 0)),
+        "extrapolation_value": n.attr("extrapolation_value", 0.0),
+    }
+    axes = tuple(a % x.ndim for a in n.attr("axes", tuple(range(x.ndim))))
+    roi = n.optional(1)
+    if mode == "tf_crop_and_resize" and roi is not None and roi.shape != (0,):
+        attrs["roi"] = _spread_roi(n, roi, axes)
+    scales, sizes = n.optional(2), n.optional(3)
+    policy = n.attr("keep_aspect_ratio_policy", "stretch")
+    if scales is not None and scales.shape != (0,):
+        given = [float(v) for v in n.static(scales, "the scales").tolist()]
+        factors = [1.0] * x.ndim
+        for a, f in zip(axes, given, strict=True):
+            factors[a] = f
+        return _resized(n, tuple(factors), None, **attrs)
+    if sizes is None:
+        n.refuse("neither scales nor sizes are given")
+    wanted = list(n.dims(sizes, "the sizes"))
+    size: list[Dim] = list(x.shape)
+    if policy != "stretch":
+        return _keeping_ratio(n, axes, wanted, policy, attrs)
+    for a, d in zip(axes, wanted, strict=True):
+        size[a] = d
+    return _resized(n, None, tuple(size), **attrs)
+
+
+def _spread_roi(n: NodeContext, roi: Operand, axes: tuple[int, ...]) -> tuple[float, ...]:
+    given = [float(v) for v in n.static(roi, "the region").tolist()]
+    rank = n[0].ndim
+    starts, ends = [0.0] * rank, [1.0] * rank
+    for k, a in enumerate(axes):
+        starts[a], ends[a] = given[k], given[len(axes) + k]
+    return (*starts, *ends)
+
+
+def _keeping_ratio(n: NodeContext, axes: tuple[int, ...], wanted: list[Dim], policy: str, attrs: dict[str, Any]) -> Any:
+    """One scale for all axes: the smallest (not_larger) or the largest (not_smaller) of those asked for."""
+    x = n[0]
+    extents = [x.shape[a] for a in axes]
+    if not all(isinstance(d, int) for d in (*extents, *wanted)):
+        n.refuse(f"keep_aspect_ratio_policy={policy} with symbolic dimensions")
+    if policy not in ("not_larger", "not_smaller"):
+        n.refuse_attribute("keep_aspect_ratio_policy")
+    ratios = [w / e for w, e in zip(wanted, extents, strict=True)]
+    scale = min(ratios) if policy == "not_larger" else max(ratios)
+    size, factors = list(x.shape), [1.0] * x.ndim
+    for a, e in zip(axes, extents, strict=True):
+        size[a], factors[a] = math.floor(scale * e + 0.5), scale
+    return _resized(n, tuple(factors), tuple(size), **attrs)
+
+
+def _resized(n: NodeContext, scales: tuple[float, ...] | None, size: tuple[Dim, ...] | None, **attrs: Any) -> Any:
+    x = n[0]
+    if size is None:
+        assert scales is not None
+        size = tuple(_scaled(n, d, s) for d, s in zip(x.shape, scales, strict=True))
+    return n.op("image.resize", x, size=size, scales=scales, **attrs)
+
+
+def _scaled(n: NodeContext, dim: Dim, scale: float) -> Dim:
+    if isinstance(dim, int):
+        return math.floor(dim * scale)
+    if scale == int(scale):
+        return dim * int(scale) if scale != 1 else dim
+    n.refuse(f"the symbolic dimension {dim} is scaled by {scale}")

@@ -1,0 +1,177 @@
+"""Shapes: asking for them, changing them, moving data about without looking at it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....expr import Expr
+from ....graph.nodes import Dim
+from ....topi.shapes import product, simple
+from ..context import NodeContext
+from ..operand import Operand
+from ..registry import converter
+
+
+def known_dims(dims: tuple[Dim, ...]) -> Operand:
+    """Dimensions as an int64 vector whose contents are known."""
+    if not any(isinstance(d, Expr) for d in dims):
+        return Operand.known(np.array(dims, np.int64))
+    data = np.empty(len(dims), object)
+    data[:] = dims
+    return Operand.known(data, "int64")
+
+
+@converter("Shape")
+def shape(n: NodeContext) -> Any:
+    return known_dims(n[0].shape[_slice(n)])
+
+
+def _slice(n: NodeContext) -> slice:
+    return slice(n.attr("start", 0), n.attr("end", None))
+
+
+@converter("Size")
+def size(n: NodeContext) -> Any:
+    count = product(n[0].shape)
+    if isinstance(count, int):
+        return Operand.known(np.array(count, np.int64))
+    data = np.empty((), object)
+    data[()] = count
+    return Operand.known(data, "int64")
+
+
+@converter("Reshape", since=5)
+def reshape(n: NodeContext) -> Any:
+    return n.op("reshape", n[0], newshape=n.dims(n[1], "the shape"), allowzero=bool(n.attr("allowzero", 0)))
+
+
+@converter("Flatten")
+def flatten(n: NodeContext) -> Any:
+    x = n[0]
+    axis = n.attr("axis", 1)
+    axis = axis + x.ndim if axis < 0 else axis
+    return n.op("reshape", x, newshape=(product(x.shape[:axis]), product(x.shape[axis:])))
+
+
+@converter("Squeeze")
+def squeeze_by_attribute(n: NodeContext) -> Any:
+    return _squeeze(n, n.attr("axes", None))
+
+
+@converter("Squeeze", since=13)
+def squeeze(n: NodeContext) -> Any:
+    axes = n.optional(1)
+    return _squeeze(n, None if axes is None else n.ints(axes, "the axes"))
+
+
+def _squeeze(n: NodeContext, axes: tuple[int, ...] | None) -> Any:
+    x = n[0]
+    if axes is None:
+        axes = tuple(a for a, d in enumerate(x.shape) if isinstance(d, int) and d == 1)
+    gone = {_axis(n, a, x.ndim) for a in axes}
+    for a in gone:
+        if not (isinstance(x.shape[a], int) and x.shape[a] == 1):
+            n.refuse(f"dimension {a} of {x} is not 1")
+    return n.op("squeeze", x, axis=tuple(sorted(gone)))
+
+
+@converter("Unsqueeze")
+def unsqueeze_by_attribute(n: NodeContext) -> Any:
+    return _unsqueeze(n, n.attr("axes"))
+
+
+@converter("Unsqueeze", since=13)
+def unsqueeze(n: NodeContext) -> Any:
+    return _unsqueeze(n, n.ints(n[1], "the axes"))
+
+
+def _unsqueeze(n: NodeContext, axes: tuple[int, ...]) -> Any:
+    x = n[0]
+    rank = x.ndim + len(axes)
+    return n.op("expand_dims", x, axis=tuple(sorted(_axis(n, a, rank) for a in axes)))
+
+
+def _axis(n: NodeContext, axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        n.refuse(f"axis {axis} is out of range for {rank} dimensions")
+    return axis % rank
+
+
+@converter("Transpose")
+def transpose(n: NodeContext) -> Any:
+    return n.op("transpose", n[0], axes=n.attr("perm", tuple(reversed(range(n[0].ndim)))))
+
+
+@converter("Concat")
+def concat(n: NodeContext) -> Any:
+    axis = n.attr("axis", 1)
+    if len(n.inputs) == 1:
+        return n.op("copy", n[0])
+    return n.op("concatenate", *n.present, axis=axis)
+
+
+@converter("Expand", since=8)
+def expand(n: NodeContext) -> Any:
+    x = n[0]
+    wanted = list(n.dims(n[1], "the shape"))
+    own = [1] * (len(wanted) - x.ndim) + list(x.shape)
+    wanted = [1] * (x.ndim - len(wanted)) + wanted
+    met = tuple(o if isinstance(w, int) and w == 1 else w for o, w in zip(own, wanted))
+    return n.op("broadcast_to", x, shape=met)
+
+
+@converter("Tile", since=6)
+def tile(n: NodeContext) -> Any:
+    return n.op("tile", n[0], reps=n.dims(n[1], "the repeats"))
+
+
+@converter("Split")
+def split_by_attribute(n: NodeContext) -> Any:
+    return _split(n, n.attr("split", None), len(n.proto.output))
+
+
+@converter("Split", since=13)
+def split(n: NodeContext) -> Any:
+    sizes = n.optional(1)
+    count = n.attr("num_outputs", len(n.proto.output))
+    return _split(n, None if sizes is None else n.ints(sizes, "the sizes"), count)
+
+
+def _split(n: NodeContext, sizes: tuple[int, ...] | None, count: int) -> Any:
+    x = n[0]
+    axis = _axis(n, n.attr("axis", 0), x.ndim)
+    extent = x.shape[axis]
+    if sizes is None:
+        if not isinstance(extent, int):
+            n.refuse(f"the symbolic dimension {extent} is split")
+        chunk = -(-extent // count)
+        sizes = tuple(max(0, min(chunk, extent - k * chunk)) for k in range(count))
+    parts, begin = [], 0
+    for part in sizes:
+        parts.append(n.op("strided_slice", x, begin=(begin,), end=(begin + part,), strides=(1,), axes=(axis,)))
+        begin += part
+    return parts
+
+
+@converter("DepthToSpace")
+def depth_to_space(n: NodeContext) -> Any:
+    """[n, c b b, h, w] as [n, c, h b, w b]; in mode DCR the blocks vary slower than the channels."""
+    return n.op("nn.depth_to_space", n[0], block_size=n.attr("blocksize"), mode=n.attr("mode", "DCR"))
+
+
+@converter("SpaceToDepth")
+def space_to_depth(n: NodeContext) -> Any:
+    """[n, c, h b, w b] as [n, b b c, h, w]."""
+    x, b = n[0], n.attr("blocksize")
+    mode = n.attr("mode", "DCR")
+    if mode == "DCR":
+        return n.op("nn.space_to_depth", x, block_size=b)
+    if mode != "CRD":
+        n.refuse_attribute("mode")
+    batch, c, h, w = x.shape
+    rows, columns = simple(h // b), simple(w // b)
+    parts = n.op("reshape", x, newshape=(batch, c, rows, b, columns, b))
+    moved = n.op("transpose", parts, axes=(0, 1, 3, 5, 2, 4))
+    return n.op("reshape", moved, newshape=(batch, simple(c * b * b), rows, columns))
