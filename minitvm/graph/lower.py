@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import InputError
-from ..expr import Expr, Node, SizeVar, Var, const, free_vars, map_children, structural_equal
+from ..expr import Expr, Node, SizeVar, Var, const, free_vars, map_children, structural_equal, walk
 from ..te import ComputeOp, Tensor, TensorLoad, create_prim_func, placeholder, post_order
 from ..tir.nodes import PrimFunc
 from . import registry
@@ -47,19 +47,27 @@ def function_key(node: OpNode) -> Any:
     """A hashable key, equal for nodes that compute the same function of their inputs, whatever their names."""
     graph = _as_graph(node)
     canonical = Canonical(by_identity=False)
+    dims = _Dimensions(graph)
     number: dict[Value, int] = {}
 
-    def define(value: Value) -> Any:
-        number[value] = len(number)
-        return canonical.type(value)
+    def define(*values: Value) -> int:
+        for value in values:
+            number[value] = len(number)
+        return len(values)
 
-    inputs = tuple(define(value) for value in graph.inputs)
-    constants = tuple((define(c.value), canonical.key(c.data)) for c in graph.constants)
+    inputs = []
+    for value in graph.inputs:
+        define(value)
+        inputs.append((canonical.key([dims.of(d) for d in value.shape]), str(value.dtype)))
+    constants = []
+    for constant in graph.constants:
+        define(constant.value)
+        constants.append(canonical.key(constant.data))
     nodes = []
     for item in graph.nodes:
         read = tuple(number[v] for v in item.inputs)
-        nodes.append((item.op, read, canonical.key(item.attrs), tuple(define(v) for v in item.outputs)))
-    return inputs, constants, tuple(nodes), tuple(number[v] for v in graph.outputs)
+        nodes.append((item.op, read, canonical.key(dims.attrs(item.attrs)), define(*item.outputs)))
+    return tuple(inputs), tuple(constants), tuple(nodes), tuple(number[v] for v in graph.outputs)
 
 
 def _as_graph(node: OpNode) -> Graph:
@@ -89,10 +97,14 @@ class _Dimensions:
     def __init__(self, graph: Graph) -> None:
         self.renamed: list[tuple[Expr, Var]] = []
         symbolic = [d for value in graph.inputs for d in value.shape if isinstance(d, Expr)]
-        self.known = {d for d in symbolic if isinstance(d, Var)}
-        for dim in symbolic:
-            if self.find(dim) is None and not all(v in self.known for v in free_vars(dim)):
-                self.renamed.append((dim, SizeVar(f"d{len(self.renamed)}", dim.dtype)))
+        known: set[Var] = {d for d in symbolic if isinstance(d, Var)}
+        # Small ones first: n // 4 * 8 beside n // 4 is 8 times the same variable.
+        for dim in sorted(symbolic, key=lambda d: sum(1 for _ in walk(d))):
+            if all(v in known for v in free_vars(self._rewrite(dim))):
+                continue
+            own = SizeVar(f"d{len(self.renamed)}", dim.dtype)
+            self.renamed.append((dim, own))
+            known.add(own)
 
     def find(self, dim: Node) -> Var | None:
         return next((var for known, var in self.renamed if structural_equal(known, dim)), None)

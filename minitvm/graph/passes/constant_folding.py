@@ -57,5 +57,9 @@ def _folded(item: OpNode, arrays: dict[Value, np.ndarray], evaluate: Evaluate | 
 
 
 def _grows(item: OpNode) -> bool:
-    size = sum(math.prod(v.shape) * v.dtype.bytes for v in item.outputs)  # type: ignore[misc]
-    return size > _GROWN_BYTES and size > sum(math.prod(v.shape) * v.dtype.bytes for v in item.inputs)  # type: ignore[misc]
+    size = sum(map(_bytes, item.outputs))
+    return size > _GROWN_BYTES and size > sum(map(_bytes, item.inputs))
+
+
+def _bytes(value: Value) -> int:
+    return math.prod([d for d in value.shape if isinstance(d, int)]) * value.dtype.bytes
