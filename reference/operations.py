@@ -34,7 +34,8 @@ def constant(e: x.IntImm | x.FloatImm) -> Value:
     if isinstance(e, x.IntImm):
         return bool(e.value) if e.dtype.is_bool else e.value
     kind: Any = e.dtype.numpy.type
-    return _nearest(e.value, kind) if isinstance(e.value, Fraction) else kind(e.value)
+    with np.errstate(all="ignore"):
+        return _nearest(e.value, kind) if isinstance(e.value, Fraction) else kind(e.value)
 
 
 def _nearest(value: Fraction, kind: Any) -> Any:
@@ -206,6 +207,8 @@ def cast_value(source: DType, target: DType) -> Callable[[Value], Value]:
         if source.is_float:
             return lambda v: v.astype(numpy)
         inner = source.numpy
+        if target.bits == 16:  # NumPy goes through float32 and would round twice
+            return lambda v: inner.type(v).astype(np.float64).astype(numpy)
         return lambda v: inner.type(v).astype(numpy)
     if not target.is_int:
         raise Unsupported(f"the reference interpreter has no meaning for a cast to {target}")
@@ -227,6 +230,8 @@ def cast_array(source: DType, target: DType) -> Callable[[Value, Any], Value]:
     numpy = target.numpy
     if target.is_bool:
         return lambda v, needed: v != 0
+    if target.is_float and target.bits == 16 and not source.is_float:
+        return lambda v, needed: v.astype(np.float64).astype(numpy)
     if not (source.is_float and target.is_int):
         return lambda v, needed: v.astype(numpy)
     # Both bounds are exact in float64, which holds every float16 and float32 value too.
