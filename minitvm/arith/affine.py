@@ -27,7 +27,7 @@ class Atom:
     arithmetic knows nothing about but its bounds).
     """
 
-    __slots__ = ("_hash", "_key", "args", "kind")
+    __slots__ = ("_hash", "_key", "args", "data", "kind")
 
     def __init__(self, kind: str, args: tuple[Any, ...]) -> None:
         self.kind = kind
@@ -41,6 +41,7 @@ class Atom:
         else:
             self._key = args
         self._hash = hash((kind, self._key))
+        self.data: bool | None = None  # whether values from memory or calls are in it; worked out by `normal` on demand
 
     def __hash__(self) -> int:
         return self._hash

@@ -76,10 +76,10 @@ class Analyzer:
     # -- what is known ----------------------------------------------------------------------------------------------
 
     def bind(self, var: Var | IterVar, values: Range | tuple[Any, Any] | IterVar | Any = None) -> None:
-        """Say where a variable lies: a `Range`, an inclusive pair (low, high) of ints or None, or an extent n for [0, n).
+        """Say where a variable lies: a `Range`, an inclusive pair (low, high), or an extent n for [0, n).
 
-        An `IterVar` brings its own domain. Binding again replaces what was known. A symbolic range keeps its bounds
-        as expressions.
+        The ends of a pair may be None. An `IterVar` brings its own domain. Binding again replaces what was
+        known. A symbolic range keeps its bounds as expressions.
         """
         if isinstance(var, IterVar):
             values = var.dom if values is None else values
@@ -144,8 +144,8 @@ class Analyzer:
         if isinstance(condition, Call) and condition.op == "likely":
             return self._assume(condition.args[0], holds)
         if isinstance(condition, And if holds else Or):
-            self._assume(condition.a, holds)  # type: ignore[attr-defined]
-            return self._assume(condition.b, holds)  # type: ignore[attr-defined]
+            self._assume(condition.a, holds)
+            return self._assume(condition.b, holds)
         if not isinstance(condition, CompareOp) or not is_index(condition.a.dtype):
             return None
         kind = type(condition) if holds else _NEGATED[type(condition)]
@@ -166,7 +166,7 @@ class Analyzer:
             return
         self._domain.facts.append(f)
         for _ in range(3):  # facts tell about each other's terms; a fixed point is rarely further away
-            if not any([self._propagate(fact) for fact in self._domain.facts]):
+            if not any(list(map(self._propagate, self._domain.facts))):
                 break
         self._domain.forget_derived()
 
@@ -256,7 +256,10 @@ class Analyzer:
         return self.can_prove(value >= const(0, value.dtype))
 
     def modular(self, e: Any) -> tuple[int, int]:
-        """(coefficient, base) with e == base modulo coefficient for all values; coefficient 0: e is base; (1, 0): nothing known."""
+        """(coefficient, base) with e == base modulo coefficient for all values.
+
+        Coefficient 0: e is base. (1, 0): nothing is known.
+        """
         x = self._normal.affine(as_expr(e))
         coefficient = 0
         for term, c in x.terms.items():
@@ -291,7 +294,7 @@ class Analyzer:
         return found
 
     def _simplify(self, e: Expr) -> Expr:
-        if isinstance(e, _ARITHMETIC) or isinstance(e, Var):
+        if isinstance(e, (*_ARITHMETIC, Var)):
             if is_index(e.dtype):
                 return self._normal.expr(self._fixed(self._normal.affine(e)), e.dtype)
             return e if isinstance(e, Var) else fold.arithmetic(map_children(e, self.simplify))

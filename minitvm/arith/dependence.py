@@ -2,10 +2,10 @@
 
     write = Access("A", (i, j), {i: 8, j: 8}, write=True)
     read = Access("A", (i - 1, j + 1), {i: 8, j: 8})
-    find_dependence([write, read], before={write: (i, j, 1), read: (i, j, 0)}, after={write: (j, i, 1), read: (j, i, 0)})
+    find_dependence([write, read], {write: (i, j, 1), read: (i, j, 0)}, {write: (j, i, 1), read: (j, i, 0)})
 
-Two accesses to one cell, one of them a write, must stay in order. For a source run before its sink in the old order, the
-new order must run it before too:
+Two accesses to one cell, one of them a write, must stay in order. For a source run before its sink in the old order,
+the new order must run it before too:
 
     for all s, t:  before(s) < before(t)  and  cell(s) == cell(t)   =>   after(s) < after(t)
 
@@ -55,8 +55,8 @@ _COMPARISONS = {LT: "<", LE: "<=", GT: ">", GE: ">=", EQ: "=", NE: "!="}
 class Access:
     """One read or write in a program.
 
-    `buffer` is any hashable name of the array. `domain` gives the loops around it, outermost first, each a `Range` (or an
-    extent), which may use outer loops and symbolic sizes; `condition` limits it further. An access is itself, by
+    `buffer` is any hashable name of the array. `domain` gives the loops around it, outermost first, each a `Range` (or
+    an extent), which may use outer loops and symbolic sizes; `condition` limits it further. An access is itself, by
     identity: two equal ones are two places in the program.
     """
 
@@ -126,11 +126,11 @@ def find_dependence(
 ) -> Dependence | Undecided | None:
     """A pair of iterations that the order `after` turns round, None where there is none, or `Undecided`.
 
-    `before` and `after` give each access its schedule: expressions over its loops (variables, sums, `//`, `%`) and numbers
-    for textual positions, compared lexicographically; a shorter one is filled with zeros. Positions of `after` listed in
-    `parallel` are unordered: iterations that differ there first have no order at all (parallel, vectorized, thread
-    loops), so any conflict between them is a dependence. `commutes(source, sink)` says which pairs may be exchanged: the
-    updates of one reduction.
+    `before` and `after` give each access its schedule: expressions over its loops (variables, sums, `//`, `%`) and
+    numbers for textual positions, compared lexicographically; a shorter one is filled with zeros. Positions of `after`
+    listed in `parallel` are unordered: iterations that differ there first have no order at all (parallel, vectorized,
+    thread loops), so any conflict between them is a dependence. `commutes(source, sink)` says which pairs may be
+    exchanged: the updates of one reduction.
     """
     unordered = frozenset(parallel)
     undecided: Undecided | None = None
@@ -229,7 +229,7 @@ class _Space:
         if isinstance(e, Call) and e.op == "likely":
             return self.condition(e.args[0])
         if type(e) in _COMPARISONS:
-            return f"({self.text(e.a)} {_COMPARISONS[type(e)]} {self.text(e.b)})"  # type: ignore[attr-defined]
+            return f"({self.text(e.a)} {_COMPARISONS[type(e)]} {self.text(e.b)})"
         raise _NotAffine(f"{e} is not an affine condition")
 
     def enter(self, access: Access) -> None:
@@ -314,7 +314,7 @@ def _value(e: Any, env: Mapping[Var, int]) -> int:
         return e.value
     if isinstance(e, Cast):
         return _value(e.value, env)
-    x, y = _value(e.a, env), _value(e.b, env)  # type: ignore[attr-defined]
+    x, y = _value(e.a, env), _value(e.b, env)
     return {
         Add: lambda: x + y, Sub: lambda: x - y, Mul: lambda: x * y, FloorDiv: lambda: x // y, FloorMod: lambda: x % y,
         Min: lambda: min(x, y), Max: lambda: max(x, y),

@@ -7,7 +7,7 @@ until constants are left. Every step only lowers f, so the answer "yes" is right
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..expr import SizeVar, Var
 from .affine import (
@@ -238,7 +238,7 @@ class Domain:
         return ways[:3]
 
     def _inner_first(self, f: Affine) -> list[Any]:
-        """The factors of f that a bound may replace: loop variables with symbolic bounds first, the innermost foremost."""
+        """The factors of f that a bound may replace: those with symbolic bounds first, of them the innermost."""
         found: dict[Any, None] = {}
         products = any(isinstance(t, Atom) and t.kind == PRODUCT for t in f.terms)
         for term in f.terms:
@@ -303,5 +303,5 @@ class Domain:
         return results
 
 
-def _symbolic_modulo(term: Any) -> bool:
+def _symbolic_modulo(term: Any) -> TypeGuard[Atom]:
     return isinstance(term, Atom) and term.kind == FLOORMOD and not term.args[1].is_const

@@ -1,7 +1,7 @@
 """Folding of constants and neutral elements in all dtypes: only what keeps every value, bit for bit.
 
 Integers other than int32 and int64 wrap, so here `x + 1 - 1` stays; floats keep NaN, infinities and the sign of zero:
-`x * 0.0` stays, and so does `x + 0.0` (it turns -0.0 into 0.0), while `x - 0.0` is x. Rational constants stay as they are.
+`x * 0.0` stays, and so does `x + 0.0` (it turns -0.0 into 0.0), while `x - 0.0` is x. Rational constants stay.
 """
 
 from __future__ import annotations

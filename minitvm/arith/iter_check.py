@@ -1,8 +1,9 @@
-"""What an iteration map in normal form does: independent (surjective), one-to-one (injective), or both; and its inverse."""
+"""What an iteration map in normal form is: independent (surjective), one-to-one (injective), both; and its inverse."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..expr import Expr, Var, as_expr
@@ -25,8 +26,8 @@ def check(sums: tuple[IterSum, ...], detector: _Detector, level: str) -> list[st
     return errors
 
 
-# A map is surjective onto the product of its bindings' values when each binding is one iterator (its terms fuse without gap
-# or overlap) and no two splits, through all levels of fusing, look at the same digits of an iterator.
+# A map is surjective onto the product of its bindings' values when each binding is one iterator (its terms fuse without
+# gap or overlap) and no two splits, through all levels of fusing, look at the same digits of an iterator.
 def _independence(sums: tuple[IterSum, ...], detector: _Detector) -> list[str]:
     from .iter_map import NotAffine
 
@@ -69,7 +70,7 @@ def _disjoint_digits(mark: IterMark, splits: list[IterSplit], detector: _Detecto
         ordered = _by_factor(splits, detector)
     except LookupError:
         return [f"the parts of {mark} cannot be put in order: {', '.join(map(str, splits))}"]
-    for low, high in zip(ordered, ordered[1:]):
+    for low, high in pairwise(ordered):
         if detector.divide(high.lower_factor, detector.times(low.lower_factor, low.extent)) is None:
             return [f"{low} and {high} use the same part of {mark}"]
     if len(ordered) > 1:
@@ -155,7 +156,7 @@ def _steps_overlap(row: IterSum, detector: _Detector) -> str | None:
 
 
 def _determines(mark: IterMark, splits: list[IterSplit], detector: _Detector) -> bool:
-    """Whether the splits give the whole value: from mark % reach, a split whose digits begin at or below reach extends it."""
+    """Whether the splits give the whole value: to mark % reach, a split that begins at or below reach adds digits."""
     reach = _ONE
     rest = list(splits)
     while not detector.at_most(mark.extent, reach):
@@ -305,7 +306,7 @@ def _assemble(parts: list[tuple[IterSplit, Expr]], analyzer: Analyzer) -> Expr:
 
 def simplify(bindings: Sequence[Any], iters: Mapping[Any, Any], predicate: Any = True,
              analyzer: Analyzer | None = None) -> tuple[Expr, ...]:  # fmt: skip
-    """Bindings rewritten through their normal form, where they have one (TVM's `iter_map_simplify`); else simplified."""
+    """Bindings rewritten through their normal form where they have one, else simplified (TVM's `iter_map_simplify`)."""
     from .iter_map import detect
 
     analyzer = analyzer or Analyzer()

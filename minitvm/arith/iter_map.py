@@ -4,10 +4,11 @@
     split ::= (mark // lower_factor) % extent * scale
     mark  ::= a loop variable, or a sum fused into one iterator          with an extent
 
-After TVM's `DetectIterMap`. `i0 * 128 + i1` with i1 in [0, 128) is one iterator of i0's and i1's extents together; under
-the predicate `i0 * 128 + i1 < 1000` its extent is 1000; `// 10` and `% 10` of it are two splits. From this form it is read
-off whether the map reaches all values (surjective), whether two points of the loops ever meet (injective), and what the
-inverse is. Where the form does not fit, `IterMap.errors` says why, in words that an error message can quote.
+After TVM's `DetectIterMap`. `i0 * 128 + i1` with i1 in [0, 128) is one iterator of i0's and i1's extents together;
+under the predicate `i0 * 128 + i1 < 1000` its extent is 1000; `// 10` and `% 10` of it are two splits. From this form
+it is read off whether the map reaches all values (surjective), whether two points of the loops ever meet (injective),
+and what the inverse is. Where the form does not fit, `IterMap.errors` says why, in words that an error message can
+quote.
 """
 
 from __future__ import annotations
@@ -179,10 +180,10 @@ class _Detector:
             a, b = self.parse(e.a), self.parse(e.b)
             return self.added(a, b if isinstance(e, Add) else self.scaled(b, Affine({}, -1)))
         if isinstance(e, Mul):
-            a, b = (e.a, e.b) if self.moves(e.a) else (e.b, e.a)
-            if self.moves(b):
+            moving, factor = (e.a, e.b) if self.moves(e.a) else (e.b, e.a)
+            if self.moves(factor):
                 raise NotAffine(f"{e} multiplies two iterators")
-            return self.scaled(self.parse(a), self.affine(b))
+            return self.scaled(self.parse(moving), self.affine(factor))
         if isinstance(e, FloorDiv | FloorMod):
             if self.moves(e.b):
                 raise NotAffine(f"{e} divides by an iterator")

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..expr import (
     Add,
+    BinaryOp,
     Call,
     Cast,
     Div,
@@ -26,10 +27,13 @@ from ..expr import (
     Min,
     Mod,
     Mul,
+    Not,
     Select,
     SizeVar,
     Sub,
     Var,
+    map_children,
+    walk,
 )  # fmt: skip
 from . import rules, symbolic
 from .affine import (
@@ -159,7 +163,7 @@ class Normalizer:
         positive = (self.domain.interval(d)[0] or 0) > 0
         if not positive or self.may_wrap(x, e.dtype) or self.may_wrap(d, e.dtype) or not self.domain.nonnegative(x):
             return self._opaque(e)
-        return self._divide(FloorDiv(e.a, e.b) if isinstance(e, Div) else FloorMod(e.a, e.b), isinstance(e, Div))  # type: ignore[arg-type]
+        return self._divide(FloorDiv(e.a, e.b) if isinstance(e, Div) else FloorMod(e.a, e.b), isinstance(e, Div))
 
     def _extreme(self, e: Min | Max) -> Affine:
         a, b = self.affine(e.a), self.affine(e.b)
@@ -207,8 +211,6 @@ class Normalizer:
 
     def simplify_parts(self, e: Expr) -> Expr:
         """`e` with its operands simplified and nothing else; a decided Select becomes the side it takes."""
-        from ..expr import map_children
-
         if isinstance(e, Select) or (isinstance(e, Call) and e.op == "if_then_else"):
             return self.simplify(e)
         return map_children(e, lambda c: self.simplify(c) if isinstance(c, Expr) and not isinstance(e, Let) else c)
@@ -306,8 +308,23 @@ def _inside(interval: Interval, limits: Interval) -> bool:
 def _has_data(term: Term) -> bool:
     if isinstance(term, Var):
         return False
+    if term.data is None:
+        term.data = _find_data(term)
+    return term.data
+
+
+def _find_data(term: Atom) -> bool:
     if term.kind == OPAQUE:
-        return True
+        return any(isinstance(part, Expr) and not _is_index_arithmetic(part) for part in walk(term.args[0]))
     if term.kind == "product":
         return any(_has_data(factor) for factor in term.args)
     return any(_has_data(inner) for arg in term.args for inner in arg.terms)
+
+
+def _is_index_arithmetic(e: Expr) -> bool:
+    """Whether a node computes with variables rather than bring in a value from elsewhere."""
+    if isinstance(e, Call):
+        return e.op in ("if_then_else", "likely", "shift_left", "shift_right", "bitwise_and")
+    if isinstance(e, Cast):
+        return is_index(e.value.dtype) or e.value.dtype.is_bool
+    return isinstance(e, Var | IntImm | BinaryOp | Not | Select)

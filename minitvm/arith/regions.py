@@ -1,8 +1,8 @@
 """Boxes: the part of a buffer that an access touches while some loops run and the others stand still.
 
-A box is a tuple of `Range`s, one a dimension, whose ends may use the variables that stand still. `evaluate` finds the box
-of one access; hulls, intersections and cover tests put boxes together. Used to place computations (compute_at, caches),
-to derive what blocks read and write, and to shrink buffers.
+A box is a tuple of `Range`s, one a dimension, whose ends may use the variables that stand still. `evaluate` finds the
+box of one access; hulls, intersections and cover tests put boxes together. Used to place computations (compute_at,
+caches), to derive what blocks read and write, and to shrink buffers.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _ends_of_range(analyzer: Analyzer, r: Range) -> Ends | None:
 
 
 def extremes(x: Affine, ends: Mapping[Var, Ends | None], domain: Domain) -> Ends | None:
-    """(least, greatest) value of a sum while the variables of `ends` move, in terms of the others; None if unbounded."""
+    """(least, greatest) value of a sum while the variables of `ends` move, in terms of the others; or None."""
     inner_first = list(ends)[::-1]
     low = high = x
     for var in inner_first:
@@ -157,19 +157,16 @@ def _atom_end(term: Any, var: Var, bounds: Ends, domain: Domain, end: int) -> Af
 
 def _dense(x: Affine, ends: Mapping[Var, Ends | None], domain: Domain, moving: set[Var]) -> bool:
     """Whether the sum takes every value between its extremes: its steps, sorted, leave no gap."""
-    steps = []
+    steps: list[tuple[int, int | None]] = []
     for term, c in x.terms.items():
         if not any(v in moving for v in variables(Affine({term: 1}))):
             continue
         bounds = ends.get(term) if isinstance(term, Var) else None
         if bounds is None:
             return False
-        length = bounds[1] - bounds[0]
-        if not length.is_const:
-            # A symbolic extent leaves no gap only as the one step of size 1, or above what is filled already.
-            steps.append((abs(c), None))
-        else:
-            steps.append((abs(c), length.const))
+        last = bounds[1] - bounds[0]
+        # A symbolic extent leaves no gap when its step is filled already; what stands above it is not known to join on.
+        steps.append((abs(c), last.const if last.is_const else None))
     filled: int | None = 1
     for step, length in sorted(steps, key=lambda s: (s[0], s[1] is None)):
         if filled is None:

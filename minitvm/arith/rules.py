@@ -72,7 +72,7 @@ def grouping(domain: Domain, x: Affine, d: int) -> tuple[int, Affine, Affine] | 
     return None
 
 
-# -- x // d, the coefficients and the constant of x already smaller than d ------------------------------------------------
+# -- x // d, the coefficients and the constant of x already smaller than d -------------------------------------------
 
 
 def _div_in_range(domain: Domain, x: Affine, d: int) -> Affine | None:

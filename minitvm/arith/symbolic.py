@@ -1,6 +1,7 @@
 """Floor division and modulo by a symbolic divisor: what `i * n + j` over `n` comes to.
 
-Division by zero has no meaning, so a divisor is taken not to be zero. One-term divisors (`n`, `n * 4`, `n * m`) are split here; for sums (`n + 1`) polynomial division is asked of sympy.
+Division by zero has no meaning, so a divisor is taken not to be zero. One-term divisors (`n`, `n * 4`, `n * m`) are
+split here; for sums (`n + 1`) polynomial division is asked of sympy.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 `FloorDiv` and `Mod` are sympy functions that never evaluate by themselves. Rules that depend on the *range* of a
 variable must not sit in `Function.eval`: sympy caches construction, and `FloorDiv(x, 16)` would stay 0 after x's range
-grew. Terms become pooled dummies by position (the first term of a problem is always the same symbol), so that problems of
-one shape are one problem: answers are memoised across functions.
+grew. Terms become pooled dummies by position (the first term of a problem is always the same symbol), so that problems
+of one shape are one problem: answers are memoised across functions.
 """
 
 from __future__ import annotations

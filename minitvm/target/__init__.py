@@ -1,4 +1,4 @@
-"""Descriptions of machines: what a program is compiled for. Data only; importing this costs nothing and probes nothing."""
+"""Descriptions of machines: what a program is compiled for. Data only; importing this probes nothing."""
 
 from .host import detect_cpu
 from .kinds import CPU, GPU, KINDS, Accelerator, Cache, Kind, register_kind

@@ -53,7 +53,7 @@ _FEATURES = (
 
 
 def vector_bits(flags: set[str]) -> int:
-    """The widest vectors that a set of CPU flags allows for float32 arithmetic; 128 is the floor of x86-64 and of NEON."""
+    """The widest vectors that a set of CPU flags allows for float32 arithmetic; x86-64 and NEON have at least 128."""
     if {"avx512f", "avx512vl"} <= flags:
         return 512
     # AVX alone has no 256-bit integer operations; kernels need those for indices and masks.

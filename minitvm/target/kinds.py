@@ -56,7 +56,7 @@ class CPU:
 
 @dataclass(frozen=True, slots=True)
 class GPU:
-    """Limits of a GPU's thread blocks (OpenCL: work-groups); memory in bytes, `vector_bits` the natural load of a thread."""
+    """Limits of a GPU's thread blocks (OpenCL: work-groups); memory in bytes, `vector_bits` one thread's load."""
 
     name: str = "generic"
     arch: str = ""
@@ -137,7 +137,9 @@ _KB, _MB = 1024, 1024 * 1024
 _CPUS = {
     "x86-64": CPU("x86-64", vector_bits=128, fma_ports=1, has_fma=False),
     "haswell": CPU("haswell", 256, 16, 2, 5, True, 4, 0.0, Cache(32 * _KB, 8), Cache(256 * _KB, 8), Cache(8 * _MB, 16)),
-    "skylake-avx512": CPU("skylake-avx512", 512, 32, 2, 4, True, 8, 0.0, Cache(32 * _KB, 8), Cache(_MB, 16), Cache(11 * _MB, 11)),
+    "skylake-avx512": CPU(
+        "skylake-avx512", 512, 32, 2, 4, True, 8, 0.0, Cache(32 * _KB, 8), Cache(_MB, 16), Cache(11 * _MB, 11)
+    ),
     "znver3": CPU("znver3", 256, 16, 2, 4, True, 8, 0.0, Cache(32 * _KB, 8), Cache(512 * _KB, 8), Cache(32 * _MB, 16)),
     "cortex-a72": CPU("cortex-a72", 128, 32, 2, 7, True, 4, 1.5, Cache(32 * _KB, 2), Cache(_MB, 16), Cache(0, 1)),
 }  # fmt: skip

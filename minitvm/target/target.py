@@ -63,7 +63,7 @@ class Target:
         return Target.current() if target is None else Target(target)
 
     @staticmethod
-    def current(allow_none: bool = False) -> Target | Any | None:
+    def current(allow_none: bool = False) -> Any:
         """The target of the innermost `with target:`, else the host's CPU (None if `allow_none`, as in TVM)."""
         found = _CURRENT.get()
         return found if found is not None or allow_none else Target("cpu")

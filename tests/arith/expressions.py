@@ -53,8 +53,8 @@ def evaluate(e: Expr, env: dict[Var, int]) -> int:
 
 _COMPILED: dict[Expr, Any] = {}
 _INFIX = {
-    Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%", LT: "<", LE: "<=", GT: ">", GE: ">=", EQ: "==", NE: "!=",
-    And: "and", Or: "or",
+    Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%", LT: "<", LE: "<=", GT: ">", GE: ">=", EQ: "==",
+    NE: "!=", And: "and", Or: "or",
 }  # fmt: skip
 _BITS = {"shift_left": "<<", "shift_right": ">>", "bitwise_and": "&"}
 
