@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +32,7 @@ from minitvm.executable import (
     Output,
     ScalarSpec,
     TensorSpec,
+    save,
     verify,
 )
 from minitvm.runtime import Function, GraphModule, register_engine
@@ -322,6 +327,57 @@ def test_function_refuses(text: str, call: Any) -> None:
     with pytest.raises(MinitvmError, match=text):
         call(f, y, x)
     assert (y == 0).all()
+
+
+def test_function_called_again_still_checks() -> None:
+    """The second call with a shape takes the short way; it refuses, copies and follows new shapes all the same."""
+    x = Executable(
+        "scale", "cpu", (TensorSpec("x", F32, (N, 4)),), (TensorSpec("y", F32, (N, 4)),),
+        (Constant("w", F32, (4,), WEIGHT),), (), (SCALE,),
+        (CallKernel(0, (Input(0), ConstantRef(0), Output(0), N, 2.0)),),
+        (Output(0), Input(0)),
+    )  # fmt: skip
+    f = Function(x, threads=2)
+    a, y = array(6), np.zeros((6, 4), np.float32)
+    for seed in range(3):
+        a[...] = array(6, seed)
+        f(y, a)
+        close(y, a * 2 + WEIGHT)
+    kept = y.copy()
+    frozen = np.zeros((6, 4), np.float32)
+    frozen.flags.writeable = False
+    both = np.zeros((7, 4), np.float32)
+    for bad in ((a, a), (frozen, a), (y, a.astype(np.float64)), (y[::-1], a), (both[1:], both[:6]), (y, array(5))):
+        with pytest.raises(MinitvmError):
+            f(*bad)
+    np.testing.assert_array_equal(y, kept)
+    wide = np.zeros((6, 8), np.float32)
+    wide[:, ::2] = array(6, 9)
+    f(y, wide[:, ::2])
+    close(y, array(6, 9) * 2 + WEIGHT)
+    small = np.zeros((2, 4), np.float32)
+    f(small, array(2))
+    close(small, array(2) * 2 + WEIGHT)
+
+
+def test_a_process_ends_cleanly_while_workers_spin(tmp_path: Any) -> None:
+    """No crash and no message at exit, whether by falling off the end, by an exception or by sys.exit."""
+    save(twice(), tmp_path / "twice")
+    program = (
+        "import sys, numpy as np\n"
+        "from minitvm.executable import load\n"
+        "from minitvm.runtime import GraphModule\n"
+        "m = GraphModule(load(sys.argv[1]), threads=3)\n"
+        "x = np.ones((5, 4), np.float32)\n"
+        "for _ in range(20):\n    y, z = m(x)\n"
+        "assert y[0, 0] == 1 and (z == 1).all()\n"
+        "assert not any(name in sys.modules for name in ('sympy', 'onnx', 'minitvm.tir'))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    for ending, code in (("", 0), ("sys.exit(3)\n", 3)):
+        run = [sys.executable, "-c", program + ending, str(tmp_path / "twice")]
+        done = subprocess.run(run, env=environment, timeout=60, check=False, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (code, "")
 
 
 def test_integer_scalars_are_checked_and_size_arrays() -> None:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from ...errors import InternalError
 from .compile_worker import read_message, write_message
@@ -28,11 +29,14 @@ _WORTH_STARTING = 6
 _WORTH_USING = 2
 
 
+_ROOT = str(Path(__file__).resolve().parents[3])  # where the package `minitvm` lies
+
+
 class _Worker:
     """One compiling process and the pipe to it."""
 
     def __init__(self) -> None:
-        path = os.pathsep.join(p for p in sys.path if p)
+        path = os.pathsep.join([_ROOT, *(p or os.getcwd() for p in sys.path)])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "minitvm.runtime.cpu.compile_worker"],
             stdin=subprocess.PIPE,
@@ -159,6 +163,10 @@ def _after_fork() -> None:
     _lock = threading.Lock()
     for worker in _workers:
         worker.process.returncode = 0  # not ours to wait for
+        for pipe in (worker.process.stdin, worker.process.stdout):
+            if pipe is not None:  # held open here, it would keep the worker alive when the parent is gone
+                with contextlib.suppress(OSError):
+                    pipe.close()
     _workers.clear()
 
 
