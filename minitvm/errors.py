@@ -81,7 +81,7 @@ def report(
     """
     lines = [headline]
     if program:
-        lines += ["    " + line for line in program.rstrip("\n").split("\n")]
+        lines += [("    " + line).rstrip() for line in program.rstrip("\n").split("\n")]
     rows = [("wanted:", wanted), ("found: ", found)]
     for label, text in rows:
         if text:

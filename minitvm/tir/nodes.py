@@ -349,8 +349,10 @@ class PrimFunc(Node):
         return script(self, **options)
 
     def show(self, **options: Any) -> None:
-        """Print the function as TVMScript."""
-        print(self.script(**options))
+        """Print the function as TVMScript, in colour on a terminal."""
+        from .script.show import show
+
+        show(self, **options)
 
     def __repr__(self) -> str:
         return self.script()
@@ -389,8 +391,10 @@ class IRModule(Node):
         return script(self, **options)
 
     def show(self, **options: Any) -> None:
-        """Print the module as TVMScript."""
-        print(self.script(**options))
+        """Print the module as TVMScript, in colour on a terminal."""
+        from .script.show import show
+
+        show(self, **options)
 
     def __repr__(self) -> str:
         return self.script()

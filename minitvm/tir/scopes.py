@@ -93,7 +93,7 @@ def _guards(node: Node) -> bool:
 def used_buffer(node: Node) -> Buffer | None:
     """The buffer that a load, store or region names."""
     if isinstance(node, BufferLoad | BufferRegion) or type(node).__name__ == "BufferStore":
-        return node.buffer  # type: ignore[attr-defined, no-any-return]
+        return node.buffer  # type: ignore[attr-defined]
     return None
 
 

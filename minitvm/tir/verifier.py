@@ -14,10 +14,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..errors import VerificationError, report
-from ..expr import REDUCE, IntImm, Node, Range, Var, walk
+from ..expr import REDUCE, IntImm, Node, Range, Select, Var, children, walk
 from .nodes import (
-    Allocate, Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, ForKind, IRModule, KernelCall, LetStmt,
-    MatchBufferRegion, PrimFunc,
+    Allocate,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    IRModule,
+    KernelCall,
+    LetStmt,
+    MatchBufferRegion,
+    PrimFunc,
 )  # fmt: skip
 from .scopes import Scope, conditions, dimensions, scoped, used_buffer
 from .script.regions import Box, accesses, box_of, linear
@@ -145,7 +156,8 @@ def conditions_are_bool(func: PrimFunc) -> Broken:
     for node in walk(func.body):
         for condition in conditions(node):
             scalar = not isinstance(node, BufferStore) and used_buffer(node) is None
-            if not condition.dtype.is_bool or (scalar and type(node).__name__ != "Select" and condition.dtype.lanes > 1):
+            vector = condition.dtype.lanes > 1 and not isinstance(node, Select)
+            if not condition.dtype.is_bool or (scalar and vector):
                 yield node, f"{condition} has dtype {condition.dtype}"
 
 
@@ -202,16 +214,16 @@ def iterators_are_bound(func: PrimFunc) -> Broken:
 def blocks_use_their_iterators(func: PrimFunc) -> Broken:
     """a block uses the loops around it only through its iterators"""
     for node, scope in scoped(func):
-        if isinstance(node, Var) and node in scope.block_loops:
-            name = scope.block.name if scope.block is not None else ""
-            yield node, f"the loop variable {node.name} inside the block {name}"
+        for variable in children(node):
+            if isinstance(variable, Var) and variable in scope.block_loops and scope.block is not None:
+                yield node, f"the loop variable {variable.name} inside the block {scope.block.name}"
 
 
 @rule(TIR_RULES)
 def iterators_stay_in_their_domains(func: PrimFunc) -> Broken:
     """where a block has no predicate, the values of its iterators lie in their domains"""
     for node, scope in scoped(func):
-        if not isinstance(node, BlockRealize) or not _always(node) or len(node.iter_values) != len(node.block.iter_vars):
+        if not isinstance(node, BlockRealize) or not _always(node):
             continue
         ranges = {loop.var: Range(loop.start, loop.extent) for loop in scope.loops}
         for axis, value in zip(node.block.iter_vars, node.iter_values):
@@ -254,7 +266,8 @@ def concurrent_loops_bind_no_reductions(func: PrimFunc) -> Broken:
     for node, scope in scoped(func):
         if not isinstance(node, BlockRealize):
             continue
-        concurrent = {loop.var: loop for loop in scope.loops if _is_concurrent(loop) and loop.var not in scope.block_loops}
+        around = [loop for loop in scope.loops if loop.var not in scope.block_loops]
+        concurrent = {loop.var: loop for loop in around if _is_concurrent(loop)}
         for axis, value in zip(node.block.iter_vars, node.iter_values):
             for item in walk(value):
                 if isinstance(item, Var) and item in concurrent and axis.kind == REDUCE:
@@ -298,7 +311,8 @@ def _undeclared(func: PrimFunc, write: bool) -> Broken:
             outside = None if access.guarded else _outside(box, declared[access.buffer])
             if outside is not None:
                 word = "written" if write else "read"
-                yield access.node, f"dimension {outside} of {access.buffer.name} is {word} outside of the declared region"
+                name = access.buffer.name
+                yield access.node, f"dimension {outside} of {name} is {word} outside of the declared region"
 
 
 def _makes_no_claims(block: Block) -> bool:
@@ -347,9 +361,8 @@ def _named(item: Node) -> str:
     return f"the {item.dtype} {kind} {getattr(item, 'name', item)}"  # type: ignore[attr-defined]
 
 
-MODULE_RULES: dict[str, tuple[str, Callable[[IRModule], Broken]]] = {
-    "calls_fit_their_kernels": ("a call names a function of the module and hands over what its parameters are", _calls_fit)
-}
+_FIT = "a call names a function of the module and hands over what its parameters are"
+MODULE_RULES: dict[str, tuple[str, Callable[[IRModule], Broken]]] = {"calls_fit_their_kernels": (_FIT, _calls_fit)}
 
 
 # ---- entry points --------------------------------------------------------------------------------------------------

@@ -11,7 +11,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ...expr import (
-    Add, Expr, IntImm, Let, Mul, Node, Range, Select, Sub, Var, children, const, structural_equal, substitute, walk,
+    Add,
+    Expr,
+    IntImm,
+    Let,
+    Mul,
+    Node,
+    Range,
+    Select,
+    Sub,
+    Var,
+    children,
+    const,
+    structural_equal,
+    substitute,
+    walk,
 )  # fmt: skip
 from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, If, LetStmt, While
 

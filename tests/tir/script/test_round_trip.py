@@ -9,14 +9,49 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm.expr import (
-    Add, Broadcast, Call, Cast, Expr, FloatImm, FloorDiv, IntImm, IterVar, Let, Ramp, Range, Shuffle, SizeVar, Var,
-    call, const, first_difference, structural_equal,
+    Add,
+    Broadcast,
+    Call,
+    Cast,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    IntImm,
+    IterVar,
+    Let,
+    Ramp,
+    Range,
+    Shuffle,
+    SizeVar,
+    Var,
+    call,
+    const,
+    first_difference,
+    structural_equal,
 )  # fmt: skip
 from minitvm.reference.strategies import exprs, prim_funcs
 from minitvm.script import from_source
 from minitvm.tir.nodes import (
-    Allocate, Assert, Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, Evaluate, For, ForKind, If,
-    IRModule, KernelCall, LetStmt, MatchBufferRegion, PrimFunc, Seq, While, with_root,
+    Allocate,
+    Assert,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    If,
+    IRModule,
+    KernelCall,
+    LetStmt,
+    MatchBufferRegion,
+    PrimFunc,
+    Seq,
+    While,
+    with_root,
 )  # fmt: skip
 from minitvm.tir.script.printer import script
 
@@ -108,6 +143,7 @@ def test_expression_reads_back(name: str) -> None:
 I0, T0, COPY = Var("i"), Buffer("t", (8,), scope="local"), Buffer("Y", (64,))
 SET = BufferStore(X, const(1.0), (const(0),))
 LOOPED = BufferStore(X, const(1.0), (I0,))
+LANES = Ramp(const(0), const(1), 4)
 STATEMENTS = {
     "kinds of loops": Seq.of(
         loop(SET, kind=ForKind.PARALLEL), loop(SET, kind=ForKind.VECTORIZED), loop(SET, kind=ForKind.UNROLLED),
@@ -119,7 +155,9 @@ STATEMENTS = {
         For(Var("i"), X[0].astype("int32"), const(3), ForKind.PARALLEL, SET),
         For(Var("w", "int64"), const(0, "int64"), const(9, "int64"), ForKind.SERIAL, SET),
     ),
-    "a triangle is no grid": For(I0, const(0), const(8), ForKind.SERIAL, For(Var("j"), const(0), I0 + 1, ForKind.SERIAL, LOOPED)),
+    "a triangle is no grid": For(
+        I0, const(0), const(8), ForKind.SERIAL, For(Var("j"), const(0), I0 + 1, ForKind.SERIAL, LOOPED)
+    ),
     "a loop in a loop of its name": loop(loop(SET)),
     "if, else if, else": If(X[0] > 0.0, SET, If(X[1] > 0.0, SET, Seq.of(SET, SET))),
     "while": While(X[0] < 3.0, BufferStore(X, X[0] + 1.0, (const(0),))),
@@ -132,7 +170,7 @@ STATEMENTS = {
     "nothing": loop(Seq(())),
     "kernel calls": Seq.of(KernelCall("k0", (X, const(3)), True), KernelCall("k1", (X,))),
     "masked store": BufferStore(
-        X, Broadcast(const(0.0), 4), (Ramp(const(0), const(1), 4),), Ramp(const(0), const(1), 4) < Broadcast(const(3), 4)
+        X, Broadcast(const(0.0), 4), (LANES,), LANES < Broadcast(const(3), 4)
     ),
 }  # fmt: skip
 
@@ -175,7 +213,8 @@ def test_lowered_and_blockless_functions_are_told_apart() -> None:
 
 def test_same_names_become_different() -> None:
     a, b, k1, k2 = Buffer("A", (4,)), Buffer("A", (4,)), Var("A"), Var("for")
-    body = For(k1, const(0), const(4), ForKind.SERIAL, For(k2, const(0), const(4), ForKind.PARALLEL, BufferStore(a, b[k1], (k2,))))
+    inner = For(k2, const(0), const(4), ForKind.PARALLEL, BufferStore(a, b[k1], (k2,)))
+    body = For(k1, const(0), const(4), ForKind.SERIAL, inner)
     func = with_root((a, b), body, ATTRS)
     assert "for A_2 in range(4):" in script(func)
     assert "A[for_] = A_1[A_2]" in script(func)
