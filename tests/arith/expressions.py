@@ -110,7 +110,7 @@ def boxes(draw: st.DrawFn, count: int = 3, size: int = 5, lowest: int = -6) -> B
     return box
 
 
-def integers(variables: list[Var], depth: int = 4) -> st.SearchStrategy[Expr]:
+def integers(variables: list[Var], depth: int = 3) -> st.SearchStrategy[Expr]:
     """Integer expressions whose divisors are non-zero constants."""
     leaf = st.one_of(st.sampled_from(variables), st.integers(-9, 9).map(const))
     if depth == 0:
