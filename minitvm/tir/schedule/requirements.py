@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ...arith import Analyzer
 from ...arith.dependence import Dependence, Undecided
 from ...expr import OPAQUE, REDUCE, Node, Range
-from ..nodes import BlockRealize, Buffer, For, ForKind, Seq
+from ..nodes import BlockRealize, For, ForKind, Seq
 from .analysis import loops_binding, why_unstructured
 from .bindings import analyzer_extent, digits, why_not_injective
 from .dependences import Access, accesses, commute, conflicting_pairs, exact, shown_apart
@@ -231,26 +231,10 @@ def no_races(state: ScheduleState, loop: For) -> Failure | None:
     """
     tree = state.home(loop)
     above = tree.all_loops_above(loop)
-    found = [a for a in accesses(tree, loop) if not is_private(tree, loop, a.buffer)]
+    found = accesses(tree, loop)
     if all(shown_apart(above, loop, a, b) for a, b in conflicting_pairs(found)):
         return None
     witness = exact(found, [*above, loop], [*above, loop], parallel=True)
     if witness is None:
         return None
     return _witnessed(found, witness, f"iterations of {loop.var.name} run in no order")
-
-
-def is_private(tree: Tree, loop: For, buffer: Buffer) -> bool:
-    """Whether each iteration of a concurrent loop has its own copy of a buffer: by its scope, and used there only.
-
-    "local" memory is one thread's; "shared" memory is one thread block's, so private to an iteration of blockIdx.
-    """
-    scope = buffer.scope.split(".")[0]
-    own = scope == "local" or (scope in ("shared", "wmma") and (loop.thread or "").startswith("blockIdx"))
-    if not own or not any(buffer in realize.block.alloc_buffers for realize in tree.blocks.values()):
-        return False
-    for realize in tree.blocks.values():
-        regions = (*realize.block.reads, *realize.block.writes)
-        if any(r.buffer is buffer for r in regions) and not tree.inside(realize, loop) and not tree.inside(loop, realize):
-            return False
-    return True

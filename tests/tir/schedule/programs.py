@@ -1,0 +1,85 @@
+"""Small programs that the schedule tests share."""
+
+from __future__ import annotations
+
+from minitvm import te
+from minitvm.expr import Expr, IterVar, Range, SizeVar, Var, const
+from minitvm.tir.nodes import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, ForKind, PrimFunc, Stmt, with_root
+
+
+def matmul(m: int | Expr = 8, n: int = 6, k: int = 4) -> PrimFunc:
+    """C = A @ B as one reduction block "C" in loops i, j, k."""
+    A, B = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    axis = te.reduce_axis((0, k), name="k")
+    C = te.compute((m, n), lambda i, j: te.sum(A[i, axis] * B[axis, j], axis=axis), name="C")
+    return te.create_prim_func([A, B, C])
+
+
+def symbolic_matmul() -> PrimFunc:
+    """As `matmul`, with a symbolic number of rows."""
+    return matmul(SizeVar("m"))
+
+
+def chain(rows: int = 10, columns: int = 6) -> PrimFunc:
+    """B = A * 2; C = B[i] + B[i+1] + B[i+2] (a halo of two rows); D = C + 1."""
+    A = te.placeholder((rows, columns), name="A")
+    B = te.compute((rows, columns), lambda i, j: A[i, j] * 2.0, name="B")
+    C = te.compute((rows - 2, columns), lambda i, j: B[i, j] + B[i + 1, j] + B[i + 2, j], name="C")
+    D = te.compute((rows - 2, columns), lambda i, j: C[i, j] + 1.0, name="D")
+    return te.create_prim_func([A, D])
+
+
+def two_consumers(rows: int = 8) -> PrimFunc:
+    """B = A * 2; C = B + 1; D = B - C."""
+    A = te.placeholder((rows,), name="A")
+    B = te.compute((rows,), lambda i: A[i] * 2.0, name="B")
+    C = te.compute((rows,), lambda i: B[i] + 1.0, name="C")
+    D = te.compute((rows,), lambda i: B[i] - C[i], name="D")
+    return te.create_prim_func([A, D])
+
+
+def nest(extents: list[int], kinds: str, buffer: Buffer, writes: list[object], value: object, reads: list[list[object]],
+         name: str = "A") -> PrimFunc:  # fmt: skip
+    """One block over a grid: `buffer[writes] = value`; the callables take the block's iterators."""
+    loops = [Var("ijkl"[d]) for d in range(len(extents))]
+    iters = [Var("v" + loop.name) for loop in loops]
+
+    def at(functions: list[object]) -> tuple[Expr, ...]:
+        return tuple(f(*iters) for f in functions)  # type: ignore[operator]
+
+    def region(indices: tuple[Expr, ...]) -> BufferRegion:
+        return BufferRegion(buffer, tuple(Range(i, const(1)) for i in indices))
+
+    block = Block(
+        tuple(IterVar(v, Range.of(e), kind) for v, e, kind in zip(iters, extents, kinds)),
+        tuple(region(at(r)) for r in reads), (region(at(writes)),), name,
+        BufferStore(buffer, value(*iters), at(writes)),  # type: ignore[operator]
+    )  # fmt: skip
+    body: Stmt = BlockRealize(tuple(loops), const(True), block)
+    for loop, extent in reversed(list(zip(loops, extents))):
+        body = For(loop, const(0), const(extent), ForKind.SERIAL, body)
+    return with_root((buffer,), body, {"global_symbol": "main"})
+
+
+def wavefront() -> PrimFunc:
+    """A[i+1, j+1] = A[i, j+2] + 1, in place: i and j must not change places."""
+    A = Buffer("A", (10, 10))
+    return nest(
+        [8, 8], "SS", A, [lambda i, j: i + 1, lambda i, j: j + 1], lambda i, j: A[i, j + 2] + 1.0,
+        [[lambda i, j: i, lambda i, j: j + 2]],
+    )  # fmt: skip
+
+
+def horner() -> PrimFunc:
+    """P[0] = P[0] * 2 + i + j: claims to reduce over i and j, but the order of iterations matters."""
+    P = Buffer("P", (1,))
+    return nest(
+        [3, 4], "RR", P, [lambda i, j: const(0)], lambda i, j: P[0] * 2.0 + (i * 4 + j).astype("float32"),
+        [[lambda i, j: const(0)]], "P",
+    )  # fmt: skip
+
+
+def opaque() -> PrimFunc:
+    """A[i, j] = 1 with iterators that claim that their order matters."""
+    A = Buffer("A", (4, 4))
+    return nest([4, 4], "OO", A, [lambda i, j: i, lambda i, j: j], lambda i, j: const(1.0), [])
