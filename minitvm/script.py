@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 from .tir.script import builtins as tir
-from .tir.script.source import from_source, ir_module, module_attrs, prim_func
+from .tir.script.source import MODULE_LANGUAGE as ir
+from .tir.script.source import from_source, ir_module, prim_func
 
 __all__ = ["from_source", "ir", "ir_module", "parse", "prim_func", "tir"]
 
 parse = from_source
-ir = SimpleNamespace(ir_module=ir_module, module_attrs=module_attrs)

@@ -6,7 +6,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Mapping
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from ...errors import InputError, ParseError
@@ -199,10 +199,13 @@ def _tree(source: Source) -> ast.Module:
         raise source.error(where, f"not Python: {problem.msg}") from None
 
 
-def _standard_names() -> dict[str, Any]:
-    import minitvm
+# What `I` stands for.
+MODULE_LANGUAGE = SimpleNamespace(ir_module=ir_module, module_attrs=module_attrs)
 
-    from ... import script, tir
+
+def _standard_names() -> dict[str, Any]:
+    from ... import tir
     from . import builtins
 
-    return {"T": builtins, "I": script.ir, "tir": tir, "tvm": minitvm}
+    package = sys.modules[__package__.partition(".")[0]]  # loaded already, as this module is a part of it
+    return {"T": builtins, "I": MODULE_LANGUAGE, "tir": tir, "tvm": package}

@@ -170,7 +170,7 @@ STATEMENTS = {
     "nothing": loop(Seq(())),
     "kernel calls": Seq.of(KernelCall("k0", (X, const(3)), True), KernelCall("k1", (X,))),
     "masked store": BufferStore(
-        X, Broadcast(const(0.0), 4), (LANES,), LANES < Broadcast(const(3), 4)
+        X, Broadcast(const(0.0), 4), (LANES,), Broadcast(const(3), 4) > LANES
     ),
 }  # fmt: skip
 
