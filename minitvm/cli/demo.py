@@ -30,7 +30,6 @@ def register(commands: Any) -> None:
 def demo(options: argparse.Namespace) -> int:
     from .. import build
     from ..build import to_graph
-    from ..frontend.onnx import metadata
     from ..testbeds import rapidocr
 
     path = rapidocr.recogniser()
@@ -45,7 +44,7 @@ def demo(options: argparse.Namespace) -> int:
         module = clock("compile it", lambda: build(graph, threads=options.threads, progress=report))
     probabilities = clock("run it, first time", lambda: module(image))
     clock("run it again", lambda: module(image))
-    words = decode(probabilities[0], metadata(path)["character"].split("\n"))
+    words = decode(probabilities[0], rapidocr.alphabet())
     print(f"read       {words!r}")
     from ..reference import graph as interpreter
 
@@ -83,11 +82,10 @@ def normalize(picture: Any) -> np.ndarray:
 
 
 def decode(probabilities: np.ndarray, alphabet: list[str]) -> str:
-    """Greedy CTC: the best symbol of each step, repetitions merged, blanks (symbol 0) left out."""
-    symbols = ["", *alphabet, " "]
+    """Greedy CTC: the best symbol of each step, repetitions merged, blanks (class 0) left out."""
     best = probabilities.argmax(-1)
     changed = np.concatenate([[True], best[1:] != best[:-1]])
-    return "".join(symbols[k] for k in best[changed] if k).strip()
+    return "".join(alphabet[k] for k in best[changed] if k).strip()
 
 
 def show_operator(graph: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import metadata
 from pathlib import Path
 
-from minitvm.errors import ModelError, report
+from minitvm.errors import ModelError, missing_extra, report
 
 PACKAGE = "rapidocr-onnxruntime"
 VERSION = "1.4.4"
@@ -32,6 +32,16 @@ def classifier() -> Path:
     Raises ModelError, which says how to install the package, where the file is not to be found.
     """
     return _model(_CLASSIFIER)
+
+
+def alphabet() -> list[str]:
+    """The recogniser's symbols by class: CTC's blank (an empty string), the characters, the space."""
+    try:
+        import onnx
+    except ImportError:
+        raise missing_extra("onnx", "onnx") from None
+    properties = {p.key: p.value for p in onnx.load(recogniser(), load_external_data=False).metadata_props}
+    return ["", *properties["character"].split("\n"), " "]
 
 
 def _model(file_name: str) -> Path:
