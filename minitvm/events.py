@@ -95,7 +95,7 @@ def heard(listeners: Iterable[Listener], method: str) -> Callable[..., None] | N
     if not bound:
         return None
     if len(bound) == 1:
-        return bound[0]  # type: ignore[no-any-return]
+        return bound[0]
 
     def report(*args: Any) -> None:
         for one in bound:

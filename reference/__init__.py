@@ -1,8 +1,8 @@
 """The oracle: one interpreter a level, written to be read, sharing nothing but node definitions with what it judges.
 
-    reference.te.evaluate       tensor expressions            reference.tir.run          level-3 loop programs
-    reference.kernel.run        lowered modules               reference.executable.run   steps over arenas
-    reference.graph.run         operators on whole tensors    reference.check            do two programs mean the same?
+reference.te.evaluate       tensor expressions            reference.tir.run          level-3 loop programs
+reference.kernel.run        lowered modules               reference.executable.run   steps over arenas
+reference.graph.run         operators on whole tensors    reference.check            do two programs mean the same?
 """
 
 from __future__ import annotations
@@ -14,11 +14,17 @@ if TYPE_CHECKING:
     from . import equivalence, exact, executable, graph, kernel, listeners, scalar, strategies, te, tir
     from .equivalence import Verdict, check, close, random_inputs
 
-_FUNCTIONS = {"check": ".equivalence", "close": ".equivalence", "random_inputs": ".equivalence", "Verdict": ".equivalence"}
+_FUNCTIONS = {
+    "check": ".equivalence",
+    "close": ".equivalence",
+    "random_inputs": ".equivalence",
+    "Verdict": ".equivalence",
+}
 _MODULES = ("equivalence", "exact", "executable", "graph", "kernel", "listeners", "scalar", "strategies", "te", "tir")
 
 __all__ = [
-    "Verdict", "check", "close", "equivalence", "exact", "executable", "graph", "kernel", "listeners", "random_inputs", "scalar",
+    "Verdict", "check", "close", "equivalence", "exact", "executable", "graph", "kernel", "listeners", "random_inputs",
+    "scalar",
     "strategies", "te", "tir",
 ]  # fmt: skip
 

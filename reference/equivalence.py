@@ -24,7 +24,7 @@ from .dependence import Dependence
 from .exact import MagnitudeKernels, MagnitudeStatements, Peaks, exact_inputs, integers, with_peaks
 from .exact_te import measure_tensors
 from .scalar import evaluate
-from .slow import Settings, stored_buffers
+from .settings import Settings, stored_buffers
 from .storage import bind_dimensions
 
 Program = Any  # a PrimFunc, an IRModule (of one level-3 function, or lowered), or a list of te tensors
@@ -73,11 +73,15 @@ def parameters(program: Program) -> list[Parameter]:
         func = _entry(program)
         written = stored_buffers(func, program if isinstance(program, t.IRModule) else None)
         return [
-            Parameter(p.name, p.dtype, p.shape, p in written) if isinstance(p, t.Buffer) else Parameter(p.name, p.dtype, None, False, p)
+            Parameter(p.name, p.dtype, p.shape, p in written)
+            if isinstance(p, t.Buffer)
+            else Parameter(p.name, p.dtype, None, False, p)
             for p in func.params
         ]
     if not all(isinstance(one, te.Tensor | x.Var) for one in program):
-        raise InputError(f"a program is a PrimFunc, an IRModule or a list of te tensors, found {type(program).__name__}")
+        raise InputError(
+            f"a program is a PrimFunc, an IRModule or a list of te tensors, found {type(program).__name__}"
+        )
     return [
         Parameter(one.name, one.dtype, one.shape, isinstance(one.op, te.ComputeOp))
         if isinstance(one, te.Tensor)
@@ -107,9 +111,13 @@ def execute(program: Program, args: Sequence[Any], shadow: bool = True, sizes: M
 
 
 def _run_tensors(program: Sequence[Any], args: Sequence[Any]) -> None:
-    inputs = {one: a for one, a in zip(program, args) if isinstance(one, te.Tensor) and not isinstance(one.op, te.ComputeOp)}
+    inputs = {
+        one: a for one, a in zip(program, args) if isinstance(one, te.Tensor) and not isinstance(one.op, te.ComputeOp)
+    }
     scalars = {one: a for one, a in zip(program, args) if isinstance(one, x.Var)}
-    outputs = [(one, a) for one, a in zip(program, args) if isinstance(one, te.Tensor) and isinstance(one.op, te.ComputeOp)]
+    outputs = [
+        (one, a) for one, a in zip(program, args) if isinstance(one, te.Tensor) and isinstance(one.op, te.ComputeOp)
+    ]
     for (_, array), result in zip(outputs, tensors.evaluate([one for one, _ in outputs], inputs, scalars)):
         array[...] = result
 
@@ -141,11 +149,11 @@ def dimensions(program: Program, rng: np.random.Generator, sizes: Mapping[str, i
 
 def _argument(p: Parameter, dims: Mapping[x.Var, int], rng: np.random.Generator, magnitude: int | None) -> Any:
     if p.shape is None:
-        if p.var in dims:
+        if p.var is not None and p.var in dims:
             return dims[p.var]
         value = integers(rng, (), p.dtype, magnitude or 8)
         return p.dtype.numpy.type(value)
-    shape = [int(evaluate(d, dict(dims))) for d in p.shape]  # type: ignore[arg-type]
+    shape = [int(evaluate(d, dict(dims))) for d in p.shape]
     if p.written:
         # Not zeros: a program that forgets to write must not look right.
         return np.full(shape, np.nan if p.dtype.is_float else 1, p.dtype.numpy)
@@ -187,7 +195,14 @@ def measure(program: Program, args: Sequence[Any], peaks: Peaks, sizes: Mapping[
         return with_peaks(MagnitudeStatements, peaks)(func, settings, in_order, facts)
 
     runner.Run(
-        func, own, bind_dimensions(func, own, sizes), [p for p in func.buffers if p in written], settings, (), refuse, compiler
+        func,
+        own,
+        bind_dimensions(func, own, sizes),
+        [p for p in func.buffers if p in written],
+        settings,
+        (),
+        refuse,
+        compiler,
     ).start("fast")
 
 
@@ -286,9 +301,9 @@ def _compare(before: Program, first: Sequence[Any], second: Sequence[Any], mode:
 def close(found: Any, wanted: Any, func: Program | None = None, steps: int | None = None) -> bool:
     """Whether floats agree up to rounding: a last resort, for programs that exact mode refuses.
 
-    The allowed difference is `steps` units of rounding of the largest magnitude in `wanted`, `steps` being the number of
-    operations that one element may go through: 64, and as many as its loops have iterations that sum into it. NaN and
-    infinities must be the same. A small element in a large tensor may thus be wrong unnoticed; prefer `check`.
+    The allowed difference is `steps` units of rounding of the largest magnitude in `wanted`, `steps` being the number
+    of operations that one element may go through: 64, and as many as its loops have iterations that sum into it. NaN
+    and infinities must be the same. A small element in a large tensor may be wrong unnoticed; prefer `check`.
     """
     a, b = np.asarray(found), np.asarray(wanted)
     if a.shape != b.shape or a.dtype != b.dtype:

@@ -20,8 +20,7 @@ from minitvm.errors import Unsupported
 from minitvm.te import nodes as te
 from minitvm.tir import nodes as t
 
-from .dependence import Dependence
-from .grid import GRID, MASK, GridCompiler, narrowed
+from .grid import GridCompiler
 from .kernel import LockstepKernels
 from .lockstep import LockstepCompiler
 from .scalar import Environment, Evaluate, Value
@@ -169,9 +168,10 @@ def absolute(array: np.ndarray) -> np.ndarray:
 
 
 def exact_inputs(draw: Callable[[int], list[Any]], measure: Callable[[list[Any], Peaks], None]) -> list[Any]:
-    """Inputs on which a program computes exactly: `draw(magnitude)` makes some, `measure(inputs, peaks)` runs on magnitudes.
+    """Inputs on which a program computes exactly.
 
-    Raises `Unsupported` when not even the smallest integers stay in range.
+    `draw(magnitude)` makes some, `measure(inputs, peaks)` runs the program on their magnitudes. Raises `Unsupported`
+    when not even the smallest integers stay in range.
     """
     for magnitude in MAGNITUDES:
         inputs = draw(magnitude)
@@ -180,11 +180,6 @@ def exact_inputs(draw: Callable[[int], list[Any]], measure: Callable[[list[Any],
         if peaks.filled <= 1.0:
             return inputs
     raise Unsupported(
-        f"exact mode: even inputs of -1, 0 and 1 lead to intermediates {peaks.filled:.3g} times as large as fits exactly"
+        f"exact mode: even inputs of -1, 0 and 1 lead to intermediates {peaks.filled:.3g} times as large as is exact"
     )
 
-
-__all__ = [
-    "EXACT_BELOW", "GRID", "MASK", "Dependence", "MagnitudeCompiler", "MagnitudeKernels", "MagnitudeStatements", "Peaks",
-    "exact_inputs", "integers", "narrowed", "with_peaks",
-]  # fmt: skip

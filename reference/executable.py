@@ -21,7 +21,7 @@ from minitvm.executable import nodes as n
 
 from .kernel import Prepared
 from .scalar import evaluate
-from .slow import Settings
+from .settings import Settings
 from .storage import Memory, View, poison, scalar_argument
 
 
@@ -90,7 +90,8 @@ class _Machine:
         unknown, missing = set(inputs) - set(names), [name for name in names if name not in inputs]
         if unknown or missing:
             raise InputError(
-                f"{self.program.name}: the inputs do not fit\n  wanted: {', '.join(names)}\n  found:  {', '.join(inputs)}"
+                f"{self.program.name}: the inputs do not fit\n  wanted: {', '.join(names)}\n"
+                f"  found:  {', '.join(inputs)}"
             )
         for spec in self.program.inputs:
             if isinstance(spec, n.ScalarSpec):
@@ -118,7 +119,9 @@ class _Machine:
     def _learn(self, spec: n.TensorSpec, array: Any) -> None:
         if not isinstance(array, np.ndarray) or array.dtype != spec.dtype.numpy or array.ndim != len(spec.shape):
             found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
-            raise InputError(f"{spec.name} takes an array of {spec.dtype}[{', '.join(map(str, spec.shape))}], found {found}")
+            raise InputError(
+                f"{spec.name} takes an array of {spec.dtype}[{', '.join(map(str, spec.shape))}], found {found}"
+            )
         for dim, size in zip(spec.shape, array.shape):
             if isinstance(dim, x.Var):
                 self.values.setdefault(dim, int(size))
@@ -233,7 +236,9 @@ class _Machine:
         if self.settings.shadow:
             # What a pure output held before is of no concern: reading it is an error.
             fresh = param.access == "w"
-            done = np.zeros(data.size, np.uint8) if fresh else self.initialised(place, index).reshape(-1, itemsize).all(1)
+            done = (
+                np.zeros(data.size, np.uint8) if fresh else self.initialised(place, index).reshape(-1, itemsize).all(1)
+            )
             init = bytearray(done.astype(np.uint8).tobytes())
         return View(Memory(param.name, data, "global", init), (data.size,), (1,), 0)
 

@@ -103,7 +103,7 @@ class GridCompiler(ScalarCompiler):
             chosen, first, second = condition(env), yes(env), no(env)
             if type(chosen) is not np.ndarray:
                 return first if chosen else second
-            return np.where(chosen, first, second).astype(numpy, copy=False)
+            return np.asarray(np.where(chosen, first, second), numpy)
 
         return evaluate
 
@@ -116,7 +116,7 @@ class GridCompiler(ScalarCompiler):
             if type(chosen) is not np.ndarray:
                 return yes(env) if chosen else no(env)
             first, second = _where(env, chosen, yes, zero), _where(env, ~chosen, no, zero)
-            return np.where(chosen, first, second).astype(numpy, copy=False)
+            return np.asarray(np.where(chosen, first, second), numpy)
 
         return evaluate
 
@@ -201,7 +201,7 @@ def _where(env: Environment, condition: np.ndarray, evaluate: Evaluate, otherwis
 
 
 def inside(index: Value, extent: int, mask: Any) -> tuple[Value, Any]:
-    """An index made safe, and the mask of the points at which it is out of its dimension although it matters, or None."""
+    """An index made safe, and the mask of the points that matter at which it is out of its dimension, or None."""
     if type(index) is not np.ndarray:
         if 0 <= index < extent:
             return index, None

@@ -66,7 +66,8 @@ def _round_half_away(x: Any) -> Any:
 
 
 _WIDENED: dict[str, Callable[..., Any]] = {
-    **{name: getattr(np, name) for name in "exp exp2 log log2 log10 log1p sin cos tan sinh cosh tanh hypot".split()},
+    "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "hypot": np.hypot,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
     "exp10": lambda x: np.power(_WIDE(10), x),

@@ -23,7 +23,8 @@ from .grid import MASK
 from .lockstep import GridView, LockstepCompiler, NeedsOrder
 from .runner import Run
 from .scalar import ITERATION, Environment, Evaluate
-from .slow import _INDEPENDENT, Execute, Settings, StatementCompiler, stored_buffers
+from .settings import INDEPENDENT, Settings, stored_buffers
+from .slow import Execute, StatementCompiler
 from .storage import View, allocator, bind_dimensions
 from .tracking import Conflict
 
@@ -109,7 +110,9 @@ def _checked_args(s: t.KernelCall, module: t.IRModule) -> t.PrimFunc:
     for param, arg in zip(kernel.params, s.args):
         fits = isinstance(param, t.Buffer) == isinstance(arg, t.Buffer) and param.dtype == arg.dtype
         if not fits:
-            raise ExecutionError(f"{checks.statement_text(s)}: {param.name} of {s.kernel} is {param.dtype}, found {arg}")
+            raise ExecutionError(
+                f"{checks.statement_text(s)}: {param.name} of {s.kernel} is {param.dtype}, found {arg}"
+            )
     return kernel
 
 
@@ -384,17 +387,21 @@ class Prepared:
 
     def call(self, args: Sequence[Any]) -> None:
         """Run on views and scalars, one a parameter."""
-        before = [(a, a.data.copy(), bytes(a.memory.init or b"")) for p, a in zip(self.func.params, args) if p in self.written]
+        before = [
+            (a, a.data.copy(), bytes(a.memory.init or b"")) for p, a in zip(self.func.params, args) if p in self.written
+        ]
         while self.in_lockstep:
             try:
                 if self._fast is None:
-                    self._fast = _Call(LockstepKernels(self.func, self.settings, self.in_order, self.module, self.known), self.func)
+                    self._fast = _Call(
+                        LockstepKernels(self.func, self.settings, self.in_order, self.module, self.known), self.func
+                    )
                 views = [GridView.of(a) if isinstance(a, View) else a for a in args]
                 self._fast.enter(self._fast.compiler.environment(), views)
                 return
             except Conflict as conflict:
                 self._undo(before)
-                if self.settings.shadow and conflict.loop.kind in _INDEPENDENT:
+                if self.settings.shadow and conflict.loop.kind in INDEPENDENT:
                     break
                 self.in_order.add(conflict.loop)
                 self._fast = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,12 @@ from minitvm.errors import ExecutionError, Unsupported
 from minitvm.tir import nodes as t
 
 from . import shadow as checks
-from .dependence import Dependence, accesses_in, allocated_in
+from .dependence import Dependence
 from .grid import GRID, MASK, GridCompiler, axis_values, inside, narrowed
+from .grid_storage import GridMemory, GridView
+from .level import Level
 from .scalar import Environment, Evaluate, Value
-from .slow import _INDEPENDENT, Settings
+from .settings import INDEPENDENT, Settings
 from .storage import Memory, View, poison, row_major
 from .tracking import Conflict, Counter, Execution, Track
 
@@ -36,81 +39,12 @@ class NeedsOrder(Exception):
     """The fast mode cannot tell what the slow one must: the run has to be repeated there."""
 
 
-class GridMemory:
-    """Storage with one shadow byte an element, and the tracks of the levels that write it."""
-
-    __slots__ = ("complete", "data", "init", "name", "scope", "tracks")
-
-    def __init__(self, name: str, data: np.ndarray, scope: str, init: np.ndarray | None) -> None:
-        self.name, self.data, self.scope, self.init = name, data, scope, init
-        self.complete = init is None or bool(init.all())
-        self.tracks: dict[Any, Track] = {}
-
-    def track(self, level: Any) -> Track:
-        if level not in self.tracks:
-            self.tracks[level] = Track(self.data.size)
-        return self.tracks[level]
-
-
-class GridView:
-    """A buffer's place in a memory; `base` is where each point's own copy starts, None when all share one."""
-
-    __slots__ = ("base", "data", "memory", "offset", "shape", "strides")
-
-    def __init__(self, memory: GridMemory, shape: Any, strides: Any, offset: Any, base: np.ndarray | None) -> None:
-        self.memory, self.data, self.base = memory, memory.data, base
-        self.shape, self.strides, self.offset = shape, strides, offset
-
-    @staticmethod
-    def of(view: View) -> GridView:
-        """The same place, sharing data and shadow with the slow mode's view."""
-        init = None if view.memory.init is None else np.frombuffer(view.memory.init, np.bool_)
-        memory = GridMemory(view.memory.name, view.data, view.memory.scope, init)
-        return GridView(memory, view.shape, view.strides, view.offset, None)
-
-
-class Level:
-    """A nest of loops that run together: `loops` with nothing between them, the innermost body `body`."""
-
-    def __init__(self, loops: list[t.For], outer: Level | None, facts: Dependence, grid: Callable[[t.For], bool]) -> None:
-        self.loops, self.outer = loops, outer
-        self.body = loops[-1].body
-        nodes = list(x.walk(self.body))
-        self.barrier = any(isinstance(n, x.Call) and n.op == "tvm_storage_sync" for n in nodes)
-        self.own = {facts.root(b) for b in allocated_in(nodes)}
-        sizes = [math.prod(d.value if isinstance(d, x.IntImm) else 64 for d in b.shape) for b in allocated_in(nodes)]
-        self.private = max(1, sum(sizes))
-        self.lanes = max((n.dtype.lanes for n in nodes if isinstance(n, x.Expr)), default=1)
-        # `once`: all accesses to the buffer name the same element at the same point, whatever runs inside.
-        self.plans: dict[t.Buffer, str] = {}
-        touched: dict[t.Buffer, list[tuple[t.Buffer, tuple[x.Expr, ...]]]] = {}
-        accesses = accesses_in(nodes)
-        for buffer, indices, _ in accesses:
-            touched.setdefault(facts.root(buffer), []).append((buffer, indices))
-        inner = {n.var for n in nodes if isinstance(n, t.For) and not grid(n)}
-        for root in {facts.root(b) for b, _, writes in accesses if writes} - self.own:
-            self.plans[root] = "once" if _same_element(touched[root], inner, facts) else "track"
-
-
-def _same_element(accesses: list[tuple[t.Buffer, tuple[x.Expr, ...]]], inner: set[x.Var], facts: Dependence) -> bool:
-    first: tuple[x.Expr | None, ...] | None = None
-    for buffer, indices in accesses:
-        if buffer in facts.sources or facts.of_access(buffer, indices) & inner:
-            return False
-        resolved = tuple(facts.resolved(i) for i in indices)
-        if None in resolved:
-            return False
-        if first is None:
-            first = resolved
-        elif not all(x.structural_equal(a, b) for a, b in zip(first, resolved) if a is not None and b is not None):
-            return False
-    return True
-
-
 class LockstepCompiler(GridCompiler):
     """Compiles the statements of one function; `in_order` are the loops that turned out not to be independent."""
 
-    def __init__(self, func: t.PrimFunc, settings: Settings, in_order: set[t.For], facts: Dependence | None = None) -> None:
+    def __init__(
+        self, func: t.PrimFunc, settings: Settings, in_order: set[t.For], facts: Dependence | None = None
+    ) -> None:
         super().__init__()
         self.settings, self.in_order = settings, in_order
         self.facts = facts or Dependence(func)
@@ -290,7 +224,7 @@ class LockstepCompiler(GridCompiler):
         if self.grid(s):
             return self._level(s)
         one = isinstance(s.extent, x.IntImm) and s.extent.value <= 1
-        if s.kind in _INDEPENDENT and self.settings.shadow and not one:
+        if s.kind in INDEPENDENT and self.settings.shadow and not one:
             raise NeedsOrder(f"the iterations of {s.var.name} may conflict")
         start, extent = self.expr(s.start), self.expr(s.extent)
         slot = self.define(s.var)
@@ -345,6 +279,9 @@ class LockstepCompiler(GridCompiler):
             numbers = np.zeros((1,) * (self.rank + 1), np.int64) if around is None else around.ids - around.base
             outer_grid, outer_mask = env[GRID], env[MASK]
 
+            def inner(depth: int, ids: np.ndarray, _: Environment) -> None:
+                nest(depth, ids)
+
             def nest(depth: int, ids: np.ndarray) -> None:
                 if depth == len(loops):
                     execution.ids = ids + execution.base
@@ -368,7 +305,7 @@ class LockstepCompiler(GridCompiler):
                     env[GRID] = (*grid[: axis + depth], len(values), *grid[axis + depth + 1 :])
                     following = ids * length + along
                     if type(counts[depth]) is np.ndarray:
-                        self.under(env, along < counts[depth], lambda _, ids=following: nest(depth + 1, ids))
+                        self.under(env, along < counts[depth], partial(inner, depth + 1, following))
                     else:
                         nest(depth + 1, following)
                 env[GRID], env[MASK] = grid, mask
@@ -543,7 +480,9 @@ class LockstepCompiler(GridCompiler):
                     raise ExecutionError(f"{m.buffer.name} views a region outside {view.memory.name}")
                 offset = offset + first * stride
             if any(n != 1 for n in count[:kept]):
-                raise ExecutionError(f"{m.buffer.name} has {rank} dimensions and views a region of shape {tuple(count)}")
+                raise ExecutionError(
+                    f"{m.buffer.name} has {rank} dimensions and views a region of shape {tuple(count)}"
+                )
             made = env[slot] = GridView(view.memory, tuple(count[kept:]), view.strides[kept:], offset, view.base)
             for e, actual, wanted, place in unify:
                 if wanted is None:

@@ -16,7 +16,8 @@ from .dependence import Dependence
 from .lockstep import GridView, LockstepCompiler, NeedsOrder
 from .scalar import Environment
 from .scalar import evaluate as evaluate_scalar
-from .slow import _INDEPENDENT, Settings, StatementCompiler, stored_buffers, written_elements
+from .settings import INDEPENDENT, Settings, stored_buffers, written_elements
+from .slow import StatementCompiler
 from .storage import Argument, bind_dimensions, row_major
 from .tracking import Conflict
 
@@ -80,7 +81,7 @@ class Run:
                 execute(env)
             except Conflict as conflict:
                 self._restore(before)
-                if self.settings.shadow and conflict.loop.kind in _INDEPENDENT:
+                if self.settings.shadow and conflict.loop.kind in INDEPENDENT:
                     return False
                 in_order.add(conflict.loop)
             except (NeedsOrder, ExecutionError):
@@ -96,7 +97,7 @@ class Run:
                 array[...] = before[param]
 
     def _bind(self) -> list[Argument]:
-        """Views of the arrays, laid out as their buffers say. Symbolic strides and offsets are those of a dense array."""
+        """Views of the arrays, laid out as their buffers say. Symbolic strides and offset: those of a dense array."""
         bound = []
         for param, array in zip(self.func.params, self.args):
             if not isinstance(param, t.Buffer):
@@ -124,10 +125,12 @@ class Run:
                 written_elements(argument.param, argument.view.memory, argument.view)
 
 
-def _compile(compiler: Any, values: dict[x.Var, Any], bound: Sequence[Argument], body: t.Stmt) -> Callable[[Environment], None]:
+def _compile(
+    compiler: Any, values: dict[x.Var, Any], bound: Sequence[Argument], body: t.Stmt
+) -> Callable[[Environment], None]:
     for key in (*values, *(a.param for a in bound)):
         compiler.define(key)
-    return compiler.stmt(body)  # type: ignore[no-any-return]
+    return compiler.stmt(body)
 
 
 def run_level_3(func: t.PrimFunc, args: Sequence[Any], settings: Settings, mode: str, inout: Sequence[str]) -> None:

@@ -74,7 +74,9 @@ def note_write(memory: Memory, offset: int, now: Iteration, store: Any) -> None:
     memory.writers[offset] = (now, store)
 
 
-def conflict(memory: Memory, offset: int, first: tuple[str, Iteration, Any], second: tuple[str, Iteration, Any]) -> ExecutionError:
+def conflict(
+    memory: Memory, offset: int, first: tuple[str, Iteration, Any], second: tuple[str, Iteration, Any]
+) -> ExecutionError:
     """Two iterations that claim to be independent meet in one element."""
     lines = [f"conflicting accesses to element {offset} of {memory.name}: nothing orders them"]
     for verb, iteration, node in (first, second):
@@ -82,7 +84,9 @@ def conflict(memory: Memory, offset: int, first: tuple[str, Iteration, Any], sec
     return ExecutionError("\n".join(lines))
 
 
-def out_of_bounds(buffer: t.Buffer, indices: tuple[Any, ...], found: tuple[int, ...], shape: tuple[int, ...], node: Any) -> ExecutionError:
+def out_of_bounds(
+    buffer: t.Buffer, indices: tuple[Any, ...], found: tuple[int, ...], shape: tuple[int, ...], node: Any
+) -> ExecutionError:
     """An index outside its dimension; negative ones included."""
     axis = next((k for k, (i, n) in enumerate(zip(found, shape)) if not 0 <= i < n), 0)
     bad = found[axis] if found else 0

@@ -100,7 +100,9 @@ def allocator(compiler: ScalarCompiler, buffer: t.Buffer, shadow: bool) -> Alloc
         start = int(offset(env))
         if not strides and start == 0:
             return allocate(name, shape, dtype, scope, shadow)
-        return laid_out(name, shape, tuple(int(s(env)) for s in strides) or row_major(shape), start, dtype, scope, shadow)
+        return laid_out(
+            name, shape, tuple(int(s(env)) for s in strides) or row_major(shape), start, dtype, scope, shadow
+        )
 
     return make
 
@@ -190,7 +192,9 @@ def check_array(func: t.PrimFunc, param: t.Buffer, arg: Any) -> None:
 class Argument:
     """An array argument during a run: its view, and the way back into the caller's array."""
 
-    def __init__(self, param: t.Buffer, array: np.ndarray, strides: tuple[int, ...], offset: int, init: bool | None) -> None:
+    def __init__(
+        self, param: t.Buffer, array: np.ndarray, strides: tuple[int, ...], offset: int, init: bool | None
+    ) -> None:
         self.param, self.array = param, array
         dense = strides == row_major(array.shape) and offset == 0 and array.flags.c_contiguous
         shadow = init is not None

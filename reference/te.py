@@ -34,8 +34,8 @@ def evaluate(
     """The arrays of the outputs, given an array for each placeholder.
 
     Symbolic dimensions take their values from the arrays' shapes, other free variables from `scalars`. An inner tensor
-    may be given too; it is not computed then. `compiler` gives expressions another meaning, in fast mode. Raises `InputError` for arrays that do not fit, `ExecutionError` where an
-    element reads outside a tensor.
+    may be given too; it is not computed then. `compiler` gives expressions another meaning, in fast mode. Raises
+    `InputError` for arrays that do not fit, `ExecutionError` where an element reads outside a tensor.
     """
     if mode not in ("fast", "slow"):
         raise InputError(f"mode {mode!r} is unknown; known: fast, slow")
@@ -159,7 +159,7 @@ def _slow(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict
             env[slot] = value
         found = [f(env) for f in elements] if reduce is None else fold.run(env)
         where = tuple(v - r.start for v, r in zip(point, spatial))
-        for result, body, value in zip(results, op.body, _chosen(op, found)):
+        for result, value in zip(results, _chosen(op, found)):
             result[where] = value
     return results
 
@@ -255,7 +255,9 @@ class _FoldAll(_Fold):
             outer, env[MASK] = env[MASK], mask
             combined = self.step(env, total)
             env[MASK] = outer
-            total = [np.where(holds, new, old).astype(d, copy=False) for new, old, d in zip(combined, total, self.dtypes)]
+            total = [
+                np.where(holds, new, old).astype(d, copy=False) for new, old, d in zip(combined, total, self.dtypes)
+            ]
         return total
 
 
@@ -301,5 +303,6 @@ def _out_of_bounds(e: te.TensorLoad, found: tuple[int, ...], shape: tuple[int, .
     axis = next(k for k, (i, n) in enumerate(zip(found, shape)) if not 0 <= i < n)
     return ExecutionError(
         f"out of bounds: {e} at index ({', '.join(map(str, found))})\n"
-        f"  wanted: 0 <= {e.indices[axis]} < {shape[axis]} in dimension {axis} of {e.tensor.name}\n  found:  {found[axis]}"
+        f"  wanted: 0 <= {e.indices[axis]} < {shape[axis]} in dimension {axis} of {e.tensor.name}\n"
+        f"  found:  {found[axis]}"
     )

@@ -14,7 +14,7 @@ from minitvm.events import Listener
 from minitvm.tir import nodes as t
 
 from .runner import run_level_3
-from .slow import Settings
+from .settings import Settings
 
 
 def run(
@@ -34,8 +34,8 @@ def run(
     written. A parameter that the function writes counts as uninitialised at the start, unless `inout` names it.
     Indices out of bounds are always refused. `order` ("forward", "backward", "shuffled" by `seed`) is that of the
     iterations of parallel, vectorised and thread loops, in slow mode. `listeners` hear what happens, and make the run
-    slow. Of a module, `entry` names the function; it is not needed when there is one, or one named "main". A lowered module
-    is run by `reference.kernel`.
+    slow. Of a module, `entry` names the function; it is not needed when there is one, or one named "main". A lowered
+    module is run by `reference.kernel`.
 
     Raises `InputError` for arguments that do not fit, `ExecutionError` for a program that does something undefined,
     `Unsupported` for one that the interpreter does not model.
@@ -57,5 +57,7 @@ def entry_function(program: t.PrimFunc | t.IRModule, entry: str | None) -> t.Pri
     names = [n for n, f in program.items() if f.attrs.get("host")] or list(program.functions)
     chosen = entry or (names[0] if len(names) == 1 else "main")
     if chosen not in program:
-        raise InputError(f"the module has no function {chosen!r}; it has {', '.join(names) or 'none'}\n  try:    entry=...")
+        raise InputError(
+            f"the module has no function {chosen!r}; it has {', '.join(names) or 'none'}\n  try:    entry=..."
+        )
     return program[chosen]

@@ -40,7 +40,9 @@ def piece(offset: int, size: int = 32) -> n.ArenaSlice:
     return n.ArenaSlice(0, offset, size)
 
 
-def program(*steps: n.Step, arena: int = 128, kernels: tuple[n.Kernel, ...] = (DOUBLE, INCREMENT, NEGATE)) -> n.Executable:
+def program(
+    *steps: n.Step, arena: int = 128, kernels: tuple[n.Kernel, ...] = (DOUBLE, INCREMENT, NEGATE)
+) -> n.Executable:
     inputs, outputs = (n.TensorSpec("X", FLOAT, (8,)),), (n.TensorSpec("Y", FLOAT, (8,)),)
     return n.Executable("p", "cpu", inputs, outputs, (), (n.Arena("a", arena),), kernels, steps)
 
@@ -95,7 +97,10 @@ def test_missing_barrier() -> None:
 
 
 def test_steps_of_one_thread_need_no_barrier() -> None:
-    steps = [n.CallKernel(0, (n.Input(0), piece(0)), parallel=False), n.CallKernel(1, (piece(0), n.Output(0)), parallel=False)]
+    steps = [
+        n.CallKernel(0, (n.Input(0), piece(0)), parallel=False),
+        n.CallKernel(1, (piece(0), n.Output(0)), parallel=False),
+    ]
     (found,) = reference.run(program(*steps), {"X": DATA})
     assert (found == DATA * 2 + 1).all()
 

@@ -31,7 +31,11 @@ def reversal(barrier: bool, n: int = 8, guard: bool = False) -> t.PrimFunc:
     meet: t.Stmt = t.If(thread < n - 2, BARRIER) if guard else BARRIER
     body = t.Seq.of(fill, meet if barrier else None, use)
     threads = loop(thread, n, body, THREAD, "threadIdx.x")
-    return t.PrimFunc((source, target), loop(block, 4, t.Allocate(shared, threads), THREAD, "blockIdx.x"), {"global_symbol": "reverse"})
+    return t.PrimFunc(
+        (source, target),
+        loop(block, 4, t.Allocate(shared, threads), THREAD, "blockIdx.x"),
+        {"global_symbol": "reverse"},
+    )
 
 
 @pytest.mark.parametrize("mode", ["slow", "fast"])
@@ -60,9 +64,7 @@ def test_a_missing_barrier_is_a_conflict(mode: str) -> None:
 def test_a_divergent_barrier(mode: str) -> None:
     with pytest.raises(ExecutionError) as caught:
         kernel.run(reversal(True, guard=True), np.zeros(32, "f"), np.zeros(32, "f"), mode=mode, shadow=False)
-    assert str(caught.value) == (
-        "divergent barrier: thread t = 0 waits at a barrier that thread t = 6 never reaches"
-    )
+    assert str(caught.value) == ("divergent barrier: thread t = 0 waits at a barrier that thread t = 6 never reaches")
 
 
 def test_two_dimensions_of_threads_and_phases() -> None:
@@ -89,7 +91,9 @@ def saxpy(stride: int = 1) -> t.IRModule:
     inner_a, inner_w, factor = t.Buffer("a", (32,)), t.Buffer("w", (32,)), x.Var("factor", "float32")
     i = x.Var("i")
     lanes = x.Ramp(i * 8, x.const(stride), 8)
-    scale = loop(i, 4, t.BufferStore(inner_w, t.BufferLoad(inner_a, (lanes,)) * x.Broadcast(factor, 8), (lanes,)), PARALLEL)
+    scale = loop(
+        i, 4, t.BufferStore(inner_w, t.BufferLoad(inner_a, (lanes,)) * x.Broadcast(factor, 8), (lanes,)), PARALLEL
+    )
     copy_w, copy_c, j = t.Buffer("w", (32,)), t.Buffer("c", (32,)), x.Var("j")
     copy = loop(j, 32, t.BufferStore(copy_c, copy_w[j] + 1.0, (j,)))
     value = x.Var("s", "float32")

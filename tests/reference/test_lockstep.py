@@ -118,8 +118,10 @@ def test_small_grids_give_the_same_bits(points: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(lockstep, "POINTS", points)
 
     @T.prim_func
-    def conv(X: T.Buffer((3, 9, 9), "float32"), W: T.Buffer((4, 3, 3, 3), "float32"), Y: T.Buffer((4, 7, 7), "float32")):
-        for o, y, c, k, i, r, s in T.grid(4, 7, 7, 1, 3, 3, 3):
+    def conv(
+        X: T.Buffer((3, 9, 9), "float32"), W: T.Buffer((4, 3, 3, 3), "float32"), Y: T.Buffer((4, 7, 7), "float32")
+    ):
+        for o, y, c, i, r, s in T.grid(4, 7, 7, 3, 3, 3):
             with T.block("Y"):
                 vo, vy, vx, vi, vr, vs = T.axis.remap("SSSRRR", [o, y, c, i, r, s])
                 with T.init():
@@ -132,7 +134,11 @@ def test_small_grids_give_the_same_bits(points: int, monkeypatch: pytest.MonkeyP
     tir.run(conv, *arrays, found, mode="fast")
     tir.run(conv, *arrays, wanted, mode="slow")
     assert found.tobytes() == wanted.tobytes()
-    exact = sum(np.einsum("oi,iyx->oyx", arrays[1][:, :, p, q], arrays[0][:, p : p + 7, q : q + 7]) for p in range(3) for q in range(3))
+    exact = sum(
+        np.einsum("oi,iyx->oyx", arrays[1][:, :, p, q], arrays[0][:, p : p + 7, q : q + 7])
+        for p in range(3)
+        for q in range(3)
+    )
     np.testing.assert_allclose(found, exact, rtol=0, atol=1e-4)
 
 
@@ -158,7 +164,11 @@ def test_the_fast_mode_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minitvm.reference.runner.StatementCompiler", refuse)
 
     @T.prim_func
-    def conv(X: T.Buffer((64, 30, 30), "float32"), W: T.Buffer((64, 64, 3, 3), "float32"), Y: T.Buffer((64, 28, 28), "float32")):
+    def conv(
+        X: T.Buffer((64, 30, 30), "float32"),
+        W: T.Buffer((64, 64, 3, 3), "float32"),
+        Y: T.Buffer((64, 28, 28), "float32"),
+    ):
         P = T.alloc_buffer((64, 28, 28), "float32")
         for o in T.parallel(64):
             for y, c, i, r, s in T.grid(28, 28, 64, 3, 3):
@@ -176,5 +186,9 @@ def test_the_fast_mode_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     data, weights = rng.integers(-3, 4, (64, 30, 30)).astype("f"), rng.integers(-3, 4, (64, 64, 3, 3)).astype("f")
     found = np.empty((64, 28, 28), "float32")
     tir.run(conv, data, weights, found)
-    wanted = sum(np.einsum("oi,iyx->oyx", weights[:, :, p, q], data[:, p : p + 28, q : q + 28]) for p in range(3) for q in range(3))
+    wanted = sum(
+        np.einsum("oi,iyx->oyx", weights[:, :, p, q], data[:, p : p + 28, q : q + 28])
+        for p in range(3)
+        for q in range(3)
+    )
     assert (found == np.maximum(wanted, 0)).all()

@@ -34,9 +34,7 @@ def test_uninitialised_read() -> None:
         for i in range(4):
             C[i] = L[i]
 
-    assert refusal(func, A, C) == (
-        "uninitialised read: element [3] of L has not been written yet\n  in:     L[i]"
-    )
+    assert refusal(func, A, C) == ("uninitialised read: element [3] of L has not been written yet\n  in:     L[i]")
 
 
 def test_output_read_before_it_is_written() -> None:
@@ -196,8 +194,7 @@ def test_block_outside_its_domain() -> None:
                 C[vi] = A[vi]
 
     assert refusal(func, A, C) == (
-        "block 'copy' runs outside its domain while its predicate holds\n"
-        "  wanted: vi in [0, 0 + 4)\n  found:  vi = 4"
+        "block 'copy' runs outside its domain while its predicate holds\n  wanted: vi in [0, 0 + 4)\n  found:  vi = 4"
     )
 
 

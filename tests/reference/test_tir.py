@@ -32,7 +32,11 @@ def matmul(A: T.Buffer((5, 6), "float32"), B: T.Buffer((6, 7), "float32"), C: T.
 
 def operands() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
-    return rng.standard_normal((5, 6)).astype("f"), rng.standard_normal((6, 7)).astype("f"), np.full((5, 7), np.nan, "f")
+    return (
+        rng.standard_normal((5, 6)).astype("f"),
+        rng.standard_normal((6, 7)).astype("f"),
+        np.full((5, 7), np.nan, "f"),
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -62,7 +66,9 @@ def test_match_buffer_views_a_region(mode: str) -> None:
                 vi, vj = T.axis.remap("SS", [i, j])
                 s0 = T.int32()
                 s1 = T.int32()
-                X = T.match_buffer(A[vi * 4 : vi * 4 + 4, vj * 2 : vj * 2 + 2], (4, 2), "float32", strides=[s0, s1], offset_factor=1)
+                X = T.match_buffer(
+                    A[vi * 4 : vi * 4 + 4, vj * 2 : vj * 2 + 2], (4, 2), "float32", strides=[s0, s1], offset_factor=1
+                )
                 Y = T.match_buffer(C[vi * 4 : vi * 4 + 4, vj * 2 : vj * 2 + 2], (4, 2), "float32", offset_factor=1)
                 for p, q in T.grid(4, 2):
                     Y[3 - p, q] = X[p, q] + T.Cast("float32", s0)
@@ -84,7 +90,8 @@ def test_strides_and_offset(mode: str) -> None:
         return t.For(a, x.const(0), x.const(3), t.ForKind.SERIAL, inner)
 
     body = t.Seq.of(
-        nest(i, j, t.BufferStore(local, source[i, j], (i, j))), nest(p, q, t.BufferStore(target, local[p, q] * 2.0, (p, q)))
+        nest(i, j, t.BufferStore(local, source[i, j], (i, j))),
+        nest(p, q, t.BufferStore(target, local[p, q] * 2.0, (p, q))),
     )
     func = t.with_root((source, target), body, {}, alloc_buffers=(local,))
     data, found = np.arange(12, dtype="f").reshape(3, 4), np.empty((3, 4), "f")

@@ -1,0 +1,82 @@
+"""How a run goes, and what a function writes: shared by the slow and the fast mode."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from minitvm import events
+from minitvm import expr as x
+from minitvm.errors import InputError
+from minitvm.tir import nodes as t
+
+from . import shadow as checks
+from .storage import Memory, View
+
+ORDERS = ("forward", "backward", "shuffled")
+# Loops that claim that the order of their iterations does not matter.
+INDEPENDENT = (t.ForKind.PARALLEL, t.ForKind.VECTORIZED, t.ForKind.THREAD)
+
+
+@dataclass
+class Settings:
+    """How to run: what is checked, in which order independent iterations come, and who listens."""
+
+    shadow: bool = True
+    order: str = "forward"
+    seed: int = 0
+    listeners: Sequence[events.Listener] = ()
+    threads: int = 1
+    random: random.Random = field(init=False)
+    executions: Iterator[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise InputError(f"order {self.order!r} is unknown; known: {', '.join(ORDERS)}")
+        self.random = random.Random(self.seed)
+
+    def iterations(self, count: int) -> Sequence[int]:
+        """The iterations of an independent loop in the order in which they run."""
+        if self.order == "forward":
+            return range(count)
+        if self.order == "backward":
+            return range(count - 1, -1, -1)
+        return self.random.sample(range(count), count)
+
+    def partitioned(self, count: int) -> list[int]:
+        """The iterations of a PARALLEL loop: each thread its share in order, the threads as `order` says."""
+        n = self.threads
+        shares = [range(count * k // n, count * (k + 1) // n) for k in range(n)]
+        return [i for k in self.iterations(n) for i in shares[k]]
+
+
+def stored_buffers(func: t.PrimFunc, module: t.IRModule | None = None) -> set[t.Buffer]:
+    """The buffers that a function may write: itself, through views, or through the kernels that it calls."""
+    nodes = list(x.walk(func.body))
+    stored = {s.buffer for s in nodes if isinstance(s, t.BufferStore)}
+    views = [m for b in nodes if isinstance(b, t.Block) for m in b.match_buffers]
+    grown = True
+    while grown:
+        sources = {m.source.buffer for m in views if m.buffer in stored}
+        grown = not sources <= stored
+        stored |= sources
+    for call in nodes:
+        if isinstance(call, t.KernelCall) and module is not None and call.kernel in module:
+            kernel = module[call.kernel]
+            inner = stored_buffers(kernel, module)
+            stored |= {a for p, a in zip(kernel.params, call.args) if p in inner and isinstance(a, t.Buffer)}
+    return stored
+
+
+def written_elements(buffer: t.Buffer, memory: Memory, view: View) -> None:
+    """ExecutionError unless every element of an output was written."""
+    if memory.init is None or 0 in view.shape:
+        return
+    done = np.frombuffer(memory.init, np.uint8)[view.offsets()]
+    if not done.all():
+        first = tuple(int(i) for i in np.argwhere(done == 0)[0])
+        raise checks.never_written(buffer, first, int((done == 0).sum()), done.size)
