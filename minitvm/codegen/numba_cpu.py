@@ -132,9 +132,10 @@ class _NumbaCPU(Emitter):
             f"{p.name}: {p.dtype}[{', '.join(map(str, p.shape))}]" if isinstance(p, Buffer) else f"{p.name}: {p.dtype}"
             for p in self.kernel.params
         )
-        trace = str(self.kernel.attrs.get("schedule_trace", "")).strip()
+        trace = self.kernel.attrs.get("schedule_trace", ())
+        steps = trace.split("\n") if isinstance(trace, str) else [str(step) for step in trace]
         rows = [f"kernel {self.kernel.name}({params})"]
-        return rows + (["schedule:", *("  " + row for row in trace.split("\n"))] if trace else [])
+        return rows + (["schedule:", *("  " + step for step in steps)] if steps else [])
 
     def parameter(self, position: int, param: Buffer | Var) -> None:
         name = self.names[param]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.core.imputils import lower_builtin
 
 from .arithmetic import bring, common_type, maximum, minimum
@@ -87,7 +87,9 @@ def _define_pointers(element: Element) -> None:
     @_operation(f"stack_{element.name}", stack_typer, f"a {element.dtype} array of a literal size on the stack")
     def stack(builder: ir.IRBuilder, sig: Any, size: ir.Value) -> ir.Value:
         array = ir.ArrayType(element.memory, _literal(sig.args[0]))
-        room = cgutils.alloca_once(builder, array)
+        # Not cgutils.alloca_once: its store of a zero array takes LLVM minutes to take apart when the array is large.
+        with builder.goto_entry_block():
+            room = builder.alloca(array)
         room.align = STACK_ALIGNMENT
         return builder.bitcast(room, element.memory.as_pointer())
 

@@ -95,7 +95,8 @@ def _combine(a: Linear, b: Linear, sign: int) -> Linear:
     return Linear(terms, a.constant + sign * b.constant)
 
 
-def _scaled(form: Linear, factor: int) -> Linear:
+def scaled(form: Linear, factor: int) -> Linear:
+    """The form times a number."""
     if factor == 0:
         return Linear({}, 0)
     return Linear({k: (a, c * factor) for k, (a, c) in form.terms.items()}, form.constant * factor)
@@ -114,9 +115,9 @@ def linear(e: Expr) -> Linear:
     if isinstance(e, Mul):
         a, b = linear(e.a), linear(e.b)
         if not b.terms:
-            return _scaled(a, b.constant)
+            return scaled(a, b.constant)
         if not a.terms:
-            return _scaled(b, a.constant)
+            return scaled(b, a.constant)
     if isinstance(e, Cast) and e.dtype in ("int32", "int64") and e.value.dtype in ("int32", "int64"):
         return linear(e.value)
     return Linear({structural_key(e): (e, 1)}, 0)

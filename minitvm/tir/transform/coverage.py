@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...expr import LT, Expr, IntImm, Var, children, const, walk
 from ..nodes import Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, Seq, Stmt
-from .affine import Interval, Linear, interval, linear, uses
+from .affine import Interval, Linear, interval, linear, scaled, uses
 from .compact_buffers import Ranges, with_loop
 from .hoist_conditions import conjuncts
 from .simplify import fold
@@ -63,7 +63,7 @@ class _Coverage:
             found = self.scan(stmt.body, written, ranges, guards)
             return [box for box in found if not self.mentions(box, stmt.var)]
         if isinstance(stmt, BufferStore) and stmt.buffer is self.buffer and stmt.predicate is None:
-            certain = all(self.only_bounds(guard, stmt) for guard in guards)
+            certain = all(self.only_bounds(guard, stmt, ranges) for guard in guards)
             return [Box(tuple((linear(i), 0, 0) for i in stmt.indices))] if certain else []
         inner = [child for child in children(stmt) if isinstance(child, Stmt)]
         for child in inner:  # a while loop, whatever comes: its writes may not happen
@@ -132,15 +132,22 @@ class _Coverage:
     def mentions(self, box: Box, var: Var) -> bool:
         return any(uses(a, [var]) for base, _, _ in box.dims for a, _ in base.terms.values())
 
-    def only_bounds(self, guard: Expr, store: BufferStore) -> bool:
-        """Whether a condition keeps out nothing but elements beyond the buffer's end: those nobody can read."""
+    def only_bounds(self, guard: Expr, store: BufferStore, ranges: dict[Var, Interval]) -> bool:
+        """Whether a condition keeps out nothing but elements beyond the buffer's end: those nobody can read.
+
+        The guard is `slack < 0`. It is one of those if `slack >= 0` implies `index >= dim` in some dimension, which
+        holds when `index - dim >= q * slack` for some q > 0.
+        """
         if not isinstance(guard, LT) or not guard.a.dtype.is_int:
             return False
-        slack = linear(guard.a).minus(linear(guard.b))  # the guard: slack < 0
+        slack = linear(guard.a).minus(linear(guard.b))
         for index, dim in zip(store.indices, store.buffer.shape):
-            beyond = slack.minus(linear(index).minus(linear(dim)))
-            if not beyond.terms and beyond.constant <= 0:
-                return True
+            beyond = linear(index).minus(linear(dim))
+            factors = {beyond.terms[k][1] // c for k, (_, c) in slack.terms.items() if k in beyond.terms and c}
+            for q in {1, *factors}:
+                room = interval(beyond.minus(scaled(slack, q)), ranges) if q > 0 else None
+                if room is not None and room[0] >= 0:
+                    return True
         return False
 
 

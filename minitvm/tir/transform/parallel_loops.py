@@ -6,7 +6,7 @@ from typing import Any
 
 from ...expr import FloorDiv, FloorMod, IntImm, Var, map_children, replace
 from ..nodes import Allocate, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
-from .affine import uses
+from .affine import structural_key, uses
 from .unroll import bind
 
 
@@ -23,7 +23,7 @@ def _top(stmt: Stmt) -> Stmt:
     if not isinstance(stmt, For) or stmt.kind != ForKind.PARALLEL:
         return _serial(stmt)
     loop = _fused(stmt)
-    return replace(loop, body=_serial(loop.body))
+    return replace(loop, body=_serial(with_named_parts(loop.var, loop.body)))
 
 
 def _fused(outer: For) -> For:
@@ -43,6 +43,28 @@ def _fused(outer: For) -> For:
         inner.var: FloorMod(fused, inner.extent.astype(fused.dtype)).astype(inner.var.dtype),
     }
     return For(fused, outer.start, extent, ForKind.PARALLEL, bind(inner.body, values), None, outer.annotations)
+
+
+def with_named_parts(var: Var, body: Stmt) -> Stmt:
+    """`S(f // 13, f % 13)` -> `let p = f // 13, q = f % 13: S(p, q)`, so that indices are linear in what they use."""
+    parts: dict[Any, tuple[Var, Any]] = {}
+
+    def go(node: Any) -> Any:
+        new = map_children(node, go)
+        if not isinstance(new, FloorDiv | FloorMod) or not isinstance(new.b, IntImm):
+            return new
+        if new.a is not var and not any(new.a is name for name, _ in parts.values()):
+            return new
+        key = structural_key(new)
+        if key not in parts:
+            suffix = "q" if isinstance(new, FloorDiv) else "r"
+            parts[key] = (Var(f"{var.name}_{suffix}", new.dtype), new)
+        return parts[key][0]
+
+    total = go(body)
+    for name, value in reversed(parts.values()):
+        total = LetStmt(name, value, total)
+    return total
 
 
 def _serial(node: Any) -> Any:

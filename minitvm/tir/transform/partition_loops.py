@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import LT, CompareOp, Expr, IntImm, Var, const, map_children, replace
-from ..nodes import For, ForKind, If, PrimFunc, Seq, Stmt
-from .affine import Interval, interval, linear
+from ...expr import LT, CompareOp, Expr, IntImm, Var, children, const, map_children, replace
+from ..nodes import For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
+from .affine import Interval, bounds, interval, linear
 from .compact_buffers import with_loop
 from .hoist_conditions import conjuncts, hoist_conditions
 from .simplify import fold, simplify_stmt
@@ -33,17 +33,44 @@ def partition_loops(func: PrimFunc) -> PrimFunc:
 def _partition(stmt: Any, ranges: Ranges, cuts: int) -> Any:
     if not isinstance(stmt, Stmt):
         return stmt
+    if isinstance(stmt, LetStmt):
+        return _let(stmt, ranges, cuts)
     if not isinstance(stmt, For):
         return map_children(stmt, lambda child: _partition(child, ranges, cuts))
+    inner = dict(with_loop(stmt, ranges))
     at = _cut(stmt, ranges) if cuts > 0 and stmt.kind != ForKind.VECTORIZED and stmt.thread is None else None
     if at is None:
-        inner = dict(with_loop(stmt, ranges))
         body = _partition(stmt.body, inner, cuts)
         return stmt if body is stmt.body else replace(stmt, body=body)
     if stmt.kind == ForKind.PARALLEL:
-        return _parallel_branches(stmt, at, ranges, cuts)
-    first, rest = _pieces(stmt, at)
-    return Seq.of(*(_partition(simplify_stmt(piece, ranges), ranges, cuts - 1) for piece in (first, rest)))
+        first = stmt.start.value  # type: ignore[attr-defined]
+        return replace(stmt, body=_branches(stmt.var, first + at, stmt.body, inner, cuts))
+    pieces = _pieces(stmt, at)
+    return Seq.of(*(_partition(simplify_stmt(piece, ranges), ranges, cuts - 1) for piece in pieces))
+
+
+def _let(stmt: LetStmt, ranges: Ranges, cuts: int) -> Stmt:
+    found = bounds(stmt.value, ranges) if stmt.value.dtype in ("int32", "int64") else None
+    inner = ranges if found is None else {**ranges, stmt.var: found}
+    at = None
+    if found is not None and cuts > 0:
+        dtype = stmt.var.dtype
+        loop = For(stmt.var, const(found[0], dtype), const(found[1] - found[0] + 1, dtype), ForKind.SERIAL, stmt.body)
+        at = _cut(loop, ranges)
+    if at is None or found is None:
+        body = _partition(stmt.body, inner, cuts)
+        return stmt if body is stmt.body else replace(stmt, body=body)
+    return replace(stmt, body=_branches(stmt.var, found[0] + at, stmt.body, inner, cuts))
+
+
+def _branches(var: Var, limit: int, body: Stmt, ranges: Ranges, cuts: int) -> Stmt:
+    """`if var < limit: S else: S`, each simplified for its part of the values."""
+    low, high = ranges[var]
+    parts = []
+    for values in ((low, limit - 1), (limit, high)):
+        inner = {**ranges, var: values}
+        parts.append(_partition(simplify_stmt(bind(body, {}), inner), inner, cuts - 1))
+    return If(LT(var, const(limit, var.dtype)), parts[0], parts[1])
 
 
 def _pieces(loop: For, at: int) -> tuple[For, For]:
@@ -54,16 +81,6 @@ def _pieces(loop: For, at: int) -> tuple[For, For]:
     fresh = loop.var.with_name(loop.var.name)
     rest = replace(loop, var=fresh, start=start, extent=const(total - at, dtype), body=bind(loop.body, {loop.var: fresh}))
     return first, rest
-
-
-def _parallel_branches(loop: For, at: int, ranges: Ranges, cuts: int) -> Stmt:
-    first, rest = _pieces(loop, at)
-    main = _partition(simplify_stmt(first.body, dict(with_loop(first, ranges))), dict(with_loop(first, ranges)), cuts - 1)
-    end = bind(rest.body, {rest.var: loop.var})
-    inner = dict(with_loop(replace(rest, var=loop.var), ranges))
-    tail = _partition(simplify_stmt(end, inner), inner, cuts - 1)
-    limit = fold(loop.start + const(at, loop.start.dtype), {})
-    return replace(loop, body=If(LT(loop.var, limit.astype(loop.var.dtype)), main, tail))
 
 
 def _cut(loop: For, ranges: Ranges) -> int | None:
@@ -87,8 +104,6 @@ def _thresholds(node: Any, loop: For, ranges: Ranges) -> list[int]:
             if place is not None:
                 found.append(place)
     if isinstance(node, Stmt):
-        from ...expr import children
-
         for child in children(node):
             found += _thresholds(child, loop, ranges)
     return found

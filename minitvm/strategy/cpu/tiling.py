@@ -1,0 +1,84 @@
+"""Analytic choices of register and cache tiles.
+
+After Low et al., "Analytical modeling is enough for high-performance BLIS" (2016): a register tile of `rows` x `vectors`
+accumulators needs rows * vectors >= latency * ports to keep the multiply-add units busy, and `vectors` loads of B and
+`rows` broadcasts of A a step, which must not take longer than its rows * vectors multiply-adds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...expr import DType
+from ...target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """`rows` x (`vectors` * `lanes`) elements of the result."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        """Elements of one row."""
+        return self.vectors * self.lanes
+
+
+def cpu_of(target: Any) -> Any:
+    """The description of the CPU; that of a generic one where there is no target."""
+    return (target if target is not None else Target("cpu")).description
+
+
+def register_tile(m: int, n: int, dtype: str, target: Any) -> RegisterTile:
+    """The tile that spends the fewest cycles on an m x n result, edges included."""
+    cpu = cpu_of(target)
+    lanes = max(1, cpu.vector_bytes * 8 // _bits(dtype))
+    best, best_cost = RegisterTile(1, 1, lanes), float("inf")
+    for vectors in range(1, 7):
+        for rows in range(1, 17):
+            # One register for the broadcast element, one for each vector of B.
+            if rows * vectors + vectors + 1 > cpu.vector_registers:
+                continue
+            tile = RegisterTile(rows, vectors, lanes)
+            cost = _cycles(m, n, tile, cpu)
+            if cost < best_cost - 1e-9:
+                best, best_cost = tile, cost
+    return best
+
+
+def _cycles(m: int, n: int, tile: RegisterTile, cpu: Any) -> float:
+    """Cycles for one step of k over the whole result: full tiles, then the edges with what is left of the tile."""
+    full_rows, edge_rows = divmod(m, tile.rows)
+    vectors = -(-n // tile.lanes)
+    full_columns, edge_vectors = divmod(vectors, tile.vectors)
+    total = 0.0
+    for count_rows, rows in ((full_rows, tile.rows), (1, edge_rows)):
+        for count_columns, width in ((full_columns, tile.vectors), (1, edge_vectors)):
+            if rows and width:
+                total += count_rows * count_columns * _tile_cycles(rows, width, cpu)
+    # Each kind of edge is another copy of the micro-kernel to compile.
+    return total * 1.01 ** (bool(edge_rows) + bool(edge_vectors) + bool(n % tile.lanes))
+
+
+def _tile_cycles(rows: int, vectors: int, cpu: Any) -> float:
+    multiplies = rows * vectors / cpu.fma_ports
+    loads = (rows + vectors) / 2
+    latency = float(cpu.fma_latency)
+    # A tenth for everything that is not arithmetic makes bigger tiles win where they are equal.
+    return max(multiplies, loads, latency) + 0.1 * (rows + vectors)
+
+
+def _bits(dtype: str) -> int:
+    return DType(dtype).scalar.bytes * 8
+
+
+def depth_block(k: int, tile: RegisterTile, itemsize: int, target: Any) -> int:
+    """How much of k to take at a time: a packed panel of B (depth x columns) fills at most a quarter of the L2 cache."""
+    budget = cpu_of(target).l2.size // 4
+    limit = max(64, budget // (tile.columns * itemsize))
+    blocks = -(-k // limit)
+    return -(-k // blocks)
