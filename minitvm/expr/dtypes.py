@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,7 @@ def _spelling(text: Any) -> str:
     return np.dtype(text).name
 
 
-@lru_cache(maxsize=None)
+@cache
 def _make(text: str) -> DType:
     match = _PATTERN.match(text)
     if match is None:

@@ -41,7 +41,8 @@ _INTRINSICS = [
     Intrinsic("isfinite", 1, "bool"),
     Intrinsic("if_then_else", 3, "value", "any"),
     Intrinsic("likely", 1, domain="any"),
-    *(Intrinsic(name, 2, domain="int") for name in ("shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor")),
+    *(Intrinsic(name, 2, domain="int") for name in ("shift_left", "shift_right")),
+    *(Intrinsic(name, 2, domain="int") for name in ("bitwise_and", "bitwise_or", "bitwise_xor")),
     Intrinsic("bitwise_not", 1, domain="int"),
     Intrinsic("popcount", 1, domain="int"),
     Intrinsic("reinterpret", 1, "given", "any"),  # the same bits as another dtype; the Call's dtype says which

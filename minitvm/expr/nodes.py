@@ -505,7 +505,7 @@ class IterVar(Node):
     _children = ("dom",)
     _defs = ("var",)
 
-    # An iteration variable stands for its variable in arithmetic: te.compute(..., lambda i: A[i, k]) with k a reduce_axis.
+    # In arithmetic an iteration variable stands for its variable: `A[i, k + 1]` with k a reduce_axis.
     def __add__(self, other: Any) -> Expr:
         return self.var + other
 
@@ -549,7 +549,7 @@ class IterVar(Node):
 
 @node
 class CommReducer(Node):
-    """An associative, commutative combination of tuples: `results` in terms of `lhs` and `rhs`; `identity` starts it."""
+    """An associative, commutative combination of tuples: `results` of `lhs` and `rhs`; `identity` starts it."""
 
     name: str
     lhs: tuple[Var, ...]

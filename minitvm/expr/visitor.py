@@ -6,6 +6,8 @@ A rebuild shares what it did not touch: `map_children` returns the very same nod
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -28,23 +30,35 @@ def children(node: Node) -> Iterator[Node]:
 
 def walk(node: Node) -> Iterator[Node]:
     """The node and all nodes below it, parents first, in program order. A shared sub-tree comes once a place."""
+    # Lowering spends much of its time here, so the children are pushed in place rather than through `children`.
     stack = [node]
+    pop, push = stack.pop, stack.append
     while stack:
-        top = stack.pop()
+        top = pop()
         yield top
-        stack.extend(reversed(list(children(top))))
+        for name in reversed(top._children):
+            value = getattr(top, name)
+            if value.__class__ is tuple:
+                for item in reversed(value):
+                    if isinstance(item, Node):
+                        push(item)
+            elif isinstance(value, Node):
+                push(value)
+
+
+@functools.cache
+def _init_fields(kind: Any) -> tuple[str, ...]:
+    """The fields that a node class's constructor takes, in order."""
+    return tuple(f.name for f in dataclasses.fields(kind) if f.init)
 
 
 def replace(node: N, **changes: Any) -> N:
     """A copy of a node with some fields changed; what is not named stays, opaque ids included."""
-    values = {
-        f.name: changes.pop(f.name) if f.name in changes else getattr(node, f.name)
-        for f in dataclasses.fields(node)  # type: ignore[arg-type]
-        if f.init
-    }
-    if changes:
-        raise TypeError(f"{type(node).__name__} has no field {', '.join(changes)}")
-    return type(node)(**values)
+    names = _init_fields(node.__class__)
+    unknown = changes.keys() - names
+    if unknown:
+        raise TypeError(f"{type(node).__name__} has no field {', '.join(sorted(unknown))}")
+    return type(node)(*[changes[name] if name in changes else getattr(node, name) for name in names])
 
 
 def map_children(node: N, function: Callable[[Any], Any]) -> N:
@@ -52,14 +66,14 @@ def map_children(node: N, function: Callable[[Any], Any]) -> N:
     changes: dict[str, Any] = {}
     for name in node._children:
         value = getattr(node, name)
-        if isinstance(value, Node):
+        if value.__class__ is tuple:
+            items = tuple([function(item) if isinstance(item, Node) else item for item in value])
+            if any(map(operator.is_not, items, value)):
+                changes[name] = items
+        elif isinstance(value, Node):
             new = function(value)
             if new is not value:
                 changes[name] = new
-        elif isinstance(value, tuple):
-            items = tuple(function(item) if isinstance(item, Node) else item for item in value)
-            if any(x is not y for x, y in zip(items, value, strict=True)):
-                changes[name] = items
     return replace(node, **changes) if changes else node
 
 
