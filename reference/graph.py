@@ -1,0 +1,153 @@
+"""Level 1, interpreted: operators on whole tensors, each a NumPy function written from what it means (`graph_ops/`).
+
+Precision: reductions, normalisations, softmax, interpolation and transcendental functions are computed in float64 and
+rounded once to the declared dtype. Convolutions and matrix products of float32 are summed in float32 by NumPy's BLAS,
+those of float16 in float32; integers wrap in their dtype. So the interpreter is at least as exact as what it judges,
+but not bit-equal to it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minitvm import events
+from minitvm import expr as x
+from minitvm.errors import ExecutionError, InputError, Unsupported, nearest
+from minitvm.graph.nodes import FUSED, Graph, OpNode, Value
+
+from .graph_ops import OPERATORS
+from .scalar import evaluate as evaluate_scalar
+
+Arrays = dict[Value, np.ndarray]
+
+
+def run(
+    graph: Graph,
+    inputs: Mapping[str, Any] | Sequence[Any],
+    *,
+    listeners: Sequence[events.Listener] = (),
+) -> list[np.ndarray]:
+    """The outputs of a graph for arrays by the inputs' names, or in their order.
+
+    Symbolic dimensions take their values from the arrays. Raises `InputError` for arrays that do not fit, `Unsupported`
+    for an operator without a reference implementation, `ExecutionError` where an operator's result has another shape or
+    dtype than the graph declares.
+    """
+    values = evaluate(graph, inputs, listeners=listeners, keep_all=False)
+    return [values[v] for v in graph.outputs]
+
+
+def evaluate(
+    graph: Graph,
+    inputs: Mapping[str, Any] | Sequence[Any],
+    *,
+    listeners: Sequence[events.Listener] = (),
+    keep_all: bool = True,
+) -> Arrays:
+    """Like `run`, for all values of the graph; without `keep_all` those not needed any more are dropped on the way."""
+    arrays, dims = _bind(graph, inputs)
+    arrays.update({c.value: c.data for c in graph.constants})
+    last = _last_uses(graph)
+    begin, end = events.heard(listeners, "step_begin"), events.heard(listeners, "step_end")
+    with np.errstate(all="ignore"):
+        for index, item in enumerate(graph.nodes):
+            step = events.Step(index, "op", item.op)
+            if begin is not None:
+                begin(step, time.perf_counter())
+            _node(item, arrays, dims)
+            if end is not None:
+                end(step, time.perf_counter())
+            if not keep_all:
+                for value in last.get(index, ()):
+                    del arrays[value]
+    return arrays
+
+
+def _bind(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Arrays, dict[x.Var, Any]]:
+    names = [v.name for v in graph.inputs]
+    if not isinstance(inputs, Mapping):
+        if len(inputs) != len(names):
+            raise InputError(f"{graph.name} takes {len(names)} inputs ({', '.join(names)}), found {len(inputs)}")
+        inputs = dict(zip(names, inputs))
+    for name in inputs:
+        if name not in names:
+            raise InputError(f"{graph.name} has no input {name}; {nearest(name, names or ['(none)'])}")
+    arrays: Arrays = {}
+    dims: dict[x.Var, Any] = {}
+    for value in graph.inputs:
+        if value.name not in inputs:
+            raise InputError(f"{graph.name}: input {value.name} is missing")
+        array = np.asarray(inputs[value.name])
+        if array.dtype != value.dtype.numpy or array.ndim != value.ndim:
+            raise InputError(f"input {value.name}: wanted {value.type}, found {array.dtype}{list(array.shape)}")
+        for dim, size in zip(value.shape, array.shape):
+            if isinstance(dim, x.Var):
+                dims.setdefault(dim, int(size))
+        arrays[value] = array
+    for value in graph.inputs:
+        if arrays[value].shape != _concrete(value.shape, dims):
+            raise InputError(f"input {value.name}: wanted {value.type}, found the shape {arrays[value].shape}")
+    return arrays, dims
+
+
+def _node(item: OpNode, arrays: Arrays, dims: dict[x.Var, Any]) -> None:
+    inputs = [arrays[v] for v in item.inputs]
+    results = _fused(item.graph, inputs, dims) if item.op == FUSED else _operator(item, inputs, dims)
+    for value, made in zip(item.outputs, results, strict=True):
+        wanted = _concrete(value.shape, dims)
+        if made.dtype != value.dtype.numpy or made.shape != wanted:
+            raise ExecutionError(
+                f"{item}\n  wanted: {value.dtype}{list(wanted)} as the graph declares\n"
+                f"  found:  {made.dtype}{list(made.shape)}"
+            )
+        arrays[value] = made
+
+
+def _fused(graph: Graph, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -> list[np.ndarray]:
+    inner: Arrays = {**dict(zip(graph.inputs, inputs, strict=True)), **{c.value: c.data for c in graph.constants}}
+    bound = dict(dims)
+    for value in graph.inputs:
+        for dim, size in zip(value.shape, inner[value].shape):
+            if isinstance(dim, x.Var):
+                bound.setdefault(dim, int(size))
+    for item in graph.nodes:
+        _node(item, inner, bound)
+    return [inner[v] for v in graph.outputs]
+
+
+def _operator(item: OpNode, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -> list[np.ndarray]:
+    if item.op not in OPERATORS:
+        raise Unsupported(f"the graph interpreter has no operator {item.op}; {nearest(item.op, list(OPERATORS))}")
+    made = OPERATORS[item.op](*inputs, **{name: _concrete(value, dims) for name, value in item.attrs.items()})
+    return [np.asarray(m) for m in made] if isinstance(made, list | tuple) else [np.asarray(made)]
+
+
+def _concrete(value: Any, dims: Mapping[x.Var, Any]) -> Any:
+    """An attribute or shape with symbolic dimensions replaced by their values."""
+    if isinstance(value, x.Expr):
+        unbound = [v.name for v in x.walk(value) if isinstance(v, x.Var) and v not in dims]
+        if unbound:
+            raise Unsupported(f"the dimension {value}: no input's shape gives {', '.join(unbound)}")
+        needed = {v: dims[v] for v in x.walk(value) if isinstance(v, x.Var)}
+        return int(evaluate_scalar(value, needed))
+    if isinstance(value, tuple):
+        return tuple(_concrete(v, dims) for v in value)
+    return value
+
+
+def _last_uses(graph: Graph) -> dict[int, list[Value]]:
+    """The values that nobody needs after the node at each position."""
+    last: dict[Value, int] = {}
+    for index, item in enumerate(graph.nodes):
+        for value in (*item.inputs, *item.outputs):
+            last[value] = index
+    kept = set(graph.outputs)
+    found: dict[int, list[Value]] = {}
+    for value, index in last.items():
+        if value not in kept:
+            found.setdefault(index, []).append(value)
+    return found

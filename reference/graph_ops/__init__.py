@@ -1,0 +1,21 @@
+"""The operators of level 1 in NumPy, one family a file, each written from what the operator means."""
+
+from __future__ import annotations
+
+from . import (
+    activation,
+    arithmetic,
+    blocked,
+    convolution,
+    indexing,
+    linear,
+    normalization,
+    pooling,
+    quantization,
+    reduction,
+    resizing,
+    shaping,
+)
+from .table import OPERATORS
+
+__all__ = ["OPERATORS"]

@@ -1,0 +1,61 @@
+"""Operators on blocked layouts, by way of the plain ones: take the blocks apart, compute, and put them together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .convolution import convolve
+from .linear import product
+from .table import operator
+
+
+@operator("layout.block_axis")
+def block_axis(x: np.ndarray, axis: int, block: int) -> np.ndarray:
+    blocks = -(-x.shape[axis] // block)
+    made = np.zeros((*x.shape[:axis], blocks, *x.shape[axis + 1 :], block), x.dtype)
+    for channel in range(x.shape[axis]):
+        made[(*(slice(None),) * axis, channel // block, ..., channel % block)] = np.take(x, channel, axis)
+    return made
+
+
+@operator("layout.unblock_axis")
+def unblock_axis(x: np.ndarray, axis: int, extent: int) -> np.ndarray:
+    block = x.shape[-1]
+    return np.stack([np.take(x, c // block, axis)[..., c % block] for c in range(extent)], axis)
+
+
+@operator("layout.pack_weights")
+def pack_weights(w: np.ndarray, in_block: int, out_block: int) -> np.ndarray:
+    return block_axis(block_axis(w, 1, in_block), 0, out_block)
+
+
+def _plain(data: np.ndarray) -> np.ndarray:
+    return unblock_axis(data, 1, data.shape[1] * data.shape[-1])
+
+
+@operator("nn.contrib_conv2d_NCHWc")
+def conv2d_nchwc(data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any) -> np.ndarray:
+    out_blocks, in_blocks, height, width, in_block, out_block = weight.shape
+    filters = weight.transpose(0, 5, 1, 4, 2, 3).reshape(out_blocks * out_block, in_blocks * in_block, height, width)
+    made = convolve(_plain(data), filters, strides, padding, dilation, 1, "")
+    return block_axis(made, 1, out_block)
+
+
+@operator("nn.contrib_depthwise_conv2d_NCHWc")
+def depthwise_conv2d_nchwc(
+    data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any
+) -> np.ndarray:
+    blocks, height, width, block = weight.shape
+    filters = weight.transpose(0, 3, 1, 2).reshape(blocks * block, 1, height, width)
+    made = convolve(_plain(data), filters, strides, padding, dilation, blocks * block, "")
+    return block_axis(made, 1, block)
+
+
+@operator("nn.contrib_dense_packed")
+def dense_packed(data: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """[m, k] times [n / x, k, x] as [m, n / x, x]."""
+    blocks, depth, block = weight.shape
+    flat = product(data, weight.transpose(1, 0, 2).reshape(depth, blocks * block), str(data.dtype))
+    return flat.reshape(data.shape[0], blocks, block)

@@ -1,0 +1,111 @@
+"""Data at places that are data. A negative index counts from the end; one out of range reads the nearest end."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .table import operator
+
+
+def _inside(indices: np.ndarray, extent: int) -> np.ndarray:
+    index = indices.astype(np.int64)
+    return np.clip(np.where(index < 0, index + extent, index), 0, extent - 1)
+
+
+@operator("take")
+def take(data: np.ndarray, indices: np.ndarray, axis: int | None) -> np.ndarray:
+    if axis is None:
+        return np.take(data.reshape(-1), _inside(indices, data.size))
+    return np.take(data, _inside(indices, data.shape[axis]), axis)
+
+
+@operator("gather")
+def gather(data: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
+    """The other axes of the indices may be shorter than those of the data."""
+    at = axis % data.ndim
+    cut = data[tuple(slice(None) if a == at else slice(0, d) for a, d in enumerate(indices.shape))]
+    return np.take_along_axis(cut, _inside(indices, data.shape[at]), at)
+
+
+@operator("gather_nd")
+def gather_nd(data: np.ndarray, indices: np.ndarray, batch_dims: int) -> np.ndarray:
+    size = indices.shape[-1]
+    shape = indices.shape[:-1] + data.shape[batch_dims + size :]
+    made = np.empty(shape, data.dtype)
+    for place in itertools.product(*map(range, indices.shape[:-1])):
+        point = tuple(
+            int(_inside(i, d)) for i, d in zip(indices[place], data.shape[batch_dims : batch_dims + size])
+        )
+        made[place] = data[(*place[:batch_dims], *point)]
+    return made
+
+
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "none": lambda old, new: new,
+    "add": np.add,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+
+
+@operator("scatter_elements")
+def scatter_elements(
+    data: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int, reduction: str
+) -> np.ndarray:
+    """One update after the other; one that is out of range writes nothing."""
+    made = data.copy()
+    at = axis % data.ndim
+    extent = data.shape[at]
+    for place in itertools.product(*map(range, indices.shape)):
+        index = int(indices[place])
+        index = index + extent if index < 0 else index
+        if 0 <= index < extent:
+            point = (*place[:at], index, *place[at + 1 :])
+            made[point] = _COMBINE[reduction](made[point], updates[place])
+    return made
+
+
+@operator("scatter_nd")
+def scatter_nd(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, reduction: str) -> np.ndarray:
+    made = data.copy()
+    for place in itertools.product(*map(range, indices.shape[:-1])):
+        point = [int(i) + d if i < 0 else int(i) for i, d in zip(indices[place], data.shape)]
+        if all(0 <= p < d for p, d in zip(point, data.shape)):
+            made[tuple(point)] = _COMBINE[reduction](made[tuple(point)], updates[place])
+    return made
+
+
+def _sorted_places(data: np.ndarray, axis: int, ascending: bool) -> np.ndarray:
+    """The indices that sort, equal elements in their order."""
+    if ascending:
+        return np.argsort(data, axis, kind="stable")
+    # Turned around before and after, a stable sort keeps equal elements in their order.
+    turned = np.argsort(np.flip(data, axis), axis, kind="stable")
+    return np.flip(data.shape[axis] - 1 - turned, axis)
+
+
+@operator("argsort")
+def argsort(data: np.ndarray, axis: int, is_ascend: bool, dtype: str) -> np.ndarray:
+    return _sorted_places(data, axis, is_ascend).astype(dtype)
+
+
+@operator("topk")
+def topk(data: np.ndarray, k: int, axis: int, is_ascend: bool, dtype: str) -> list[np.ndarray]:
+    places = np.take(_sorted_places(data, axis, is_ascend), np.arange(k), axis)
+    return [np.take_along_axis(data, places, axis), places.astype(dtype)]
+
+
+@operator("one_hot")
+def one_hot(
+    indices: np.ndarray, depth: int, on_value: float, off_value: float, axis: int, dtype: str
+) -> np.ndarray:
+    index = indices.astype(np.int64)
+    wrapped = np.where(index < 0, index + depth, index)
+    hit = wrapped[..., None] == np.arange(depth)
+    made = np.where(hit, np.asarray(on_value).astype(dtype), np.asarray(off_value).astype(dtype))
+    return np.moveaxis(made, -1, axis)

@@ -1,0 +1,78 @@
+"""Pooling over windows of the spatial axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .convolution import windows
+from .reduction import max_, mean
+from .table import before_after, operator, pair
+
+
+def _ends(x: np.ndarray, size: Any, strides: Any, before: Any, after: Any, dilation: Any, ceil_mode: bool) -> list[int]:
+    """How much is added behind each axis so that the windows end where the last one does."""
+    ends = []
+    for n, k, s, b, a, d in zip(x.shape[2:], size, strides, before, after, dilation):
+        room = n + b + a - (k - 1) * d - 1
+        count = (-(-room // s) if ceil_mode else room // s) + 1
+        if ceil_mode and (count - 1) * s >= n + b:  # a window that begins behind the data does not count
+            count -= 1
+        ends.append(max(0, (count - 1) * s + (k - 1) * d + 1 - n - b))
+    return ends
+
+
+def _seen(x: np.ndarray, fill: Any, size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool) -> np.ndarray:
+    rank = x.ndim - 2
+    size, strides, dilation = pair(size, rank), pair(strides, rank), pair(dilation, rank)
+    before, after = before_after(padding, rank)
+    ends = _ends(x, size, strides, before, after, dilation, ceil_mode)
+    padded = np.pad(x, [(0, 0), (0, 0), *zip(before, ends)], constant_values=fill)
+    return windows(padded, size, strides, dilation)
+
+
+@operator("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
+def max_pool(
+    data: np.ndarray, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> np.ndarray:
+    lowest = -np.inf if data.dtype.kind == "f" else np.iinfo(data.dtype).min
+    seen = _seen(data, np.asarray(lowest, data.dtype), pool_size, strides, padding, dilation, ceil_mode)
+    return seen.max(axis=tuple(range(data.ndim, seen.ndim)))
+
+
+@operator("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
+def avg_pool(
+    data: np.ndarray, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool,
+    count_include_pad: bool,
+) -> np.ndarray:  # fmt: skip
+    """The sum of each window by how many of its elements count."""
+    rank = data.ndim - 2
+    before, after = before_after(padding, rank)
+    around = [(0, 0), (0, 0), *zip(before, after)]
+    dtype = np.float64 if data.dtype.kind == "f" else data.dtype
+    taps = tuple(range(data.ndim, 2 * rank + 2))
+    # What was declared as padding is put there first, so that ones in its place can count.
+    padded = np.pad(data.astype(dtype), around)
+    counted = np.pad(np.ones_like(data, dtype), around, constant_values=1 if count_include_pad else 0)
+    ends = _ends(data, *(pair(v, rank) for v in (pool_size, strides)), before, after, pair(dilation, rank), ceil_mode)
+    more = [(0, 0), (0, 0), *((0, max(0, e - a)) for e, a in zip(ends, after))]
+
+    def total(values: np.ndarray) -> np.ndarray:
+        seen = windows(np.pad(values, more), *(pair(v, rank) for v in (pool_size, strides, dilation)))
+        return seen.sum(axis=taps, dtype=dtype)
+
+    sums, counts = total(padded), total(counted)
+    if data.dtype.kind == "f":
+        return (sums / counts).astype(data.dtype)
+    return np.asarray((sums - np.fmod(sums, counts)) // counts)
+
+
+@operator("nn.global_max_pool")
+def global_max_pool(data: np.ndarray) -> np.ndarray:
+    return max_(data, tuple(range(2, data.ndim)), True)
+
+
+@operator("nn.global_avg_pool")
+def global_avg_pool(data: np.ndarray) -> np.ndarray:
+    return mean(data, tuple(range(2, data.ndim)), True)

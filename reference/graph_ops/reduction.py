@@ -1,0 +1,156 @@
+"""Reductions. Floats are summed in float64; integers wrap in their own dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .table import axes_of, operator, wide
+
+
+def _sum(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    dtype = np.float64 if x.dtype.kind == "f" else x.dtype
+    return np.asarray(np.sum(x, axis=axes, keepdims=keepdims, dtype=dtype))
+
+
+def _count(x: np.ndarray, axes: tuple[int, ...]) -> int:
+    return int(np.prod([x.shape[a] for a in axes], dtype=np.int64))
+
+
+def _quotient(total: np.ndarray, count: int, dtype: Any) -> np.ndarray:
+    if total.dtype.kind == "f":
+        return np.asarray(total / count).astype(dtype)
+    divisor = np.asarray(count).astype(dtype)
+    return np.asarray((total - np.fmod(total, divisor)) // divisor)
+
+
+@operator("sum")
+def sum_(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+    return _sum(x, axes_of(axis, x.ndim), keepdims).astype(x.dtype)
+
+
+@operator("prod")
+def prod(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+    dtype = np.float64 if x.dtype.kind == "f" else x.dtype
+    made = np.prod(x, axis=axes_of(axis, x.ndim), keepdims=keepdims, dtype=dtype)
+    return np.asarray(made).astype(x.dtype)
+
+
+def _lowest(dtype: np.dtype[Any], largest: bool) -> Any:
+    """The start of a maximum, or minimum, over nothing."""
+    if dtype.kind == "f":
+        return -np.inf if largest else np.inf
+    if dtype.kind == "b":
+        return not largest
+    return np.iinfo(dtype).min if largest else np.iinfo(dtype).max
+
+
+@operator("max")
+def max_(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+    start = _lowest(x.dtype, True)
+    return np.asarray(np.max(x, axis=axes_of(axis, x.ndim), keepdims=keepdims, initial=start), x.dtype)
+
+
+@operator("min")
+def min_(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+    start = _lowest(x.dtype, False)
+    return np.asarray(np.min(x, axis=axes_of(axis, x.ndim), keepdims=keepdims, initial=start), x.dtype)
+
+
+@operator("all")
+def all_(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+    return np.asarray(np.all(x, axis=axes_of(axis, x.ndim), keepdims=keepdims))
+
+
+@operator("any")
+def any_(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+    return np.asarray(np.any(x, axis=axes_of(axis, x.ndim), keepdims=keepdims))
+
+
+@operator("mean")
+def mean(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+    axes = axes_of(axis, x.ndim)
+    return _quotient(_sum(x, axes, keepdims), _count(x, axes), x.dtype)
+
+
+@operator("variance")
+def variance(x: np.ndarray, axis: Any, keepdims: bool, unbiased: bool) -> np.ndarray:
+    axes = axes_of(axis, x.ndim)
+    count = _count(x, axes)
+    centre = _quotient(_sum(x, axes, True), count, np.float64 if x.dtype.kind == "f" else x.dtype)
+    squares = np.square(wide(x) - centre)
+    return _quotient(_sum(squares, axes, keepdims), count - 1 if unbiased else count, x.dtype)
+
+
+@operator("l1")
+def l1(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+    return _sum(np.abs(x), axes_of(axis, x.ndim), keepdims).astype(x.dtype)
+
+
+@operator("sum_square")
+def sum_square(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+    return _sum(np.square(wide(x)), axes_of(axis, x.ndim), keepdims).astype(x.dtype)
+
+
+@operator("l2")
+def l2(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+    """Of integers, toward zero."""
+    total = _sum(np.square(wide(x)), axes_of(axis, x.ndim), keepdims)
+    return np.sqrt(total.astype(np.float64)).astype(x.dtype)
+
+
+@operator("log_sum")
+def log_sum(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+    return np.log(_sum(x, axes_of(axis, x.ndim), keepdims)).astype(x.dtype)
+
+
+@operator("logsumexp")
+def logsumexp(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+    """Of float32 the exponentials fit into float64, up to 709; beyond, the largest is taken out first."""
+    axes = axes_of(axis, x.ndim)
+    v = wide(x)
+    largest = np.max(v, axis=axes, keepdims=True, initial=-np.inf)
+    shift = np.where(np.isfinite(largest), largest, 0)
+    total = np.log(np.sum(np.exp(v - shift), axis=axes, keepdims=True)) + shift
+    return (total if keepdims else np.squeeze(total, axes)).astype(x.dtype)
+
+
+def _arg(x: np.ndarray, axis: Any, keepdims: bool, last: bool, dtype: str, largest: bool) -> np.ndarray:
+    axes = axes_of(axis, x.ndim)
+    kept = [a for a in range(x.ndim) if a not in axes]
+    rows = np.transpose(x, [*kept, *axes]).reshape([x.shape[a] for a in kept] + [-1])
+    search = np.argmax if largest else np.argmin
+    found = rows.shape[-1] - 1 - search(rows[..., ::-1], axis=-1) if last else search(rows, axis=-1)
+    shape = [1 if a in axes else d for a, d in enumerate(x.shape)]
+    return np.asarray(found).reshape(shape if keepdims else [x.shape[a] for a in kept]).astype(dtype)
+
+
+@operator("argmax")
+def argmax(x: np.ndarray, axis: Any, keepdims: bool, select_last_index: bool, dtype: str) -> np.ndarray:
+    return _arg(x, axis, keepdims, select_last_index, dtype, True)
+
+
+@operator("argmin")
+def argmin(x: np.ndarray, axis: Any, keepdims: bool, select_last_index: bool, dtype: str) -> np.ndarray:
+    return _arg(x, axis, keepdims, select_last_index, dtype, False)
+
+
+def _running(x: np.ndarray, axis: int, exclusive: bool, reverse: bool, product: bool) -> np.ndarray:
+    line = np.flip(x, axis) if reverse else x
+    dtype = np.float64 if x.dtype.kind == "f" else x.dtype
+    made = (np.cumprod if product else np.cumsum)(line, axis, dtype=dtype)
+    if exclusive:
+        front = np.full_like(np.take(made, [0], axis), 1 if product else 0)
+        made = np.concatenate([front, np.take(made, np.arange(x.shape[axis] - 1), axis)], axis)
+    return (np.flip(made, axis) if reverse else made).astype(x.dtype)
+
+
+@operator("cumsum")
+def cumsum(x: np.ndarray, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
+    return _running(x, axis, exclusive, reverse, product=False)
+
+
+@operator("cumprod")
+def cumprod(x: np.ndarray, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
+    return _running(x, axis, exclusive, reverse, product=True)

@@ -1,0 +1,101 @@
+"""Interpolation: along each axis, the output is a matrix of weights times the input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .table import operator
+
+
+def _sources(mode: str, extent: int, size: int, scale: float, roi: tuple[float, float]) -> np.ndarray:
+    """Where in the input each output element stands."""
+    i = np.arange(size, dtype=np.float64)
+    if mode == "asymmetric":
+        return i / scale
+    if mode == "align_corners":
+        return i * (extent - 1) / (size - 1) if size > 1 else np.zeros(size)
+    if mode == "tf_crop_and_resize":
+        start, end = roi
+        if size == 1:
+            return np.array([0.5 * (start + end) * (extent - 1)])
+        return start * (extent - 1) + i * (end - start) * (extent - 1) / (size - 1)
+    if mode == "pytorch_half_pixel" and size == 1:
+        return np.zeros(1)
+    if mode == "half_pixel_symmetric":
+        # size / scale is how much of the input the output covers; the rest is left out evenly on both sides.
+        covered = size / scale
+        return (extent - covered) / 2 + (i + 0.5) / scale - 0.5
+    return (i + 0.5) / scale - 0.5
+
+
+def _nearest(at: np.ndarray, extent: int, rounding: str) -> np.ndarray:
+    rounded = {
+        "round_prefer_floor": lambda v: np.ceil(v - 0.5),
+        "round_prefer_ceil": lambda v: np.floor(v + 0.5),
+        "floor": np.floor,
+        "ceil": np.ceil,
+    }[rounding](at)
+    return np.eye(extent)[np.clip(rounded, 0, extent - 1).astype(np.int64)]
+
+
+def _cubic_weight(distance: np.ndarray, a: float) -> np.ndarray:
+    """Keys' kernel."""
+    d = np.abs(distance)
+    near = (a + 2) * d**3 - (a + 3) * d**2 + 1
+    far = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+
+def _interpolated(at: np.ndarray, extent: int, offsets: range, weight: Any, exclude: bool) -> np.ndarray:
+    matrix = np.zeros((len(at), extent))
+    rows = np.arange(len(at))
+    for offset in offsets:
+        place = np.floor(at) + offset
+        share = weight(at - place)
+        if exclude:
+            share = np.where((place >= 0) & (place < extent), share, 0)
+        np.add.at(matrix, (rows, np.clip(place, 0, extent - 1).astype(np.int64)), share)
+    return matrix / matrix.sum(axis=1, keepdims=True) if exclude else matrix
+
+
+@operator("image.resize")
+def resize(
+    data: np.ndarray, size: tuple[int, ...], scales: Any, roi: Any, method: str, coordinate_transformation_mode: str,
+    rounding_method: str, cubic_alpha: float, cubic_exclude: bool, extrapolation_value: float,
+) -> np.ndarray:  # fmt: skip
+    """Integers are interpolated in float and cut off toward zero."""
+    mode = coordinate_transformation_mode
+    made = data.astype(np.float64)
+    for axis in range(data.ndim):
+        extent, wanted = data.shape[axis], size[axis]
+        scale = wanted / extent if scales is None else scales[axis]
+        region = (0.0, 1.0) if roi is None else (roi[axis], roi[data.ndim + axis])
+        if extent == wanted and scale == 1 and (mode != "tf_crop_and_resize" or region == (0.0, 1.0)):
+            continue
+        at = _sources(mode, extent, wanted, scale, region)
+        if method == "nearest_neighbor":
+            matrix = _nearest(at, extent, rounding_method)
+        elif method == "linear":
+            matrix = _interpolated(at, extent, range(2), lambda d: 1 - np.abs(d), False)
+        else:
+            matrix = _interpolated(at, extent, range(-1, 3), lambda d: _cubic_weight(d, cubic_alpha), cubic_exclude)
+        made = np.moveaxis(np.tensordot(matrix, made, ([1], [axis])), 0, axis)
+        if mode == "tf_crop_and_resize":
+            shape = [1] * data.ndim
+            shape[axis] = -1
+            inside = ((at >= 0) & (at <= extent - 1)).reshape(shape)
+            made = np.where(inside, made, extrapolation_value)
+    return made.astype(data.dtype)
+
+
+@operator("image.resize2d")
+def resize2d(
+    data: np.ndarray, size: tuple[int, int], method: str, coordinate_transformation_mode: str, rounding_method: str,
+    cubic_alpha: float, cubic_exclude: bool,
+) -> np.ndarray:  # fmt: skip
+    whole = (*data.shape[:2], *size)
+    return resize(
+        data, whole, None, None, method, coordinate_transformation_mode, rounding_method, cubic_alpha, cubic_exclude, 0
+    )  # fmt: skip
