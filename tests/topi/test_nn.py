@@ -41,9 +41,9 @@ def convolution(x: np.ndarray, w: np.ndarray, strides: Sequence[int], pads: Sequ
     channels, filters = x.shape[1] // groups, w.shape[0] // groups
     result = np.zeros((x.shape[0], w.shape[0], *out))
     for tap in itertools.product(*map(range, kernel)):
-        window = x[(slice(None), slice(None), *(
-            slice(tap[a] * dilation[a], tap[a] * dilation[a] + (out[a] - 1) * strides[a] + 1, strides[a]) for a in range(rank)
-        ))]  # fmt: skip
+        first = [t * d for t, d in zip(tap, dilation)]
+        taken = [slice(f, f + (n - 1) * s + 1, s) for f, n, s in zip(first, out, strides)]
+        window = x[(slice(None), slice(None), *taken)]
         for g in range(groups):
             weights = w[(slice(g * filters, (g + 1) * filters), slice(None), *tap)].astype("float64")
             part = window[:, g * channels : (g + 1) * channels]
