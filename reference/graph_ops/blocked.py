@@ -16,7 +16,8 @@ def block_axis(x: np.ndarray, axis: int, block: int) -> np.ndarray:
     blocks = -(-x.shape[axis] // block)
     made = np.zeros((*x.shape[:axis], blocks, *x.shape[axis + 1 :], block), x.dtype)
     for channel in range(x.shape[axis]):
-        made[(*(slice(None),) * axis, channel // block, ..., channel % block)] = np.take(x, channel, axis)
+        at: Any = (*(slice(None),) * axis, channel // block, ..., channel % block)
+        made[at] = np.take(x, channel, axis)
     return made
 
 

@@ -59,8 +59,9 @@ def _depthwise(seen: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
     repeated = np.repeat(np.arange(groups), w.shape[0] // groups)
     total: Any = 0
     for tap in itertools.product(*map(range, w.shape[2:])):
-        at = (*(slice(None),) * (rank + 2), *tap)
-        total = total + seen[at][:, repeated] * w[(slice(None), 0, *tap)].reshape(-1, *(1,) * rank)
+        at: Any = (*(slice(None),) * (rank + 2), *tap)
+        of_tap: Any = (slice(None), 0, *tap)
+        total = total + seen[at][:, repeated] * w[of_tap].reshape(-1, *(1,) * rank)
     return np.asarray(total)
 
 
@@ -88,7 +89,8 @@ def conv_transpose(
     channels = x.shape[1] // groups
     for g, tap in itertools.product(range(groups), itertools.product(*map(range, w.shape[2:]))):
         group = slice(g * channels, (g + 1) * channels)
-        part = np.moveaxis(np.tensordot(x[:, group], w[(group, slice(None), *tap)], ([1], [0])), -1, 1)
+        of_tap: Any = (group, slice(None), *tap)
+        part = np.moveaxis(np.tensordot(x[:, group], w[of_tap], ([1], [0])), -1, 1)
         at = tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, spread, x.shape[2:], stride))
         made[(slice(None), slice(g * filters, (g + 1) * filters), *at)] += part
     # Negative padding adds rows of zeros instead.

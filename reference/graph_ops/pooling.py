@@ -23,7 +23,9 @@ def _ends(x: np.ndarray, size: Any, strides: Any, before: Any, after: Any, dilat
     return ends
 
 
-def _seen(x: np.ndarray, fill: Any, size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool) -> np.ndarray:
+def _seen(
+    x: np.ndarray, fill: Any, size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> np.ndarray:
     rank = x.ndim - 2
     size, strides, dilation = pair(size, rank), pair(strides, rank), pair(dilation, rank)
     before, after = before_after(padding, rank)
@@ -55,11 +57,12 @@ def avg_pool(
     # What was declared as padding is put there first, so that ones in its place can count.
     padded = np.pad(data.astype(dtype), around)
     counted = np.pad(np.ones_like(data, dtype), around, constant_values=1 if count_include_pad else 0)
-    ends = _ends(data, *(pair(v, rank) for v in (pool_size, strides)), before, after, pair(dilation, rank), ceil_mode)
+    size, stride, spread = pair(pool_size, rank), pair(strides, rank), pair(dilation, rank)
+    ends = _ends(data, size, stride, before, after, spread, ceil_mode)
     more = [(0, 0), (0, 0), *((0, max(0, e - a)) for e, a in zip(ends, after))]
 
     def total(values: np.ndarray) -> np.ndarray:
-        seen = windows(np.pad(values, more), *(pair(v, rank) for v in (pool_size, strides, dilation)))
+        seen = windows(np.pad(values, more), size, stride, spread)
         return seen.sum(axis=taps, dtype=dtype)
 
     sums, counts = total(padded), total(counted)

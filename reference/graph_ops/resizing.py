@@ -31,12 +31,13 @@ def _sources(mode: str, extent: int, size: int, scale: float, roi: tuple[float, 
 
 
 def _nearest(at: np.ndarray, extent: int, rounding: str) -> np.ndarray:
-    rounded = {
+    rounding_of: dict[str, Any] = {
         "round_prefer_floor": lambda v: np.ceil(v - 0.5),
         "round_prefer_ceil": lambda v: np.floor(v + 0.5),
         "floor": np.floor,
         "ceil": np.ceil,
-    }[rounding](at)
+    }
+    rounded = rounding_of[rounding](at)
     return np.eye(extent)[np.clip(rounded, 0, extent - 1).astype(np.int64)]
 
 

@@ -8,6 +8,8 @@ import numpy as np
 
 from .table import axes_of, operator
 
+_PAD: Any = np.pad
+
 
 @operator("reshape")
 def reshape(x: np.ndarray, newshape: tuple[int, ...], allowzero: bool) -> np.ndarray:
@@ -124,4 +126,4 @@ def pad(
     if pad_mode == "constant":
         fill = np.asarray(pad_value if value is None else value.reshape(())).astype(x.dtype)
         return np.pad(x, widths, constant_values=fill)[cut]
-    return np.pad(x, widths, mode=pad_mode)[cut]
+    return np.asarray(_PAD(x, widths, mode=pad_mode))[cut]

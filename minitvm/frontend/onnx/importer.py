@@ -22,25 +22,10 @@ from .registry import REFUSED, find
 
 # Operators whose NumPy fold also holds for arrays of symbolic dimensions.
 _ON_DIMENSIONS = frozenset(
-    [
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "floor_divide",
-        "cast",
-        "copy",
-        "reshape",
-        "squeeze",
-        "expand_dims",
-        "transpose",
-        "concatenate",
-        "take",
-        "strided_slice",
-        "split",
-        "broadcast_to",
-        "full",
-    ]
+    {
+        "add", "broadcast_to", "cast", "concatenate", "copy", "divide", "expand_dims", "floor_divide", "full",
+        "multiply", "reshape", "split", "squeeze", "strided_slice", "subtract", "take", "transpose",
+    }
 )
 
 
@@ -50,7 +35,7 @@ class Importer:
     def __init__(self, model: Any, shapes: dict[str, Sequence[Dim]], values: dict[str, np.ndarray]) -> None:
         self.model, self.shapes, self.values = model, shapes, values
         self.builder = GraphBuilder(re.sub(r"\W", "_", model.graph.name) or "main")
-        self.versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
+        self.versions = _versions(model.opset_import)
         self.local_functions = {(f.domain, f.name): f for f in model.functions}
         self.symbols: dict[str, Dim] = {}
 
@@ -240,6 +225,10 @@ class Importer:
                 )
             operand.value = self.builder.constant(operand.data, name)
         return operand.value
+
+
+def _versions(imports: Iterable[Any]) -> dict[str, int]:
+    return {("" if o.domain == "ai.onnx" else o.domain): o.version for o in imports}
 
 
 def _fold(operator: operators.Operator, operands: Sequence[Operand], attrs: dict[str, Any]) -> Any:

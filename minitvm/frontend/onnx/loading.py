@@ -12,7 +12,9 @@ OLDEST = 7
 
 
 def load(model: Any) -> Any:
-    """The ModelProto; raises `ModelError` for a file that is missing or no ONNX model, `UnsupportedOperator` for old ones."""
+    """The ModelProto; raises `ModelError` for a file that is missing or no ONNX model, `UnsupportedOperator` for an
+    opset that is too old.
+    """
     try:
         import onnx
     except ImportError:

@@ -130,7 +130,10 @@ def center_crop_pad(n: NodeContext) -> Any:
     x = n[0]
     sizes = n.ints(n[1], "the shape")
     axes = n.attr("axes", tuple(range(x.ndim)))
-    begin, end, where, widths = [], [], [], [(0, 0)] * x.ndim
+    begin: list[int] = []
+    end: list[int] = []
+    where: list[int] = []
+    widths = [(0, 0)] * x.ndim
     for a, size in zip((a % x.ndim for a in axes), sizes, strict=True):
         extent = x.shape[a]
         if isinstance(extent, Expr):

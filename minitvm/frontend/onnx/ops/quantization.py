@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..context import NodeContext
 from ..operand import Operand
 from ..registry import converter

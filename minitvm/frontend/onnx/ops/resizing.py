@@ -10,6 +10,9 @@ from ..context import NodeContext
 from ..operand import Operand
 from ..registry import converter
 
+_COORDINATES = (
+    "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "half_pixel_symmetric",
+)  # fmt: skip
 _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
 
 
@@ -108,11 +111,11 @@ def _keeping_ratio(n: NodeContext, axes: tuple[int, ...], wanted: list[Dim], pol
         n.refuse(f"keep_aspect_ratio_policy={policy} with symbolic dimensions")
     if policy not in ("not_larger", "not_smaller"):
         n.refuse_attribute("keep_aspect_ratio_policy")
-    ratios = [w / e for w, e in zip(wanted, extents, strict=True)]
+    ratios: list[Any] = [w / e for w, e in zip(wanted, extents, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
     size, factors = list(x.shape), [1.0] * x.ndim
     for a, e in zip(axes, extents, strict=True):
-        size[a], factors[a] = math.floor(scale * e + 0.5), scale
+        size[a], factors[a] = math.floor(float(scale * e) + 0.5), float(scale)
     return _resized(n, tuple(factors), tuple(size), **attrs)
 
 

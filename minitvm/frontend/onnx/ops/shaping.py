@@ -116,8 +116,8 @@ def concat(n: NodeContext) -> Any:
 def expand(n: NodeContext) -> Any:
     x = n[0]
     wanted = list(n.dims(n[1], "the shape"))
-    own = [1] * (len(wanted) - x.ndim) + list(x.shape)
-    wanted = [1] * (x.ndim - len(wanted)) + wanted
+    own = (*(1,) * (len(wanted) - x.ndim), *x.shape)
+    wanted = [*(1,) * (x.ndim - len(wanted)), *wanted]
     met = tuple(o if isinstance(w, int) and w == 1 else w for o, w in zip(own, wanted))
     return n.op("broadcast_to", x, shape=met)
 
