@@ -174,10 +174,10 @@ def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
         place: x.Input | x.Output
         if mode == "r":
             place = x.Input(len(inputs))
-            inputs.append(x.TensorSpec(param.name, param.dtype, shape))  # type: ignore[arg-type]
+            inputs.append(x.TensorSpec(param.name, param.dtype, shape))
         else:
             place = x.Output(len(outputs))
-            outputs.append(x.TensorSpec(param.name, param.dtype, shape, inout="r" in mode))  # type: ignore[arg-type]
+            outputs.append(x.TensorSpec(param.name, param.dtype, shape, inout="r" in mode))
         calling.append(place)
         args.append(Slot(param.name, buffer_bytes(flat, {}), place))
     linker.call(lowered, args, {v: v for v in symbolic_dimensions(lowered.func)})

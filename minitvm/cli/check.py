@@ -150,10 +150,10 @@ def line(level: str, what: str, worst: float, allowed: float, seconds: float, no
 
 
 def _te(case: Case) -> list[np.ndarray]:
-    from ..build import stage
+    from ..graph.lower import to_te
     from ..reference import te
 
-    tensors, count = stage(case.unit, None, "te"), len(case.inputs)
+    tensors, count = to_te(case.unit.node), len(case.inputs)
     return list(te.evaluate(tensors[count:], dict(zip(tensors[:count], case.inputs, strict=True))))
 
 

@@ -13,11 +13,16 @@ def register(commands: Any) -> None:
 
 
 def explain(options: argparse.Namespace) -> int:
-    from ..tir.schedule import registry
+    from ..errors import InputError
+    from ..tir.schedule import document
+    from ..tir.schedule.registry import transforms
 
     if options.primitive is None:
-        for name in registry.names():
-            print(f"{name:<24} {registry.summary(name)}")
+        for primitive in transforms():
+            print(f"{primitive.name:<24} {(primitive.function.__doc__ or '').strip().splitlines()[0]}")
         return 0
-    print(registry.document(options.primitive))
+    try:
+        print(document(options.primitive))
+    except KeyError as error:
+        raise InputError(error.args[0]) from None
     return 0

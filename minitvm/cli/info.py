@@ -20,11 +20,12 @@ def info(options: argparse.Namespace) -> int:
     from ..runtime.cpu import kernel_cache
     from ..target import Target
 
-    print(f"minitvm   {__version__}, Python {platform.python_version()} on {platform.system()} {platform.machine()}")
-    print(f"target    {Target('cpu')}")
-    print(f"cache     {kernel_cache.cache_info()}")
+    print(f"minitvm      {__version__}, Python {platform.python_version()} on {platform.system()} {platform.machine()}")
+    print(f"target       {Target('cpu')}")
+    kept = kernel_cache.cache_info()
+    print(f"cache        {kept.kernels} kernels, {kept.bytes / 1e6:.1f} MB in {kept.directory}")
     for package in PACKAGES:
-        print(f"{package:<9} {version(package)}")
+        print(f"{package:<12} {version(package)}")
     return 0
 
 

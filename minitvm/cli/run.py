@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"compiled in {compiled:.2f} s, ran in {first * 1e3:.2f} ms")
     print(opt.describe(named))
     if options.output:
-        np.savez(options.output, **named)  # type: ignore[arg-type]
+        np.savez(options.output, **named)
     return check(graph, inputs, outputs) if options.check else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -68,7 +69,7 @@ class ExprPrinter:
         if isinstance(e, n.FloatImm):
             return self.float(e)
         if isinstance(e, n.StringImm):
-            return repr(e.value).replace("'", '"')
+            return json.dumps(e.value, ensure_ascii=False)
         load = getattr(e, "_format", None)  # BufferLoad, TensorLoad: `A[i, j]`
         if load is not None:
             return str(load(self))

@@ -54,11 +54,12 @@ def _init_fields(kind: Any) -> tuple[str, ...]:
 
 def replace(node: N, **changes: Any) -> N:
     """A copy of a node with some fields changed; what is not named stays, opaque ids included."""
-    names = _init_fields(node.__class__)
+    kind: Any = type(node)
+    names = _init_fields(kind)
     unknown = changes.keys() - names
     if unknown:
         raise TypeError(f"{type(node).__name__} has no field {', '.join(sorted(unknown))}")
-    return type(node)(*[changes[name] if name in changes else getattr(node, name) for name in names])
+    return kind(*[changes[name] if name in changes else getattr(node, name) for name in names])
 
 
 def map_children(node: N, function: Callable[[Any], Any]) -> N:

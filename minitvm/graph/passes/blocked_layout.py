@@ -129,7 +129,7 @@ class _Blocking:
         if len(item.inputs) != 2 or weight not in self.data or attrs.pop("out_dtype", "") not in ("", "float32"):
             return False
         in_block, out_block = self.block(data), self.block(item.output)
-        if in_block is None or out_block is None or item.output.shape[1] == 1:  # type: ignore[comparison-overlap]
+        if in_block is None or out_block is None or item.output.shape[1] == 1:
             return False
         channels = data.shape[1]
         depthwise = groups == channels == item.output.shape[1] and groups != 1
@@ -181,7 +181,8 @@ class _Blocking:
         data, bias = item.inputs
         if data not in self.blocked or bias not in self.data or item.attrs["axis"] != 1 or not self.block(data):
             return False
-        array = self.data[bias].reshape(1, -1, self.block(data))[:, :, None, None, :]
+        width = self.block(data) or 1
+        array = self.data[bias].reshape(1, -1, width)[:, :, None, None, :]
         self.blocked[item.output] = self.op("add", self.blocked[data], self.b.constant(array))
         return True
 

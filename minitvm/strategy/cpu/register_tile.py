@@ -55,7 +55,7 @@ def tile_in_registers(sch: Schedule, block: Any, tiles: Mapping[int, int], paral
         sch.vectorize(nest[-1])
     shared = outer[:parallel_axes]
     sch.parallel(sch.fuse(*shared) if len(shared) > 1 else shared[0])
-    return {sch.get(part).name for part in (init, block, main)}
+    return {block_of(sch, part).name for part in (init, block, main)}
 
 
 def _epilogue(sch: Schedule, block: Any) -> Any:
@@ -71,8 +71,7 @@ def _epilogue(sch: Schedule, block: Any) -> Any:
 
 def _elementwise(sch: Schedule, producer: Any, consumer: Any) -> bool:
     """Whether `consumer` writes at a point what it makes of `producer` at that point, the shapes being equal."""
-    made, uses = sch.get(producer), sch.get(consumer)
-    assert isinstance(made, Block) and isinstance(uses, Block)
+    made, uses = block_of(sch, producer), block_of(sch, consumer)
     if any(v.kind != "S" for v in uses.iter_vars) or len(uses.writes) != 1:
         return False
     source, result = made.writes[0].buffer, uses.writes[0].buffer
@@ -95,7 +94,14 @@ def _is_point(region: Sequence[Any], point: Sequence[Any]) -> bool:
 
 def output_shape(sch: Schedule, block: Any) -> list[int]:
     """The shape of what a block writes, which must be constant."""
-    return [int(d) for d in sch.get(block).writes[0].buffer.shape]
+    return [int(d) for d in block_of(sch, block).writes[0].buffer.shape]  # type: ignore[call-overload]
+
+
+def block_of(sch: Schedule, handle: Any) -> Block:
+    """The block that a handle stands for."""
+    found = sch.get(handle)
+    assert isinstance(found, Block)
+    return found
 
 
 def accumulators(target: Any) -> int:
