@@ -160,7 +160,9 @@ def _constants(x: Executable, env: Env) -> Iterator[Breach]:
 
 def _symbols(x: Executable, env: Env) -> Iterator[Breach]:
     known: set[Var] = set()
-    for spec in x.inputs:
+    # Of a function that is handed its destinations, their shapes are known as well.
+    given = (*x.inputs, *x.outputs) if x.calling else x.inputs
+    for spec in given:
         if isinstance(spec, ScalarSpec):
             known.add(spec.var)
         else:
@@ -169,7 +171,7 @@ def _symbols(x: Executable, env: Env) -> Iterator[Breach]:
         if isinstance(n, Expr):
             for v in free_vars(n):
                 if v not in known:
-                    yield where, f"{v.name} is not a dimension of any input"
+                    yield where, f"{v.name} is not a dimension of anything that the caller hands over"
 
 
 def _expressions(x: Executable) -> Iterator[tuple[int | None, Dim | float]]:
@@ -257,7 +259,7 @@ RULES: tuple[Rule, ...] = (
     Rule("calling_order", "the calling order names each input and output once", _calling),
     Rule("arguments_fit", "a kernel call has an argument of the right role and dtype for each parameter", _arguments),
     Rule("constants_fit", "a constant's data has the stated dtype and shape and is contiguous", _constants),
-    Rule("symbols_bound", "every symbolic dimension can be read off an input", _symbols),
+    Rule("symbols_bound", "every symbolic dimension can be read off what the caller hands over", _symbols),
     Rule("slices_inside_arenas", "a slice lies inside its arena", _slices),
     Rule("read_only", "inputs and constants are never written", _read_only),
     Rule("no_aliasing", "the arguments of one step do not share bytes that are written", _aliasing),

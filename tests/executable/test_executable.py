@@ -102,6 +102,15 @@ def test_each_rule_catches_its_mistake(rule: str) -> None:
         verify(program(**MISTAKES[rule]), {N: 5})
 
 
+def test_destinations_bind_dimensions_of_a_function() -> None:
+    rows = e.SizeVar("rows")
+    one = (CallKernel(0, (Input(0), ConstantRef(0), Output(0), rows)),)
+    wide = program(steps=one, outputs=(TensorSpec("y", F32, (rows, 4)),))
+    with pytest.raises(VerificationError, match="symbols_bound"):
+        verify(wide)
+    verify(dataclasses.replace(wide, calling=(Input(0), Output(0))))
+
+
 def test_the_error_marks_the_step() -> None:
     with pytest.raises(VerificationError) as caught:
         verify(program(steps=(FIRST, LAST)))
