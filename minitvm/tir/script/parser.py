@@ -139,12 +139,18 @@ class FunctionParser(Evaluator):
         return result
 
     def _statements(self, nodes: Sequence[ast.stmt]) -> Stmt:
+        # A `let` or an allocation holds the rest of its suite. There may be thousands: no recursion.
         made: list[Stmt] = []
-        for number, node in enumerate(nodes):
+        holders: list[tuple[list[Stmt], Callable[[Stmt], Stmt]]] = []
+        for node in nodes:
             wrap = self._statement(node, made)
-            if wrap is not None:  # a `let` or an allocation: the rest of the suite is its body
-                return Seq.of(*made, wrap(self._statements(nodes[number + 1 :])))
-        return Seq.of(*made)
+            if wrap is not None:
+                holders.append((made, wrap))
+                made = []
+        result = Seq.of(*made)
+        for before, wrap in reversed(holders):
+            result = Seq.of(*before, wrap(result))
+        return result
 
     def _statement(self, node: ast.stmt, made: list[Stmt]) -> Callable[[Stmt], Stmt] | None:
         method = getattr(self, f"_{type(node).__name__}_stmt", None)

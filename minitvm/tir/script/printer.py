@@ -337,16 +337,27 @@ class TirPrinter(ExprPrinter):
 
     def suite(self, stmt: Stmt) -> None:
         """A statement and those that follow it in one indented block."""
-        stmts = stmt.stmts if isinstance(stmt, Seq) else (stmt,)
-        if not stmts:
-            self.line("pass", stmt)
         self.names.push()
-        for number, item in enumerate(stmts):
-            self.stmt(item, last=number == len(stmts) - 1)
+        pending = [stmt]
+        # What a last `let` or allocation holds stands in the same block. There may be thousands: no recursion.
+        while pending:
+            item = pending.pop()
+            if isinstance(item, Seq) and item.stmts:
+                pending.extend(reversed(item.stmts))
+            elif not pending and isinstance(item, LetStmt):
+                value = self.expr(item.value)
+                self.line(f"{self.define(item.var)}: T.{item.var.dtype} = {value}", item)
+                pending.append(item.body)
+            elif not pending and isinstance(item, Allocate):
+                arguments = self._allocation(item)
+                self.line(f"{self.define(item.buffer)} = T.decl_buffer({arguments})", item)
+                pending.append(item.body)
+            else:
+                self.stmt(item)
         self.names.pop()
 
-    def stmt(self, s: Stmt, last: bool) -> None:
-        """One statement; `last` says that nothing follows in its suite, so what it opens may stay open."""
+    def stmt(self, s: Stmt) -> None:
+        """One statement, and what it opens closed again."""
         if isinstance(s, BufferStore):
             self._store(s)
         elif isinstance(s, For):
@@ -361,9 +372,10 @@ class TirPrinter(ExprPrinter):
             self.line(f"while {self.expr(s.condition)}:", s)
             self._indented(s.body)
         elif isinstance(s, LetStmt):
-            self._let_stmt(s, last)
+            value = self.expr(s.value)
+            self._scope(f"with T.LetStmt({value})", s.var, s)
         elif isinstance(s, Allocate):
-            self._allocate(s, last)
+            self._scope(f"with T.decl_buffer({self._allocation(s)})", s.buffer, s)
         elif isinstance(s, Assert):
             self.line(f"assert {self.expr(s.condition)}, {_quote(s.message)}", s)
         elif isinstance(s, Evaluate):
@@ -373,8 +385,7 @@ class TirPrinter(ExprPrinter):
             args = [_quote(s.kernel), *(self.buffer(a) if isinstance(a, Buffer) else self.expr(a) for a in s.args)]
             self.line(f"T.call_kernel({', '.join(args + (['parallel=True'] if s.parallel else []))})", s)
         elif isinstance(s, Seq):
-            for number, item in enumerate(s.stmts):
-                self.stmt(item, last and number == len(s.stmts) - 1)
+            self.line("pass", s)
         else:
             raise InputError(f"the printer does not know the statement {type(s).__name__}")
 
@@ -432,34 +443,15 @@ class TirPrinter(ExprPrinter):
             self.line("else:")
             self._indented(s.else_case)
 
-    def _let_stmt(self, s: LetStmt, last: bool) -> None:
-        value = self.expr(s.value)
-        if last:
-            self.line(f"{self.define(s.var)}: T.{s.var.dtype} = {value}", s)
-            return self._rest(s.body)
+    def _scope(self, opening: str, defined: Var | Buffer, s: LetStmt | Allocate) -> None:
         self.names.push()
-        self.line(f"with T.LetStmt({value}) as {self.define(s.var)}:", s)
+        self.line(f"{opening} as {self.define(defined)}:", s)
         self._indented(s.body)
         self.names.pop()
 
-    def _allocate(self, s: Allocate, last: bool) -> None:
-        arguments = self._buffer_arguments(s.buffer)
-        if s.annotations:
-            arguments += f", annotations={self.value(s.annotations)}"
-        if last:
-            self.line(f"{self.define(s.buffer)} = T.decl_buffer({arguments})", s)
-            return self._rest(s.body)
-        self.names.push()
-        self.line(f"with T.decl_buffer({arguments}) as {self.define(s.buffer)}:", s)
-        self._indented(s.body)
-        self.names.pop()
-
-    def _rest(self, body: Stmt) -> None:
-        stmts = body.stmts if isinstance(body, Seq) else (body,)
-        if not stmts:
-            self.line("pass", body)
-        for number, item in enumerate(stmts):
-            self.stmt(item, last=number == len(stmts) - 1)
+    def _allocation(self, s: Allocate) -> str:
+        annotations = f", annotations={self.value(s.annotations)}" if s.annotations else ""
+        return self._buffer_arguments(s.buffer) + annotations
 
     # ---- blocks ------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from minitvm.expr import (
     Range,
     Shuffle,
     SizeVar,
+    StringImm,
     Var,
     call,
     const,
@@ -121,6 +122,7 @@ EXPRESSIONS = {
     "guarded load": call("if_then_else", X[0] > 0.0, X[1], const(0.0)),
     "reinterpret": Call("int32", "reinterpret", (X[0],)),
     "unknown intrinsic": Call("float32", "my_intrinsic", (X[0], const(3))),
+    "a string with quotes": Call("int32", "print", (StringImm('say "it\'s"\n'),)),
     "shifts of constants": Call("int32", "shift_left", (const(1), const(4))),
     "vector load": BufferLoad(X, (Ramp(const(0), const(1), 8),)),
     "masked load": BufferLoad(X, (Ramp(const(0), const(1), 8),), Broadcast(const(True), 8)),
@@ -224,3 +226,14 @@ def test_same_names_become_different() -> None:
 def test_unknown_dialect() -> None:
     with pytest.raises(Exception, match=r"unknown dialect 'tvm-0.1' of TVMScript\n  wanted: tvm-0.23 or tvm-0.27"):
         script(SET, dialect="tvm-0.1")
+
+
+def test_thousands_of_lets_read_back() -> None:
+    body = SET
+    for number in range(3000):
+        body = LetStmt(Var(f"x{number}"), const(number), body)
+    text = script(PrimFunc((X,), body, ATTRS))
+    again = from_source(text)
+    assert isinstance(again, PrimFunc)
+    assert script(again) == text
+    assert text.count("T.int32 = ") == 3000
