@@ -117,14 +117,14 @@ def schedule_matmul(sch: Schedule, block: Any, found: MatmulBlock, target: Any, 
 
     i_block, i_tile, i_row = sch.split(loops[found.i], [None, rows // tile.rows, tile.rows])
     j_panel, j_vector, j_lane = sch.split(loops[found.j], [None, tile.vectors, tile.lanes])
-    k_block, k_step = sch.split(loops[found.k], [None, depth])
-    sch.reorder(*batch, i_block, j_panel, k_block, i_tile, k_step, i_row, j_vector, j_lane)
+    whole_depth = depth >= found.depth
+    *k_block, k_step = [loops[found.k]] if whole_depth else sch.split(loops[found.k], [None, depth])
+    sch.reorder(*batch, i_block, j_panel, *k_block, i_tile, k_step, i_row, j_vector, j_lane)
     packed = None
     if found.m > tile.rows:  # used by several tiles: worth copying
         packed = sch.cache_read(block, found.b_read, "local")
-        sch.compute_at(packed, k_block)
+        sch.compute_at(packed, k_block[0] if k_block else j_panel)
     if epilogue is not None:
-        whole_depth = depth >= found.depth
         sch.reverse_compute_at(epilogue, i_tile if whole_depth else j_panel)
         _vectorize_rows(sch, epilogue, 2, tile, unroll=whole_depth)
     sch.vectorize(j_lane)

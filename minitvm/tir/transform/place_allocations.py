@@ -25,8 +25,9 @@ def place_allocations(func: PrimFunc) -> PrimFunc:
     room = STACK_BYTES
     for buffer in reversed(buffers):
         placed = _Placement(buffer, room).place(body, {}, top=True)
-        body = placed.stmt
-        room -= placed.stack_bytes
+        if placed is not None:
+            body = placed.stmt
+            room -= placed.stack_bytes
     return func.with_body(body)
 
 
@@ -58,52 +59,50 @@ class _Placement:
     def touches(self, stmt: Stmt) -> bool:
         return any(isinstance(n, BufferLoad | BufferStore) and n.buffer is self.buffer for n in walk(stmt))
 
-    def place(self, stmt: Stmt, ranges: Ranges, top: bool) -> _Placed:
-        """`stmt` with the allocation inside or around it; `top`: outside of all loops and branches."""
+    def place(self, stmt: Stmt, ranges: Ranges, top: bool) -> _Placed | None:
+        """`stmt` with the allocation inside or around it; `top`: outside of all loops and branches.
+
+        None where nothing uses the buffer, or, inside a nest, where it does not fit the stack.
+        """
         if not self.touches(stmt):
-            return _Placed(stmt)  # nothing uses the buffer
+            return None
         if isinstance(stmt, Seq):
             return self.in_sequence(stmt, ranges, top)
         if isinstance(stmt, Allocate | LetStmt):
-            inner = self.place(stmt.body, ranges, top)
-            return _Placed(replace(stmt, body=inner.stmt), inner.stack_bytes)
+            return self.rebuilt(stmt, "body", ranges, top)
         deeper = self.deeper(stmt, ranges)
-        if deeper is not None:
-            return deeper
-        return self.around(stmt, stmt, ranges, top)
+        return self.around(stmt, ranges, top) if deeper is None else deeper
 
-    def in_sequence(self, stmt: Seq, ranges: Ranges, top: bool) -> _Placed:
+    def in_sequence(self, stmt: Seq, ranges: Ranges, top: bool) -> _Placed | None:
         users = [i for i, part in enumerate(stmt.stmts) if self.touches(part)]
         if len(users) == 1:
-            at = users[0]
-            inner = self.place(stmt.stmts[at], ranges, top)
-            return _Placed(Seq.of(*stmt.stmts[:at], inner.stmt, *stmt.stmts[at + 1 :]), inner.stack_bytes)
-        first, last = users[0], users[-1]
-        middle = self.around(Seq(stmt.stmts[first : last + 1]), stmt, ranges, top)
-        return _Placed(Seq.of(*stmt.stmts[:first], middle.stmt, *stmt.stmts[last + 1 :]), middle.stack_bytes)
+            inner = self.place(stmt.stmts[users[0]], ranges, top)
+        else:
+            inner = self.around(Seq(stmt.stmts[users[0] : users[-1] + 1]), ranges, top)
+        if inner is None:
+            return None
+        return _Placed(Seq.of(*stmt.stmts[: users[0]], inner.stmt, *stmt.stmts[users[-1] + 1 :]), inner.stack_bytes)
 
     def deeper(self, stmt: Stmt, ranges: Ranges) -> _Placed | None:
         """The allocation inside a loop or branch, or None where it must stay outside."""
         if isinstance(stmt, If) and (stmt.else_case is None or not self.touches(stmt.else_case)):
-            return self.rebuilt(stmt, "then_case", ranges)
+            return self.rebuilt(stmt, "then_case", ranges, top=False)
         if not isinstance(stmt, For) or stmt.kind == ForKind.VECTORIZED:
             return None
         if not carries_no_value(stmt, self.buffer, ranges):
             return None
-        return self.rebuilt(stmt, "body", with_loop(stmt, ranges))
+        return self.rebuilt(stmt, "body", with_loop(stmt, ranges), top=False)
 
-    def rebuilt(self, stmt: Any, field: str, ranges: Ranges) -> _Placed | None:
-        body = getattr(stmt, field)
-        inner = self.place(body, ranges, top=False)
-        # Inside a nest only the stack is left: if it did not fit there, the caller allocates outside.
-        return _Placed(replace(stmt, **{field: inner.stmt}), inner.stack_bytes) if inner.stmt is not body else None
+    def rebuilt(self, stmt: Any, field: str, ranges: Ranges, top: bool) -> _Placed | None:
+        inner = self.place(getattr(stmt, field), ranges, top)
+        return None if inner is None else _Placed(replace(stmt, **{field: inner.stmt}), inner.stack_bytes)
 
-    def around(self, stmt: Stmt, whole: Stmt, ranges: Ranges, top: bool) -> _Placed:
-        """The allocation around `stmt`; inside a nest where it does not fit the stack, `whole` unchanged."""
+    def around(self, stmt: Stmt, ranges: Ranges, top: bool) -> _Placed | None:
+        """The allocation around `stmt`; None inside a nest where it does not fit the stack."""
         size = self.stack_size(stmt, ranges)
         fits = size is not None and size <= min(STACK_BUFFER_BYTES, self.room)
         if not top and not fits:
-            return _Placed(whole if isinstance(whole, Seq) and stmt is not whole else stmt)
+            return None
         on_stack = fits and not (top and (self.buffer.scope != "local" or _is_shared(stmt)))
         scope = "local" if on_stack else "global"
         buffer = self.buffer
