@@ -7,22 +7,14 @@ a root block, `T.call_kernel("name", A, B)` for a kernel call.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ...errors import InputError
 from ...expr import (
-    INTRINSICS,
-    Add,
-    BinaryOp,
     Call,
-    DType,
     Expr,
-    ExprPrinter,
     IntImm,
     IterVar,
-    Let,
     Node,
     Range,
     SizeVar,
@@ -37,7 +29,6 @@ from ..nodes import (
     Block,
     BlockRealize,
     Buffer,
-    BufferLoad,
     BufferRegion,
     BufferStore,
     Evaluate,
@@ -53,15 +44,14 @@ from ..nodes import (
     Stmt,
     While,
 )  # fmt: skip
-from .marks import annotate, fence
-from .names import NameSupply
+from .marks import annotate
+from .text import ProgramText, is_const, quote
 
 DIALECTS: dict[str, dict[str, str]] = {
     "tvm-0.23": {"block": "block", "alloc_buffer": "alloc_buffer", "block_attr": "block_attr"},
     "tvm-0.27": {"block": "sblock", "alloc_buffer": "sblock_alloc_buffer", "block_attr": "sblock_attr"},
 }
 _HEADER = {"I": "# from minitvm.script import ir as I", "T": "# from minitvm.script import tir as T"}
-_ATOM = 20  # the precedence of a name or a call
 _AXIS = {"S": "spatial", "R": "reduce", "O": "opaque"}
 
 
@@ -100,132 +90,8 @@ def script(
     return annotate(lines, list(marks.values()), context)
 
 
-class TirPrinter(ExprPrinter):
-    """Collects the lines of a program; `marked` nodes come out fenced (see `marks`)."""
-
-    prefix = "T."
-
-    def __init__(self, spelling: Mapping[str, str], marked: Sequence[Node] = ()) -> None:
-        super().__init__()
-        self.spelling = spelling
-        self.lines: list[str] = []
-        self.names = NameSupply()
-        self.depth = 0
-        self._notes = {item: number for number, item in enumerate(marked)}
-        self._defined: set[Node] = set()  # marked variables and buffers whose first place has been printed
-        self._spelled_out: set[Expr] = set()
-        self._loops: dict[Var, tuple[Expr, Expr]] = {}  # start and extent of the loops around
-
-    # ---- names and text ----------------------------------------------------------------------------------------
-
-    def name(self, var: Var) -> str:
-        return self._first(var, self.names.of(var, var.name))
-
-    def buffer(self, buffer: Buffer) -> str:
-        """The name of a buffer at one of its uses."""
-        return self._first(buffer, self.names.of(buffer, buffer.name))
-
-    def define(self, item: Var | Buffer) -> str:
-        """The name of a variable or buffer at its definition."""
-        return self._first(item, self.names.define(item, item.name))
-
-    def _first(self, item: Node, text: str) -> str:
-        if item not in self._notes or item in self._defined:
-            return text
-        self._defined.add(item)
-        return fence(text, self._notes[item])
-
-    def fenced(self, item: Node, text: str) -> str:
-        """The text of a node, with its mark if it has one."""
-        return fence(text, self._notes[item]) if item in self._notes else text
-
-    def line(self, text: str, *owners: Node) -> None:
-        """One line, marked if one of the nodes that it stands for is."""
-        for owner in owners:
-            text = self.fenced(owner, text)
-        self.lines.append("    " * self.depth + text if text else "")
-
-    # ---- expressions -------------------------------------------------------------------------------------------
-
-    def _print(self, e: Expr, context: int) -> str:
-        text = super()._print(e, context)
-        return text if isinstance(e, Var) else self.fenced(e, text)
-
-    def _parts(self, e: Expr) -> tuple[str, int]:
-        if isinstance(e, BinaryOp) and _is_bare(e.a) and _is_bare(e.b):
-            # Python would fold two bare integers when the text is read: `T.int32(2) + 3` stays an addition.
-            self._spelled_out.add(e.a)
-        if isinstance(e, IntImm) and e in self._spelled_out:
-            return f"T.{e.dtype}({e.value})", _ATOM
-        return super()._parts(e)
-
-    def _atom(self, e: Expr) -> str:
-        if isinstance(e, BufferLoad):
-            return self._load(e)
-        if isinstance(e, Let):
-            return self._let(e)
-        if isinstance(e, Call):
-            return self._call(e)
-        return super()._atom(e)
-
-    def _load(self, e: BufferLoad) -> str:
-        name = self.buffer(e.buffer)
-        if e.predicate is None:
-            return f"{name}[{self._indices(e.indices)}]"
-        return f"{name}.vload([{self._indices(e.indices, empty='')}], predicate={self.expr(e.predicate)})"
-
-    def _indices(self, indices: Sequence[Expr], empty: str = "()") -> str:
-        return ", ".join(map(self.expr, indices)) or empty
-
-    def _let(self, e: Let) -> str:
-        value = self.expr(e.value)
-        self.names.push()
-        name = self.define(e.var)
-        body = self.expr(e.body)
-        self.names.pop()
-        return f"T.Let({body}, where={{{name}: {value}}})"
-
-    def _call(self, e: Call) -> str:
-        args = [self.expr(a) for a in e.args]
-        if e.op == "reinterpret" and len(args) == 1:
-            return f'T.reinterpret("{e.dtype}", {args[0]})'
-        if calls_by_name(e):
-            return f"T.{e.op}({', '.join(args)})"
-        return f"T.call_intrin({', '.join([_quote(str(e.dtype)), _quote('tir.' + e.op), *args])})"
-
-    def span(self, r: Range) -> tuple[str, str]:
-        """The texts of start and stop of a range; constants are added up, else the stop reads `start + extent`."""
-        start, extent = r.start, r.extent
-        if isinstance(start, IntImm) and isinstance(extent, IntImm):
-            return self.expr(start), self.fenced(extent, self.expr(IntImm(start.value + extent.value, extent.dtype)))
-        if _is_const(start, 0) and start.dtype == extent.dtype:
-            return self.expr(start), self.expr(extent)
-        stop = Add(start, extent) if start.dtype == extent.dtype else start + extent
-        return self.expr(start), self.expr(stop)
-
-    def region(self, r: BufferRegion) -> str:
-        """`A[vi, 0:128]`: a point of a dimension as an index, anything else as a slice."""
-        parts = []
-        for dimension in r.region:
-            if _is_const(dimension.extent, 1):
-                parts.append(self.fenced(dimension, self.expr(dimension.start)))
-            else:
-                parts.append(self.fenced(dimension, ":".join(self.span(dimension))))
-        return self.fenced(r, f"{self.buffer(r.buffer)}[{', '.join(parts) or '()'}]")
-
-    def value(self, item: Any) -> str:
-        """An attribute's value: a Python constant, an expression, or a list or dictionary of them."""
-        if isinstance(item, Expr):
-            return self.expr(item)
-        if isinstance(item, Mapping):
-            return "{" + ", ".join(f"{self.value(k)}: {self.value(v)}" for k, v in item.items()) + "}"
-        if isinstance(item, list | tuple):
-            return "[" + ", ".join(map(self.value, item)) + "]"
-        if isinstance(item, str):
-            return _quote(item)
-        if isinstance(item, float) and repr(item) in ("inf", "-inf", "nan"):
-            return f'float("{item!r}")'
-        return repr(item)
+class TirPrinter(ProgramText):
+    """Collects the lines of a program, functions first, then statements, then blocks."""
 
     # ---- functions and modules ---------------------------------------------------------------------------------
 
@@ -294,17 +160,17 @@ class TirPrinter(ExprPrinter):
         shape = ", ".join(map(self.expr, b.shape)) + ("," if len(b.shape) == 1 else "")
         parts = [f"({shape})"]
         if dtype or b.dtype != "float32":
-            parts.append(_quote(str(b.dtype)))
+            parts.append(quote(str(b.dtype)))
         if b.strides:
             parts.append(f"strides=({', '.join(map(self.expr, b.strides))}{',' if len(b.strides) == 1 else ''})")
-        if not _is_const(b.elem_offset, 0) or b.elem_offset.dtype != "int32":
+        if not is_const(b.elem_offset, 0) or b.elem_offset.dtype != "int32":
             parts.append(f"elem_offset={self.expr(b.elem_offset)}")
         if b.scope != "global":
-            parts.append(f"scope={_quote(b.scope)}")
+            parts.append(f"scope={quote(b.scope)}")
         if b.align != 64:
             parts.append(f"align={b.align}")
         if b.device != "cpu":
-            parts.append(f"device={_quote(b.device)}")
+            parts.append(f"device={quote(b.device)}")
         if b.axis_separators:
             parts.append(f"axis_separators={list(b.axis_separators)}")
         return ", ".join(parts)
@@ -377,12 +243,12 @@ class TirPrinter(ExprPrinter):
         elif isinstance(s, Allocate):
             self._scope(f"with T.decl_buffer({self._allocation(s)})", s.buffer, s)
         elif isinstance(s, Assert):
-            self.line(f"assert {self.expr(s.condition)}, {_quote(s.message)}", s)
+            self.line(f"assert {self.expr(s.condition)}, {quote(s.message)}", s)
         elif isinstance(s, Evaluate):
             text = self.expr(s.value)
             self.line(text if isinstance(s.value, Call) else f"T.evaluate({text})", s)
         elif isinstance(s, KernelCall):
-            args = [_quote(s.kernel), *(self.buffer(a) if isinstance(a, Buffer) else self.expr(a) for a in s.args)]
+            args = [quote(s.kernel), *(self.buffer(a) if isinstance(a, Buffer) else self.expr(a) for a in s.args)]
             self.line(f"T.call_kernel({', '.join(args + (['parallel=True'] if s.parallel else []))})", s)
         elif isinstance(s, Seq):
             self.line("pass", s)
@@ -420,13 +286,13 @@ class TirPrinter(ExprPrinter):
         self.names.pop()
 
     def _iterable(self, s: For) -> str:
-        from_zero = _is_const(s.start, 0) and s.start.dtype == s.extent.dtype
+        from_zero = is_const(s.start, 0) and s.start.dtype == s.extent.dtype
         arguments = [self.expr(s.extent)] if from_zero else list(self.span(Range(s.start, s.extent)))
         if s.kind is ForKind.SERIAL and not s.annotations:
             return f"range({', '.join(arguments)})"
         name = {ForKind.UNROLLED: "unroll", ForKind.THREAD: "thread_binding"}.get(s.kind, str(s.kind))
         if s.thread is not None:
-            arguments.append(f"thread={_quote(s.thread)}")
+            arguments.append(f"thread={quote(s.thread)}")
         if s.annotations:
             arguments.append(f"annotations={self.value(s.annotations)}")
         return f"T.{name}({', '.join(arguments)})"
@@ -457,7 +323,7 @@ class TirPrinter(ExprPrinter):
 
     def _block(self, block: Block, realize: BlockRealize | None) -> None:
         owners: tuple[Node, ...] = (block,) if realize is None else (realize, block)
-        self.line(f"with T.{self.spelling['block']}({_quote(block.name)}):", *owners)
+        self.line(f"with T.{self.spelling['block']}({quote(block.name)}):", *owners)
         self.depth += 1
         self.names.push()
         self._axes(block.iter_vars, realize.iter_values if realize is not None else None)
@@ -516,28 +382,10 @@ class TirPrinter(ExprPrinter):
 
     def _axis(self, axis: IterVar, value: Expr | None) -> str:
         bound = "" if value is None else f", {self.expr(value)}"
-        from_zero = _is_const(axis.dom.start, 0) and axis.dom.start.dtype == axis.dom.extent.dtype
+        from_zero = is_const(axis.dom.start, 0) and axis.dom.start.dtype == axis.dom.extent.dtype
         domain = self.expr(axis.dom.extent) if from_zero else f"({', '.join(self.span(axis.dom))})"
         name = self.fenced(axis, self.define(axis.var))
         return f"{name} = T.axis.{_AXIS[axis.kind]}({self.fenced(axis.dom, domain)}{bound})"
-
-
-def calls_by_name(e: Call) -> bool:
-    """Whether `T.op(args)` means this very call: the dtype follows from the arguments by the intrinsic's rule."""
-    row = INTRINSICS.get(e.op)
-    if row is None:
-        return e.op.startswith("vector_reduce_") and len(e.args) == 1 and e.dtype == e.args[0].dtype.scalar
-    if len(e.args) != row.arity or row.result == "given":
-        return False
-    dtypes = [a.dtype for a in e.args]
-    if row.result == "value":
-        return e.dtype == dtypes[1] == dtypes[2] and dtypes[0].is_bool
-    if row.domain != "any" and any(d != dtypes[0] for d in dtypes):
-        return False
-    if (row.domain == "float" and not dtypes[0].is_float) or (row.domain == "int" and dtypes[0].kind not in _INTEGRAL):
-        return False
-    wanted = {"bool": DType("bool").with_lanes(dtypes[0].lanes), "void": DType("int32")}.get(row.result, dtypes[0])
-    return e.dtype == wanted
 
 
 def grid_of(loop: For) -> list[For]:
@@ -578,25 +426,10 @@ def is_true(e: Expr) -> bool:
     return isinstance(e, IntImm) and e.dtype.is_bool and e.value == 1
 
 
-_INTEGRAL = ("int", "uint", "bool")
-
-
 def _is_plain(loop: For) -> bool:
-    from_zero = _is_const(loop.start, 0) and loop.start.dtype == loop.extent.dtype
+    from_zero = is_const(loop.start, 0) and loop.start.dtype == loop.extent.dtype
     return loop.kind is ForKind.SERIAL and not loop.annotations and from_zero
 
 
 def _fits_signature(b: Buffer) -> bool:
     return all(isinstance(part, IntImm) for part in (*b.shape, *b.strides, b.elem_offset))
-
-
-def _is_const(e: Expr, value: int) -> bool:
-    return isinstance(e, IntImm) and e.value == value
-
-
-def _is_bare(e: Expr) -> bool:
-    return isinstance(e, IntImm) and e.dtype == "int32"
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,188 @@
+"""The expressions of programs as TVMScript, with names and marks; `printer` adds functions, statements and blocks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...expr import (
+    INTRINSICS,
+    Add,
+    BinaryOp,
+    Call,
+    DType,
+    Expr,
+    ExprPrinter,
+    IntImm,
+    Let,
+    Node,
+    Range,
+    Var,
+)  # fmt: skip
+from ..nodes import Buffer, BufferLoad, BufferRegion
+from .marks import fence
+from .names import NameSupply
+
+_ATOM = 20  # the precedence of a name or a call
+_INTEGRAL = ("int", "uint", "bool")
+
+
+class ProgramText(ExprPrinter):
+    """Collects the lines of a program; `marked` nodes come out fenced (see `marks`)."""
+
+    prefix = "T."
+
+    def __init__(self, spelling: Mapping[str, str], marked: Sequence[Node] = ()) -> None:
+        super().__init__()
+        self.spelling = spelling
+        self.lines: list[str] = []
+        self.names = NameSupply()
+        self.depth = 0
+        self._notes = {item: number for number, item in enumerate(marked)}
+        self._defined: set[Node] = set()  # marked variables and buffers whose first place has been printed
+        self._spelled_out: set[Expr] = set()
+        self._loops: dict[Var, tuple[Expr, Expr]] = {}  # start and extent of the loops around
+
+    # ---- names and text ----------------------------------------------------------------------------------------
+
+    def name(self, var: Var) -> str:
+        return self._first(var, self.names.of(var, var.name))
+
+    def buffer(self, buffer: Buffer) -> str:
+        """The name of a buffer at one of its uses."""
+        return self._first(buffer, self.names.of(buffer, buffer.name))
+
+    def define(self, item: Var | Buffer) -> str:
+        """The name of a variable or buffer at its definition."""
+        return self._first(item, self.names.define(item, item.name))
+
+    def _first(self, item: Node, text: str) -> str:
+        if item not in self._notes or item in self._defined:
+            return text
+        self._defined.add(item)
+        return fence(text, self._notes[item])
+
+    def fenced(self, item: Node, text: str) -> str:
+        """The text of a node, with its mark if it has one."""
+        return fence(text, self._notes[item]) if item in self._notes else text
+
+    def line(self, text: str, *owners: Node) -> None:
+        """One line, marked if one of the nodes that it stands for is."""
+        for owner in owners:
+            text = self.fenced(owner, text)
+        self.lines.append("    " * self.depth + text if text else "")
+
+    # ---- expressions -------------------------------------------------------------------------------------------
+
+    def _print(self, e: Expr, context: int) -> str:
+        text = super()._print(e, context)
+        return text if isinstance(e, Var) else self.fenced(e, text)
+
+    def _parts(self, e: Expr) -> tuple[str, int]:
+        if isinstance(e, BinaryOp) and _is_bare(e.a) and _is_bare(e.b):
+            # Python would fold two bare integers when the text is read: `T.int32(2) + 3` stays an addition.
+            self._spelled_out.add(e.a)
+        if isinstance(e, IntImm) and e in self._spelled_out:
+            return f"T.{e.dtype}({e.value})", _ATOM
+        return super()._parts(e)
+
+    def _atom(self, e: Expr) -> str:
+        if isinstance(e, BufferLoad):
+            return self._load(e)
+        if isinstance(e, Let):
+            return self._let(e)
+        if isinstance(e, Call):
+            return self._call(e)
+        return super()._atom(e)
+
+    def _load(self, e: BufferLoad) -> str:
+        name = self.buffer(e.buffer)
+        if e.predicate is None:
+            return f"{name}[{self._indices(e.indices)}]"
+        return f"{name}.vload([{self._indices(e.indices, empty='')}], predicate={self.expr(e.predicate)})"
+
+    def _indices(self, indices: Sequence[Expr], empty: str = "()") -> str:
+        return ", ".join(map(self.expr, indices)) or empty
+
+    def _let(self, e: Let) -> str:
+        value = self.expr(e.value)
+        self.names.push()
+        name = self.define(e.var)
+        body = self.expr(e.body)
+        self.names.pop()
+        return f"T.Let({body}, where={{{name}: {value}}})"
+
+    def _call(self, e: Call) -> str:
+        args = [self.expr(a) for a in e.args]
+        if e.op == "reinterpret" and len(args) == 1:
+            return f'T.reinterpret("{e.dtype}", {args[0]})'
+        if calls_by_name(e):
+            return f"T.{e.op}({', '.join(args)})"
+        return f"T.call_intrin({', '.join([quote(str(e.dtype)), quote('tir.' + e.op), *args])})"
+
+    def span(self, r: Range) -> tuple[str, str]:
+        """The texts of start and stop of a range; constants are added up, else the stop reads `start + extent`."""
+        start, extent = r.start, r.extent
+        if isinstance(start, IntImm) and isinstance(extent, IntImm):
+            return self.expr(start), self.fenced(extent, self.expr(IntImm(start.value + extent.value, extent.dtype)))
+        if is_const(start, 0) and start.dtype == extent.dtype:
+            return self.expr(start), self.expr(extent)
+        stop = Add(start, extent) if start.dtype == extent.dtype else start + extent
+        return self.expr(start), self.expr(stop)
+
+    def region(self, r: BufferRegion) -> str:
+        """`A[vi, 0:128]`: a point of a dimension as an index, anything else as a slice."""
+        parts = []
+        for dimension in r.region:
+            if is_const(dimension.extent, 1):
+                parts.append(self.fenced(dimension, self.expr(dimension.start)))
+            else:
+                parts.append(self.fenced(dimension, ":".join(self.span(dimension))))
+        return self.fenced(r, f"{self.buffer(r.buffer)}[{', '.join(parts) or '()'}]")
+
+    def value(self, item: Any) -> str:
+        """An attribute's value: a Python constant, an expression, or a list or dictionary of them."""
+        if isinstance(item, Expr):
+            return self.expr(item)
+        if isinstance(item, Mapping):
+            return "{" + ", ".join(f"{self.value(k)}: {self.value(v)}" for k, v in item.items()) + "}"
+        if isinstance(item, list | tuple):
+            return "[" + ", ".join(map(self.value, item)) + "]"
+        if isinstance(item, str):
+            return quote(item)
+        if isinstance(item, float) and repr(item) in ("inf", "-inf", "nan"):
+            return f'float("{item!r}")'
+        return repr(item)
+
+
+def calls_by_name(e: Call) -> bool:
+    """Whether `T.op(args)` means this very call: the dtype follows from the arguments by the intrinsic's rule."""
+    row = INTRINSICS.get(e.op)
+    if row is None:
+        return e.op.startswith("vector_reduce_") and len(e.args) == 1 and e.dtype == e.args[0].dtype.scalar
+    if len(e.args) != row.arity or row.result == "given":
+        return False
+    dtypes = [a.dtype for a in e.args]
+    if row.result == "value":
+        return e.dtype == dtypes[1] == dtypes[2] and dtypes[0].is_bool
+    if row.domain != "any" and any(d != dtypes[0] for d in dtypes):
+        return False
+    if (row.domain == "float" and not dtypes[0].is_float) or (row.domain == "int" and dtypes[0].kind not in _INTEGRAL):
+        return False
+    wanted = {"bool": DType("bool").with_lanes(dtypes[0].lanes), "void": DType("int32")}.get(row.result, dtypes[0])
+    return e.dtype == wanted
+
+
+def is_const(e: Expr, value: int) -> bool:
+    """Whether an expression is that integer constant."""
+    return isinstance(e, IntImm) and e.value == value
+
+
+def quote(text: str) -> str:
+    """A string as it stands in Python, in double quotes."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _is_bare(e: Expr) -> bool:
+    return isinstance(e, IntImm) and e.dtype == "int32"
