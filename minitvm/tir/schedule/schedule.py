@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InputError, ScheduleError, report
+from ...errors import InputError, InternalError, ScheduleError, report
 from ...expr import Node
 from ..nodes import Block, BlockId, BlockRealize, For, IRModule, PrimFunc, Stmt
 from .handles import BlockRV, LoopRV, handles_in, to_handles
@@ -288,7 +288,9 @@ def _check_same_meaning(before: IRModule, after: IRModule) -> None:
 
     for name, func in before.items():
         if after[name] is not func:
-            check(func, after[name])
+            verdict = check(func, after[name])
+            if not verdict:
+                raise InternalError(f"the step changes what {name} computes\n{verdict}")
 
 
 def _name_of(state: ScheduleState, handle: BlockRV | LoopRV) -> str:

@@ -52,9 +52,13 @@ def _shared_run(run: list[BufferStore]) -> list[Stmt]:
         return list(run)
     pending = dict(shared)
     total: list[tuple[list[tuple[Var, BufferLoad]], BufferStore]] = []
+    # A load in an index or behind a condition may come before the first certain one, when its value has no name yet.
+    named: dict[Any, Var] = {}
     for stmt in run:
-        needed = [(pending.pop(key), loads[key]) for key, _ in _unconditional_loads(stmt.value, written) if key in pending]
-        total.append((needed, BufferStore(stmt.buffer, _named(stmt.value, shared), stmt.indices, stmt.predicate)))
+        here = [key for key, _ in _unconditional_loads(stmt.value, written)]
+        needed = [(pending.pop(key), loads[key]) for key in here if key in pending]
+        named |= {key: shared[key] for key in here if key in shared}
+        total.append((needed, BufferStore(stmt.buffer, _named(stmt.value, named), stmt.indices, stmt.predicate)))
     result: Stmt | None = None
     for needed, stmt in reversed(total):
         result = Seq.of(stmt, result)
