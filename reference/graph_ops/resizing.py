@@ -15,7 +15,8 @@ def _sources(mode: str, extent: int, size: int, scale: float, roi: tuple[float, 
     if mode == "asymmetric":
         return i / scale
     if mode == "align_corners":
-        return i * (extent - 1) / (size - 1) if size > 1 else np.zeros(size)
+        # The resized length is that which the scale asks for, not rounded.
+        return i * (extent - 1) / (extent * scale - 1) if size > 1 else np.zeros(size)
     if mode == "tf_crop_and_resize":
         start, end = roi
         if size == 1:

@@ -120,7 +120,7 @@ class Importer:
             inputs = [self._lookup(scope, name, label(proto)) if name else None for name in proto.input]
             outputs = self._convert(proto, inputs, scope, versions)
             for name, operand in zip(proto.output, outputs):
-                if name:
+                if name and operand is not None:
                     scope[name] = operand
 
     def subgraph(self, graph: Any, scope: dict[str, Operand]) -> list[Operand]:
@@ -136,7 +136,7 @@ class Importer:
 
     def _convert(
         self, proto: Any, inputs: Sequence[Operand | None], scope: dict[str, Operand], versions: Mapping[str, int]
-    ) -> Sequence[Operand]:
+    ) -> Sequence[Operand | None]:
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         local = self.local_functions.get((proto.domain, proto.op_type))
         if local is not None:
@@ -180,8 +180,8 @@ class Importer:
             return ModelError(f"{label(proto)}: {error}")
         return UnsupportedOperator(f"{label(proto)}: {error}")
 
-    def _call(self, proto: Any, function: Any, inputs: Sequence[Operand | None]) -> list[Operand]:
-        """The outputs of a function body on those inputs."""
+    def _call(self, proto: Any, function: Any, inputs: Sequence[Operand | None]) -> list[Operand | None]:
+        """The outputs of a function body on those inputs; None for one that the body leaves out."""
         scope = {name: operand for name, operand in zip(function.input, inputs) if operand is not None}
         attributes = {a.name: a for a in getattr(function, "attribute_proto", ())}
         attributes.update({a.name: a for a in proto.attribute})
@@ -197,7 +197,7 @@ class Importer:
                 if name in absent:
                     bound.input[position] = ""
             self.nodes([bound], scope, versions)
-        return [self._lookup(scope, name, label(proto)) for name in function.output if name in scope]
+        return [scope.get(name) for name in function.output]
 
     # --- operators ---
 

@@ -132,8 +132,6 @@ def dynamic_quantize(n: NodeContext) -> Any:
     low = n.op("minimum", n.op("min", x), 0.0)
     high = n.op("maximum", n.op("max", x), 0.0)
     scale = n.op("divide", n.op("subtract", high, low), 255.0)
-    zero = n.op(
-        "clip", n.op("round", n.op("divide", n.op("subtract", np.float32(0), low), scale)), a_min=0.0, a_max=255.0
-    )
-    zero_point = n.cast(zero, "uint8")
+    steps = n.op("round", n.op("divide", n.op("negative", low), scale))
+    zero_point = n.cast(n.op("clip", steps, a_min=0.0, a_max=255.0), "uint8")
     return [n.op("qnn.quantize", x, scale, zero_point, axis=0, out_dtype="uint8"), scale, zero_point]

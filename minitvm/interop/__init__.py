@@ -1,0 +1,1 @@
+"""Other tools' interfaces: ONNX's backend tests."""
