@@ -59,7 +59,7 @@ def _shape_of(kind: TensorType, dtype: str) -> Any:
     return dims
 
 
-register("batch_flatten", pattern=INJECTIVE, fold=lambda x: x.reshape(x.shape[0], -1))(topi.batch_flatten)
+register("nn.batch_flatten", pattern=INJECTIVE, fold=lambda x: x.reshape(x.shape[0], -1))(topi.batch_flatten)
 register("concatenate", pattern=INJECTIVE, fold=lambda *data, axis: np.concatenate(data, axis))(topi.concatenate)
 register("expand_dims", pattern=INJECTIVE, fold=_expand_dims)(topi.expand_dims)
 register("gather", pattern=INJECTIVE)(topi.gather)

@@ -15,6 +15,7 @@ from .constant_folding import Evaluate, constant_folding
 from .dead_code import dead_code
 from .fold_batch_norm import fold_batch_norm
 from .fuse import fuse
+from .rebuild import with_output_names
 from .simplify import simplify
 
 Pass = tuple[str, Callable[[Graph], Graph]]
@@ -42,7 +43,8 @@ def layout_passes(target: Target) -> list[Pass]:
     """Blocked layouts, on the machines whose convolutions want them."""
     if target.kind != "cpu":
         return []
-    return [("blocked_layout", lambda graph: blocked_layout(graph, target.vector_lanes("float32")))]
+    lanes = target.vector_lanes("float32")
+    return [("blocked_layout", lambda graph: with_output_names(blocked_layout(graph, lanes), graph))]
 
 
 def optimize(

@@ -33,6 +33,21 @@ def rebuild(
     return Graph(graph.inputs, (*graph.constants, *constants), renewed, outputs, graph.name)
 
 
+def with_output_names(graph: Graph, like: Graph) -> Graph:
+    """`graph` with its outputs named as those of `like`: callers get outputs by name."""
+    renamed: dict[Value, Value] = {}
+    fixed = {*graph.inputs, *(c.value for c in graph.constants)}
+    for own, wanted in zip(graph.outputs, like.outputs, strict=True):
+        if own.name != wanted.name and own not in fixed:
+            renamed.setdefault(own, Value(wanted.name, own.shape, own.dtype))
+
+    def of(values: tuple[Value, ...]) -> tuple[Value, ...]:
+        return tuple(renamed.get(v, v) for v in values)
+
+    nodes = tuple(OpNode(n.op, of(n.inputs), n.attrs, of(n.outputs)) for n in graph.nodes)
+    return Graph(graph.inputs, graph.constants, nodes, of(graph.outputs), graph.name) if renamed else graph
+
+
 def new_constant(array: np.ndarray, name: str) -> Constant:
     """A constant of its own value."""
     data = np.ascontiguousarray(array).reshape(np.shape(array))

@@ -34,7 +34,7 @@ class Facts:
 
 Rule = Callable[[OpNode, Facts], Value | OpNode | None]
 
-_RESHAPES = ("reshape", "squeeze", "expand_dims", "batch_flatten")
+_RESHAPES = ("reshape", "squeeze", "expand_dims", "nn.batch_flatten")
 
 
 def copies(item: OpNode, facts: Facts) -> Value | None:

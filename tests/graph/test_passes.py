@@ -1,0 +1,289 @@
+"""Every pass keeps the meaning of every graph, and does what it is for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minitvm.graph import Graph, GraphBuilder, optimize, verify_graph
+from minitvm.graph.lower import function_key, to_prim_func
+from minitvm.graph.nodes import FUSED
+from minitvm.graph.passes.common_subexpressions import common_subexpressions
+from minitvm.graph.passes.constant_folding import constant_folding
+from minitvm.graph.passes.dead_code import dead_code
+from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
+from minitvm.graph.passes.fuse import fuse
+from minitvm.graph.passes.simplify import simplify
+from minitvm.reference import graph as interpreter
+from minitvm.reference.equivalence import check
+from minitvm.te import size_var
+
+from .graphs import by_te, feed, graphs
+
+PASSES: dict[str, Callable[[Graph], Graph]] = {
+    "common_subexpressions": common_subexpressions,
+    "constant_folding": constant_folding,
+    "dead_code": dead_code,
+    "fold_batch_norm": fold_batch_norm,
+    "fuse": fuse,
+    "simplify": simplify,
+    "all": optimize,
+}
+
+
+def operators(graph: Graph) -> Counter[str]:
+    inner = [n for item in graph.nodes for n in (item.graph.nodes if item.op == FUSED else (item,))]
+    return Counter(n.op for n in inner)
+
+
+def same(found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted):
+        scale = max(1.0, float(np.abs(b).max(initial=0)))
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4 * scale)
+
+
+@pytest.mark.parametrize("name", PASSES)
+@given(graph=graphs(), seed=st.integers(0, 99))
+@settings(max_examples=25)
+def test_pass_keeps_the_meaning(name: str, graph: Graph, seed: int) -> None:
+    verify_graph(graph)
+    after = PASSES[name](graph)
+    verify_graph(after)
+    assert [v.name for v in after.inputs] == [v.name for v in graph.inputs]
+    assert [(v.name, v.type) for v in after.outputs] == [(v.name, v.type) for v in graph.outputs]
+    inputs = feed(graph, seed)
+    same(interpreter.run(after, inputs), interpreter.run(graph, inputs))
+
+
+@given(graph=graphs(largest=6), seed=st.integers(0, 99))
+@settings(max_examples=15)
+def test_fused_groups_lower_to_what_they_mean(graph: Graph, seed: int) -> None:
+    inputs = feed(graph, seed)
+    same(by_te(fuse(graph), inputs), interpreter.run(graph, inputs))
+
+
+def network() -> tuple[GraphBuilder, Callable[..., np.ndarray]]:
+    rng = np.random.default_rng(0)
+    return GraphBuilder(), lambda *shape: rng.standard_normal(shape).astype("float32")
+
+
+def residual_block() -> Graph:
+    b, normal = network()
+    x = b.input("x", (1, 8, 5, 5))
+
+    def conv_bn(value: object) -> object:
+        conv = b.op("nn.conv2d", value, normal(8, 8, 3, 3), padding=1)
+        return b.op("nn.batch_norm", conv, normal(8), normal(8), normal(8), np.abs(normal(8)))
+
+    inner = b.op("nn.relu", conv_bn(x))
+    return b.build(b.op("nn.relu", b.op("add", conv_bn(inner), inner), name="y"))
+
+
+def test_batch_norm_goes_into_the_convolution() -> None:
+    after = dead_code(fold_batch_norm(residual_block()))
+    assert operators(after) == {"nn.conv2d": 2, "nn.bias_add": 2, "nn.relu": 2, "add": 1}
+    inputs = feed(after)
+    same(interpreter.run(after, inputs), interpreter.run(residual_block(), inputs))
+
+
+def test_batch_norm_behind_a_bias_or_a_dense_layer_is_folded_too() -> None:
+    b, normal = network()
+    x = b.input("x", (2, 6))
+    dense = b.op("nn.bias_add", b.op("nn.dense", x, normal(4, 6)), normal(4))
+    graph = b.build(b.op("nn.batch_norm", dense, normal(4), normal(4), normal(4), np.abs(normal(4))))
+    after = dead_code(fold_batch_norm(graph))
+    assert operators(after) == {"nn.dense": 1, "nn.bias_add": 1}
+    inputs = feed(graph)
+    same(interpreter.run(after, inputs), interpreter.run(graph, inputs))
+
+
+def test_batch_norm_of_a_value_with_other_readers_becomes_arithmetic() -> None:
+    b, normal = network()
+    conv = b.op("nn.conv2d", b.input("x", (1, 4, 3, 3)), normal(4, 4, 1, 1))
+    norm = b.op("nn.batch_norm", conv, normal(4), normal(4), normal(4), np.abs(normal(4)))
+    after = fold_batch_norm(b.build([norm, conv]))
+    assert operators(after) == {"nn.conv2d": 1, "multiply": 1, "add": 1}
+
+
+def test_residual_block_is_two_functions() -> None:
+    fused = fuse(dead_code(fold_batch_norm(residual_block())))
+    assert [[n.op for n in item.graph.nodes] for item in fused.nodes] == [
+        ["nn.conv2d", "nn.bias_add", "nn.relu"],
+        ["nn.conv2d", "nn.bias_add", "add", "nn.relu"],
+    ]
+
+
+def test_of_two_added_convolutions_one_takes_the_sum() -> None:
+    b, normal = network()
+    x = b.input("x", (1, 4, 3, 3))
+    first, second = (b.op("nn.conv2d", x, normal(4, 4, 1, 1)) for _ in range(2))
+    fused = fuse(b.build(b.op("add", first, second)))
+    assert [[n.op for n in item.graph.nodes] for item in fused.nodes] == [["nn.conv2d"], ["nn.conv2d", "add"]]
+
+
+def test_fusion_by_pattern() -> None:
+    """Injective chains fuse, a reduction takes them, opaque never does, and what has two readers stands alone."""
+    b, _ = network()
+    x = b.input("x", (4, 6))
+    chain = b.op("transpose", b.op("exp", b.op("add", x, 1.0)))
+    total = b.op("sum", chain, axis=1)
+    soft = b.op("nn.softmax", b.op("nn.relu", total))
+    shared = b.op("tanh", soft)
+    fused = fuse(b.build(b.op("add", b.op("sin", shared), b.op("cos", shared))))
+    assert [[n.op for n in item.graph.nodes] for item in fused.nodes] == [
+        ["add", "exp", "transpose", "sum"], ["nn.relu"], ["nn.softmax"], ["tanh"], ["sin", "cos", "add"],
+    ]  # fmt: skip
+
+
+def test_nothing_is_computed_twice() -> None:
+    b, _ = network()
+    small, large = b.input("small", (1, 4, 1, 1)), b.input("large", (1, 4, 8, 8))
+    gate = b.op("multiply", b.op("sigmoid", small), large)
+    fused = fuse(b.build(b.op("tile", b.op("exp", gate), reps=(1, 1, 1, 2))))
+    assert [[n.op for n in item.graph.nodes] for item in fused.nodes] == [["sigmoid"], ["multiply", "exp"], ["tile"]]
+
+
+def test_scalars_stand_in_the_function_and_weights_are_parameters() -> None:
+    b, normal = network()
+    x = b.input("x", (2, 3))
+    fused = fuse(b.build(b.op("multiply", b.op("add", x, normal(3)), 0.5)))
+    (node,) = fused.nodes
+    assert len(node.inputs) == 2
+    assert "T.float32(0.5)" in to_prim_func(node).script()
+
+
+def test_groups_that_differ_in_names_and_weights_share_a_function() -> None:
+    b, normal = network()
+    x = b.input("x", (1, 4, 8, 8))
+    for _ in range(3):
+        x = b.op("nn.relu", b.op("nn.conv2d", x, normal(4, 4, 3, 3), padding=1))
+    strided = b.op("nn.relu", b.op("nn.conv2d", x, normal(4, 4, 3, 3), padding=1, strides=2))
+    keys = [function_key(node) for node in fuse(b.build(strided)).nodes]
+    assert keys[0] == keys[1] == keys[2] != keys[3]
+
+
+def test_different_scalars_are_different_functions() -> None:
+    b, _ = network()
+    x = b.input("x", (3,))
+    y = b.op("nn.softmax", b.op("add", x, 1.0))
+    nodes = fuse(b.build(b.op("add", y, 2.0))).nodes
+    assert len({function_key(n) for n in nodes}) == len(nodes) == 3
+
+
+def test_functions_are_shared_across_symbolic_sizes() -> None:
+    """The halves of n and the halves of that are one variable each in a function of their own."""
+    b, _ = network()
+    x = b.input("x", (1, 2, 4, size_var("n")))
+    first = b.op("nn.max_pool2d", b.op("nn.max_pool2d", x, pool_size=2, strides=2), pool_size=1)
+    second = b.op("nn.max_pool2d", first, pool_size=1)
+    nodes = fuse(b.build(second)).nodes
+    assert function_key(nodes[1]) == function_key(nodes[2])
+    assert "n // 2" not in to_prim_func(nodes[1]).script()
+
+
+@given(n=st.integers(4, 11))
+@settings(max_examples=8)
+def test_symbolic_network(n: int) -> None:
+    b, normal = network()
+    x = b.input("x", (1, 4, 8, size_var("n")))
+    y = b.op("nn.relu", b.op("nn.conv2d", x, normal(8, 4, 3, 3), padding=1, strides=(2, 1)))
+    y = b.op("nn.avg_pool2d", y, pool_size=2, strides=2)
+    y = b.op("reshape", b.op("transpose", y, axes=(0, 3, 1, 2)), newshape=(0, -1, 16))
+    y = b.op("nn.softmax", b.op("nn.bias_add", b.op("nn.dense", y, normal(5, 16)), normal(5), axis=-1))
+    graph = b.build(y)
+    after = optimize(graph)
+    verify_graph(after)
+    inputs = feed(graph, n=n)
+    wanted = interpreter.run(graph, inputs)
+    same(interpreter.run(after, inputs), wanted)
+    same(by_te(after, inputs), wanted)
+
+
+def test_shape_arithmetic_folds_away() -> None:
+    b, _ = network()
+    x = b.input("x", (2, 3, 4))
+    dims = b.op("strided_slice", b.op("shape_of", x), begin=(1,), end=(3,))
+    half = b.op("divide", b.op("prod", dims), np.array(-5, "int64"))
+    (constant,) = constant_folding(b.build(half)).constants[-1:]
+    assert constant.data == -2
+    assert not dead_code(constant_folding(b.build(half))).nodes
+
+
+def test_folding_uses_the_evaluator_where_there_is_no_fold() -> None:
+    b, _ = network()
+    graph = b.build(b.op("tanh", b.constant(np.zeros(3, "float32"))))
+    assert constant_folding(graph).nodes
+    asked: list[str] = []
+
+    def evaluate(node: object, arrays: list[np.ndarray]) -> list[np.ndarray]:
+        asked.append(node.op)  # type: ignore[attr-defined]
+        return [np.tanh(arrays[0])]
+
+    assert not constant_folding(graph, evaluate).nodes
+    assert asked == ["tanh"]
+
+
+def test_folding_does_not_blow_constants_up() -> None:
+    b, _ = network()
+    graph = b.build(b.op("tile", b.constant(np.zeros(1000, "float32")), reps=(100,)))
+    assert constant_folding(graph).nodes
+
+
+def test_simplify_removes_what_does_nothing() -> None:
+    b, _ = network()
+    x = b.input("x", (2, 3, 4))
+    y = b.op("cast", b.op("nn.dropout", b.op("copy", x)), dtype="float32")
+    y = b.op("transpose", b.op("transpose", y, axes=(2, 0, 1)), axes=(1, 2, 0))
+    y = b.op("reshape", b.op("squeeze", b.op("expand_dims", y, axis=0), axis=0), newshape=(6, 4))
+    y = b.op("strided_slice", b.op("nn.pad", y, pad_width=((0, 0), (0, 0))), begin=(0,), end=(6,))
+    y = b.op("multiply", b.op("concatenate", y, axis=0), 1.0)
+    after = dead_code(simplify(b.build(b.op("exp", y))))
+    assert operators(after) == {"reshape": 1, "exp": 1}
+
+
+def test_simplify_keeps_the_names_of_outputs() -> None:
+    b, _ = network()
+    x = b.input("x", (3,))
+    after = simplify(b.build(b.op("copy", x, name="y")))
+    assert [v.name for v in after.outputs] == ["y"]
+
+
+def test_common_subexpressions_are_computed_once() -> None:
+    b, _ = network()
+    x = b.input("x", (3,))
+    first, second = (b.op("exp", b.op("add", x, 1.0)) for _ in range(2))
+    other = b.op("exp", b.op("add", x, 2.0))
+    after = dead_code(common_subexpressions(b.build(b.op("elementwise_sum", first, second, other))))
+    assert operators(after) == {"add": 2, "exp": 2, "elementwise_sum": 1}
+
+
+def test_dead_code_goes_and_inputs_stay() -> None:
+    b, normal = network()
+    x, unused = b.input("x", (3,)), b.input("unused", (3,))
+    b.op("exp", b.op("add", unused, normal(3)))
+    after = dead_code(b.build(b.op("tanh", x)))
+    assert operators(after) == {"tanh": 1}
+    assert not after.constants
+    assert [v.name for v in after.inputs] == ["x", "unused"]
+
+
+def test_callback_sees_every_pass() -> None:
+    seen: list[str] = []
+    optimize(residual_block(), callback=lambda name, before, after: seen.append(name))
+    assert seen[0] == "dead_code"
+    assert seen[-1] == "fuse"
+
+
+def test_group_lowers_to_the_function_of_its_parts() -> None:
+    fused = fuse(dead_code(fold_batch_norm(residual_block())))
+    from minitvm.graph.lower import to_te
+
+    for node in fused.nodes:
+        verdict = check(to_te(node), to_prim_func(node))
+        assert verdict, verdict.message
