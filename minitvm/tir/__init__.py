@@ -113,7 +113,7 @@ _DEFINED_IN = {
     "ScheduleError": "minitvm.errors",
     "verify": "minitvm.tir.verifier",
 }
-_SUBMODULES = ("intrin", "schedule", "script", "transform", "verifier")
+_SUBMODULES = ("schedule", "script", "transform", "verifier")
 
 __all__ = [
     "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "Allocate", "And", "Assert", "AssertStmt", "Block", "BlockId",

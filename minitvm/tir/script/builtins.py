@@ -7,6 +7,7 @@ the parser turns into nodes where it stands; so decorators and annotations also 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -360,8 +361,8 @@ def block_attr(attrs: Mapping[str, Any]) -> HeaderSpec:
 
 
 def func_attr(attrs: Mapping[str, Any]) -> HeaderSpec:
-    """Attributes of the function."""
-    return HeaderSpec("func_attr", dict(attrs))
+    """Attributes of the function; what is "tirx." since v0.24 is "tir." here."""
+    return HeaderSpec("func_attr", {re.sub("^tirx[.]", "tir.", key): value for key, value in attrs.items()})
 
 
 # Spellings since v0.24.
@@ -450,8 +451,11 @@ def target(config: Any, host: Any = None) -> Any:
     return Target(config) if host is None else Target(config, host)
 
 
-def prim_func(func: Any = None, private: bool = False, check_well_formed: bool = True, lowered: bool = False) -> Any:
+def prim_func(func: Any = None, private: bool = False, lowered: bool = False, **options: Any) -> Any:
     """Decorator: the Python function as a `PrimFunc`. See `tir.script.source`."""
+    unknown = [name for name in options if name not in ("check_well_formed", "s_tir")]  # TVM's, and mean nothing here
+    if unknown:
+        raise InputError(f"prim_func has no option {unknown[0]}: {nearest(unknown[0], ['private', 'lowered'])}")
     from .source import prim_func as parse
 
     return parse(func, private=private, lowered=lowered)

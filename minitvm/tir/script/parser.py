@@ -247,6 +247,8 @@ class FunctionParser(Evaluator):
             declared = value.buffer.named(name)
             self._define(name, declared)
             return lambda body: Allocate(declared, body, value.annotations)
+        if isinstance(value, LoopSpec) and value.kind is ForKind.THREAD:  # tx = T.launch_thread("threadIdx.x", 128)
+            return self._thread_rest(name, value)
         if isinstance(value, Meta):
             return self._define(name, value.value)
         if isinstance(value, Var) and value.name == "":  # n = T.int32()
@@ -264,6 +266,13 @@ class FunctionParser(Evaluator):
         variable = Var(name, value.dtype)
         self.variables[name] = variable
         return lambda body: LetStmt(variable, value, body)
+
+    def _thread_rest(self, name: str, spec: LoopSpec) -> Callable[[Stmt], Stmt]:
+        interval = spec.ranges[0]
+        variable = Var(name, interval.extent.dtype)
+        self.variables[name] = variable
+        self.loops[variable] = interval
+        return lambda body: For(variable, interval.start, interval.extent, spec.kind, body, spec.thread)
 
     def _axis(self, name: str, axis: AxisSpec, node: ast.AST) -> None:
         frame = self._block_frame(node, "an iterator")

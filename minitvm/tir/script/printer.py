@@ -1,12 +1,13 @@
 """Programs as TVMScript text: `script(node)`, with spots marked for errors.
 
 The text reads back: `parse(script(program))` is structurally equal to `program`. The spelling is that of TVM v0.23, or
-of v0.27 (`T.sblock`). What TVM has no words for is spelled as ours: `@T.prim_func(lowered=True)` for a function without
+of v0.27 (`T.sblock`, `s_tir=True`, "tirx.noalias"). What TVM has no words for is spelled as ours: `@T.prim_func(lowered=True)` for a function without
 a root block, `T.call_kernel("name", A, B)` for a kernel call.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from ...errors import InputError
@@ -48,8 +49,8 @@ from .marks import annotate
 from .text import ProgramText, is_const, quote
 
 DIALECTS: dict[str, dict[str, str]] = {
-    "tvm-0.23": {"block": "block", "alloc_buffer": "alloc_buffer", "block_attr": "block_attr"},
-    "tvm-0.27": {"block": "sblock", "alloc_buffer": "sblock_alloc_buffer", "block_attr": "sblock_attr"},
+    "tvm-0.23": {"block": "block", "alloc_buffer": "alloc_buffer", "block_attr": "block_attr", "tir": "tir."},
+    "tvm-0.27": {"block": "sblock", "alloc_buffer": "sblock_alloc_buffer", "block_attr": "sblock_attr", "tir": "tirx."},
 }
 _HEADER = {"I": "# from minitvm.script import ir as I", "T": "# from minitvm.script import tir as T"}
 _AXIS = {"S": "spatial", "R": "reduce", "O": "opaque"}
@@ -117,7 +118,7 @@ class TirPrinter(ProgramText):
         root = trivial_root(func)
         lowered = not isinstance(func.body, BlockRealize) or func.body.block.name != "root"
         options = [] if "global_symbol" in func.attrs else ["private=True"]
-        options += ["lowered=True"] if lowered else []
+        options += ["lowered=True"] if lowered else ["s_tir=True"] if self.spelling["tir"] == "tirx." else []
         self.line("@T.prim_func" + (f"({', '.join(options)})" if options else ""))
         taken = {p.name for p in func.params} | {v.name for v in symbolic_dimensions(func)}
         for parameter in func.params:  # all parameters before any dimension: they keep their names
@@ -140,6 +141,7 @@ class TirPrinter(ProgramText):
         self.depth += 1
         attrs = {k: v for k, v in func.attrs.items() if not (k == "global_symbol" and v == name)}
         if attrs:
+            attrs = {re.sub("^tir[.]", self.spelling["tir"], key): value for key, value in attrs.items()}
             self.line(f"T.func_attr({self.value(attrs)})")
         for variable in symbolic_dimensions(func):
             size = "is_size_var=True" if isinstance(variable, SizeVar) else ""

@@ -20,6 +20,7 @@ from ...expr import (
     Range,
     Var,
 )  # fmt: skip
+from ...target import Target
 from ..nodes import Buffer, BufferLoad, BufferRegion
 from .marks import fence
 from .names import NameSupply
@@ -149,6 +150,8 @@ class ProgramText(ExprPrinter):
             return "{" + ", ".join(f"{self.value(k)}: {self.value(v)}" for k, v in item.items()) + "}"
         if isinstance(item, list | tuple):
             return "[" + ", ".join(map(self.value, item)) + "]"
+        if isinstance(item, Target):
+            return f"T.target({quote(str(item))})"
         if isinstance(item, str):
             return quote(item)
         if isinstance(item, float) and repr(item) in ("inf", "-inf", "nan"):

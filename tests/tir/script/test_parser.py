@@ -78,6 +78,8 @@ def test_handles_and_match_buffer_of_2021() -> None:
 
 def test_newest_spelling() -> None:
     text = script(matmul(), dialect="tvm-0.27")
+    assert "@T.prim_func(s_tir=True)" in text
+    assert 'T.func_attr({"tirx.noalias": True})' in text
     assert "T.sblock" in text
     assert structural_equal(from_source(text), matmul())
 
@@ -181,7 +183,9 @@ def test_thread_loops_of_both_spellings() -> None:
     old = body('for t in T.thread_binding(0, 16, thread="threadIdx.x"):\n    A[t] = 0')
     new = body('with T.launch_thread("threadIdx.x", 16) as t:\n    A[t] = 0')
     assert only(old).kind is ForKind.THREAD
+    flat = body('t = T.launch_thread("threadIdx.x", 16)\nA[t] = 0')
     assert structural_equal(old, new)
+    assert structural_equal(old, flat)
 
 
 def test_kernel_level_text() -> None:

@@ -32,6 +32,7 @@ from minitvm.expr import (
 )  # fmt: skip
 from minitvm.reference.strategies import exprs, prim_funcs
 from minitvm.script import from_source
+from minitvm.target import Target
 from minitvm.tir.nodes import (
     Allocate,
     Assert,
@@ -204,6 +205,11 @@ def test_private_function_and_root_with_regions_read_back() -> None:
     assert_reads_back(with_root((X,), SET, {}))
     root = Block((), (X.full_region(),), (), "root", SET, annotations={"a": 1})
     assert_reads_back(PrimFunc((X,), BlockRealize((), const(True), root), {**ATTRS, "tir.noalias": True}))
+
+
+@pytest.mark.parametrize("target", [Target("cpu"), Target("cuda", host="cpu")])
+def test_target_of_a_function_reads_back(target: Target) -> None:
+    assert_reads_back(with_root((X,), SET, {**ATTRS, "target": target}))
 
 
 def test_lowered_and_blockless_functions_are_told_apart() -> None:
