@@ -51,16 +51,26 @@ def check(options: argparse.Namespace) -> int:
 def check_model(graph: Any, target: Any, seed: int, report: Report) -> int:
     """The compiled model against the graph interpreter; prints the line of the graph level."""
     from .. import build
+    from ..expr import replace
     from ..reference import graph as interpreter
+    from ..reference.conditioning import determined_outputs
 
-    module = build(graph, target, progress=report)
     inputs = opt.random_inputs(graph.inputs, seed)
-    found = module(**inputs)
     start = time.perf_counter()
+    outputs = determined_outputs(graph, inputs, TOLERANCE / 10)
+    notes = [
+        f"  {value.name} is left out: float32 does not determine it (float64 gives another answer); "
+        f"compared {', '.join(v.name for v in outputs if v not in graph.outputs)} in front of it"
+        for value in graph.outputs
+        if value not in outputs
+    ]
+    graph = replace(graph, outputs=outputs)
     expected = interpreter.run(graph, inputs)
+    seconds = time.perf_counter() - start
+    found = build(graph, target, progress=report)(**inputs)
     found = found if isinstance(found, tuple | list) else (found,)
     worst = max((relative_difference(f, e) for f, e in zip(found, expected, strict=True)), default=0.0)
-    return line("graph", "the whole model", worst, TOLERANCE, time.perf_counter() - start, [])
+    return line("graph", "the whole model", worst, TOLERANCE, seconds, notes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,13 @@
-"""`minitvm lesson 03`: run a lesson; with --check, grade the learner's exercise.py."""
+"""`minitvm lesson 03`: run a lesson; with --check, grade the learner's exercise.py.
+
+A lesson is a folder `lessons/NN_name` with these files:
+
+    lesson.py      percent cells: a notebook, a script and a text in one; its first heading `# # Title` is the title
+    exercise.py    what the learner fills in
+    solution.py    one way to fill it in
+    wrong_*.py     plausible mistakes, each of which the check must catch
+    check.py       `check(module)`: AssertionError with a small counterexample, NotImplementedError for a stub
+"""
 
 from __future__ import annotations
 
@@ -11,11 +20,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..errors import InputError, MinitvmError
+from ..errors import InputError, MinitvmError, missing_extra
 
 
 def register(commands: Any) -> None:
-    parser = commands.add_parser("lesson", help="run a lesson or check its exercise", description=__doc__)
+    parser = commands.add_parser("lesson", help="run a lesson or check its exercise", description=__doc__,
+                                 formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("number", nargs="?", help="its number, such as 03; without one, the list of all")
     parser.add_argument("--check", action="store_true", help="grade exercise.py instead of running the lesson")
     parser.add_argument("--file", metavar="PY", help="grade this file in place of exercise.py")
@@ -30,19 +40,32 @@ def lessons_folder() -> Path:
     return folder
 
 
+def open_lessons() -> None:
+    """Make `from lessons.ledger import ...` work wherever a lesson runs: as a script, a notebook, or from here."""
+    root = str(lessons_folder().parent)
+    if root not in sys.path:
+        sys.path.append(root)
+
+
+def folders() -> list[Path]:
+    """The folders of all lessons, in order."""
+    return sorted(p for p in lessons_folder().iterdir() if (p / "lesson.py").is_file())
+
+
 def find(number: str) -> Path:
     """The folder of a lesson by its number ("3", "03") or name ("03_split_and_reorder")."""
-    folders = sorted(p for p in lessons_folder().iterdir() if (p / "lesson.py").is_file())
-    for folder in folders:
+    for folder in folders():
         if number == folder.name or (number.isdigit() and int(number) == int(folder.name.split("_")[0])):
             return folder
-    raise InputError(f"no lesson {number}; there are: {', '.join(f.name for f in folders)}")
+    raise InputError(f"no lesson {number}; there are: {', '.join(f.name for f in folders())}")
 
 
 def lesson(options: argparse.Namespace) -> int:
     if options.number is None:
-        for folder in sorted(p for p in lessons_folder().iterdir() if (p / "lesson.py").is_file()):
-            print(f"{folder.name:<28} {title(folder)}")
+        if options.check or options.file:
+            raise InputError("which lesson?\n  try:    minitvm lesson 00 --check")
+        for folder in folders():
+            print(f"{folder.name:<24} {title(folder)}")
         return 0
     folder = find(options.number)
     if options.check or options.file:
@@ -63,29 +86,44 @@ def grade(folder: Path, answer: Path) -> int:
     """Run the lesson's checks on an answer; prints what failed, with the smallest counterexample found."""
     if not answer.is_file():
         raise InputError(f"no such file: {answer}")
+    failure = failure_of(folder, answer)
+    if failure is None:
+        print(f"{folder.name}: passed")
+        return 0
+    print(f"{folder.name}: not yet")
+    print("\n".join(f"  {line}".rstrip() for line in failure.splitlines()))
+    return 1
+
+
+def failure_of(folder: Path, answer: Path) -> str | None:
+    """What is wrong with an answer, in words; None when it passes."""
+    open_lessons()
+    if importlib.util.find_spec("hypothesis") is None:
+        raise missing_extra("hypothesis", "test")
     checks = load(folder / "check.py")
     try:
         checks.check(load(answer))
-    except (AssertionError, NotImplementedError) as error:
-        notes = "\n".join(getattr(error, "__notes__", ()))
-        print(f"{folder.name}: not yet\n  {error or type(error).__name__}\n{notes}".rstrip())
-        return 1
-    except MinitvmError as error:
-        print(f"{folder.name}: not yet\n  {error}")
-        return 1
-    except Exception as error:
-        # A learner's mistake deserves the line in their own file, not the way through ours.
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(answer)]
-        spot = f" at {answer.name}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
-        print(f"{folder.name}: not yet\n  {type(error).__name__}: {error}{spot}")
-        return 1
-    print(f"{folder.name}: passed")
-    return 0
+    except (AssertionError, MinitvmError) as error:
+        return str(error) or _with_spot(error, answer)
+    except NotImplementedError as error:
+        return f"still to be written: {error}" if str(error) else _with_spot(error, answer)
+    except (Exception, SystemExit) as error:
+        return _with_spot(error, answer)
+    return None
+
+
+def _with_spot(error: BaseException, answer: Path) -> str:
+    # A learner's mistake deserves the line in their own file, not the way through ours.
+    if isinstance(error, SyntaxError):
+        return f"{answer.name}:{error.lineno}: {error.msg}: {(error.text or '').strip()}"
+    own = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(answer)]
+    spot = f"\n{answer.name}:{own[-1].lineno}: {own[-1].line}" if own else ""
+    return f"{type(error).__name__}: {error}{spot}"
 
 
 def load(path: Path) -> ModuleType:
     """A Python file as a fresh module."""
-    name = f"minitvm_lesson_{path.parent.name}_{path.stem}"
+    name = f"minitvm_lesson_{path.resolve().parent.name}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path} is not a Python file")
