@@ -94,7 +94,10 @@ def _coordinate(
     if mode == "align_corners":
         if isinstance(size, int) and size == 1:
             return lambda i: const(0, "float64")
-        return lambda i: i.astype("float64") * (_f64(extent) - 1.0) / (_f64(size) - 1.0)
+        length = _f64(size)
+        if isinstance(extent, int) and isinstance(size, int) and abs(extent * scale - size) > 1e-6:
+            length = const(extent * scale, "float64")  # what the scale asks for, which is not a whole number
+        return lambda i: i.astype("float64") * (_f64(extent) - 1.0) / (length - 1.0)
     if mode == "tf_crop_and_resize":
         start, end = roi
         if isinstance(size, int) and size == 1:

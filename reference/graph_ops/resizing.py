@@ -15,8 +15,9 @@ def _sources(mode: str, extent: int, size: int, scale: float, roi: tuple[float, 
     if mode == "asymmetric":
         return i / scale
     if mode == "align_corners":
-        # The resized length is that which the scale asks for, not rounded.
-        return i * (extent - 1) / (extent * scale - 1) if size > 1 else np.zeros(size)
+        # The resized length is that which the scale asks for, whole or not.
+        length = size if abs(extent * scale - size) < 1e-6 else extent * scale
+        return i * (extent - 1) / (length - 1) if size > 1 else np.zeros(size)
     if mode == "tf_crop_and_resize":
         start, end = roi
         if size == 1:
