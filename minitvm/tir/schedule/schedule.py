@@ -39,6 +39,10 @@ class Call:
     def __repr__(self) -> str:
         return self.text
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How Hypothesis and IPython show it: the call as it is written, not its parts."""
+        printer.text(self.text)
+
 
 class Schedule:
     """Transforms a module step by step; each step checks that the program keeps its meaning.

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from minitvm import te
 from minitvm.expr import Expr, IterVar, Range, SizeVar, Var, const
-from minitvm.tir.nodes import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, ForKind, PrimFunc, Stmt, with_root
+from minitvm.tir.nodes import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    PrimFunc,
+    Stmt,
+    with_root,
+)
 
 
 def matmul(m: int | Expr = 8, n: int = 6, k: int = 4) -> PrimFunc:

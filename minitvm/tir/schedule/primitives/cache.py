@@ -201,10 +201,10 @@ def _cache_buffer(tree: Tree, buffer: Buffer, storage_scope: str) -> Buffer:
 def _place_after(tree: Tree, block: BlockRealize, others: Sequence[BlockRealize]) -> tuple[Stmt, Stmt]:
     """(statement, place): where code after `block` and before `others` stands: right after the statement, in the place.
 
-    The place is the innermost loop around all of them, or the block of their scope.
+    The place is the innermost loop that `block` shares with any of them, or the block of their scope.
     """
     loops = tree.loops_above(block)
-    shared = [l for l in loops if others and all(tree.inside(o, l) for o in others)]
+    shared = [l for l in loops if any(tree.inside(o, l) for o in others)]
     within: Stmt = shared[-1] if shared else tree.scope(block).block
     at: Stmt = block
     # Climb until the statement is a direct child of the place, or of the sequence that is its body.
