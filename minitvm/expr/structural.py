@@ -45,6 +45,11 @@ class _Comparison:
         renamable = isinstance(a, Var) or getattr(a, "_renamable", False)
         if renamable:
             return self._equal_names(a, b, defining)
+        if getattr(a, "_closed", False):  # functions of a module may share buffers, and each defines them for itself
+            outer, self.forward, self.backward = (self.forward, self.backward), {}, {}
+            same = self._equal_fields(a, b)
+            self.forward, self.backward = outer
+            return same
         return self._equal_fields(a, b)
 
     def _equal_values(self, a: Any, b: Any) -> bool:

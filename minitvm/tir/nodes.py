@@ -324,6 +324,7 @@ class PrimFunc(Node):
     attrs: Mapping[str, Any] = field(default_factory=dict)
     _children = ("body",)
     _defs = ("params",)
+    _closed = True
 
     @property
     def name(self) -> str:

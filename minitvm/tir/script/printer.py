@@ -1,8 +1,8 @@
 """Programs as TVMScript text: `script(node)`, with spots marked for errors.
 
 The text reads back: `parse(script(program))` is structurally equal to `program`. The spelling is that of TVM v0.23, or
-of v0.27 (`T.sblock`, `s_tir=True`, "tirx.noalias"). What TVM has no words for is spelled as ours: `@T.prim_func(lowered=True)` for a function without
-a root block, `T.call_kernel("name", A, B)` for a kernel call.
+of v0.27 (`T.sblock`, `s_tir=True`, "tirx.noalias"). What TVM has no words for is spelled as ours:
+`@T.prim_func(lowered=True)` for a function without a root block, `T.call_kernel("name", A, B)` for a kernel call.
 """
 
 from __future__ import annotations

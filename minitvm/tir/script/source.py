@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-from ...errors import InputError, ParseError
+from ...errors import InputError, ParseError, nearest
 from ..nodes import IRModule, PrimFunc
 from .evaluate import Source
 from .parser import FunctionParser
 
 _OPTIONS = "__minitvm_prim_func__"
 _ATTRS = "__minitvm_module_attrs__"
+_OURS = ("private", "lowered")
+_THEIRS = ("check_well_formed", "s_tir")  # TVM's, and mean nothing here
 
 
 def from_source(text: str, extra_vars: Mapping[str, Any] | None = None) -> IRModule | PrimFunc:
@@ -83,7 +85,11 @@ def _decorator(node: ast.ClassDef | ast.FunctionDef, source: Source) -> tuple[st
         name = _last(call.func if call else decorator)
         if name in ("prim_func", "ir_module"):
             flags = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg} if call else {}
-            return name, {k: v for k, v in flags.items() if k in ("private", "lowered")}
+            unknown = [flag for flag in flags if flag not in (*_OURS, *_THEIRS)]
+            if unknown:
+                raise source.error(decorator, f"{name} has no option {unknown[0]}",
+                                   tries=(nearest(unknown[0], [*_OURS, *_THEIRS]),))  # fmt: skip
+            return name, {flag: value for flag, value in flags.items() if flag in _OURS}
         raise source.error(decorator, f"the decorator {ast.unparse(decorator)} is not one of the language",
                            wanted="@T.prim_func or @I.ir_module")  # fmt: skip
     return "nothing", {}

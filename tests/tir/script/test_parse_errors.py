@@ -367,6 +367,17 @@ BODIES: dict[str, tuple[str, str]] = {
 }
 
 PROGRAMS: dict[str, tuple[str, str]] = {
+    "unknown option": (
+        """\
+        @T.prim_func(privat=True)
+        def main(A: T.Buffer((4,), "float32")):
+            A[0] = 1.0""",
+        """\
+        <text>:1:2: prim_func has no option privat
+            @T.prim_func(privat=True)
+             ^^^^^^^^^^^^^^^^^^^^^^^^
+          try:    did you mean private?""",
+    ),
     "parameter without a type": (
         """\
         @T.prim_func

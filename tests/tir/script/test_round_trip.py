@@ -55,7 +55,10 @@ from minitvm.tir.nodes import (
     While,
     with_root,
 )  # fmt: skip
+from minitvm.tir.schedule import Schedule
 from minitvm.tir.script.printer import script
+from minitvm.tir.transform.pipeline import lower
+from minitvm.tir.verifier import verify
 
 VARIABLES = [Var("i"), Var("j"), Var("x", "float32"), Var("h", "float16"), Var("l", "int64"), Var("u", "uint8")]
 ATTRS = {"global_symbol": "main"}
@@ -232,6 +235,23 @@ def test_same_names_become_different() -> None:
 def test_unknown_dialect() -> None:
     with pytest.raises(Exception, match=r"unknown dialect 'tvm-0.1' of TVMScript\n  wanted: tvm-0.23 or tvm-0.27"):
         script(SET, dialect="tvm-0.1")
+
+
+@given(prim_funcs())
+def test_lowered_programs_read_back(func: PrimFunc) -> None:
+    assert_reads_back(lower(func))
+
+
+@given(prim_funcs(), st.data())
+def test_scheduled_programs_read_back_and_pass_the_verifier(func: PrimFunc, data: st.DataObject) -> None:
+    sch = Schedule(func)
+    for _ in range(data.draw(st.integers(1, 4))):
+        calls = sch.space()
+        if not calls:
+            break
+        sch.apply(data.draw(st.sampled_from(calls)))
+        verify(sch.mod)
+        assert_reads_back(sch.mod)
 
 
 def test_thousands_of_lets_read_back() -> None:
