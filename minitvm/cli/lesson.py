@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import runpy
 import sys
 import traceback
 from pathlib import Path
@@ -70,8 +69,40 @@ def lesson(options: argparse.Namespace) -> int:
     folder = find(options.number)
     if options.check or options.file:
         return grade(folder, Path(options.file) if options.file else folder / "exercise.py")
-    runpy.run_path(str(folder / "lesson.py"), run_name="__main__")
+    read_and_run(folder / "lesson.py")
     return 0
+
+
+def cells(text: str) -> list[tuple[int, bool, str]]:
+    """The cells of a file in percent format: (first line number, is it Markdown?, source with its comment signs)."""
+    found: list[tuple[int, bool, str]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("# %%"):
+            found.append((number + 1, "[markdown]" in line, ""))
+        elif found:
+            first, is_markdown, body = found[-1]
+            found[-1] = (first, is_markdown, body + line + "\n")
+    return found
+
+
+def read_and_run(path: Path) -> None:
+    """Show a lesson as its reader would see it in a notebook: text, code, and what the code prints.
+
+    Run as a script, a lesson prints only the last of these.
+    """
+    name = f"minitvm_lesson_{path.parent.name}_lesson"
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module  # parsers of decorated functions look their source up by module
+    for first, is_markdown, body in cells(path.read_text(encoding="utf-8")):
+        if is_markdown:
+            print("\n".join(line.removeprefix("#").removeprefix(" ") for line in body.strip("\n").splitlines()))
+        else:
+            print("\n".join(f"  | {line}".rstrip() for line in body.strip("\n").splitlines()))
+            print(flush=True)
+            # Blank lines in front give every statement the line number that it has in the file.
+            exec(compile("\n" * (first - 1) + body, str(path), "exec"), module.__dict__)
+        print(flush=True)
 
 
 def title(folder: Path) -> str:

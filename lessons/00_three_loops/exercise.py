@@ -1,0 +1,28 @@
+"""Exercise 00: know the ledger without running the program.
+
+The program is the one of the lesson, for an A of m x k and a B of k x n:
+
+    for i, j in T.grid(m, n):
+        Y[i, j] = T.float32(0)
+        for r in range(k):
+            Y[i, j] = Y[i, j] + A[i, r] * B[r, j]
+        Y[i, j] = T.max(Y[i, j] + bias[j], T.float32(0))
+
+Write `counts(m, n, k)`: a dictionary with these four whole numbers, as formulas in m, n and k.
+
+    "multiplies"   how many multiplications of data are done
+    "adds"         how many additions of data are done (T.max is not one, and neither is counting a loop up)
+    "loads"        how many elements are read, from all buffers together
+    "stores"       how many elements are written
+
+    counts(1, 1, 1) == {"multiplies": 1, "adds": 2, "loads": 5, "stores": 3}
+
+Check it with: minitvm lesson 00 --check
+"""
+
+from __future__ import annotations
+
+
+def counts(m: int, n: int, k: int) -> dict[str, int]:
+    """What `three_loops(m, n, k)` does, in numbers."""
+    raise NotImplementedError("counts(m, n, k) in exercise.py; its docstring says what is wanted")

@@ -1,0 +1,58 @@
+"""How the lessons' checks try an answer: many random cases, and the smallest failing one in words.
+
+def check(module):
+    @cases(extent=st.integers(1, 9), factor=st.integers(1, 9))
+    def keeps_the_meaning(extent, factor):
+        require(..., "with extent 3 and factor 2: ...")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+# No database and no seed: the same answer gets the same verdict, everywhere and every time.
+_SETTINGS = settings(
+    max_examples=60,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.generate, Phase.shrink),
+)
+
+
+def cases(_count: int = 60, **strategies: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], None]:
+    """Run the decorated function at once, on random values of its parameters; it raises its smallest failure."""
+
+    def run(property_: Callable[..., None]) -> None:
+        # Hypothesis shows a failing call in its own words when asked to; the checks say theirs.
+        trial = settings(_SETTINGS, max_examples=_count)(given(**strategies)(property_))
+        try:
+            trial()
+        except Exception as error:
+            error.__notes__ = []
+            raise
+
+    return run
+
+
+def require(holds: bool, message: str) -> None:
+    """Fail with `message` unless it holds. (A bare `assert` would vanish under `python -O`.)"""
+    if not holds:
+        raise AssertionError(message)
+
+
+def attempt(what: str, function: Callable[..., Any], *args: Any) -> Any:
+    """Call the learner's function; an error in it is told together with the case in which it came."""
+    try:
+        return function(*args)
+    except (AssertionError, NotImplementedError):
+        raise
+    except Exception as error:
+        error.args = (f"{error}\n({what})",)
+        raise

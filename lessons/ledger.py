@@ -1,0 +1,121 @@
+"""The ledger at the end of each lesson: what a program did, counted by the interpreter while it ran.
+
+show({"three loops": measure(func, a, b, bias, y)})
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from minitvm import reference
+from minitvm.events import Access
+from minitvm.reference.listeners import Ledger
+from minitvm.tir.nodes import IRModule, PrimFunc
+
+LINE = 64  # bytes that a cache fetches at a time
+
+
+@dataclass
+class LessonLedger(Ledger):
+    """A `Ledger` that also knows what was done twice, and what a small cache would have fetched.
+
+    `loads_again` are loads of an element that was loaded before; `stores_again` are stores to an element that was
+    stored before. `lines_fetched` counts the misses of a cache of `cache_lines` lines of 64 bytes that forgets the
+    line that was not used for longest.
+    """
+
+    cache_lines: int = 16
+    loads_again: int = 0
+    stores_again: int = 0
+    lines_fetched: int = 0
+    seconds: float | None = None
+    _loaded: set[tuple[str, int]] = field(default_factory=set)
+    _stored: set[tuple[str, int]] = field(default_factory=set)
+    _cache: OrderedDict[tuple[str, int], None] = field(default_factory=OrderedDict)
+
+    def load(self, access: Access) -> None:
+        Ledger.load(self, access)
+        element = (access.buffer, access.offset)
+        self.loads_again += element in self._loaded
+        self._loaded.add(element)
+        self._touch(access)
+
+    def store(self, access: Access) -> None:
+        Ledger.store(self, access)
+        element = (access.buffer, access.offset)
+        self.stores_again += element in self._stored
+        self._stored.add(element)
+        self._touch(access)
+
+    def _touch(self, access: Access) -> None:
+        line = (access.buffer, access.offset * access.bytes // LINE)
+        if line in self._cache:
+            self._cache.move_to_end(line)
+            return
+        self.lines_fetched += 1
+        self._cache[line] = None
+        if len(self._cache) > self.cache_lines:
+            self._cache.popitem(last=False)
+
+    def lesson_rows(self) -> dict[str, str]:
+        """What the lessons print, by name."""
+        return {
+            "multiplies": f"{self.operations['mul']:,}",
+            "adds": f"{self.operations['add']:,}",
+            "loads": f"{sum(self.loads.values()):,}",
+            "stores": f"{sum(self.stores.values()):,}",
+            "bytes loaded and stored": f"{sum(self.bytes_read.values()) + sum(self.bytes_written.values()):,}",
+            f"bytes moved by a cache of {self.cache_lines * LINE} B": f"{self.lines_fetched * LINE:,}",
+            "loaded again": f"{self.loads_again:,}",
+            "stored again": f"{self.stores_again:,}",
+            "time": "not measured" if self.seconds is None else duration(self.seconds),
+        }
+
+
+def measure(
+    program: PrimFunc | IRModule, *args: np.ndarray, cache_lines: int = 16, seconds: float | None = None
+) -> LessonLedger:
+    """Run a program in the interpreter and count.
+
+    The time is that of a run in which nobody listens, unless `seconds` gives one (that of compiled code, say).
+    """
+    counted = LessonLedger(cache_lines=cache_lines)
+    if seconds is None:
+        seconds = best_of(3, lambda: reference.tir.run(program, *args, mode="slow", shadow=False))
+    reference.tir.run(program, *args, listeners=[counted])
+    counted.seconds = seconds
+    return counted
+
+
+def best_of(times: int, call: Callable[[], object]) -> float:
+    """The seconds of the fastest of several calls: the others were disturbed."""
+    found = []
+    for _ in range(times):
+        start = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+def duration(seconds: float) -> str:
+    """Seconds for a person: `12.3 ms`."""
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1 or unit == "us":
+            return f"{seconds * scale:.3g} {unit}"
+    return ""
+
+
+def show(columns: Mapping[str, LessonLedger | Mapping[str, str]]) -> None:
+    """Print ledgers side by side, one column each."""
+    rows = {name: entry.lesson_rows() if isinstance(entry, LessonLedger) else entry for name, entry in columns.items()}
+    names = list(dict.fromkeys(name for column in rows.values() for name in column))
+    left = max(map(len, names))
+    widths = {name: max(len(name), *(len(v) for v in column.values())) for name, column in rows.items()}
+    print(" " * left, *(f"{name:>{widths[name]}}" for name in rows), sep="   ")
+    for row in names:
+        print(f"{row:<{left}}", *(f"{rows[c].get(row, '-'):>{widths[c]}}" for c in rows), sep="   ")

@@ -1,0 +1,159 @@
+"""Every lesson runs, and every check can tell a right answer from a stub and from each wrong one."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from minitvm.cli import main
+from minitvm.cli.lesson import cells, failure_of, find, folders, grade, title
+from minitvm.errors import InputError
+
+ROOT = Path(__file__).resolve().parent.parent
+LESSONS = folders()
+WRONG = [answer for folder in LESSONS for answer in sorted(folder.glob("wrong_*.py"))]
+PARTS = ("lesson.py", "exercise.py", "solution.py", "check.py")
+
+
+def name(path: Path) -> str:
+    return path.name if path.is_dir() else f"{path.parent.name}/{path.stem}"
+
+
+each_lesson = pytest.mark.parametrize("folder", LESSONS, ids=name)
+
+
+def test_lessons_are_numbered_from_zero_without_gaps() -> None:
+    assert [folder.name[:3] for folder in LESSONS] == [f"{number:02}_" for number in range(len(LESSONS))]
+
+
+def test_every_folder_beneath_lessons_is_a_lesson() -> None:
+    inside = {path for path in (ROOT / "lessons").iterdir() if path.is_dir() and not path.name.startswith("__")}
+    assert inside == set(LESSONS)
+
+
+@each_lesson
+def test_lesson_has_all_parts(folder: Path) -> None:
+    assert [part for part in PARTS if not (folder / part).is_file()] == []
+    assert len(list(folder.glob("wrong_*.py"))) >= 2
+    assert title(folder)
+
+
+@each_lesson
+def test_every_file_says_what_it_is(folder: Path) -> None:
+    for path in folder.glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if path.name == "lesson.py":
+            assert text.startswith("# %% [markdown]\n# # ")
+        else:
+            assert ast.get_docstring(ast.parse(text)), path
+    number = folder.name.split("_")[0]
+    assert f"minitvm lesson {number} --check" in (folder / "exercise.py").read_text(encoding="utf-8")
+    assert f"minitvm lesson {number} --check" in (folder / "lesson.py").read_text(encoding="utf-8")
+
+
+@each_lesson
+def test_lesson_runs_as_a_script(folder: Path, tmp_path: Path) -> None:
+    """From any folder, as a notebook would: without the repository root on the path."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(folder / "lesson.py")],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "multiplies" in done.stdout, "every lesson ends with the ledger"
+
+
+@each_lesson
+def test_solution_passes(folder: Path) -> None:
+    assert failure_of(folder, folder / "solution.py") is None
+
+
+@each_lesson
+def test_stub_fails_and_says_what_to_write(folder: Path) -> None:
+    failure = failure_of(folder, folder / "exercise.py")
+    assert failure is not None
+    assert failure.startswith("still to be written: ")
+    assert "exercise.py" in failure
+
+
+@pytest.mark.parametrize("answer", WRONG, ids=name)
+def test_wrong_answer_fails_in_words(answer: Path) -> None:
+    failure = failure_of(answer.parent, answer)
+    assert failure, "the check accepted a wrong answer"
+    assert "Falsifying" not in failure
+    assert "Traceback" not in failure
+    assert not failure.startswith("still to be written"), "a wrong answer is not a stub"
+    assert len(failure.splitlines()) <= 30, "a counterexample is small"
+
+
+@pytest.mark.parametrize("answer", WRONG, ids=name)
+def test_wrong_answer_fails_the_same_way_each_time(answer: Path) -> None:
+    assert failure_of(answer.parent, answer) == failure_of(answer.parent, answer)
+
+
+def test_readme_lists_the_lessons() -> None:
+    rows = re.findall(r"^\| \[(\d+)\]\((.+?)/lesson\.py\) \| (.+?) \|", (ROOT / "lessons/README.md").read_text(), re.M)
+    assert rows == [(folder.name.split("_")[0], folder.name, title(folder)) for folder in LESSONS]
+
+
+# --- the runner ---------------------------------------------------------------------------------------------------
+
+
+def test_runner_shows_text_code_and_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lesson", "0"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"# {title(LESSONS[0])}\n")
+    assert "  | program.show()\n" in printed
+    assert "equal: True" in printed
+
+
+def test_runner_lists_the_lessons(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lesson"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(None, 1) for line in lines] == [[folder.name, title(folder)] for folder in LESSONS]
+
+
+def test_runner_refuses_what_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no lesson 99; there are: 00_"):
+        find("99")
+    with pytest.raises(InputError, match="no such file"):
+        grade(LESSONS[0], tmp_path / "exercise.py")
+    assert main(["lesson", "--check"]) == 2
+
+
+def test_grade_prints_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = LESSONS[0]
+    assert main(["lesson", "00", "--file", str(folder / "solution.py")]) == 0
+    assert capsys.readouterr().out == f"{folder.name}: passed\n"
+    assert main(["lesson", "00", "--check"]) == 1
+    assert capsys.readouterr().out.startswith(f"{folder.name}: not yet\n  still to be written: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("def counts(m, n, k):\n    return m / 0\n", "ZeroDivisionError: division by zero"),
+        ("def counts(m, n, k)\n    return 1\n", "exercise.py:1: expected ':'"),
+        ("count = 1\n", "has no attribute 'counts'"),
+        ("raise SystemExit(3)\n", "SystemExit: 3"),
+    ],
+    ids=["an error of its own", "not Python", "a missing name", "an exit"],
+)
+def test_broken_answer_is_told_with_its_line(tmp_path: Path, text: str, wanted: str) -> None:
+    answer = tmp_path / "exercise.py"
+    answer.write_text(text)
+    failure = failure_of(LESSONS[0], answer)
+    assert failure is not None
+    assert wanted in failure
+    if "m / 0" in text:
+        assert failure.endswith("exercise.py:2: return m / 0")
+
+
+def test_cells_keep_line_numbers() -> None:
+    text = "# %% [markdown]\n# # A\n\n# %%\nx = 1\n# %%\ny = 2\n"
+    assert cells(text) == [(2, True, "# # A\n\n"), (5, False, "x = 1\n"), (7, False, "y = 2\n")]
