@@ -1,8 +1,8 @@
 """A matrix product on a CPU, after Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
 
-    for i_block, j_panel in parallel:                 a block of rows x one panel of columns
+    for i_block, j_panel in parallel:                 one panel of columns; where they are few, a block of rows of it
         for k_block:
-            pack B[k_block, j_panel]                  contiguous, stays in the L2 cache
+            pack B[k_block, j_panel]                  contiguous, stays in the L2 cache; left out where B is small
             for i_tile in i_block:
                 for k in k_block:                     the micro-kernel:
                     C[rows, vectors] += A[rows, k] * B_packed[k, vectors]       all of C's tile in registers
@@ -113,7 +113,10 @@ def schedule_matmul(sch: Schedule, block: Any, found: MatmulBlock, target: Any, 
     depth = depth_block(found.depth, tile, dtype.bytes, target)
     loops = list(sch.get_loops(block))
     batch = [loops[p] for p in range(len(loops)) if p not in (found.i, found.j, found.k)]
-    rows = row_block(found.m, found.n, tile.rows, tile.columns, cpu_of(target).cores)
+    cores = cpu_of(target).cores
+    packs = found.m > 2 * tile.rows and -(-found.n // tile.columns) >= 4 * cores and not batch
+    # A packed panel belongs to one task: it takes all rows, or two tasks would pack the same panel.
+    rows = -(-found.m // tile.rows) * tile.rows if packs else row_block(found.m, found.n, tile.rows, tile.columns, cores)
 
     i_block, i_tile, i_row = sch.split(loops[found.i], [None, rows // tile.rows, tile.rows])
     j_panel, j_vector, j_lane = sch.split(loops[found.j], [None, tile.vectors, tile.lanes])
@@ -121,7 +124,7 @@ def schedule_matmul(sch: Schedule, block: Any, found: MatmulBlock, target: Any, 
     *k_block, k_step = [loops[found.k]] if whole_depth else sch.split(loops[found.k], [None, depth])
     sch.reorder(*batch, i_block, j_panel, *k_block, i_tile, k_step, i_row, j_vector, j_lane)
     packed = None
-    if found.m > tile.rows:  # used by several tiles: worth copying
+    if packs:
         packed = sch.cache_read(block, found.b_read, "local")
         sch.compute_at(packed, k_block[0] if k_block else j_panel)
     if epilogue is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from ...expr import Expr, IntImm, Node, Ramp, Var, children, const, map_children, replace, rewrite, walk
+from ...expr import LT, Broadcast, Expr, IntImm, Node, Ramp, Var, children, const, map_children, replace, rewrite, walk
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
 from .affine import linear, structural_key, uses
 
@@ -68,22 +68,33 @@ def _accumulators(loop: For) -> list[BufferStore]:
         slots = {structural_key(a.indices[0]): a for a in all_uses}
         stores = {structural_key(a.indices[0]): a for a in all_uses if isinstance(a, BufferStore)}
         reduces = _read_first(loop.body, buffer) == set(slots) and set(slots) <= _always_stored(loop.body, buffer)
-        if len(slots) == len(stores) and reduces and _same_masks(all_uses) and _disjoint([a.indices[0] for a in slots.values()]):
+        if len(slots) == len(stores) and reduces and _same_masks(all_uses) and _disjoint(list(slots.values())):
             found += stores.values()
     return found if len(found) <= MAX_PROMOTED else []
 
 
-def _disjoint(indices: list[Expr]) -> bool:
+def _disjoint(accesses: list[Access]) -> bool:
     """Whether accesses of one buffer certainly touch different elements."""
-    lanes = indices[0].dtype.lanes
-    if any(i.dtype.lanes != lanes for i in indices):
+    lanes = accesses[0].indices[0].dtype.lanes
+    if any(a.indices[0].dtype.lanes != lanes for a in accesses):
         return False
-    first = linear(_base(indices[0]))
-    offsets = [linear(_base(i)).minus(first) for i in indices]
+    first = linear(_base(accesses[0].indices[0]))
+    offsets = [linear(_base(a.indices[0])).minus(first) for a in accesses]
     if any(form.terms for form in offsets):
         return False
-    places = sorted(form.constant for form in offsets)
-    return all(a + lanes <= b for a, b in pairwise(places))
+    places = sorted((form.constant, _active_lanes(a)) for form, a in zip(offsets, accesses))
+    return all(a + width <= b for (a, width), (b, _) in pairwise(places))
+
+
+def _active_lanes(access: Access) -> int:
+    """The lanes that a mask of the form "the first n" leaves; all where the mask is another."""
+    lanes = access.indices[0].dtype.lanes
+    mask = access.predicate
+    if not isinstance(mask, LT) or not isinstance(mask.a, Ramp) or not isinstance(mask.b, Broadcast):
+        return lanes
+    unit = isinstance(mask.a.stride, IntImm) and mask.a.stride.value == 1
+    rest = linear(mask.b.value).minus(linear(mask.a.base))
+    return min(lanes, max(0, rest.constant)) if unit and not rest.terms else lanes
 
 
 def _base(index: Any) -> Expr:

@@ -1,0 +1,195 @@
+"""Every pass keeps the meaning: the interpreter sees the same results before and after each, on scheduled programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minitvm import te
+from minitvm.errors import VerificationError
+from minitvm.expr import IntImm, Var, const, walk
+from minitvm.reference import kernel as kernel_reference
+from minitvm.reference import tir as reference
+from minitvm.te import create_prim_func
+from minitvm.tir import Schedule
+from minitvm.tir.nodes import (
+    Allocate, Block, Buffer, BufferStore, For, ForKind, If, IRModule, KernelCall, PrimFunc, Seq,
+)  # fmt: skip
+from minitvm.tir.transform import PASSES, lower
+from minitvm.tir.transform.affine import bounds, linear
+from minitvm.tir.transform.simplify import fold
+from minitvm.tir.transform.unroll import STATEMENT_BUDGET, unroll
+from minitvm.tir.transform.verify_kernel import verify_kernel, verify_module
+
+
+def matmul(m: int, n: int, k: int) -> PrimFunc:
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    r = te.reduce_axis((0, k), "k")
+    return create_prim_func([a, b, te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")])
+
+
+def tiled_matmul() -> PrimFunc:
+    """Imperfect tiles, a packed operand, vectors and unrolling."""
+    sch = Schedule(matmul(13, 21, 6))
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    i0, i1 = sch.split(i, [None, 4])
+    j0, j1 = sch.split(j, [None, 8])
+    sch.reorder(i0, j0, k, i1, j1)
+    packed = sch.cache_read(block, 1, "local")
+    sch.compute_at(packed, j0)
+    sch.unroll(i1)
+    sch.vectorize(j1)
+    return sch.func
+
+
+def two_stages() -> PrimFunc:
+    """A stencil whose producer is computed where it is needed."""
+    a = te.placeholder((34,), name="A")
+    b = te.compute((34,), lambda i: a[i] * 2.0, name="B")
+    sch = Schedule(create_prim_func([a, te.compute((32,), lambda i: b[i] + b[i + 1] + b[i + 2], name="C")]))
+    (i,) = sch.get_loops(sch.get_block("C"))
+    i0, i1 = sch.split(i, [None, 8])
+    sch.compute_at(sch.get_block("B"), i0)
+    sch.vectorize(i1)
+    return sch.func
+
+
+PROGRAMS = {"plain": lambda: matmul(5, 6, 7), "tiled_matmul": tiled_matmul, "two_stages": two_stages}
+
+
+def arrays_for(func: PrimFunc) -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    shapes = [tuple(int(d) for d in b.shape) for b in func.buffers]
+    return [rng.integers(-4, 5, s).astype(np.float32) for s in shapes]
+
+
+def result(run: Any, program: Any, arrays: list[np.ndarray], flat: bool) -> np.ndarray:
+    copies = [a.copy().reshape(-1) if flat else a.copy() for a in arrays]
+    copies[-1][...] = 55
+    run(program, *copies)
+    return copies[-1].reshape(-1)
+
+
+@pytest.mark.parametrize("name", list(PROGRAMS))
+def test_every_pass_keeps_the_meaning(name: str) -> None:
+    func = PROGRAMS[name]()
+    arrays = arrays_for(func)
+    expected = result(reference.run, func, arrays, flat=False)
+    seen: list[str] = []
+
+    def check(step: str, before: Any, after: Any) -> None:
+        seen.append(step)
+        flat = isinstance(after, IRModule) or after.buffers[0].ndim < func.buffers[0].ndim
+        run = kernel_reference.run if isinstance(after, IRModule) else reference.run
+        np.testing.assert_array_equal(result(run, after, arrays, flat), expected, err_msg=f"after {step}:\n{after}")
+
+    module = lower(func, None, "main", callback=check)
+    assert seen == [*(p.name for p in PASSES), "split_host"]
+    verify_module(module)
+
+
+def test_tail_is_peeled_so_that_the_main_part_has_no_condition() -> None:
+    module = lower(tiled_matmul(), None, "main")
+    loops = [n for n in walk(module["main_kernel_0"].body) if isinstance(n, For)]
+    clean = [loop for loop in loops if not any(isinstance(n, If) or getattr(n, "predicate", None) is not None for n in walk(loop.body))]
+    assert clean, "some loop runs without conditions and masks"
+
+
+def test_packed_tile_is_compacted_onto_the_stack() -> None:
+    module = lower(tiled_matmul(), None, "main")
+    allocations = [n.buffer for n in walk(module["main_kernel_0"].body) if isinstance(n, Allocate)]
+    tile = next(b for b in allocations if b.name == "B_local")
+    assert tile.scope == "local" and int(tile.shape[0]) == 6 * 8
+
+
+def test_a_value_carried_between_iterations_keeps_its_buffer_outside() -> None:
+    A, S = Buffer("A", (const(8),)), Buffer("S", (const(1),))
+    B = Buffer("B", (const(8),))
+    i = Var("i")
+    zero = const(0)
+    body = Seq((
+        BufferStore(S, const(0.0), (zero,)),
+        For(i, zero, const(8), ForKind.SERIAL, Seq((
+            BufferStore(S, S[0] + A[i], (zero,)),
+            BufferStore(B, S[0], (i,)),
+        ))),
+    ))  # fmt: skip
+    from minitvm.tir.nodes import with_root
+
+    module = lower(with_root((A, B), body, {"global_symbol": "scan"}, alloc_buffers=(S,)), None)
+    a, b = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    kernel_reference.run(module, a, b)
+    np.testing.assert_array_equal(b, np.cumsum(a))
+
+
+def test_host_function_is_calls_and_kernels_have_one_parallel_loop() -> None:
+    sch = Schedule(matmul(16, 16, 16))
+    i, j, _ = sch.get_loops(sch.get_block("C"))
+    sch.parallel(i)
+    sch.parallel(j)
+    module = lower(sch.func, None, "mm")
+    kernel = module["mm_kernel_0"].body
+    assert isinstance(kernel, For) and kernel.kind == ForKind.PARALLEL and int(kernel.extent) == 256
+    call = next(n for n in walk(module["mm"].body) if isinstance(n, KernelCall))
+    assert call.parallel
+    assert not any(isinstance(n, Block) for n in walk(module["mm"].body))
+
+
+def test_unroll_keeps_within_its_budget() -> None:
+    A = Buffer("A", (const(10),))
+    i = Var("i")
+    store = BufferStore(A, const(1.0), (i % 10,))
+    small = PrimFunc((A,), For(i, const(0), const(4), ForKind.UNROLLED, store))
+    assert len(unroll(small).body.stmts) == 4
+    large = PrimFunc((A,), For(i, const(0), const(STATEMENT_BUDGET + 1), ForKind.UNROLLED, store))
+    assert unroll(large).body.kind == ForKind.SERIAL
+
+
+def test_the_verifier_names_the_rule() -> None:
+    A = Buffer("A", (const(4), const(4)))
+    func = PrimFunc((A,), BufferStore(A, const(1.0), (const(0), const(0))))
+    with pytest.raises(VerificationError, match="flat_buffers"):
+        verify_kernel(func)
+    flat = Buffer("A", (const(4),))
+    i = Var("i")
+    inner = For(i, const(0), const(4), ForKind.VECTORIZED, BufferStore(flat, const(1.0), (i,)))
+    with pytest.raises(VerificationError, match="plain_loops"):
+        verify_kernel(PrimFunc((flat,), inner))
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 3, 4, 5, 8, 16])
+def test_folding_of_divisions_against_brute_force(divisor: int) -> None:
+    i, j = Var("i"), Var("j")
+    ranges = {i: (-3, 5), j: (0, 7)}
+    forms = [i * 8 + j, i * 4 + j, i * divisor + j + 1, (i * 16 + j) // 2, i * 24 + j * 3 + 2, j - 4]
+    for e in forms:
+        for made in (e // divisor, e % divisor, (e // divisor) // 3, (e % divisor) * 2 + e, (e // divisor) * divisor + e % divisor):
+            folded = fold(made, ranges)
+            limits = bounds(folded, ranges)
+            for a in range(-3, 6):
+                for b in range(8):
+                    want, got = evaluate(made, {i: a, j: b}), evaluate(folded, {i: a, j: b})
+                    assert want == got, f"{made} became {folded}"
+                    assert limits is None or limits[0] <= got <= limits[1]
+
+
+def evaluate(e: Any, values: dict[Var, int]) -> int:
+    from minitvm.expr import Add, FloorDiv, FloorMod, Mul, Sub
+
+    if isinstance(e, IntImm):
+        return e.value
+    if isinstance(e, Var):
+        return values[e]
+    a, b = evaluate(e.a, values), evaluate(e.b, values)
+    return {Add: a + b, Sub: a - b, Mul: a * b}.get(type(e), None) if isinstance(e, Add | Sub | Mul) else (
+        a // b if isinstance(e, FloorDiv) else a % b if isinstance(e, FloorMod) else 0
+    )  # fmt: skip
+
+
+def test_linear_forms_compare_by_value() -> None:
+    i, j = Var("i"), Var("j")
+    assert linear(i * 3 + j - i).same_as(linear(j + i * 2))
+    assert not linear(i).same_as(linear(j))
