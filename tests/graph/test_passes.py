@@ -41,6 +41,10 @@ def operators(graph: Graph) -> Counter[str]:
     return Counter(n.op for n in inner)
 
 
+def groups(graph: Graph) -> list[list[str]]:
+    return [[n.op for n in item.graph.nodes] for item in graph.nodes]
+
+
 def same(found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
     assert len(found) == len(wanted)
     for a, b in zip(found, wanted):
@@ -113,7 +117,7 @@ def test_batch_norm_of_a_value_with_other_readers_becomes_arithmetic() -> None:
 
 def test_residual_block_is_two_functions() -> None:
     fused = fuse(dead_code(fold_batch_norm(residual_block())))
-    assert [[n.op for n in item.graph.nodes] for item in fused.nodes] == [
+    assert groups(fused) == [
         ["nn.conv2d", "nn.bias_add", "nn.relu"],
         ["nn.conv2d", "nn.bias_add", "add", "nn.relu"],
     ]
@@ -124,21 +128,37 @@ def test_of_two_added_convolutions_one_takes_the_sum() -> None:
     x = b.input("x", (1, 4, 3, 3))
     first, second = (b.op("nn.conv2d", x, normal(4, 4, 1, 1)) for _ in range(2))
     fused = fuse(b.build(b.op("add", first, second)))
-    assert [[n.op for n in item.graph.nodes] for item in fused.nodes] == [["nn.conv2d"], ["nn.conv2d", "add"]]
+    assert groups(fused) == [["nn.conv2d"], ["nn.conv2d", "add"]]
 
 
 def test_fusion_by_pattern() -> None:
-    """Injective chains fuse, a reduction takes them, opaque never does, and what has two readers stands alone."""
+    """Injective chains fuse, a reduction takes them, opaque never does; branches that meet take what they part from."""
     b, _ = network()
     x = b.input("x", (4, 6))
     chain = b.op("transpose", b.op("exp", b.op("add", x, 1.0)))
     total = b.op("sum", chain, axis=1)
     soft = b.op("nn.softmax", b.op("nn.relu", total))
     shared = b.op("tanh", soft)
-    fused = fuse(b.build(b.op("add", b.op("sin", shared), b.op("cos", shared))))
-    assert [[n.op for n in item.graph.nodes] for item in fused.nodes] == [
-        ["add", "exp", "transpose", "sum"], ["nn.relu"], ["nn.softmax"], ["tanh"], ["sin", "cos", "add"],
-    ]  # fmt: skip
+    met = b.op("add", b.op("sin", shared), b.op("cos", shared))
+    fused = fuse(b.build([met, b.op("max", shared)]))
+    assert groups(fused) == [
+        ["add", "exp", "transpose", "sum"],
+        ["nn.relu"],
+        ["nn.softmax"],
+        ["tanh"],
+        ["sin", "cos", "add"],
+        ["max"],
+    ]
+    assert groups(fuse(dead_code(b.build(met))))[-1] == ["tanh", "sin", "cos", "add"]
+
+
+def test_hard_swish_joins_its_convolution() -> None:
+    b, normal = network()
+    x = b.input("x", (1, 4, 6, 6))
+    inner = b.op("nn.bias_add", b.op("nn.conv2d", b.op("exp", x), normal(4, 4, 3, 3), padding=1), normal(4))
+    gate = b.op("divide", b.op("clip", b.op("add", inner, 3.0), a_min=0.0, a_max=6.0), 6.0)
+    fused = fuse(b.build(b.op("multiply", inner, gate)))
+    assert groups(fused) == [["exp"], ["nn.conv2d", "nn.bias_add", "add", "clip", "divide", "multiply"]]
 
 
 def test_nothing_is_computed_twice() -> None:
@@ -146,7 +166,7 @@ def test_nothing_is_computed_twice() -> None:
     small, large = b.input("small", (1, 4, 1, 1)), b.input("large", (1, 4, 8, 8))
     gate = b.op("multiply", b.op("sigmoid", small), large)
     fused = fuse(b.build(b.op("tile", b.op("exp", gate), reps=(1, 1, 1, 2))))
-    assert [[n.op for n in item.graph.nodes] for item in fused.nodes] == [["sigmoid"], ["multiply", "exp"], ["tile"]]
+    assert groups(fused) == [["sigmoid"], ["multiply", "exp"], ["tile"]]
 
 
 def test_scalars_stand_in_the_function_and_weights_are_parameters() -> None:

@@ -1,16 +1,17 @@
 """Fuse operators into groups that become one function each, by the operators' pattern classes.
 
-A node takes a producer into its group when it is the only reader of the producer's only output, and
+A node takes a producer into its group when all readers of the producer's only output are in that group, and
 
-    element-wise, broadcast  takes  element-wise, broadcast, injective, and at most one complex-out-fusable producer
+    element-wise, broadcast  takes  element-wise, broadcast, and then one complex-out-fusable or injective producers
                                     (bias, activation and residual addition join the convolution)
     injective                takes  element-wise, broadcast, injective
     reduction                takes  element-wise, broadcast, injective
     complex-out-fusable, opaque     take nothing
 
-Nothing is computed twice for it: a producer that is smaller than what its reader makes of it stays on its own. As the
-only reader of its output is in the group, a group that takes a producer never gets a path out of and back into it.
-Of TVM's fusion (Chen et al., OSDI'18) this is the part without recomputation.
+So a diamond such as x * sigmoid(x) joins what makes x when its two branches have met. Nothing is computed twice for it:
+a producer that is smaller than what its reader makes of it stays on its own. As all readers of its output are in the
+group, a group that takes a producer never gets a path out of and back into it. Of TVM's fusion (Chen et al., OSDI'18)
+this is the part without recomputation.
 """
 
 from __future__ import annotations
@@ -32,14 +33,98 @@ _REPEATING = {"tile", "repeat", "broadcast_to", "take", "gather", "gather_nd", "
 _LARGEST_GROUP = 32
 
 
+# Each diamond in a group doubles the expression below it when everything is inlined.
+_MOST_DIAMONDS = 3
+
+
 class _Group:
     def __init__(self, node: OpNode, pattern: Pattern) -> None:
         self.nodes = [node]
+        self.members = {node}
         self.pattern = pattern
+        self.diamonds = 0
 
     @property
-    def output(self) -> Value:
-        return self.nodes[-1].output
+    def takes_nothing(self) -> bool:
+        return self.pattern in (Pattern.COMPLEX_OUT_FUSABLE, Pattern.OPAQUE, Pattern.TUPLE)
+
+    def join(self, producer: _Group, readers: int) -> None:
+        """Take another group in, whose output has that many readers here."""
+        self.nodes = [*producer.nodes, *self.nodes]
+        self.members |= producer.members
+        self.pattern = max(self.pattern, producer.pattern)
+        self.diamonds += producer.diamonds + (readers > 1)
+
+
+class _Fusion:
+    """The groups so far, and who reads what."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.consumers = graph.consumers()
+        self.returned = set(graph.outputs)
+        self.position = {item: number for number, item in enumerate(graph.nodes)}
+        self.group_of: dict[Value, _Group] = {}
+        self.groups: dict[_Group, None] = {}
+        for item in graph.nodes:
+            self.add(item)
+
+    def add(self, item: OpNode) -> None:
+        """A group for `item`, with the producers that join it."""
+        group = _Group(item, Pattern.OPAQUE if item.op == FUSED else registry.get(item.op).pattern)
+        if not group.takes_nothing:
+            self.take_all(group, _MAPS)
+            if group.pattern in _MAPS:
+                self.take_anchor(group)
+            if not group.takes_nothing:
+                self.take_all(group, _INJECTIVE)
+        self.groups[group] = None
+        for member in group.nodes:
+            for value in member.outputs:
+                self.group_of[value] = group
+
+    def take_all(self, group: _Group, patterns: tuple[Pattern, ...]) -> None:
+        """Join producers of those patterns until there are no more."""
+        while True:
+            found = next((v for v, producer in self.candidates(group) if producer.pattern in patterns), None)
+            if found is None:
+                return
+            self.take(group, found)
+
+    def take_anchor(self, group: _Group) -> None:
+        """Join one complex-out-fusable producer, and what of its other readers' inputs is element-wise."""
+        anchors = [v for v, producer in self.candidates(group) if producer.pattern == Pattern.COMPLEX_OUT_FUSABLE]
+        if not anchors:
+            return
+        # Of two convolutions that are added, the one computed last takes the sum: the other's result is there by then.
+        self.take(group, max(anchors, key=lambda v: self.position[self.group_of[v].nodes[-1]]))
+        self.take_all(group, _MAPS)
+
+    def take(self, group: _Group, value: Value) -> None:
+        producer = self.group_of[value]
+        group.join(producer, len(self.consumers[value]))
+        del self.groups[producer]
+
+    def candidates(self, group: _Group) -> list[tuple[Value, _Group]]:
+        """The values that the group reads and alone reads, with the groups that make them."""
+        found: dict[Value, _Group] = {}
+        for item in reversed(group.nodes):
+            for value in item.inputs:
+                producer = self.group_of.get(value)
+                if producer is None or value in found or value in self.returned:
+                    continue
+                if self.may_join(group, producer, value):
+                    found[value] = producer
+        return list(found.items())
+
+    def may_join(self, group: _Group, producer: _Group, value: Value) -> bool:
+        readers = self.consumers[value]
+        if producer not in self.groups or producer.nodes[-1].outputs != (value,):
+            return False
+        if len(group.nodes) + len(producer.nodes) > _LARGEST_GROUP:
+            return False
+        if group.diamonds + producer.diamonds + (len(readers) > 1) > _MOST_DIAMONDS:
+            return False
+        return all(reader in group.members and _takes(reader, value) for reader in readers)
 
 
 def fuse(graph: Graph) -> Graph:
@@ -48,60 +133,21 @@ def fuse(graph: Graph) -> Graph:
     Constants of one element go into the groups that read them; all others stay inputs, so that groups that differ in
     weights alone can share one function.
     """
-    consumers = graph.consumers()
-    returned = set(graph.outputs)
-    position = {item: number for number, item in enumerate(graph.nodes)}
-    group_of: dict[Value, _Group] = {}
-    groups: dict[_Group, None] = {}
-    for item in graph.nodes:
-        group = _Group(item, Pattern.OPAQUE if item.op == FUSED else registry.get(item.op).pattern)
-        for producer in _taken(item, group, group_of, consumers, returned, position):
-            group.nodes = [*producer.nodes, *group.nodes]
-            group.pattern = max(group.pattern, producer.pattern)
-            del groups[producer]
-        groups[group] = None
-        for value in item.outputs:
-            group_of[value] = group
-    for group in groups:
-        group.nodes.sort(key=lambda item: position[item])
+    fusion = _Fusion(graph)
+    for group in fusion.groups:
+        group.nodes.sort(key=lambda item: fusion.position[item])
     constants = graph.arrays()
-    nodes = [_fused(group, constants) for group in groups]
-    read = {v for n in nodes for v in n.inputs} | returned
+    nodes = [_fused(group, constants) for group in fusion.groups]
+    read = {v for n in nodes for v in n.inputs} | fusion.returned
     kept = tuple(c for c in graph.constants if c.value in read)
     return Graph(graph.inputs, kept, tuple(nodes), graph.outputs, graph.name)
 
 
-def _taken(
-    item: OpNode, group: _Group, group_of: dict[Value, _Group], consumers: dict[Value, list[OpNode]],
-    returned: set[Value], position: dict[OpNode, int],
-) -> list[_Group]:  # fmt: skip
-    """The producers that join `item`."""
-    if item.op == FUSED or group.pattern in (Pattern.COMPLEX_OUT_FUSABLE, Pattern.OPAQUE, Pattern.TUPLE):
-        return []
-    ready: list[_Group] = []
-    for value in dict.fromkeys(item.inputs):
-        producer = group_of.get(value)
-        private = producer is not None and len(consumers[value]) == 1 and value not in returned
-        if producer is not None and private and len(producer.nodes[-1].outputs) == 1 and _not_repeated(item, value):
-            ready.append(producer)
-    epilogue = group.pattern in _MAPS
-    complex_ones = [p for p in ready if p.pattern == Pattern.COMPLEX_OUT_FUSABLE]
-    # Of two convolutions that are added, the one computed last takes the sum: the other's result is there by then.
-    anchor = max(complex_ones, key=lambda p: position[p.nodes[-1]]) if epilogue and complex_ones else None
-    allowed = _MAPS if anchor is not None else _INJECTIVE
-    chosen: list[_Group] = []
-    count = 1
-    for producer in ([anchor] if anchor is not None else []) + ready:
-        fits = producer is anchor or producer.pattern in allowed
-        if fits and producer not in chosen and count + len(producer.nodes) <= _LARGEST_GROUP:
-            chosen.append(producer)
-            count += len(producer.nodes)
-    return chosen
-
-
-def _not_repeated(item: OpNode, value: Value) -> bool:
-    """Whether `item` uses each element of `value` about once."""
+def _takes(item: OpNode, value: Value) -> bool:
+    """Whether `item` takes producers at all, and uses each element of `value` about once."""
     pattern = registry.get(item.op).pattern
+    if pattern not in (*_INJECTIVE, Pattern.COMM_REDUCE):
+        return False
     if pattern in _MAPS:
         return all(same_shape(value.shape, output.shape) for output in item.outputs)
     return item.op not in _REPEATING
