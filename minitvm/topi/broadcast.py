@@ -48,6 +48,14 @@ def _xor(a: Expr, b: Expr) -> Expr:
     return Not(a == b) if a.dtype.is_bool else a ^ b
 
 
+def _float_floor_mod(a: Expr, b: Expr) -> Expr:
+    # C's remainder, moved into the divisor's range where the signs differ; a remainder of 0 takes the divisor's sign.
+    zero = const(0, a.dtype)
+    rest = te.fmod(a, b)
+    moved = te.select(te.any(te.all(rest < zero, b > zero), te.all(rest > zero, b < zero)), rest + b, rest)
+    return te.select(_equal(rest, zero), te.copysign(zero, b), moved)
+
+
 def _equal(a: Expr, b: Expr) -> Expr:
     return a == b
 
@@ -72,7 +80,7 @@ mod = _binary(
 )
 floor_mod = _binary(
     "floor_mod",
-    lambda a, b: a - te.floor(a / b) * b if a.dtype.is_float else a % b,
+    lambda a, b: _float_floor_mod(a, b) if a.dtype.is_float else a % b,
     "Remainder with the sign of b (Python's).",
 )
 power = _binary("power", _power, "a to the power of b.")

@@ -28,6 +28,16 @@ _ON_DIMENSIONS = frozenset(
     }
 )
 
+# Operators that add many elements up, which for half floats is done in float32, as ONNX Runtime does.
+_SUMS = frozenset(
+    {
+        "cumsum", "einsum", "l1", "l2", "log_sum", "logsumexp", "mean", "nn.avg_pool1d", "nn.avg_pool2d",
+        "nn.avg_pool3d", "nn.conv1d", "nn.conv1d_transpose", "nn.conv2d", "nn.conv2d_transpose", "nn.conv3d",
+        "nn.conv3d_transpose", "nn.dense", "nn.global_avg_pool", "nn.group_norm", "nn.instance_norm", "nn.layer_norm",
+        "nn.log_softmax", "nn.lrn", "nn.matmul", "nn.rms_norm", "prod", "sum", "sum_square", "variance",
+    }
+)
+
 
 class Importer:
     """One import of one model."""
@@ -204,6 +214,8 @@ class Importer:
     def apply(self, op: str, operands: Sequence[Operand], attrs: Mapping[str, Any], name: str) -> Any:
         """The outputs of an operator: their contents where all is known and NumPy says how, else graph nodes."""
         depends = frozenset().union(*(o.depends for o in operands)) if operands else frozenset()
+        if op in _SUMS and any(o.dtype == "float16" for o in operands):
+            return self._in_float32(op, operands, attrs, name)
         operator = operators.get(op)
         if operator.fold is not None and all(o.is_known for o in operands):
             folded = _fold(operator, operands, operator.normalize(attrs))
@@ -213,6 +225,14 @@ class Importer:
         if isinstance(made, tuple):
             return tuple(Operand.of(v, depends) for v in made)
         return Operand.of(made, depends)
+
+    def _in_float32(self, op: str, operands: Sequence[Operand], attrs: Mapping[str, Any], name: str) -> Any:
+        """Half floats as operands of an operator that sums: the sum of many needs more bits than each of them has."""
+        wide = [self.apply("cast", [o], {"dtype": "float32"}, name) if o.dtype == "float16" else o for o in operands]
+        made = self.apply(op, wide, attrs, name)
+        results = made if isinstance(made, tuple) else (made,)
+        half = [self.apply("cast", [r], {"dtype": "float16"}, name) if r.dtype == "float32" else r for r in results]
+        return tuple(half) if isinstance(made, tuple) else half[0]
 
     def value(self, operand: Operand, name: str | None = None) -> Value:
         """The operand as a value of the graph; a constant is put into the graph on first use."""

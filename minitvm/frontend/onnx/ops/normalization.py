@@ -28,7 +28,18 @@ def _softmax_of_matrix(relay: str) -> Any:
 
 
 def _softmax(relay: str) -> Any:
-    return lambda n: n.op(relay, n[0], axis=n.attr("axis", -1))
+    def convert(n: NodeContext) -> Any:
+        x, axis = n[0], n.attr("axis", -1)
+        return _half_softmax(n, x, axis) if (x.dtype, relay) == ("float16", "nn.softmax") else n.op(relay, x, axis=axis)
+
+    return convert
+
+
+def _half_softmax(n: NodeContext, x: Operand, axis: int) -> Operand:
+    """Of half floats, step by step as the specification's function body has it, each step rounded."""
+    powers = n.op("exp", n.op("subtract", x, n.op("max", x, axis=(axis,), keepdims=True)))
+    made: Operand = n.op("divide", powers, n.op("sum", powers, axis=(axis,), keepdims=True))
+    return made
 
 
 for _name, _relay in {"Softmax": "nn.softmax", "LogSoftmax": "nn.log_softmax"}.items():
