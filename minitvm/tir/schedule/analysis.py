@@ -92,7 +92,8 @@ def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
         for index in region.region:
             for part in (*walk(index.start), *walk(index.extent)):
                 if part in reduced:
-                    return f"{region.buffer.name}, which block {block.name} writes, is indexed by the reduction iterator {part}"
+                    name = region.buffer.name
+                    return f"{name}, written by block {block.name}, is indexed by the reduction iterator {part}"
     return why_not_dominant(scope, realize)
 
 
@@ -104,7 +105,8 @@ def why_not_dominant(scope: Scope, realize: BlockRealize) -> str | None:
             return f"{region.buffer.name} is also written by block {', '.join(others)}"
         for reader in scope.readers(region.buffer):
             if reader is not realize and not scope.before(realize, reader):
-                return f"block {reader.block.name} reads {region.buffer.name} before block {realize.block.name} writes it"
+                names = f"block {reader.block.name} reads {region.buffer.name} before block {realize.block.name}"
+                return f"{names} writes it"
     return None
 
 
@@ -154,7 +156,7 @@ def reads_buffer(node: Expr | Stmt, buffer: Buffer) -> bool:
 
 
 def is_update(block: Block) -> bool:
-    """Whether the body of a block only accumulates: what it reads of what it writes, it reads in `update_operand` stores."""
+    """Whether the body of a block only accumulates: it reads what it writes in `update_operand` stores only."""
     stores = [s for s in statements(block.body) if isinstance(s, BufferStore)]
     written = {s.buffer for s in stores}
     for stmt in statements(block.body):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...arith import Analyzer, regions
-from ...expr import SPATIAL, Expr, Mul, IntImm, Range, Var, const, replace, substitute, walk, rewrite, Node
+from ...expr import SPATIAL, Expr, IntImm, Mul, Node, Range, Var, const, replace, rewrite, substitute, walk
 from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, LetStmt, Stmt
 from .bindings import covers_domain
 from .state import conjuncts
@@ -91,8 +91,14 @@ def signature(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegio
     return union_regions(kept), union_regions([w for w in writes if w.buffer not in inner])
 
 
-def _collect(stmt: Stmt, loops: list[For], lets: dict[Var, Expr], analyzer: Analyzer,
-             reads: list[BufferRegion], writes: list[BufferRegion]) -> None:  # fmt: skip
+def _collect(
+    stmt: Stmt,
+    loops: list[For],
+    lets: dict[Var, Expr],
+    analyzer: Analyzer,
+    reads: list[BufferRegion],
+    writes: list[BufferRegion],
+) -> None:
     def point(buffer: Buffer, indices: tuple[Expr, ...]) -> BufferRegion:
         box = tuple(Range(substitute(i, lets), const(1, i.dtype)) for i in indices)
         return BufferRegion(buffer, relax(box, loops, analyzer, buffer) if loops else box)
@@ -178,7 +184,11 @@ def fills(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt 
     for loop in tree.all_loops_above(realize):
         analyzer.bind(loop.var, Range(loop.start, loop.extent))
     if isinstance(within, For) and within in loops:
-        return None if _fills_inside(realize, region, loops[loops.index(within) + 1 :], analyzer) else _gaps(realize, region)
+        return (
+            None
+            if _fills_inside(realize, region, loops[loops.index(within) + 1 :], analyzer)
+            else _gaps(realize, region)
+        )
     spatial = {it.var: it for it in realize.block.iter_vars if it.kind == SPATIAL}
     seen: set[Var] = set()
     for r in region.region:
@@ -202,7 +212,12 @@ def _tile_of(r: Range) -> Var | None:
     if isinstance(r.start, Var):
         return r.start if isinstance(r.extent, IntImm) and r.extent.value >= 1 else None
     start = r.start
-    if isinstance(start, Mul) and isinstance(start.a, Var) and isinstance(start.b, IntImm) and isinstance(r.extent, IntImm):
+    if (
+        isinstance(start, Mul)
+        and isinstance(start.a, Var)
+        and isinstance(start.b, IntImm)
+        and isinstance(r.extent, IntImm)
+    ):
         return start.a if start.b.value == r.extent.value else None
     return None
 
@@ -210,6 +225,7 @@ def _tile_of(r: Range) -> Var | None:
 def _fills_inside(realize: BlockRealize, region: BufferRegion, loops: Sequence[For], analyzer: Analyzer) -> bool:
     domains = {loop.var: Range(loop.start, loop.extent) for loop in loops}
     box = bound_box(realize, region)
-    return all(isinstance(r.extent, IntImm) and r.extent.value == 1 for r in box) and regions.evaluate(
-        [r.start for r in box], domains, analyzer
-    ).exact
+    return (
+        all(isinstance(r.extent, IntImm) and r.extent.value == 1 for r in box)
+        and regions.evaluate([r.start for r in box], domains, analyzer).exact
+    )

@@ -17,7 +17,22 @@ from ...arith import Analyzer
 from ...arith.dependence import Access as Point
 from ...arith.dependence import Dependence, Undecided, find_dependence
 from ...expr import (
-    Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Node, Range, Sub, Var, const, free_vars, substitute, walk,
+    Add,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Node,
+    Range,
+    Sub,
+    Var,
+    const,
+    free_vars,
+    substitute,
+    walk,
 )  # fmt: skip
 from ..nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, Stmt
 from .analysis import is_update
@@ -69,7 +84,9 @@ def _own_expressions(stmt: Stmt) -> Iterator[Expr]:
                 yield item
 
 
-def exact(found: Sequence[Access], before: Sequence[For], after: Sequence[For], parallel: bool) -> Dependence | Undecided | None:
+def exact(
+    found: Sequence[Access], before: Sequence[For], after: Sequence[For], parallel: bool
+) -> Dependence | Undecided | None:
     """A pair of iterations that a new order of loops (all of them, outermost first) turns round; None: there is none.
 
     With `parallel` the last loop of `after` has no order among its iterations.
@@ -92,9 +109,12 @@ def exact(found: Sequence[Access], before: Sequence[For], after: Sequence[For], 
         sources[point] = access
     old, new = tuple(l.var for l in before), tuple(l.var for l in after)
     return find_dependence(
-        points, {p: old for p in points}, {p: new for p in points}, (len(new) - 1,) if parallel else (),
+        points,
+        dict.fromkeys(points, old),
+        dict.fromkeys(points, new),
+        (len(new) - 1,) if parallel else (),
         None if parallel else lambda a, b: commute(sources[a], sources[b]),
-    )  # fmt: skip
+    )
 
 
 def _loads(stmt: Stmt, expressions: Iterable[Expr], loops: tuple[For, ...]) -> Iterator[Access]:
@@ -202,8 +222,15 @@ def _is_linear(e: Expr, var: Var) -> bool:
     return isinstance(e, Mul) and e.a is var and isinstance(e.b, IntImm) and e.b.value != 0
 
 
-_NUMPY = {Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide, FloorMod: np.mod,
-          Min: np.minimum, Max: np.maximum}  # fmt: skip
+_NUMPY: dict[type, Any] = {
+    Add: np.add,
+    Sub: np.subtract,
+    Mul: np.multiply,
+    FloorDiv: np.floor_divide,
+    FloorMod: np.mod,
+    Min: np.minimum,
+    Max: np.maximum,
+}
 
 
 def evaluate(e: Expr, values: dict[Var, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
@@ -212,7 +239,7 @@ def evaluate(e: Expr, values: dict[Var, np.ndarray[Any, Any]]) -> np.ndarray[Any
         return np.asarray(e.value, dtype=np.int64)
     if isinstance(e, Var):
         return values.get(e)
-    operation = _NUMPY.get(type(e))  # type: ignore[call-overload]
+    operation = _NUMPY.get(type(e))
     if operation is None:
         return None
     a, b = evaluate(e.a, values), evaluate(e.b, values)  # type: ignore[attr-defined]

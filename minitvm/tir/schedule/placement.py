@@ -1,4 +1,4 @@
-"""Moving a block below another loop: which of its iterations run there, in what loops, and is everything still there?"""
+"""Moving a block below another loop: which iterations run there, in what loops, and is everything still there?"""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def solve(index: Range, wanted: Range, iterators: Sequence[Var], analyzer: Analy
     return var, Range(first, analyzer.simplify(last - first + 1))
 
 
-def iterator_ranges(block: BlockRealize, needed: Sequence[tuple[BufferRegion, Box]], analyzer: Analyzer) -> dict[Var, Range]:
+def iterator_ranges(
+    block: BlockRealize, needed: Sequence[tuple[BufferRegion, Box]], analyzer: Analyzer
+) -> dict[Var, Range]:
     """For each spatial iterator that an access determines, the range in which the access meets the box."""
     spatial = [it.var for it in block.block.iter_vars if it.kind == SPATIAL]
     found: dict[Var, Range] = {}
@@ -52,9 +54,10 @@ def iterator_ranges(block: BlockRealize, needed: Sequence[tuple[BufferRegion, Bo
     return found
 
 
-def nest_for(block: BlockRealize, ranges: dict[Var, Range], predicate: Expr, analyzer: Analyzer,
-             preserve_unit_loops: bool) -> Stmt:  # fmt: skip
-    """A block in new loops (`ax0`, `ax1`, ...) that run its iterators through the given ranges, clipped to their domains.
+def nest_for(
+    block: BlockRealize, ranges: dict[Var, Range], predicate: Expr, analyzer: Analyzer, preserve_unit_loops: bool
+) -> Stmt:
+    """A block in new loops (`ax0`, ...) that run its iterators through the given ranges, clipped to their domains.
 
     An iterator that is not in `ranges` runs through its whole domain. `predicate` is in terms of the iterators.
     """
@@ -87,8 +90,9 @@ def nest_for(block: BlockRealize, ranges: dict[Var, Range], predicate: Expr, ana
     return nest
 
 
-def insert(tree: Tree, loop: For, nest: Stmt, after: Sequence[BlockRealize], before: Sequence[BlockRealize],
-           index: int) -> Stmt | str:  # fmt: skip
+def insert(
+    tree: Tree, loop: For, nest: Stmt, after: Sequence[BlockRealize], before: Sequence[BlockRealize], index: int
+) -> Stmt | str:
     """The loop with `nest` in its body, after all of `after` and before all of `before`; or why there is no such place.
 
     `index` is a position among the statements of the body; -1 is the last possible one, -2 the first possible one.
@@ -120,12 +124,17 @@ def uncovered(state: ScheduleState, tree: Tree, producer: BlockRealize, consumer
                 continue
             produced = _inside(touched(tree, producer, write, shared[-1], analyzer), read.buffer, analyzer)
             consumed = _inside(touched(tree, consumer, read, shared[-1], analyzer), read.buffer, analyzer)
-            if not regions.covers(produced, consumed, analyzer) or not _dense(tree, producer, write, shared[-1], analyzer):
-                return Failure({producer.block: f"writes {box_text(read.buffer, produced)}",
-                                consumer.block: f"reads {box_text(read.buffer, consumed)}"},
-                               f"what {consumer.block.name} reads written in the same iteration of {shared[-1].var.name}",
-                               f"{box_text(read.buffer, consumed)} is read, "
-                               f"{box_text(read.buffer, produced)} is written")  # fmt: skip
+            if not regions.covers(produced, consumed, analyzer) or not _dense(
+                tree, producer, write, shared[-1], analyzer
+            ):
+                return Failure(
+                    {
+                        producer.block: f"writes {box_text(read.buffer, produced)}",
+                        consumer.block: f"reads {box_text(read.buffer, consumed)}",
+                    },
+                    f"what {consumer.block.name} reads written in the same iteration of {shared[-1].var.name}",
+                    f"{box_text(read.buffer, consumed)} is read, {box_text(read.buffer, produced)} is written",
+                )
     return None
 
 
@@ -153,15 +162,21 @@ def broken_flow(state: ScheduleState, tree: Tree, block: BlockRealize) -> Failur
     scope = Scope.around(tree, block)
     for producer in scope.producers(block):
         if not scope.before(producer, block):
-            return Failure({producer.block: "comes later", block.block: "reads what it writes"},
-                           "producers before their consumers", f"{producer.block.name} after {block.block.name}")  # fmt: skip
+            return Failure(
+                {producer.block: "comes later", block.block: "reads what it writes"},
+                "producers before their consumers",
+                f"{producer.block.name} after {block.block.name}",
+            )
         failure = uncovered(state, tree, producer, block)
         if failure is not None:
             return failure
     for consumer in scope.consumers(block):
         if not scope.before(block, consumer):
-            return Failure({consumer.block: "comes earlier", block.block: "writes what it reads"},
-                           "producers before their consumers", f"{consumer.block.name} before {block.block.name}")  # fmt: skip
+            return Failure(
+                {consumer.block: "comes earlier", block.block: "writes what it reads"},
+                "producers before their consumers",
+                f"{consumer.block.name} before {block.block.name}",
+            )
         failure = uncovered(state, tree, block, consumer)
         if failure is not None:
             return failure

@@ -67,7 +67,7 @@ class Requirement:
         wanted = inspect.signature(self.check).parameters
         missing = [name for name in wanted if name not in given]
         if missing:
-            raise InternalError(f"requirement {self.name} reads {', '.join(missing)}, which the primitive does not have")
+            raise InternalError(f"requirement {self.name} reads {', '.join(missing)}, no argument of the primitive")
         return self.check(**{name: given[name] for name in wanted})
 
     def refuse(self, failure: Failure) -> Refused:
@@ -171,19 +171,30 @@ PRIMITIVES: dict[str, Primitive] = {}
 _listeners: list[Callable[[Primitive], None]] = []
 
 
-def primitive(*, requires: Sequence[Requirement] = (), aka: Mapping[str, str] | None = None, past: str = "",
-              query: bool = False, kind: str = "") -> Callable[[Callable[..., Any]], Primitive]:  # fmt: skip
+def primitive(
+    *,
+    requires: Sequence[Requirement] = (),
+    aka: Mapping[str, str] | None = None,
+    past: str = "",
+    query: bool = False,
+    kind: str = "",
+) -> Callable[[Callable[..., Any]], Primitive]:
     """Register a schedule primitive, from anywhere. `kind` is its name in TVM's JSON traces (default: CamelCase)."""
 
     def register(function: Callable[..., Any]) -> Primitive:
         name = function.__name__
         whole = inspect.signature(function)
         made = Primitive(
-            name, function, tuple(requires), aka or {}, past or f"was consumed by {name}, which made", query,
+            name,
+            function,
+            tuple(requires),
+            aka or {},
+            past or f"was consumed by {name}, which made",
+            query,
             kind or "".join(part.capitalize() for part in name.split("_")),
             hints=typing.get_type_hints(function),
             signature=whole.replace(parameters=list(whole.parameters.values())[1:]),
-        )  # fmt: skip
+        )
         PRIMITIVES[name] = made
         for listener in _listeners:
             listener(made)

@@ -25,12 +25,20 @@ def plain_loops(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     for loop in loops:
         if loop.kind != ForKind.SERIAL:
             kind = f"bound to {loop.thread}" if loop.kind == ForKind.THREAD else str(loop.kind)
-            return Failure({loop: "here"}, "a serial loop", f"{loop.var.name} is {kind}",
-                           ("do this before the loop gets its kind",))  # fmt: skip
+            return Failure(
+                {loop: "here"},
+                "a serial loop",
+                f"{loop.var.name} is {kind}",
+                ("do this before the loop gets its kind",),
+            )
         if loop.annotations:
             keys = ", ".join(loop.annotations)
-            return Failure({loop: "here"}, "a loop without annotations", f"{loop.var.name} carries {keys}",
-                           (f'unannotate({loop.var.name}, "{next(iter(loop.annotations))}")',))  # fmt: skip
+            return Failure(
+                {loop: "here"},
+                "a loop without annotations",
+                f"{loop.var.name} carries {keys}",
+                (f'unannotate({loop.var.name}, "{next(iter(loop.annotations))}")',),
+            )
     return None
 
 
@@ -64,14 +72,18 @@ def single_chain(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
         parent = tree.parent.get(at)
         if not isinstance(parent, For):
             branch = "several statements" if isinstance(parent, Seq) else "a block or condition"
-            return Failure({ordered[0]: "outermost", at: f"reached through {branch}"},
-                           "loops nested directly in each other, with nothing else between them",
-                           f"{branch} between {ordered[0].var.name} and {at.var.name}",
-                           ("decompose_reduction or compute_at move what stands between",))  # fmt: skip
+            return Failure(
+                {ordered[0]: "outermost", at: f"reached through {branch}"},
+                "loops nested directly in each other, with nothing else between them",
+                f"{branch} between {ordered[0].var.name} and {at.var.name}",
+                ("decompose_reduction or compute_at move what stands between",),
+            )
         at = parent
     missing = [l.var.name for l in ordered if not (l is ordered[0] or tree.inside(l, ordered[0]))]
     if missing:
-        return Failure({ordered[0]: ""}, "loops of one nest", f"{', '.join(missing)} is not inside {ordered[0].var.name}")
+        return Failure(
+            {ordered[0]: ""}, "loops of one nest", f"{', '.join(missing)} is not inside {ordered[0].var.name}"
+        )
     return None
 
 
@@ -100,9 +112,11 @@ def independent_domains(state: ScheduleState, loops: Sequence[For]) -> Failure |
     for i, loop in enumerate(order):
         for inner in order[i + 1 :]:
             if uses(loop.start, [inner.var]) or uses(loop.extent, [inner.var]):
-                return Failure({loop: "its domain", inner: "depends on this one"},
-                               f"the domain of {loop.var.name} known outside {inner.var.name}",
-                               f"{loop.var.name} runs over [{loop.start}, {loop.start + loop.extent})")  # fmt: skip
+                return Failure(
+                    {loop: "its domain", inner: "depends on this one"},
+                    f"the domain of {loop.var.name} known outside {inner.var.name}",
+                    f"{loop.var.name} runs over [{loop.start}, {loop.start + loop.extent})",
+                )
     return None
 
 
@@ -113,8 +127,11 @@ def no_opaque_iterators(state: ScheduleState, loops: Sequence[For]) -> Failure |
     for loop in loops:
         for realize in tree.blocks_in(loop):
             if loop.var in loops_binding(realize, OPAQUE):
-                return Failure({realize.block: "has an opaque iterator"}, "only spatial and reduction iterators",
-                               f"{loop.var.name} binds an opaque iterator of block {realize.block.name}")  # fmt: skip
+                return Failure(
+                    {realize.block: "has an opaque iterator"},
+                    "only spatial and reduction iterators",
+                    f"{loop.var.name} binds an opaque iterator of block {realize.block.name}",
+                )
     return None
 
 
@@ -125,7 +142,9 @@ def affine_bindings(state: ScheduleState, loops: Sequence[For]) -> Failure | Non
     for realize in {id(b): b for loop in loops for b in tree.blocks_in(loop)}.values():
         reason = why_not_affine(tree, realize)
         if reason:
-            return Failure({realize.block: "its bindings"}, "an injective quasi-affine map from loops to iterators", reason)
+            return Failure(
+                {realize.block: "its bindings"}, "an injective quasi-affine map from loops to iterators", reason
+            )
     return None
 
 
@@ -148,8 +167,11 @@ def quasi_affine_bindings(state: ScheduleState, loop: For) -> Failure | None:
         extents = {l.var: analyzer_extent(analyzer, l) for l in tree.loops_above(realize)}
         for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
             if digits(analyzer.simplify(value), extents) is None:
-                return Failure({realize.block: "its bindings"}, "iterators that are quasi-affine in the loops",
-                               f"{it.var.name} = {value}")  # fmt: skip
+                return Failure(
+                    {realize.block: "its bindings"},
+                    "iterators that are quasi-affine in the loops",
+                    f"{it.var.name} = {value}",
+                )
     return None
 
 
@@ -186,7 +208,9 @@ def _keeps_order(above: Sequence[For], old: Sequence[For], order: Sequence[For],
 def _witnessed(found: Sequence[Access], witness: Dependence | Undecided, consequence: str) -> Failure:
     if isinstance(witness, Undecided):
         spots: dict[Node, str] = {a.spot: "" for a in found if a.is_write}
-        return Failure(spots, "no value is read or overwritten out of order", f"this could not be decided: {witness.reason}")
+        return Failure(
+            spots, "no value is read or overwritten out of order", f"this could not be decided: {witness.reason}"
+        )
     spots = {}
     for end, at in ((witness.source, witness.source_at), (witness.sink, witness.sink_at)):
         place = next(a for a in found if a.buffer is end.buffer and a.is_write == end.write)
@@ -216,9 +240,12 @@ def only_spatial(state: ScheduleState, loop: For) -> Failure | None:
     tree = state.home(loop)
     for realize in tree.blocks_in(loop):
         if loop.var in loops_binding(realize, (REDUCE, OPAQUE)):
-            return Failure({loop: "this loop", realize.block: "reduces over it"}, "a loop that binds spatial iterators only",
-                           f"{loop.var.name} binds a reduction iterator of block {realize.block.name}",
-                           ("choose a spatial loop",))  # fmt: skip
+            return Failure(
+                {loop: "this loop", realize.block: "reduces over it"},
+                "a loop that binds spatial iterators only",
+                f"{loop.var.name} binds a reduction iterator of block {realize.block.name}",
+                ("choose a spatial loop",),
+            )
     return None
 
 

@@ -55,8 +55,16 @@ class Schedule:
     `debug_mask` and `seed` are accepted as in TVM; the program is always checked.
     """
 
-    def __init__(self, mod: PrimFunc | IRModule, *, seed: int | None = None, debug_mask: str | int | None = None,
-                 error_render_level: str | None = None, enable_check: bool = True, verify: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self,
+        mod: PrimFunc | IRModule,
+        *,
+        seed: int | None = None,
+        debug_mask: str | int | None = None,
+        error_render_level: str | None = None,
+        enable_check: bool = True,
+        verify: bool = False,
+    ) -> None:
         level = error_render_level or "detail"
         if level not in _LEVELS:
             raise InputError(f"error_render_level={level!r}: wanted one of {', '.join(_LEVELS)}")
@@ -182,7 +190,7 @@ class Schedule:
         self._state = ScheduleState(state.mod, before.func_name, state.trees)
 
     def _introduce(self, handle: BlockRV | LoopRV) -> None:
-        """Record how to find a block or loop whose handle no query gave (`space` makes such), so that the trace replays."""
+        """Record how to find a block or loop whose handle no query gave (`space` makes such): the trace must replay."""
         node = self._state.block(handle.key) if isinstance(handle, BlockRV) else self._state.loop(handle.key)
         if node is None:
             return  # the call will say so
@@ -238,7 +246,9 @@ class Schedule:
             except Refused:
                 continue
             handles = {name: to_handles(value) for name, value in arguments.items()}
-            found.append(Call(primitive, handles, f"{primitive.name}({_arguments_text(self._state, primitive, handles)})"))
+            found.append(
+                Call(primitive, handles, f"{primitive.name}({_arguments_text(self._state, primitive, handles)})")
+            )
         return found
 
     def apply(self, call: Call) -> Any:
@@ -317,7 +327,7 @@ def _described(value: Any) -> str:
 
 
 def _arguments_text(state: ScheduleState, primitive: Primitive, arguments: Mapping[str, Any]) -> str:
-    shown = []
+    shown: list[str] = []
     for name, parameter in primitive.signature.parameters.items():
         value = arguments[name]
         if parameter.kind is parameter.VAR_POSITIONAL:

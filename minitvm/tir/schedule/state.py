@@ -54,7 +54,7 @@ class ScheduleState:
         raise InternalError("the statement is not part of the module that is scheduled")
 
     def block_named(self, name: str, func_name: str | None = None) -> BlockRealize:
-        """The one block of that name; raises `ScheduleError` that lists the nearest names, or says that it is not unique."""
+        """The one block of that name; raises `ScheduleError` with the nearest names, or that there are several."""
         tree = self.tree(func_name)
         found = [realize for realize in tree.blocks.values() if realize.block.name == name]
         if len(found) == 1:

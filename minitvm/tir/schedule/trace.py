@@ -21,7 +21,7 @@ _INLINE = ("factors",)
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One call of a primitive: its arguments by name (handles, numbers, strings, lists of them) and what it returned."""
+    """One call of a primitive: arguments by name (handles, numbers, strings, lists of them) and what it returned."""
 
     primitive: Primitive
     arguments: Mapping[str, Any]
@@ -33,7 +33,7 @@ class Instruction:
         left = ", ".join(names[handle] for handle in results)
         if isinstance(self.outputs, list) and len(results) == 1:
             left += ","  # a list of one is unpacked
-        shown = []
+        shown: list[str] = []
         for name, parameter in self.primitive.signature.parameters.items():
             value = self.arguments[name]
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -116,14 +116,17 @@ class Trace:
         """Replay a saved trace; raises `ArtifactError` where the data is not one."""
         known: dict[str, Any] = {}
         try:
-            instructions = (json.loads(json_obj) if isinstance(json_obj, str) else json_obj)[0]
+            loaded: Any = json.loads(json_obj) if isinstance(json_obj, str) else json_obj
+            instructions: list[Any] = loaded[0]
             rows = [(lookup(kind), inputs, attrs, outputs) for kind, inputs, attrs, outputs in instructions]
         except (ValueError, TypeError, IndexError, KeyError) as error:
             raise ArtifactError(f"not a saved trace: {error}") from error
         for chosen, inputs, attrs, outputs in rows:
             results = handles_in(sch.call(chosen, _arguments_from_json(chosen, inputs, attrs, known)))
             if len(results) != len(outputs):
-                raise ArtifactError(f"{chosen.name} gives {len(results)} results here, {len(outputs)} where it was saved")
+                raise ArtifactError(
+                    f"{chosen.name} gives {len(results)} results here, {len(outputs)} where it was saved"
+                )
             known.update(zip(outputs, results, strict=True))
 
 

@@ -197,7 +197,7 @@ def fresh_copy(stmt: Stmt) -> Stmt:
         return at
 
     copied = go(stmt)
-    return substitute(copied, renamed)  # type: ignore[no-any-return]
+    return substitute(copied, renamed)
 
 
 def with_own_keys(func: PrimFunc) -> PrimFunc:
@@ -240,9 +240,4 @@ def _own_leaves(stmt: Stmt) -> Stmt:
 
 def written_buffers(func: PrimFunc) -> set[Buffer]:
     """The buffers that the blocks of a function declare to write."""
-    return {
-        region.buffer
-        for stmt in statements(func.body)
-        if isinstance(stmt, Block)
-        for region in stmt.writes
-    }
+    return {region.buffer for stmt in statements(func.body) if isinstance(stmt, Block) for region in stmt.writes}

@@ -49,8 +49,15 @@ def two_consumers(rows: int = 8) -> PrimFunc:
     return te.create_prim_func([A, D])
 
 
-def nest(extents: list[int], kinds: str, buffer: Buffer, writes: list[object], value: object, reads: list[list[object]],
-         name: str = "A") -> PrimFunc:  # fmt: skip
+def nest(
+    extents: list[int],
+    kinds: str,
+    buffer: Buffer,
+    writes: list[object],
+    value: object,
+    reads: list[list[object]],
+    name: str = "A",
+) -> PrimFunc:
     """One block over a grid: `buffer[writes] = value`; the callables take the block's iterators."""
     loops = [Var("ijkl"[d]) for d in range(len(extents))]
     iters = [Var("v" + loop.name) for loop in loops]
@@ -63,9 +70,11 @@ def nest(extents: list[int], kinds: str, buffer: Buffer, writes: list[object], v
 
     block = Block(
         tuple(IterVar(v, Range.of(e), kind) for v, e, kind in zip(iters, extents, kinds)),
-        tuple(region(at(r)) for r in reads), (region(at(writes)),), name,
+        tuple(region(at(r)) for r in reads),
+        (region(at(writes)),),
+        name,
         BufferStore(buffer, value(*iters), at(writes)),  # type: ignore[operator]
-    )  # fmt: skip
+    )
     body: Stmt = BlockRealize(tuple(loops), const(True), block)
     for loop, extent in reversed(list(zip(loops, extents))):
         body = For(loop, const(0), const(extent), ForKind.SERIAL, body)
@@ -76,18 +85,27 @@ def wavefront() -> PrimFunc:
     """A[i+1, j+1] = A[i, j+2] + 1, in place: i and j must not change places."""
     A = Buffer("A", (10, 10))
     return nest(
-        [8, 8], "SS", A, [lambda i, j: i + 1, lambda i, j: j + 1], lambda i, j: A[i, j + 2] + 1.0,
+        [8, 8],
+        "SS",
+        A,
+        [lambda i, j: i + 1, lambda i, j: j + 1],
+        lambda i, j: A[i, j + 2] + 1.0,
         [[lambda i, j: i, lambda i, j: j + 2]],
-    )  # fmt: skip
+    )
 
 
 def horner() -> PrimFunc:
     """P[0] = P[0] * 2 + i + j: claims to reduce over i and j, but the order of iterations matters."""
     P = Buffer("P", (1,))
     return nest(
-        [3, 4], "RR", P, [lambda i, j: const(0)], lambda i, j: P[0] * 2.0 + (i * 4 + j).astype("float32"),
-        [[lambda i, j: const(0)]], "P",
-    )  # fmt: skip
+        [3, 4],
+        "RR",
+        P,
+        [lambda i, j: const(0)],
+        lambda i, j: P[0] * 2.0 + (i * 4 + j).astype("float32"),
+        [[lambda i, j: const(0)]],
+        "P",
+    )
 
 
 def opaque() -> PrimFunc:

@@ -70,7 +70,7 @@ def test_long_schedules_keep_the_meaning(func: PrimFunc, data: Any) -> None:
 @settings(max_examples=20)
 @given(prim_funcs(), st.data())
 def test_traces_replay(func: PrimFunc, data: Any) -> None:
-    """The same instructions on the same function, from memory, from JSON and from printed Python, give the same module."""
+    """The same instructions on the same function, from memory, JSON and printed Python, give the same module."""
     sch = Schedule(func)
     for _ in range(data.draw(st.integers(1, 5))):
         _draw_step(sch, data)

@@ -23,8 +23,11 @@ def has_annotation(state: ScheduleState, block_or_loop: BlockRealize | For, ann_
     target = _annotated(block_or_loop)
     if ann_key in target.annotations:
         return None
-    return Failure({target: "here"}, f"an annotation {ann_key!r}",
-                   nearest(ann_key, list(target.annotations)) if target.annotations else "no annotation")  # fmt: skip
+    return Failure(
+        {target: "here"},
+        f"an annotation {ann_key!r}",
+        nearest(ann_key, list(target.annotations)) if target.annotations else "no annotation",
+    )
 
 
 @primitive()

@@ -30,8 +30,11 @@ def reads_it(state: ScheduleState, block: BlockRealize, read_buffer_index: int |
     """the index (or name) is that of a buffer which the block reads"""
     if _region(block.block.reads, read_buffer_index) is not None:
         return None
-    return Failure({block.block: "this block"}, f"one of the buffers that {block.block.name} reads",
-                   f"{read_buffer_index!r}; it reads {_listing(block.block.reads)}")  # fmt: skip
+    return Failure(
+        {block.block: "this block"},
+        f"one of the buffers that {block.block.name} reads",
+        f"{read_buffer_index!r}; it reads {_listing(block.block.reads)}",
+    )
 
 
 @requirement
@@ -39,12 +42,17 @@ def writes_it(state: ScheduleState, block: BlockRealize, write_buffer_index: int
     """the index (or name) is that of a buffer which the block writes"""
     if _region(block.block.writes, write_buffer_index) is not None:
         return None
-    return Failure({block.block: "this block"}, f"one of the buffers that {block.block.name} writes",
-                   f"{write_buffer_index!r}; it writes {_listing(block.block.writes)}")  # fmt: skip
+    return Failure(
+        {block.block: "this block"},
+        f"one of the buffers that {block.block.name} writes",
+        f"{write_buffer_index!r}; it writes {_listing(block.block.writes)}",
+    )
 
 
 @requirement
-def at_most_one_writer(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> Failure | None:
+def at_most_one_writer(
+    state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer
+) -> Failure | None:
     """the scope has at most one block that writes the buffer, another one, and that comes before all who read it
 
     Then a copy made right after the writer, or at the start, holds what every reader would have read.
@@ -55,14 +63,20 @@ def at_most_one_writer(state: ScheduleState, block: BlockRealize, read_buffer_in
     writers = scope.writers(region.buffer)
     name = region.buffer.name
     if len(writers) > 1:
-        return Failure({w.block: f"writes {name}" for w in writers}, f"at most one block that writes {name}",
-                       ", ".join(w.block.name for w in writers), ("cache_read before decompose_reduction",))  # fmt: skip
+        return Failure(
+            {w.block: f"writes {name}" for w in writers},
+            f"at most one block that writes {name}",
+            ", ".join(w.block.name for w in writers),
+            ("cache_read before decompose_reduction",),
+        )
     for writer in writers:
         for reader in scope.readers(region.buffer):
             if reader is writer or not scope.before(writer, reader):
-                return Failure({writer.block: f"writes {name}", reader.block: f"reads {name}"},
-                               f"{name} written before it is read, by another block",
-                               f"block {reader.block.name} reads it before or while {writer.block.name} writes it")  # fmt: skip
+                return Failure(
+                    {writer.block: f"writes {name}", reader.block: f"reads {name}"},
+                    f"{name} written before it is read, by another block",
+                    f"block {reader.block.name} reads it before or while {writer.block.name} writes it",
+                )
     return None
 
 
@@ -87,25 +101,38 @@ def fills_its_box(state: ScheduleState, block: BlockRealize, write_buffer_index:
 
 
 @requirement
-def readers_are_consumers(state: ScheduleState, consumer_blocks: Sequence[BlockRealize] | None, block: BlockRealize,
-                          ) -> Failure | None:  # fmt: skip
+def readers_are_consumers(
+    state: ScheduleState,
+    consumer_blocks: Sequence[BlockRealize] | None,
+    block: BlockRealize,
+) -> Failure | None:
     """the consumer blocks named stand in the block's scope"""
     tree = state.home(block)
     for consumer in consumer_blocks or ():
         if tree.scope(consumer) is not tree.scope(block):
-            return Failure({consumer.block: "stands in another scope"}, f"consumers in the scope of {block.block.name}",
-                           consumer.block.name)  # fmt: skip
+            return Failure(
+                {consumer.block: "stands in another scope"},
+                f"consumers in the scope of {block.block.name}",
+                consumer.block.name,
+            )
     return None
 
 
-known_box = holds_inside("known_box", "the box of the buffer that is touched has bounds that the place of the copy knows")
+known_box = holds_inside(
+    "known_box", "the box of the buffer that is touched has bounds that the place of the copy knows"
+)
 
 
 @primitive(
     aka={"Halide": "in"}, past="was cached in", requires=[reads_it, readers_are_consumers, at_most_one_writer],
 )  # fmt: skip
-def cache_read(state: ScheduleState, block: BlockRealize, read_buffer_index: int, storage_scope: str,
-               consumer_blocks: list[BlockRealize] | None = None) -> BlockRealize:  # fmt: skip
+def cache_read(
+    state: ScheduleState,
+    block: BlockRealize,
+    read_buffer_index: int,
+    storage_scope: str,
+    consumer_blocks: list[BlockRealize] | None = None,
+) -> BlockRealize:
     """Copy what a block reads of a buffer into a buffer of another scope, and let the block read the copy.
 
     before:
@@ -137,7 +164,9 @@ def cache_read(state: ScheduleState, block: BlockRealize, read_buffer_index: int
         after, within = None, scope.realize.block
     analyzer = state.analyzer(within)
     boxes = [touched(tree, c, r, within, analyzer) for c in consumers for r in c.block.reads if r.buffer is buffer]
-    copy = _copy_nest(buffer, cached, _bounded(hull(boxes, analyzer), buffer, analyzer, block, within), analyzer, cached.name)
+    copy = _copy_nest(
+        buffer, cached, _bounded(hull(boxes, analyzer), buffer, analyzer, block, within), analyzer, cached.name
+    )
     rewritten: dict[Stmt, Stmt | None] = {c.block: with_buffer(c.block, buffer, cached) for c in consumers}  # type: ignore[misc]
     _insert(state, tree, scope, rewritten, copy, after, cached)
     return _block_named_by(state, copy)
@@ -146,8 +175,13 @@ def cache_read(state: ScheduleState, block: BlockRealize, read_buffer_index: int
 @primitive(
     past="was cached in", requires=[writes_it, readers_are_consumers, only_writer, fills_its_box],
 )  # fmt: skip
-def cache_write(state: ScheduleState, block: BlockRealize, write_buffer_index: int, storage_scope: str,
-                consumer_blocks: list[BlockRealize] | None = None) -> BlockRealize:  # fmt: skip
+def cache_write(
+    state: ScheduleState,
+    block: BlockRealize,
+    write_buffer_index: int,
+    storage_scope: str,
+    consumer_blocks: list[BlockRealize] | None = None,
+) -> BlockRealize:
     """Let a block write into a buffer of another scope, and copy from there to where it wrote before.
 
     before:
@@ -183,14 +217,21 @@ def _bounded(box: Box, buffer: Buffer, analyzer: Any, block: BlockRealize, withi
     box = clip(box, buffer, analyzer)
     for r in box:
         if analyzer.bounds(r.extent)[1] is None and not isinstance(within, Block):
-            raise known_box.refuse(Failure({block.block: "this block"}, f"a box of {buffer.name} of bounded extent",
-                                           f"[{r.start}, {r.start} + {r.extent})"))  # fmt: skip
+            raise known_box.refuse(
+                Failure(
+                    {block.block: "this block"},
+                    f"a box of {buffer.name} of bounded extent",
+                    f"[{r.start}, {r.start} + {r.extent})",
+                )
+            )
     return box
 
 
 def _cache_buffer(tree: Tree, buffer: Buffer, storage_scope: str) -> Buffer:
     name = f"{buffer.name}_{storage_scope.replace('.', '_')}"
-    taken = {b.block.name for b in tree.blocks.values()} | {x.name for b in tree.blocks.values() for x in b.block.alloc_buffers}
+    taken = {b.block.name for b in tree.blocks.values()} | {
+        x.name for b in tree.blocks.values() for x in b.block.alloc_buffers
+    }
     number, unique = 0, name
     while unique in taken:
         number += 1
@@ -208,7 +249,9 @@ def _place_after(tree: Tree, block: BlockRealize, others: Sequence[BlockRealize]
     within: Stmt = shared[-1] if shared else tree.scope(block).block
     at: Stmt = block
     # Climb until the statement is a direct child of the place, or of the sequence that is its body.
-    while tree.parent[at] is not within and not (isinstance(tree.parent[at], Seq) and tree.parent[tree.parent[at]] is within):
+    while tree.parent[at] is not within and not (
+        isinstance(tree.parent[at], Seq) and tree.parent[tree.parent[at]] is within
+    ):
         at = tree.parent[at]
     return at, within
 
@@ -248,8 +291,15 @@ def _has_variables(analyzer: Any, r: Range) -> bool:
     return any(not isinstance(v, SizeVar) for part in (r.start, r.extent) for v in free_vars(part))
 
 
-def _insert(state: ScheduleState, tree: Tree, scope: Scope, rewritten: dict[Stmt, Stmt | None], copy: Stmt,
-            after: Stmt | None, allocated: Buffer) -> None:  # fmt: skip
+def _insert(
+    state: ScheduleState,
+    tree: Tree,
+    scope: Scope,
+    rewritten: dict[Stmt, Stmt | None],
+    copy: Stmt,
+    after: Stmt | None,
+    allocated: Buffer,
+) -> None:
     func = tree.rebuild(rewritten)
     old_scope = scope.realize
     state.set_func(tree, func)

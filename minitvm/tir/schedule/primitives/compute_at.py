@@ -10,7 +10,7 @@ from ....expr import OPAQUE, REDUCE
 from ...nodes import BlockRealize, BufferRegion, For, ForKind, Seq
 from .. import requirements as req
 from ..analysis import Scope, loops_binding, why_neither
-from ..boxes import fills, hull, in_iterators, relax, touched
+from ..boxes import Box, fills, hull, in_iterators, relax, touched
 from ..placement import box_text, broken_flow, insert, iterator_ranges, nest_for
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..state import ScheduleState
@@ -23,8 +23,11 @@ def same_scope(state: ScheduleState, block: BlockRealize, loop: For) -> Failure 
     tree = state.home(block)
     if loop in tree.order and tree.scope(block) is tree.scope(loop):
         return None
-    return Failure({block.block: "this block", loop: "this loop"}, "a block and a loop of one scope",
-                   f"{loop.var.name} stands inside another block")  # fmt: skip
+    return Failure(
+        {block.block: "this block", loop: "this loop"},
+        "a block and a loop of one scope",
+        f"{loop.var.name} stands inside another block",
+    )
 
 
 @requirement
@@ -32,8 +35,11 @@ def loop_not_around(state: ScheduleState, block: BlockRealize, loop: For) -> Fai
     """the loop is not one of those around the block already"""
     if not state.home(block).inside(block, loop):
         return None
-    return Failure({loop: "this loop", block.block: "is inside it"}, "a loop that is not around the block yet",
-                   f"{block.block.name} is inside {loop.var.name}")  # fmt: skip
+    return Failure(
+        {loop: "this loop", block.block: "is inside it"},
+        "a loop that is not around the block yet",
+        f"{block.block.name} is inside {loop.var.name}",
+    )
 
 
 @requirement
@@ -45,8 +51,11 @@ def only_loops_around(state: ScheduleState, block: BlockRealize, loop: For) -> F
             if isinstance(outer, BlockRealize):
                 break
             if outer is not tree.scope(block).block and not isinstance(outer, For | Seq):
-                return Failure({outer: "this statement"}, "only loops around the block and the loop",
-                               f"a {type(outer).__name__} around {block.block.name}")  # fmt: skip
+                return Failure(
+                    {outer: "this statement"},
+                    "only loops around the block and the loop",
+                    f"a {type(outer).__name__} around {block.block.name}",
+                )
     return None
 
 
@@ -64,8 +73,12 @@ def not_output(state: ScheduleState, block: BlockRealize) -> Failure | None:
     if not scope.is_output(block):
         return None
     names = ", ".join(r.buffer.name for r in block.block.writes if r.buffer not in scope.allocated)
-    return Failure({block.block: "this block"}, "a block that writes only buffers allocated in its scope",
-                   f"{names} is seen outside", ("reverse_compute_at on it", "cache_write first"))  # fmt: skip
+    return Failure(
+        {block.block: "this block"},
+        "a block that writes only buffers allocated in its scope",
+        f"{names} is seen outside",
+        ("reverse_compute_at on it", "cache_write first"),
+    )
 
 
 @requirement
@@ -77,9 +90,11 @@ def consumers_below(state: ScheduleState, block: BlockRealize, loop: For) -> Fai
         return Failure({block.block: "this block"}, "a block that others read", "no consumer")
     for consumer in consumers:
         if not tree.inside(consumer, loop):
-            return Failure({loop: "this loop", consumer.block: "is not below it"},
-                           f"all consumers of {block.block.name} below {loop.var.name}",
-                           f"{consumer.block.name} is elsewhere")  # fmt: skip
+            return Failure(
+                {loop: "this loop", consumer.block: "is not below it"},
+                f"all consumers of {block.block.name} below {loop.var.name}",
+                f"{consumer.block.name} is elsewhere",
+            )
     return None
 
 
@@ -89,11 +104,17 @@ def inputs_settled(state: ScheduleState, block: BlockRealize) -> Failure | None:
     scope = Scope.around(state.home(block), block)
     for producer in scope.producers(block):
         if not scope.before(producer, block):
-            return Failure({block.block: "reads", producer.block: "writes later"}, "inputs that are written before only",
-                           f"{producer.block.name} writes what {block.block.name} reads, after it")  # fmt: skip
+            return Failure(
+                {block.block: "reads", producer.block: "writes later"},
+                "inputs that are written before only",
+                f"{producer.block.name} writes what {block.block.name} reads, after it",
+            )
         if loops_binding(producer, OPAQUE):
-            return Failure({producer.block: "has opaque iterators"}, "producers with spatial and reduction iterators",
-                           producer.block.name)  # fmt: skip
+            return Failure(
+                {producer.block: "has opaque iterators"},
+                "producers with spatial and reduction iterators",
+                producer.block.name,
+            )
     return None
 
 
@@ -105,55 +126,73 @@ def producers_done(state: ScheduleState, block: BlockRealize, loop: For) -> Fail
     producers = scope.producers(block)
     below = [p for p in producers if tree.inside(p, loop)]
     if not below:
-        return Failure({loop: "this loop", block.block: "this block"}, f"a producer of {block.block.name} below the loop",
-                       f"none below {loop.var.name}")  # fmt: skip
+        return Failure(
+            {loop: "this loop", block.block: "this block"},
+            f"a producer of {block.block.name} below the loop",
+            f"none below {loop.var.name}",
+        )
     around = {l.var: l for l in (*tree.loops_above(loop), loop)}
     for producer in producers:
         if producer not in below and not scope.before(producer, loop):
-            return Failure({producer.block: "this producer", loop: "this loop"}, "every producer below the loop or before it",
-                           f"{producer.block.name} comes after {loop.var.name}")  # fmt: skip
+            return Failure(
+                {producer.block: "this producer", loop: "this loop"},
+                "every producer below the loop or before it",
+                f"{producer.block.name} comes after {loop.var.name}",
+            )
     for producer in below:
         reduced = loops_binding(producer, (REDUCE, OPAQUE)) & around.keys()
         if reduced:
             var = next(iter(reduced))
-            return Failure({around[var]: "this loop", producer.block: "reduces over it"},
-                           f"{producer.block.name} finished within one iteration of {loop.var.name}",
-                           f"it goes on in the next iteration of {var.name}",
-                           ("reorder the reduction loops inward",))  # fmt: skip
+            return Failure(
+                {around[var]: "this loop", producer.block: "reduces over it"},
+                f"{producer.block.name} finished within one iteration of {loop.var.name}",
+                f"it goes on in the next iteration of {var.name}",
+                ("reorder the reduction loops inward",),
+            )
     return None
 
 
 @requirement
 def producers_fill(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """what the producers below the loop write, they write completely: then every iteration of the block finds its place"""
+    """the producers below the loop write all of what they write: every iteration of the block finds its place"""
     tree = state.home(block)
     read = {r.buffer for r in block.block.reads}
     for producer in Scope.around(tree, block).producers(block):
         for region in producer.block.writes:
-            reason = fills(tree, producer, region, None) if region.buffer in read and tree.inside(producer, loop) else None
+            reason = (
+                fills(tree, producer, region, None) if region.buffer in read and tree.inside(producer, loop) else None
+            )
             if reason is not None:
-                return Failure({producer.block: "this producer"}, f"every element of {region.buffer.name} written", reason)
+                return Failure(
+                    {producer.block: "this producer"}, f"every element of {region.buffer.name} written", reason
+                )
     return None
 
 
 known_predicate = holds_inside("known_predicate", "the block's predicate can be said in terms of its iterators")
-free_position = holds_inside("free_position", "the loop's body has a place after the producers and before the consumers")
+free_position = holds_inside(
+    "free_position", "the loop's body has a place after the producers and before the consumers"
+)
 region_cover = holds_inside(
     "region_cover",
     """In each iteration of the loops that a producer and its consumer share,
     what the consumer reads was written by the producer in the same iteration.""",
 )
-covers_own_domain = holds_inside("covers_own_domain", "every iteration of the block still runs, in some iteration of the loop")
+covers_own_domain = holds_inside(
+    "covers_own_domain", "every iteration of the block still runs, in some iteration of the loop"
+)
 
 
 @primitive(
     aka={"Halide": "compute_at", "Exo": "fuse"},
     requires=[
-        same_scope, loop_not_around, only_loops_around, complete_or_reduction, not_output, consumers_below, inputs_settled,
+        same_scope, loop_not_around, only_loops_around, complete_or_reduction, not_output, consumers_below,
+        inputs_settled,
     ],
 )  # fmt: skip
-def compute_at(state: ScheduleState, block: BlockRealize, loop: For, preserve_unit_loops: bool = False,
-               index: int = -1) -> None:  # fmt: skip
+def compute_at(
+    state: ScheduleState, block: BlockRealize, loop: For, preserve_unit_loops: bool = False, index: int = -1
+) -> None:
     """Compute a producer below a loop of its consumers: in each iteration, the part that the consumers read there.
 
     before:
@@ -178,7 +217,10 @@ def compute_at(state: ScheduleState, block: BlockRealize, loop: For, preserve_un
     needed = []
     for write in block.block.writes:
         boxes = [
-            touched(tree, c, read, loop, analyzer) for c in consumers for read in c.block.reads if read.buffer is write.buffer
+            touched(tree, c, read, loop, analyzer)
+            for c in consumers
+            for read in c.block.reads
+            if read.buffer is write.buffer
         ]
         if boxes:
             needed.append((write, hull(boxes, analyzer)))
@@ -188,11 +230,13 @@ def compute_at(state: ScheduleState, block: BlockRealize, loop: For, preserve_un
 @primitive(
     aka={"Exo": "fuse"},
     requires=[
-        same_scope, loop_not_around, only_loops_around, complete_or_reduction, inputs_settled, producers_done, producers_fill,
+        same_scope, loop_not_around, only_loops_around, complete_or_reduction, inputs_settled, producers_done,
+        producers_fill,
     ],
 )  # fmt: skip
-def reverse_compute_at(state: ScheduleState, block: BlockRealize, loop: For, preserve_unit_loops: bool = False,
-                       index: int = -1) -> None:  # fmt: skip
+def reverse_compute_at(
+    state: ScheduleState, block: BlockRealize, loop: For, preserve_unit_loops: bool = False, index: int = -1
+) -> None:
     """Compute a consumer below a loop of its producers: in each iteration, what the part produced there suffices for.
 
     before:
@@ -210,7 +254,7 @@ def reverse_compute_at(state: ScheduleState, block: BlockRealize, loop: For, pre
     """
     tree = state.home(block)
     analyzer = state.analyzer(loop)
-    needed = []
+    needed: list[tuple[BufferRegion, Box]] = []
     for producer in Scope.around(tree, block).producers(block):
         if not tree.inside(producer, loop):
             continue
@@ -222,24 +266,38 @@ def reverse_compute_at(state: ScheduleState, block: BlockRealize, loop: For, pre
     _move(state, tree, block, loop, needed, preserve_unit_loops, index)
 
 
-def _check_reach(tree: Tree, block: BlockRealize, read: BufferRegion, producer: BlockRealize, write: BufferRegion) -> None:
-    # An iteration runs where what it reads is produced. One that reads past that (behind a condition) would run nowhere.
+def _check_reach(
+    tree: Tree, block: BlockRealize, read: BufferRegion, producer: BlockRealize, write: BufferRegion
+) -> None:
+    # An iteration runs where what it reads is produced. One that reads past that (under a condition) would run nowhere.
     analyzer = Analyzer()
     loops = [For(it.var, it.dom.start, it.dom.extent, ForKind.SERIAL, block) for it in block.block.iter_vars]
     reached = relax(read.region, loops, analyzer, read.buffer)
     produced = touched(tree, producer, write, None, analyzer)
     if not regions.covers(produced, reached, analyzer):
-        raise covers_own_domain.refuse(Failure(
-            {block.block: "reads", producer.block: "writes"}, f"all of what {block.block.name} reads written below the loop",
-            f"{box_text(read.buffer, reached)} is read, {box_text(read.buffer, produced)} is written"))  # fmt: skip
+        raise covers_own_domain.refuse(
+            Failure(
+                {block.block: "reads", producer.block: "writes"},
+                f"all of what {block.block.name} reads written below the loop",
+                f"{box_text(read.buffer, reached)} is read, {box_text(read.buffer, produced)} is written",
+            )
+        )
 
 
-def _move(state: ScheduleState, tree: Tree, block: BlockRealize, loop: For, needed: list[Any], preserve_unit_loops: bool,
-          index: int) -> None:  # fmt: skip
+def _move(
+    state: ScheduleState,
+    tree: Tree,
+    block: BlockRealize,
+    loop: For,
+    needed: list[tuple[BufferRegion, Box]],
+    preserve_unit_loops: bool,
+    index: int,
+) -> None:
     predicate = in_iterators(tree, block)
     if predicate is None:
-        raise known_predicate.refuse(Failure({block.block: "this block"}, "a predicate over the block's iterators",
-                                             str(block.predicate)))  # fmt: skip
+        raise known_predicate.refuse(
+            Failure({block.block: "this block"}, "a predicate over the block's iterators", str(block.predicate))
+        )
     scope = Scope.around(tree, block)
     before, after = scope.consumers(block), scope.producers(block)
     analyzer = state.analyzer(loop)
@@ -250,7 +308,9 @@ def _move(state: ScheduleState, tree: Tree, block: BlockRealize, loop: For, need
     without = state.home(target)
     placed = insert(without, target, nest, _blocks(without, after), _blocks(without, before), index)
     if isinstance(placed, str):
-        raise free_position.refuse(Failure({loop: "this loop"}, "a place after the producers and before the consumers", placed))
+        raise free_position.refuse(
+            Failure({loop: "this loop"}, "a place after the producers and before the consumers", placed)
+        )
     state.replace({target: placed})
     moved = state.block(block.block.id)
     assert moved is not None  # it was just put there
@@ -287,4 +347,3 @@ def _reverse_compute_at_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]
             for producer in Scope.around(tree, block).producers(block):
                 for loop in tree.loops_above(producer):
                     yield block, loop
-

@@ -36,7 +36,9 @@ def _why_not_one_store(tree: Tree, block: BlockRealize) -> Failure | None:
         return Failure({block.block: "this block"}, "a body of one store", f"a {type(body).__name__}")
     predicate = in_iterators(tree, block)
     if predicate is None or conjuncts(predicate):
-        return Failure({block: "this predicate"}, "a block that runs at every iteration", f"only where {block.predicate}")
+        return Failure(
+            {block: "this predicate"}, "a block that runs at every iteration", f"only where {block.predicate}"
+        )
     return None
 
 
@@ -54,12 +56,17 @@ def plain_indices(state: ScheduleState, block: BlockRealize) -> Failure | None:
     iterators = {it.var for it in block.block.iter_vars}
     for index in store.indices:
         if not isinstance(index, Var) or index not in iterators or any(index is v for v in seen):
-            return Failure({store: "here"}, "distinct iterators as indices", f"{store.buffer.name}[{_listed(store.indices)}]")
+            return Failure(
+                {store: "here"}, "distinct iterators as indices", f"{store.buffer.name}[{_listed(store.indices)}]"
+            )
         seen.append(index)
     used = {v for v in free_vars(store.value) if v in iterators}
     if used - set(seen):
-        return Failure({store: "here"}, "a value that follows from the indices",
-                       f"it uses {', '.join(v.name for v in used - set(seen))}")  # fmt: skip
+        return Failure(
+            {store: "here"},
+            "a value that follows from the indices",
+            f"it uses {', '.join(v.name for v in used - set(seen))}",
+        )
     return None
 
 
@@ -71,7 +78,9 @@ def has_consumers(state: ScheduleState, block: BlockRealize) -> Failure | None:
     return Failure({block.block: "this block"}, "a block that others read", "no consumer")
 
 
-visible_loads = holds_inside("visible_loads", "consumers read the buffer by plain loads only, not as a matched or opaque region")
+visible_loads = holds_inside(
+    "visible_loads", "consumers read the buffer by plain loads only, not as a matched or opaque region"
+)
 
 
 @primitive(
@@ -107,8 +116,13 @@ def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     for consumer in consumers:
         new = _with_loads(consumer.block, store.buffer, inlined, added, analyzer)
         if _mentions(new, store.buffer):
-            raise visible_loads.refuse(Failure({consumer.block: "this consumer"}, f"plain loads of {store.buffer.name}",
-                                               "it passes the buffer on as a region"))  # fmt: skip
+            raise visible_loads.refuse(
+                Failure(
+                    {consumer.block: "this consumer"},
+                    f"plain loads of {store.buffer.name}",
+                    "it passes the buffer on as a region",
+                )
+            )
         changes[consumer.block] = new
     _apply(state, tree, changes, scope, store.buffer)
     for consumer in consumers:
@@ -156,10 +170,10 @@ def _simplified(regions: tuple[BufferRegion, ...], block: Block, analyzer: Analy
 
 def _mentions(node: Node, buffer: Buffer) -> bool:
     return any(
-        isinstance(part, BufferLoad | BufferRegion | BufferStore) and part.buffer is buffer
-        or isinstance(part, MatchBufferRegion) and part.source.buffer is buffer
+        (isinstance(part, BufferLoad | BufferRegion | BufferStore) and part.buffer is buffer)
+        or (isinstance(part, MatchBufferRegion) and part.source.buffer is buffer)
         for part in walk(node)
-    )  # fmt: skip
+    )
 
 
 def _listed(indices: tuple[Expr, ...]) -> str:
@@ -184,8 +198,13 @@ def one_producer(state: ScheduleState, block: BlockRealize) -> Failure | None:
         return None
     scope = Scope.around(state.home(block), block)
     producers = scope.producers(block)
-    found = ", ".join(f"{p.block.name}: {why_not_complete(scope, p) or 'is read elsewhere, or writes an output'}" for p in producers)
-    return Failure({block.block: "this block"}, "a complete producer that only this block reads", found or "no producer")
+    reasons = [
+        (p.block.name, why_not_complete(scope, p) or "is read elsewhere, or writes an output") for p in producers
+    ]
+    found = ", ".join(f"{name}: {reason}" for name, reason in reasons)
+    return Failure(
+        {block.block: "this block"}, "a complete producer that only this block reads", found or "no producer"
+    )
 
 
 @requirement
@@ -204,7 +223,7 @@ def producer_is_one_store(state: ScheduleState, block: BlockRealize) -> Failure 
 
 @requirement
 def reads_its_own_point(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """all loads of the producer's buffer are at one point, distinct iterators of the block: all that have more than one value"""
+    """all loads of the producer's buffer are at one point: distinct iterators, all that have more than one value"""
     found = _merge(state, block)
     assert found is not None  # one_producer
     buffer = found[1].buffer
@@ -219,8 +238,9 @@ def reads_its_own_point(state: ScheduleState, block: BlockRealize) -> Failure | 
     for it in block.block.iter_vars:
         used = bool(loads) and any(it.var is i for i in loads[0].indices)
         if not used and not analyzer.can_prove(it.dom.extent <= 1):
-            return Failure({block.block: "this block"}, f"an index of {buffer.name} for every iterator",
-                           f"{it.var.name} is none")  # fmt: skip
+            return Failure(
+                {block.block: "this block"}, f"an index of {buffer.name} for every iterator", f"{it.var.name} is none"
+            )
     return None
 
 
@@ -233,9 +253,11 @@ def other_inputs_ready(state: ScheduleState, block: BlockRealize) -> Failure | N
     scope = Scope.around(state.home(block), block)
     for other in scope.producers(block):
         if other is not producer and not scope.before(other, producer):
-            return Failure({other.block: "writes what it reads", producer.block: "comes earlier"},
-                           f"the other inputs of {block.block.name} written before {producer.block.name}",
-                           other.block.name)  # fmt: skip
+            return Failure(
+                {other.block: "writes what it reads", producer.block: "comes earlier"},
+                f"the other inputs of {block.block.name} written before {producer.block.name}",
+                other.block.name,
+            )
     return None
 
 
@@ -268,9 +290,11 @@ def reverse_compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     body = _replaced(outer, buffer, inner.value, values)
     other_reads = [substitute(r, values) for r in block.block.reads if r.buffer is not buffer]
     made = replace(
-        producer.block, body=body, reads=union_regions([*producer.block.reads, *other_reads]),
+        producer.block,
+        body=body,
+        reads=union_regions([*producer.block.reads, *other_reads]),
         writes=tuple(substitute(r, values) for r in block.block.writes),
-    )  # fmt: skip
+    )
     predicate = _within(block, producer, values)
     bindings = dict(zip((it.var for it in producer.block.iter_vars), producer.iter_values, strict=True))
     realize = replace(producer, block=made, predicate=both(producer.predicate, substitute(predicate, bindings)))

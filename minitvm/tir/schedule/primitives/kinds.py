@@ -21,7 +21,9 @@ def serial_loop(state: ScheduleState, loop: For) -> Failure | None:
     if loop.kind == ForKind.SERIAL:
         return None
     kind = f"bound to {loop.thread}" if loop.kind == ForKind.THREAD else str(loop.kind)
-    return Failure({loop: "here"}, "a serial loop", f"{loop.var.name} is {kind} already", ("undo() the step that made it so",))
+    return Failure(
+        {loop: "here"}, "a serial loop", f"{loop.var.name} is {kind} already", ("undo() the step that made it so",)
+    )
 
 
 @requirement
@@ -29,8 +31,12 @@ def constant_extent(state: ScheduleState, loop: For) -> Failure | None:
     """the extent is a constant: it becomes the number of lanes"""
     if isinstance(loop.extent, IntImm):
         return None
-    return Failure({loop: f"{loop.extent} iterations"}, "a constant extent", f"{loop.var.name} runs {loop.extent} times",
-                   (f"split({loop.var.name}, [None, 8]) and take the inner loop",))  # fmt: skip
+    return Failure(
+        {loop: f"{loop.extent} iterations"},
+        "a constant extent",
+        f"{loop.var.name} runs {loop.extent} times",
+        (f"split({loop.var.name}, [None, 8]) and take the inner loop",),
+    )
 
 
 @requirement
@@ -48,8 +54,11 @@ def axis_not_taken(state: ScheduleState, loop: For, thread_axis: str) -> Failure
     for other in tree.loops.values():
         nested = tree.inside(loop, other) or tree.inside(other, loop)
         if other is not loop and nested and other.thread == thread_axis and not thread_axis.startswith("vthread"):
-            return Failure({loop: "this loop", other: f"is bound to {thread_axis}"}, "an axis that is free in this nest",
-                           f"{thread_axis} is taken by {other.var.name}")  # fmt: skip
+            return Failure(
+                {loop: "this loop", other: f"is bound to {thread_axis}"},
+                "an axis that is free in this nest",
+                f"{thread_axis} is taken by {other.var.name}",
+            )
     return None
 
 
@@ -117,6 +126,11 @@ def _each_axis(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
 
 
 _Space = Callable[[ScheduleState], Iterable[tuple[Any, ...]]]
-_spaces: list[tuple[Any, _Space]] = [(parallel, _each_loop), (vectorize, _each_loop), (unroll, _each_loop), (bind, _each_axis)]
+_spaces: list[tuple[Any, _Space]] = [
+    (parallel, _each_loop),
+    (vectorize, _each_loop),
+    (unroll, _each_loop),
+    (bind, _each_axis),
+]
 for _made, _calls in _spaces:
     _made.space(_calls)

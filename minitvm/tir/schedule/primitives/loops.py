@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -36,8 +37,12 @@ def covers(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Failure |
     if analyzer.can_prove(product >= loop.extent):
         return None
     shown = analyzer.simplify(product)
-    return Failure({loop: f"{loop.extent} iterations"}, f"factors whose product is at least {loop.extent}",
-                   f"{' * '.join(map(str, factors))} = {shown}", ("None as one of the factors: it is worked out",))  # fmt: skip
+    return Failure(
+        {loop: f"{loop.extent} iterations"},
+        f"factors whose product is at least {loop.extent}",
+        f"{' * '.join(map(str, factors))} = {shown}",
+        ("None as one of the factors: it is worked out",),
+    )
 
 
 predicable = holds_inside(
@@ -49,8 +54,13 @@ predicable = holds_inside(
     past="was split into", aka={"Halide": "split", "Exo": "divide_loop"},
     requires=[req.plain_loops, req.starts_at_zero, valid_factors, covers],
 )  # fmt: skip
-def split(state: ScheduleState, loop: For, factors: Sequence[int | Expr | None], preserve_unit_iters: bool = True,
-          disable_predication: bool = False) -> list[For]:  # fmt: skip
+def split(
+    state: ScheduleState,
+    loop: For,
+    factors: Sequence[int | Expr | None],
+    preserve_unit_iters: bool = True,
+    disable_predication: bool = False,
+) -> list[For]:
     """Split a loop into nested ones with the given extents, outermost first; one factor may be None.
 
     before:
@@ -68,7 +78,9 @@ def split(state: ScheduleState, loop: For, factors: Sequence[int | Expr | None],
     """
     dtype = loop.var.dtype
     analyzer = state.analyzer(loop)
-    known = [None if f is None else as_expr(f).astype(dtype) if not isinstance(f, int) else const(f, dtype) for f in factors]
+    known = [
+        None if f is None else as_expr(f).astype(dtype) if not isinstance(f, int) else const(f, dtype) for f in factors
+    ]
     rest = _product([f for f in known if f is not None], dtype)
     extents = [_ceil_div(analyzer.simplify(loop.extent), analyzer.simplify(rest)) if f is None else f for f in known]
     extents = [analyzer.simplify(e) for e in extents]
@@ -79,8 +91,13 @@ def split(state: ScheduleState, loop: For, factors: Sequence[int | Expr | None],
     body: Stmt = substitute(loop.body, {loop.var: value})
     if not analyzer.can_prove_equal(_product(extents, dtype), loop.extent):
         if disable_predication:
-            raise predicable.refuse(Failure({loop: ""}, "factors that divide the extent, when predication is disabled",
-                                            f"{list(factors)} on {loop.extent} iterations"))  # fmt: skip
+            raise predicable.refuse(
+                Failure(
+                    {loop: ""},
+                    "factors that divide the extent, when predication is disabled",
+                    f"{list(factors)} on {loop.extent} iterations",
+                )
+            )
         body = guard(body, value < loop.extent)
     for variable, extent in reversed(list(zip(variables, extents, strict=True))):
         body = For(variable, const(0, dtype), extent, ForKind.SERIAL, body)
@@ -103,14 +120,18 @@ def _split_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
 def consecutive(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     """each loop is the only statement of the one before it"""
     tree = state.home(loops[0])
-    for outer, inner in zip(loops, loops[1:], strict=False):
+    for outer, inner in itertools.pairwise(loops):
         if outer.body is inner:
             continue
         found = f"{inner.var.name} is not directly inside {outer.var.name}"
         if isinstance(outer.body, Seq) and tree.parent.get(inner) is outer.body:
             found = f"{inner.var.name} is one of {len(outer.body.stmts)} statements inside {outer.var.name}"
-        return Failure({outer: "outer", inner: "not its only child"}, "loops nested directly in each other, outermost first",
-                       found, ("reorder the loops first",))  # fmt: skip
+        return Failure(
+            {outer: "outer", inner: "not its only child"},
+            "loops nested directly in each other, outermost first",
+            found,
+            ("reorder the loops first",),
+        )
     return None
 
 

@@ -27,7 +27,9 @@ def loop_around(state: ScheduleState, block: BlockRealize, loop: For) -> Failure
     """the loop is around the block, in the same scope"""
     if loop in state.home(block).loops_above(block):
         return None
-    return Failure({loop: "this loop", block.block: "this block"}, f"a loop around {block.block.name}", "it is not around it")
+    return Failure(
+        {loop: "this loop", block.block: "this block"}, f"a loop around {block.block.name}", "it is not around it"
+    )
 
 
 @requirement
@@ -38,27 +40,38 @@ def no_reduction_above(state: ScheduleState, block: BlockRealize, loop: For) -> 
         if outer is loop:
             return None
         if outer.var in reduced:
-            return Failure({outer: "reduces", loop: "this loop"}, "a loop that is not inside a reduction loop",
-                           f"{outer.var.name} binds a reduction iterator", (f"decompose at {outer.var.name}",))  # fmt: skip
+            return Failure(
+                {outer: "reduces", loop: "this loop"},
+                "a loop that is not inside a reduction loop",
+                f"{outer.var.name} binds a reduction iterator",
+                (f"decompose at {outer.var.name}",),
+            )
     return None
 
 
 @requirement
 def separable_loops(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """from the loop inward, each loop binds only spatial or only reduction iterators, and each condition of the predicate
-    uses only loops of one of these kinds"""
+    """from the loop inward, each loop binds only spatial or only reduction iterators, and each condition of the
+    predicate uses only loops of one of these kinds"""
     loops = state.home(block).loops_above(block)
     inner = {l.var: l for l in loops[loops.index(loop) :]}
     spatial, reduced = loops_binding(block, SPATIAL), loops_binding(block, (REDUCE, OPAQUE))
     for var in inner:
         if var in spatial and var in reduced:
-            return Failure({inner[var]: "this loop"}, "loops that bind spatial or reduction iterators, not both",
-                           f"{var.name} binds both", ("decompose before fusing such loops",))  # fmt: skip
+            return Failure(
+                {inner[var]: "this loop"},
+                "loops that bind spatial or reduction iterators, not both",
+                f"{var.name} binds both",
+                ("decompose before fusing such loops",),
+            )
     for condition in conjuncts(block.predicate):
         used = set(free_vars(condition)) & inner.keys()
         if used & reduced and used - reduced:
-            return Failure({block: "this predicate"}, "conditions on spatial loops or on reduction loops, not on both",
-                           str(condition))  # fmt: skip
+            return Failure(
+                {block: "this predicate"},
+                "conditions on spatial loops or on reduction loops, not on both",
+                str(condition),
+            )
     return None
 
 
@@ -70,7 +83,9 @@ def each_point_once(state: ScheduleState, block: BlockRealize, loop: For) -> Fai
     reason = why_not_injective(block, loops[loops.index(loop) :], state.analyzer(block))
     if reason is None:
         return None
-    return Failure({block.block: "its bindings"}, "each point of the iteration domain visited once below the loop", reason)
+    return Failure(
+        {block.block: "its bindings"}, "each point of the iteration domain visited once below the loop", reason
+    )
 
 
 @requirement
@@ -83,8 +98,11 @@ def alone_below(state: ScheduleState, block: BlockRealize, loop: For) -> Failure
     for other in tree.blocks_in(loop):
         touched = any(r.buffer in written for r in (*other.block.reads, *other.block.writes))
         if other is not block and touched and any(tree.inside(other, l) for l in around):
-            return Failure({other.block: "touches it", block.block: "accumulates"}, "no reader inside the reduction loops",
-                           f"{other.block.name} stands inside them")  # fmt: skip
+            return Failure(
+                {other.block: "touches it", block.block: "accumulates"},
+                "no reader inside the reduction loops",
+                f"{other.block.name} stands inside them",
+            )
     return None
 
 
@@ -120,7 +138,9 @@ def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) ->
     kept = {it.var: it.var.with_name(it.var.name) for it in old.iter_vars if it.kind == SPATIAL}
     iters = tuple(replace(it, var=kept[it.var]) for it in old.iter_vars if it.kind == SPATIAL)
     values = tuple(
-        substitute(value, renamed) for it, value in zip(old.iter_vars, block.iter_values, strict=True) if it.kind == SPATIAL
+        substitute(value, renamed)
+        for it, value in zip(old.iter_vars, block.iter_values, strict=True)
+        if it.kind == SPATIAL
     )
     inside = {l.var for l in inner}
     conditions = [c for c in conjuncts(block.predicate) if set(free_vars(c)) & inside <= spatial]
@@ -150,4 +170,3 @@ def _decompose_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
         if block.block.init is not None:
             for loop in tree.loops_above(block):
                 yield block, loop
-

@@ -1,0 +1,47 @@
+"""Checks that tests of schedules use, under TVM's names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import InternalError
+from ...expr import first_difference
+from ..nodes import IRModule, PrimFunc
+from .schedule import Schedule
+from .trace import Trace
+
+
+def verify_trace_roundtrip(
+    sch: Schedule,
+    mod: PrimFunc | IRModule,
+    *,
+    debug_mask: str | int = "all",
+    text_format: str | Sequence[str] = ("python", "json"),
+) -> Schedule:
+    """Replay the trace of `sch` on `mod`, as JSON and as Python text, and compare; gives the schedule from the JSON.
+
+    Raises `InternalError` that names the first difference.
+    """
+    formats = [text_format] if isinstance(text_format, str) else list(text_format)
+    replayed = Schedule(mod)
+    Trace.apply_json_to_schedule(json.loads(json.dumps(sch.trace.as_json())), replayed)
+    _assert_same(sch, replayed, "JSON")
+    if "python" in formats:
+        from ... import tir
+
+        names: dict[str, Any] = {"tir": tir}
+        exec(str(sch.trace), names)
+        printed = Schedule(mod)
+        names["apply_trace"](printed)
+        _assert_same(sch, printed, "Python")
+    return replayed
+
+
+def _assert_same(wanted: Schedule, found: Schedule, kind: str) -> None:
+    difference = first_difference(wanted.mod, found.mod)
+    if difference is not None:
+        raise InternalError(f"the trace does not survive {kind}: the programs differ at {difference}")
+    if wanted.trace.as_python() != found.trace.as_python():
+        raise InternalError(f"the trace does not survive {kind}: replayed, it prints differently")
