@@ -1,0 +1,59 @@
+"""Prints random trees with the learner's printer, reads them back, and compares with minitvm's own printer."""
+
+from __future__ import annotations
+
+import itertools
+from types import ModuleType
+
+from hypothesis import strategies as st
+
+from lessons import tiny
+from lessons.grading import attempt, cases, require
+from minitvm.errors import MinitvmError
+from minitvm.expr import Var
+from minitvm.reference.scalar import evaluate
+
+VARIABLES = {name: Var(name) for name in "abc"}
+LEAVES = st.sampled_from("abc").map(tiny.Name) | st.integers(0, 12).map(tiny.Num)
+
+
+def operations(inner: st.SearchStrategy[tiny.Expr]) -> st.SearchStrategy[tiny.Expr]:
+    """An operator on two expressions."""
+    return st.sampled_from([tiny.Sub, tiny.FloorDiv, tiny.Mul, tiny.Add]).flatmap(lambda k: st.builds(k, inner, inner))
+
+
+def value(e: tiny.Expr, values: dict[str, int]) -> int | None:
+    """What an expression gives, by the reference interpreter; None where it divides by zero."""
+    try:
+        bound = {VARIABLES[name]: number for name, number in values.items()}
+        return int(evaluate(tiny.as_minitvm(e, VARIABLES), bound))
+    except MinitvmError:
+        return None
+
+
+def difference(one: tiny.Expr, other: tiny.Expr) -> str:
+    """Numbers that show that two expressions differ, if small ones do."""
+    for numbers in itertools.product((3, 1, 2, 5), repeat=3):
+        values = dict(zip("abc", numbers))
+        wanted, found = value(one, values), value(other, values)
+        if wanted is not None and found is not None and wanted != found:
+            return f"with {', '.join(f'{n}={v}' for n, v in values.items())} the tree gives {wanted}, your text {found}"
+    return "the value is the same here, but the program that is read back is not the one that was written"
+
+
+def check(module: ModuleType) -> None:
+    """Raises AssertionError with the smallest tree that is printed wrongly."""
+
+    @cases(200, e=st.recursive(LEAVES, operations, max_leaves=8))
+    def prints_well(e: tiny.Expr) -> None:
+        case = f"the tree\n{tiny.drawing(e, '    ')}"
+        text = attempt(case, module.to_text, e)
+        require(isinstance(text, str), f"{case}\nto_text returned {text!r}, which is not a text")
+        try:
+            back = tiny.read(text)
+        except SyntaxError:
+            raise AssertionError(f"{case}\nis printed as\n    {text}\nwhich does not read back at all") from None
+        best = str(tiny.as_minitvm(e, VARIABLES))
+        case += f"\nis printed as\n    {text}"
+        require(back == e, f"{case}\nwhich reads back as\n{tiny.drawing(back, '    ')}\n{difference(e, back)}")
+        require(text == best, f"{case}\nand this would do:\n    {best}")

@@ -1,0 +1,149 @@
+# %% [markdown]
+# # Expressions, and how to print them
+#
+# A compiler reads a program, changes it, and writes it down again. In between, the program is not a text. It is a
+# tree. Today we look at the smallest trees, arithmetic on indices, and write them back as text.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+from lessons import example, ledger, tiny
+from minitvm import arith
+from minitvm import expr as full
+from minitvm.expr import Range, Var, structural_equal, substitute, walk
+
+# %% [markdown]
+# ## Where is A[i, r]?
+#
+# Memory has no rows and columns. It is one long line of elements. If A has 4 columns, the element `A[i, r]` stands at
+# place `i * 4 + r` of the line: skip i whole rows, then r elements.
+#
+# We build that expression with Python's own operators. They do not compute anything. They build a tree, because
+# `i` and `r` are not numbers yet.
+
+# %%
+i, r = tiny.Name("i"), tiny.Name("r")
+address = i * 4 + r
+print(address)
+
+# %% [markdown]
+# That is hard to read. The same, drawn: each operator above its operands.
+
+# %%
+print(tiny.drawing(address))
+
+# %% [markdown]
+# The whole language is six kinds of node: `Num`, `Name`, `Add`, `Sub`, `Mul` and `FloorDiv`. Each is a frozen
+# dataclass of a line or two; they stand in `lessons/tiny.py`. Frozen, because a tree that nobody can change can be
+# shared by everybody. Whoever wants another tree builds another tree.
+#
+# ## Text to tree is easy, tree to text is not
+#
+# Python can read such a text for us, and it knows the rules: `*` and `//` bind tighter than `+` and `-`, and
+# operators of one strength group from the left.
+
+# %%
+for text in ("i * 4 + r", "i * (4 + r)", "a - b - c", "a - (b - c)", "a * (b // c)"):
+    print(f"{text}\n{tiny.drawing(tiny.read(text), '    ')}")
+
+# %% [markdown]
+# Now the way back. A tree needs no parentheses; its shape says what belongs together. A text does. Print too few,
+# and the text means something else:
+
+# %%
+a, b, c = 7, 5, 3
+print("a - (b - c) =", a - (b - c), "   a - b - c =", a - b - c)
+print("a * (b // c) =", a * (b // c), "  a * b // c =", a * b // c)
+
+# %% [markdown]
+# The second pair is the dangerous one. `*` and `//` are equally strong, and in school `a * (b / c)` is the same as
+# `a * b / c`. With whole numbers it is not. Index arithmetic is full of `//`, so a printer that is careless here
+# changes programs without a sound.
+#
+# Print too many parentheses, and nobody can read it: `((i * 4) + r)`. A good printer writes exactly those that
+# are needed. That is your exercise.
+#
+# ## minitvm does the same
+#
+# minitvm's expressions are the same kind of tree with more kinds of node: dtypes, comparisons, loads from buffers.
+# All its levels share them. Its printer follows the rule that you are about to write.
+
+# %%
+i, r = Var("i"), Var("r")
+address = i * 4 + r
+print("text:     ", address)
+print("kinds:    ", [type(item).__name__ for item in walk(address)])
+print("with i=2: ", substitute(address, {i: full.const(2)}))
+print("as before:", address)
+
+# %% [markdown]
+# The last line is worth a look. `substitute` built a new tree; the old one is still there.
+#
+# And note what it did *not* do: `2 * 4` is still there, not 8. Building a tree never computes. That is a job of its
+# own, because it can go wrong, and because sometimes one wants to see what was written.
+# It has a folder of its own, `minitvm/arith`, which knows, for example, that r is less than 4:
+
+# %%
+ranges = {i: Range.of(0, 2), r: Range.of(0, 4)}
+for e in (substitute(address, {i: full.const(2)}), address // 4, address % 4, (address - r) // 2):
+    print(f"{e!s:<20} ->  {arith.simplify(e, ranges)}")
+
+# %% [markdown]
+# `(i * 4 + r) // 4` is `i`: the row, got back from the address. Such divisions appear whenever loops are split and
+# fused, as in lesson 03, and a compiler that cannot see through them writes slow code.
+#
+# In Python `==` on expressions builds an expression, too: a comparison that is not decided yet. Whether two trees
+# are equal is another question, asked with `structural_equal`.
+
+# %%
+print("i == r builds:   ", i == r)
+print("the same tree?   ", structural_equal(i * 4 + r, i * 4 + r), structural_equal(i * 4 + r, r + i * 4))
+
+# %% [markdown]
+# ## The ledger
+#
+# What does it cost to find the elements? Our example loads and stores through indices such as `A[i, r]`. We give each
+# buffer its address expression, count the operators in it by walking the tree, and multiply by how often the
+# interpreter saw an access.
+
+# %%
+m, n, k = 2, 3, 4
+counted = ledger.measure(example.three_loops(m, n, k), *example.inputs(m, n, k))
+
+j = Var("j")
+addresses = {"A": i * k + r, "B": r * n + j, "bias": j, "Y": i * n + j}
+
+
+def times_executed(kind: type) -> int:
+    """How many operators of a kind are computed for all addresses together, if each is computed anew."""
+    return sum(
+        (counted.loads[name] + counted.stores[name]) * sum(type(item) is kind for item in walk(e))
+        for name, e in addresses.items()
+    )
+
+
+for name, e in addresses.items():
+    print(f"{name:<5} at {e!s:<10} {counted.loads[name] + counted.stores[name]:>4} accesses")
+print()
+ledger.show(
+    {
+        f"{m} x {n} x {k}": {
+            **counted.lesson_rows(),
+            "address multiplies": str(times_executed(full.Mul)),
+            "address adds": str(times_executed(full.Add)),
+        }
+    }
+)
+
+# %% [markdown]
+# More multiplies for finding the data than for the data itself. Most of them are the same ones again and again:
+# `i * 4` does not change while `r` runs. A compiler that has the address as a tree can see that, and computes
+# it once.
+#
+# ## Your turn
+#
+# Write the printer. Open `exercise.py`, fill in `to_text`, and then:
+#
+#     minitvm lesson 01 --check
