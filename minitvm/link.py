@@ -196,15 +196,22 @@ def kernel_params(kernel: PrimFunc) -> tuple[x.KernelParam, ...]:
 
 
 def buffer_access(body: Node) -> dict[Buffer, str]:
-    """ "r", "w" or "rw" for each buffer that a statement accesses."""
-    reads: set[Buffer] = set()
-    writes: set[Buffer] = set()
+    """What each buffer that a statement accesses is for: "r" read only, "w" written first, "rw" read, then written.
+
+    A buffer whose first access in program order is a store holds nothing that matters before: that it is read again
+    later does not make it an input.
+    """
+    modes: dict[Buffer, str] = {}
     for item in walk(body):
-        if isinstance(item, BufferLoad):
-            reads.add(item.buffer)
-        elif isinstance(item, BufferStore):
-            writes.add(item.buffer)
-    return {b: ("r" if b in reads else "") + ("w" if b in writes else "") for b in reads | writes}
+        if isinstance(item, BufferStore):
+            if item.buffer not in modes:
+                loads = any(isinstance(n, BufferLoad) and n.buffer is item.buffer for n in walk(item))
+                modes[item.buffer] = "r" if loads else "w"
+            if modes[item.buffer] == "r":
+                modes[item.buffer] = "rw"
+        elif isinstance(item, BufferLoad):
+            modes.setdefault(item.buffer, "r")
+    return modes
 
 
 def host_access(lowered: LoweredFunc) -> dict[Buffer, str]:
@@ -217,8 +224,10 @@ def host_access(lowered: LoweredFunc) -> dict[Buffer, str]:
         access = buffer_access(kernel.body)
         for param, arg in zip(kernel.params, item.args, strict=True):
             if isinstance(arg, Buffer) and isinstance(param, Buffer):
-                modes = found.get(arg, "") + access.get(param, "")
-                found[arg] = ("r" if "r" in modes else "") + ("w" if "w" in modes else "")
+                mode = access.get(param, "r")
+                before = found.setdefault(arg, mode)
+                if before == "r" and "w" in mode:
+                    found[arg] = "rw"
     return found
 
 

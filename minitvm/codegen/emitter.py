@@ -117,6 +117,7 @@ class Emitter(ABC):
     def allocate(self, stmt: Allocate) -> None:
         found = registers_of(stmt.buffer, stmt.body)
         if found is None:
+            self.registers.pop(stmt.buffer, None)  # a copy of this nest may have had it in registers
             self.stack_array(stmt.buffer)
         else:
             names = {r: self.names.fresh(f"{stmt.buffer.name}_{r.start}") for r in found}
