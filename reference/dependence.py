@@ -21,6 +21,7 @@ class Dependence:
         self.func = func
         self.bindings: dict[x.Var, list[x.Expr]] = {}
         self.sources: dict[t.Buffer, t.BufferRegion] = {}
+        self.ranges: dict[x.Var, list[x.Expr]] = {}
         for node in x.walk(func.body):
             if isinstance(node, t.BlockRealize):
                 for iterator, value in zip(node.block.iter_vars, node.iter_values):
@@ -29,6 +30,9 @@ class Dependence:
                 self.bindings.setdefault(node.var, []).append(node.value)
             elif isinstance(node, t.MatchBufferRegion):
                 self.sources[node.buffer] = node.source
+            elif isinstance(node, t.For):
+                self.ranges.setdefault(node.var, []).extend((node.start, node.extent))
+        self.several_masks: set[t.Buffer] = set()  # found out by runs; see `reference.tracking.SeveralMasks`
         self._used: dict[x.Var, frozenset[x.Var]] = {}
 
     def root(self, buffer: t.Buffer) -> t.Buffer:
@@ -53,6 +57,9 @@ class Dependence:
             bound = self.bindings.get(var)
             if bound is not None:
                 self._used[var] = frozenset().union(*(self.variables(e) for e in bound))
+            # The values that a loop variable takes depend on what its range depends on.
+            for e in self.ranges.get(var, ()):
+                self._used[var] |= self.variables(e)
         return self._used[var]
 
     def _of_view(self, buffer: t.Buffer) -> frozenset[x.Var]:

@@ -26,7 +26,7 @@ from .scalar import ITERATION, Environment, Evaluate
 from .settings import INDEPENDENT, Settings, stored_buffers
 from .slow import Execute, StatementCompiler
 from .storage import View, allocator, bind_dimensions
-from .tracking import Conflict
+from .tracking import Conflict, SeveralMasks
 
 Coroutine = Callable[[Environment], Iterator[None]]
 
@@ -332,6 +332,10 @@ class LockstepKernels(LockstepCompiler):
         self.module, self.known = module, facts
         self.calls: dict[str, _Call] = {}
 
+    def note_masks(self, buffer: t.Buffer) -> None:
+        for facts in self.known.values():
+            facts.several_masks.add(buffer)
+
     def kernel_call(self, s: t.KernelCall) -> Execute:
         kernel = _checked_args(s, self.module)
         if s.kernel not in self.calls:
@@ -404,6 +408,10 @@ class Prepared:
                 if self.settings.shadow and conflict.loop.kind in INDEPENDENT:
                     break
                 self.in_order.add(conflict.loop)
+                self._fast = None
+            except SeveralMasks as found:
+                self._undo(before)
+                self.known[self.func.name].several_masks.add(found.buffer)
                 self._fast = None
             except NeedsOrder:
                 self._undo(before)

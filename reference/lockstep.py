@@ -28,7 +28,7 @@ from .level import Level
 from .scalar import Environment, Evaluate, Value
 from .settings import INDEPENDENT, Settings
 from .storage import Memory, View, poison, row_major
-from .tracking import Conflict, Counter, Execution, Track
+from .tracking import Conflict, Counter, Execution
 
 Execute = Callable[[Environment], None]
 POINTS = 1 << 18  # of a grid that is evaluated at once: large enough to hide Python, small enough for caches
@@ -72,6 +72,10 @@ class LockstepCompiler(GridCompiler):
         env[GRID] = (1,) * self.rank
         return env
 
+    def note_masks(self, buffer: t.Buffer) -> None:
+        """Remember for the next try that a buffer is accessed under several masks."""
+        self.facts.several_masks.add(buffer)
+
     def grid(self, loop: t.For) -> bool:
         """Whether a loop becomes an axis of the grid."""
         return loop not in self.in_order and self.facts.candidate(loop)
@@ -95,16 +99,26 @@ class LockstepCompiler(GridCompiler):
 
         return offsets
 
-    def _watch(self, buffer: t.Buffer) -> list[tuple[Level, bool, int]]:
-        """The levels, outermost first, that must see accesses to a buffer: (level, touched only once?, its slot)."""
+    def _watch(self, buffer: t.Buffer) -> list[tuple[Level, list[int] | None, int]]:
+        """The levels, outermost first, that must see accesses to a buffer, each with its slot.
+
+        Between them: None where accesses have to be tracked; where all are to the same element at the same point, the
+        slots of the levels from the outermost of that kind to this one.
+        """
         root, found = self.facts.root(buffer), []
         level = self.level
         while level is not None and root not in level.own:
-            plan = level.plans.get(root)
-            if plan is not None:
-                found.append((level, plan == "once", self.slot(level)))
+            if root in level.plans:
+                found.append(level)
             level = level.outer
-        return found[::-1]
+        watched: list[tuple[Level, list[int] | None, int]] = []
+        around: list[int] = []
+        for level in reversed(found):
+            once = level.plans[root] == "once"
+            alone = root in self.facts.several_masks
+            around = [*([] if alone else around), self.slot(level)] if once else []
+            watched.append((level, around if once else None, self.slot(level)))
+        return watched
 
     def load(self, e: x.Expr) -> Evaluate:
         if not isinstance(e, t.BufferLoad):
@@ -139,11 +153,10 @@ class LockstepCompiler(GridCompiler):
             if not memory.complete and memory.init is not None:
                 self._initialised(env, view, places, e, is_output, innermost if watched else None)
             for level, once, where in watched:
-                execution: Execution = env[where]
-                if not once:
-                    execution.read(memory.track(level), places, env[MASK])
-                elif root not in execution.verified:
-                    _own(execution, root, memory.track(level), places, env[MASK])
+                if once is None:
+                    env[where].read(memory.track(level), places, env[MASK])
+                else:
+                    _own(env, level, once, root, memory, places)
             if type(places) is np.ndarray:
                 return view.data.take(places, mode="clip")
             return view.data[places] if is_float else view.data.item(places)
@@ -180,11 +193,10 @@ class LockstepCompiler(GridCompiler):
             if shadow and not sure:
                 _distinct_lanes(s, places, lanes, mask)
             for level, once, where in watched:
-                execution: Execution = env[where]
-                if not once:
-                    execution.write(memory.track(level), places, mask)
-                elif root not in execution.verified:
-                    _own(execution, root, memory.track(level), places, mask)
+                if once is None:
+                    env[where].write(memory.track(level), places, mask)
+                else:
+                    _own(env, level, once, root, memory, places)
             if mask is not None:
                 shape = np.broadcast_shapes(np.shape(places), np.shape(result), mask.shape)
                 needed = np.broadcast_to(mask, shape)
@@ -293,6 +305,7 @@ class LockstepCompiler(GridCompiler):
                 rest = points * math.prod(lengths[depth + 1 :])
                 room = min(POINTS // (rest * level.lanes), PRIVATE // (rest * level.private))
                 step = length if whole[depth] else max(1, min(length, room))
+                execution.whole = execution.whole and step == length
                 for begin in range(0, length, step):
                     values = np.arange(begin, min(length, begin + step))
                     single = len(values) == 1 and type(firsts[depth]) is not np.ndarray
@@ -493,10 +506,20 @@ class LockstepCompiler(GridCompiler):
         return bind
 
 
-def _own(execution: Execution, root: t.Buffer, track: Track, places: Value, mask: Any) -> None:
-    execution.own(track, places, mask)
-    if mask is None:
-        execution.verified.add(root)
+def _own(env: Environment, level: Level, around: list[int], root: t.Buffer, memory: GridMemory, places: Value) -> None:
+    """Verify that each point of a level has elements of its own; once, as all accesses are to the same elements.
+
+    `around` are the slots of the levels for which that holds too, outermost first, this one last: what is found for a
+    whole inner level stays true while the points of the outermost one stay the same.
+    """
+    key, mask = (level, root), env[MASK]
+    if any(env[slot].knows(key, mask) for slot in around):
+        return
+    env[around[-1]].own(memory.track(level), places, mask)
+    first = len(around) - 1
+    while first > 0 and env[around[first]].whole:
+        first -= 1
+    env[around[first]].learn(key, mask, inner=first < len(around) - 1)
 
 
 def _nonzero(e: x.Expr) -> bool:

@@ -19,7 +19,7 @@ from .scalar import evaluate as evaluate_scalar
 from .settings import INDEPENDENT, Settings, stored_buffers, written_elements
 from .slow import StatementCompiler
 from .storage import Argument, bind_dimensions, row_major
-from .tracking import Conflict
+from .tracking import Conflict, SeveralMasks
 
 MODES = ("fast", "slow")
 
@@ -84,6 +84,9 @@ class Run:
                 if self.settings.shadow and conflict.loop.kind in INDEPENDENT:
                     return False
                 in_order.add(conflict.loop)
+            except SeveralMasks as found:
+                self._restore(before)
+                compiler.note_masks(found.buffer)
             except (NeedsOrder, ExecutionError):
                 self._restore(before)
                 return False

@@ -24,6 +24,14 @@ class Conflict(Exception):
         self.loop = loop
 
 
+class SeveralMasks(Exception):
+    """A buffer is accessed under different conditions: each execution of a level has to verify it anew."""
+
+    def __init__(self, buffer: t.Buffer) -> None:
+        super().__init__(buffer.name)
+        self.buffer = buffer
+
+
 class Track:
     """For one memory and one level: the last writer and the range of readers of each element."""
 
@@ -57,12 +65,14 @@ class Counter:
 class Execution:
     """One execution of a level: the points that run now, numbered from `base`."""
 
-    __slots__ = ("base", "extents", "ids", "loops", "verified")
+    __slots__ = ("base", "extents", "ids", "loops", "verified", "whole")
 
     def __init__(self, base: int, loops: list[t.For], extents: list[int]) -> None:
         self.base, self.loops, self.extents = base, loops, extents
         self.ids: np.ndarray = np.zeros(1, np.int64)
-        self.verified: set[t.Buffer] = set()
+        # For (level, buffer): the masks at whose points each element was shown to be touched by one point; None: all.
+        self.verified: dict[tuple[Any, t.Buffer], list[Any]] = {}
+        self.whole = True  # all points of the level run together, not in parts
 
     def advance(self, counter: Counter) -> None:
         """All points met at a barrier: what they did before it conflicts with nothing after it."""
@@ -70,6 +80,24 @@ class Execution:
         self.ids = self.ids + (base - self.base)
         self.base = base
         self.verified.clear()
+
+    def knows(self, key: tuple[Any, t.Buffer], mask: Any) -> bool:
+        """Whether elements are known not to be shared by points of this mask."""
+        for one in self.verified.get(key, ()):
+            if one is None or (mask is not None and one.shape == mask.shape and (one == mask).all()):
+                return True
+        return False
+
+    def learn(self, key: tuple[Any, t.Buffer], mask: Any, inner: bool) -> None:
+        """Remember what was verified, here or (`inner`) in one execution of a level inside.
+
+        Another execution inside starts without marks, so there a second mask would not be held against the first.
+        """
+        known = self.verified.setdefault(key, [])
+        if inner and known:
+            raise SeveralMasks(key[1])
+        if len(known) < 4:
+            known.append(mask)
 
     def loop_between(self, one: int, other: int) -> t.For:
         """The outermost loop in which two points differ."""

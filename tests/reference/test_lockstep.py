@@ -192,3 +192,42 @@ def test_the_fast_mode_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
         for q in range(3)
     )
     assert (found == np.maximum(wanted, 0)).all()
+
+
+def test_a_range_that_moves_with_an_inner_loop() -> None:
+    """Iterations of i meet only in different rounds of k: what held for the first round does not hold for the next."""
+
+    @T.prim_func
+    def func(X: T.Buffer((2,), "float32"), Y: T.Buffer((6,), "float32")):
+        for n in range(6):
+            Y[n] = 0.0
+        for i, k in T.grid(2, 2):
+            for j in range(k * 2, k * 2 + 2):
+                Y[i * 2 + j] = Y[i * 2 + j] * 2.0 + X[i]
+
+    for mode in ("slow", "fast"):
+        found = np.empty(6, "float32")
+        tir.run(func, np.array([1, 10], "float32"), found, mode=mode)
+        assert found.tolist() == [1, 1, 12, 12, 10, 10]
+
+
+def test_conditions_that_change_from_round_to_round() -> None:
+    """In the second round two iterations of j meet, under conditions that never held in one round before."""
+
+    @T.prim_func
+    def func(X: T.Buffer((2, 4), "float32"), Y: T.Buffer((2, 3), "float32")):
+        for i, n in T.grid(2, 3):
+            Y[i, n] = 1.0
+        for i in range(2):
+            for k in range(3):
+                for j in range(4):
+                    if j < 2:
+                        Y[i, j % 3] = Y[i, j % 3] * 2.0 + X[i, j]
+                    if j >= 2 and k >= 1:
+                        Y[i, j % 3] = Y[i, j % 3] * 3.0 + X[i, j]
+
+    data = np.arange(8, dtype="float32").reshape(2, 4)
+    results = [np.empty((2, 3), "float32") for _ in range(2)]
+    for mode, found in zip(("slow", "fast"), results):
+        tir.run(func, data, found, mode=mode)
+    assert results[0].tobytes() == results[1].tobytes()
