@@ -60,21 +60,23 @@ def _chain(kind: type[BinaryOp], name: str, conditions: tuple[Any, ...]) -> Expr
     return result
 
 
-def _binary(kind: type[BinaryOp], name: str, meaning: str) -> Callable[[Any, Any], Expr]:
+def binary_of(kind: type[BinaryOp], name: str = "", meaning: str = "") -> Callable[[Any, Any], Expr]:
+    """The function that makes a node of that kind of two values brought to one dtype."""
+
     def apply(a: Any, b: Any) -> Expr:
         return binary(kind, a, b)
 
-    apply.__name__ = apply.__qualname__ = name
-    apply.__doc__ = meaning
+    apply.__name__ = apply.__qualname__ = name or kind.__name__
+    apply.__doc__ = meaning or kind.__doc__
     return apply
 
 
-min = _binary(Min, "min", "The smaller of two values; NaN if either is.")
-max = _binary(Max, "max", "The larger of two values; NaN if either is.")
-floordiv = _binary(FloorDiv, "floordiv", "Integer division rounded toward minus infinity.")
-floormod = _binary(FloorMod, "floormod", "Remainder with the sign of the divisor.")
-truncdiv = _binary(Div, "truncdiv", "Integer division rounded toward zero, as in C.")
-truncmod = _binary(Mod, "truncmod", "Remainder with the sign of the dividend, as in C.")
+min = binary_of(Min, "min", "The smaller of two values; NaN if either is.")
+max = binary_of(Max, "max", "The larger of two values; NaN if either is.")
+floordiv = binary_of(FloorDiv, "floordiv", "Integer division rounded toward minus infinity.")
+floormod = binary_of(FloorMod, "floormod", "Remainder with the sign of the divisor.")
+truncdiv = binary_of(Div, "truncdiv", "Integer division rounded toward zero, as in C.")
+truncmod = binary_of(Mod, "truncmod", "Remainder with the sign of the dividend, as in C.")
 indexdiv, indexmod = floordiv, floormod
 
 

@@ -1,7 +1,8 @@
 """What `T` stands for: every name of the language as a real Python object.
 
-Most of these functions do nothing by themselves. They return a plain description (`T.block("C")` a `BlockSpec`), which
-the parser turns into nodes where it stands; so decorators and annotations also work when Python itself evaluates them.
+Most of these functions do nothing by themselves. They return a plain description (`T.block("C")` a `BlockSpec`, see
+`descriptions`), which the parser turns into nodes where it stands; so decorators and annotations also work when Python
+itself evaluates them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -22,7 +22,6 @@ from ...expr import (
     Expr,
     IntImm,
     Range,
-    SizeVar,
     StringImm,
     Var,
     as_expr,
@@ -34,133 +33,21 @@ from ...expr import (
 from .. import op
 from ..nodes import Buffer as BufferNode
 from ..nodes import BufferLoad, BufferRegion, ForKind
-from ..op import (
-    call_intrin,
-    div,
-    floordiv,
-    floormod,
-    truncdiv,
-    truncmod,
+from .descriptions import (
+    AllocSpec,
+    AxisSpec,
+    BlockSpec,
+    BufferSpec,
+    CallSpec,
+    DeclSpec,
+    HeaderSpec,
+    InitSpec,
+    LetSpec,
+    LoopSpec,
+    MatchSpec,
+    Meta,
+    TypeName,
 )  # fmt: skip
-
-# ---- descriptions that the parser reads ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class BufferSpec:
-    """`T.Buffer((m, n), "float32", ...)`, before it has a name."""
-
-    shape: tuple[Any, ...]
-    fields: Mapping[str, Any]
-
-    def named(self, name: str) -> BufferNode:
-        """The buffer of this description."""
-        return BufferNode(name, tuple(as_expr(d) for d in self.shape), **self.fields)
-
-
-@dataclass(frozen=True, slots=True)
-class AllocSpec:
-    """`T.alloc_buffer(...)`: storage of the block around it."""
-
-    buffer: BufferSpec
-
-
-@dataclass(frozen=True, slots=True)
-class DeclSpec:
-    """`T.decl_buffer(...)`: storage for the statements that follow (kernel level)."""
-
-    buffer: BufferSpec
-    annotations: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class MatchSpec:
-    """`T.match_buffer(handle or region, shape, ...)`."""
-
-    source: Any
-    buffer: BufferSpec
-
-
-@dataclass(frozen=True, slots=True)
-class LoopSpec:
-    """`T.serial(...)`, `T.grid(...)`, ...: one range a variable."""
-
-    ranges: tuple[Range, ...]
-    kind: ForKind
-    thread: str | None = None
-    annotations: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class BlockSpec:
-    """`T.block("name")`."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class InitSpec:
-    """`T.init()`."""
-
-
-@dataclass(frozen=True, slots=True)
-class LetSpec:
-    """`T.LetStmt(value)`."""
-
-    value: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class AxisSpec:
-    """One iterator of a block; `domain` is None where it is that of the loop (`remap`)."""
-
-    kind: str
-    domain: Range | None
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class HeaderSpec:
-    """`T.where`, `T.reads`, `T.writes`, `T.block_attr`, `T.func_attr`: what the block or function around it gets."""
-
-    what: str
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class CallSpec:
-    """`T.call_kernel(...)`."""
-
-    kernel: str
-    args: tuple[Any, ...]
-    parallel: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Meta:
-    """`T.meta_var(x)`: a Python value that gets a name, and no statement."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class TypeName:
-    """`T.int32`: an annotation, a variable (`T.int32()`), a constant (`T.int32(3)`) or a conversion (`T.int32(x)`)."""
-
-    dtype: DType
-
-    def __call__(self, value: Any = None, is_size_var: bool = False) -> Any:
-        if value is None:
-            return SizeVar("", self.dtype) if is_size_var else Var("", self.dtype)
-        if isinstance(value, str):
-            return const(float(value), self.dtype)
-        if isinstance(value, Expr):
-            return value.astype(self.dtype)
-        return const(value, self.dtype)
-
-    def __repr__(self) -> str:
-        return f"T.{self.dtype}"
-
 
 # ---- buffers -------------------------------------------------------------------------------------------------------
 
@@ -461,10 +348,16 @@ def prim_func(func: Any = None, private: bool = False, lowered: bool = False, **
     return parse(func, private=private, lowered=lowered)
 
 
+# As TVM spells an operator between two constants: `T.Add(2, 3)`.
+_OPERATORS = (
+    nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.Mod, nodes.FloorDiv, nodes.FloorMod, nodes.Min, nodes.Max,
+    nodes.EQ, nodes.NE, nodes.LT, nodes.LE, nodes.GT, nodes.GE, nodes.And, nodes.Or,
+)  # fmt: skip
 _NAMES: dict[str, Any] = {
     **{name: getattr(op, name) for name in op.__all__ if name != "reinterpret"},
-    "ramp": Ramp, "broadcast": Broadcast, "Let": let, "FloorDiv": floordiv, "FloorMod": floormod, "Div": div,
-    "truncdiv": truncdiv, "truncmod": truncmod, "env_thread": launch_thread,
+    "ramp": Ramp, "broadcast": Broadcast, "Let": let, "Not": nodes.Not,
+    **{kind.__name__: op.binary_of(kind) for kind in _OPERATORS},
+    "env_thread": launch_thread,
     **{name: function for name, function in op.NAMED.items() if name not in ("Cast", "tvm_storage_sync")},
     **{name: TypeName(DType(name)) for name in (
         "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
@@ -478,7 +371,7 @@ def __getattr__(name: str) -> Any:
     if name in _NAMES:
         return _NAMES[name]
     if name.startswith("vector_reduce_"):
-        return lambda vector: call_intrin(vector.dtype.scalar, name, vector)
+        return lambda vector: op.call_intrin(vector.dtype.scalar, name, vector)
     try:
         return TypeName(DType(name))
     except ValueError:

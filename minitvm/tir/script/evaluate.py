@@ -33,7 +33,8 @@ from ...expr import (
 )
 from ..nodes import Buffer, BufferLoad, BufferRegion
 from . import builtins as language
-from .builtins import Meta, span
+from .builtins import span
+from .descriptions import Meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,9 @@ class Evaluator:
             raise
         except (MinitvmError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as problem:
             headline, _, rest = str(problem).partition("\n")
-            error = self.error(node, headline or type(problem).__name__)
+            if not isinstance(problem, MinitvmError | ValueError | AttributeError):
+                headline = f"Python's {type(problem).__name__}: {headline}"  # "list index out of range" says too little
+            error = self.error(node, headline)
             raise ParseError(f"{error}\n{rest}" if rest else str(error)) from problem
 
     def expr(self, node: ast.expr) -> Expr:

@@ -1,7 +1,7 @@
 """The statements of a program text: Python's `ast` to a `PrimFunc`.
 
 `parse(text)` reads what `printer.script` writes, and the spellings of TVM since 2022. Expressions are evaluated (see
-`evaluate`); the functions of `T` give descriptions (see `builtins`), of which the parser makes nodes where they stand.
+`evaluate`); the functions of `T` give descriptions, of which the parser makes nodes where they stand.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from ..nodes import (
     While,
     with_root,
 )  # fmt: skip
-from .builtins import (
+from .builtins import as_region
+from .descriptions import (
     AllocSpec,
     AxisSpec,
     BlockSpec,
@@ -49,7 +50,6 @@ from .builtins import (
     MatchSpec,
     Meta,
     TypeName,
-    as_region,
 )  # fmt: skip
 from .evaluate import Evaluator, Source, Store, describe, is_scalar, load_of
 from .regions import accessed_regions

@@ -367,6 +367,16 @@ BODIES: dict[str, tuple[str, str]] = {
 }
 
 PROGRAMS: dict[str, tuple[str, str]] = {
+    "an error of Python's own": (
+        """\
+        @T.prim_func
+        def main(A: T.Buffer((4,), "float32")):
+            A[(1, 2)[3]] = 1.0""",
+        """\
+        <text>:3:7: Python's IndexError: tuple index out of range
+            A[(1, 2)[3]] = 1.0
+              ^^^^^^^^^""",
+    ),
     "unknown option": (
         """\
         @T.prim_func(privat=True)

@@ -173,6 +173,11 @@ def test_statements() -> None:
     assert isinstance(only(func), LetStmt)
 
 
+def test_operators_between_constants_as_tvm_prints_them() -> None:
+    func = body("A[T.Add(2, T.Mul(n, 3))] = T.Select(T.And(n < 2, T.Not(n == 1)), T.float32(1), T.Div(A[0], A[1]))")
+    assert text_of(func) == "A[2 + n * 3] = T.Select(n < 2 and not n == 1, T.float32(1.0), A[0] / A[1])"
+
+
 def test_a_condition_known_while_the_program_is_built_is_decided_then() -> None:
     func = body("if 16 > 4:\n    A[0] = 1\nelse:\n    A[0] = 2")
     assert not isinstance(only(func), If)

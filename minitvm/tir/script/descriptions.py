@@ -1,0 +1,127 @@
+"""What the functions of `T` return: plain descriptions, of which the parser makes nodes where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...expr import DType, Expr, Range, SizeVar, Var, as_expr, const
+from ..nodes import Buffer as BufferNode
+from ..nodes import ForKind
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSpec:
+    """`T.Buffer((m, n), "float32", ...)`, before it has a name."""
+
+    shape: tuple[Any, ...]
+    fields: Mapping[str, Any]
+
+    def named(self, name: str) -> BufferNode:
+        """The buffer of this description."""
+        return BufferNode(name, tuple(as_expr(d) for d in self.shape), **self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocSpec:
+    """`T.alloc_buffer(...)`: storage of the block around it."""
+
+    buffer: BufferSpec
+
+
+@dataclass(frozen=True, slots=True)
+class DeclSpec:
+    """`T.decl_buffer(...)`: storage for the statements that follow (kernel level)."""
+
+    buffer: BufferSpec
+    annotations: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MatchSpec:
+    """`T.match_buffer(handle or region, shape, ...)`."""
+
+    source: Any
+    buffer: BufferSpec
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSpec:
+    """`T.serial(...)`, `T.grid(...)`, ...: one range a variable."""
+
+    ranges: tuple[Range, ...]
+    kind: ForKind
+    thread: str | None = None
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSpec:
+    """`T.block("name")`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class InitSpec:
+    """`T.init()`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LetSpec:
+    """`T.LetStmt(value)`."""
+
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class AxisSpec:
+    """One iterator of a block; `domain` is None where it is that of the loop (`remap`)."""
+
+    kind: str
+    domain: Range | None
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderSpec:
+    """`T.where`, `T.reads`, `T.writes`, `T.block_attr`, `T.func_attr`: what the block or function around it gets."""
+
+    what: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CallSpec:
+    """`T.call_kernel(...)`."""
+
+    kernel: str
+    args: tuple[Any, ...]
+    parallel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """`T.meta_var(x)`: a Python value that gets a name, and no statement."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class TypeName:
+    """`T.int32`: an annotation, a variable (`T.int32()`), a constant (`T.int32(3)`) or a conversion (`T.int32(x)`)."""
+
+    dtype: DType
+
+    def __call__(self, value: Any = None, is_size_var: bool = False) -> Any:
+        if value is None:
+            return SizeVar("", self.dtype) if is_size_var else Var("", self.dtype)
+        if isinstance(value, str):
+            return const(float(value), self.dtype)
+        if isinstance(value, Expr):
+            return value.astype(self.dtype)
+        return const(value, self.dtype)
+
+    def __repr__(self) -> str:
+        return f"T.{self.dtype}"
