@@ -102,7 +102,7 @@ def test_the_tile_lives_in_registers_and_the_epilogue_reads_it_there():
 
 @pytest.mark.parametrize(
     ("width", "blocks", "registers", "tile"),
-    [(56, 4, 28, (7, 4)), (7, 16, 28, (7, 4)), (7, 16, 12, (3, 4)), (149, 2, 28, (14, 2)), (1, 5, 28, (1, 1))],
+    [(56, 4, 32, (8, 2)), (14, 16, 32, (7, 2)), (13, 24, 32, (7, 3)), (112, 4, 16, (14, 1)), (1, 10, 32, (1, 5))],
 )
 def test_tiles(width, blocks, registers, tile):
     assert conv_tile(width, blocks, registers) == tile

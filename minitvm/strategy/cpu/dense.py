@@ -8,10 +8,7 @@ from ...tir import Schedule
 from ..registry import rule
 from .blocks import computes
 from .conv2d import schedule_other_blocks
-from .register_tile import accumulators, largest_divisor, output_shape, tile_in_registers
-
-# Multiply-adds that must be under way for the units to be busy: a latency of 4 cycles, 2 a cycle.
-_CHAINS = 8
+from .register_tile import CHAINS, accumulators, largest_divisor, output_shape, tile_in_registers
 
 
 @rule("cpu", computes("nn.contrib_dense_packed"))
@@ -20,6 +17,6 @@ def dense_packed(sch: Schedule, target: Any) -> None:
     dense = sch.get_block("dense")
     rows, blocks, _ = output_shape(sch, dense)
     row_tile = largest_divisor(rows, accumulators(target) // 4)
-    block_tile = largest_divisor(blocks, _CHAINS if row_tile == 1 else 4)
+    block_tile = largest_divisor(blocks, CHAINS if row_tile == 1 else 4)
     used = tile_in_registers(sch, dense, {0: row_tile, 1: block_tile}, parallel_axes=2)
     schedule_other_blocks(sch, target, used)

@@ -17,13 +17,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...expr import IntImm, structural_equal
+from ...expr import Expr, IntImm, IterVar, Range, structural_equal
 from ...tir import Schedule
 from ...tir.nodes import Block
+from .blocks import behind, inline_injective
 from .tiling import cpu_of
 
 # Vectors that a micro-kernel needs beside its accumulators: some of the one operand, a broadcast of the other.
 _SPARE_REGISTERS = 4
+
+# Independent multiply-adds that must be under way for the units to be busy: a latency of 4 cycles, 2 a cycle.
+CHAINS = 8
 
 
 def tile_in_registers(sch: Schedule, block: Any, tiles: Mapping[int, int], parallel_axes: int) -> set[str]:
@@ -60,6 +64,8 @@ def tile_in_registers(sch: Schedule, block: Any, tiles: Mapping[int, int], paral
 
 def _epilogue(sch: Schedule, block: Any) -> Any:
     """Let `block` accumulate in registers; returns the block that writes what it computed, epilogue included."""
+    # Branches of the epilogue (hard-swish reads the result twice) become one block with one reader of the result.
+    inline_injective(sch, within=behind(sch.func, block_of(sch, block).name))
     writer = sch.cache_write(block, 0, "local")
     while True:
         consumers = sch.get_consumers(writer)
@@ -79,17 +85,21 @@ def _elementwise(sch: Schedule, producer: Any, consumer: Any) -> bool:
         return False
     if len(uses.iter_vars) != len(result.shape):
         return False
-    point = [v.var for v in uses.iter_vars]
     reads = [r for r in uses.reads if r.buffer is source]
     regions = [*reads, uses.writes[0]]
-    return bool(reads) and all(_is_point(region.region, point) for region in regions)
+    return bool(reads) and all(_is_point(region.region, uses.iter_vars) for region in regions)
 
 
-def _is_point(region: Sequence[Any], point: Sequence[Any]) -> bool:
+def _is_point(region: Sequence[Range], point: Sequence[IterVar]) -> bool:
+    # Of an iterator that is always 0 a region may say 0 in its place.
     return all(
-        part.start is var and isinstance(part.extent, IntImm) and part.extent.value == 1
-        for part, var in zip(region, point, strict=True)
+        _is(part.extent, 1) and (part.start is axis.var or (_is(part.start, 0) and _is(axis.dom.extent, 1)))
+        for part, axis in zip(region, point, strict=True)
     )
+
+
+def _is(value: Expr, number: int) -> bool:
+    return isinstance(value, IntImm) and value.value == number
 
 
 def output_shape(sch: Schedule, block: Any) -> list[int]:
