@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from ...errors import ScheduleError
 from ...expr import REDUCE, Call, Node, children, walk
@@ -10,7 +10,9 @@ from ...tir import Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc, root_block
 
 # Functions that cost as much as dozens of additions: computing them again for every consumer does not pay.
-COSTLY = frozenset("exp exp2 exp10 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh sigmoid erf pow".split())
+COSTLY = frozenset(
+    ["exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "sigmoid", "erf", "pow"]
+)
 
 
 def blocks_of(func: PrimFunc) -> Iterator[Block]:
@@ -49,12 +51,26 @@ def readers(func: PrimFunc, block: Block) -> list[Block]:
     ]
 
 
-def inline_injective(sch: Schedule) -> None:
+def behind(func: PrimFunc, name: str) -> set[str]:
+    """The names of the blocks that read, at first or second hand, what the block of that name writes."""
+    found: set[str] = set()
+    todo = [block for block in blocks_of(func) if block.name == name]
+    while todo:
+        for reader in readers(func, todo.pop()):
+            if reader.name not in found:
+                found.add(reader.name)
+                todo.append(reader)
+    return found
+
+
+def inline_injective(sch: Schedule, within: Container[str] | None = None) -> None:
     """Inline element-wise producers into their consumers, and element-wise consumers into element-wise producers.
 
-    What is costly is only inlined where it is used once, an element for an element.
+    What is costly is only inlined where it is used once, an element for an element. `within` limits it to some blocks.
     """
     for block in list(blocks_of(sch.func)):
+        if within is not None and block.name not in within:
+            continue
         if is_reduction(block) or not isinstance(block.body, BufferStore):
             continue
         consumers = readers(sch.func, block)
