@@ -153,7 +153,8 @@ def _dense(tree: Tree, producer: BlockRealize, write: BufferRegion, within: For,
 
 def box_text(buffer: Buffer, box: Box) -> str:
     """`B[i, 0 : 0 + 8]`."""
-    parts = [str(r.start) if is_const(r.extent, 1) else f"{r.start} : {r.start} + {r.extent}" for r in box]
+    end = Analyzer().simplify
+    parts = [str(r.start) if is_const(r.extent, 1) else f"{r.start} : {end(r.start + r.extent)}" for r in box]
     return f"{buffer.name}[{', '.join(parts)}]"
 
 

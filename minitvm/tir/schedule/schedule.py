@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -265,7 +265,7 @@ class Schedule:
         headline = f"{headline:<79} [step {len(self._trace) + 1} of the trace]"
         program = None
         if self._level == "detail" and failure.spots:
-            program = _marked_program(self._state, failure.spots)
+            program = _marked_program((self._state, state), failure.spots)
         return report(headline, program=program, wanted=failure.wanted, found=failure.found, tries=failure.tries)
 
     if TYPE_CHECKING:
@@ -347,18 +347,25 @@ def _argument_text(state: ScheduleState, value: Any) -> str:
     return repr(value)
 
 
-def _marked_program(state: ScheduleState, spots: Mapping[Node, str]) -> str | None:
-    """The smallest nest around all spots, as text with the spots marked."""
+def _marked_program(states: Sequence[ScheduleState], spots: Mapping[Node, str]) -> str:
+    """The smallest nest around all spots, as text with the spots marked.
+
+    The spots stand in the program as it was before the step, or as the step had made it when it was refused.
+    """
     from ..script.printer import script
 
-    anchor: Stmt = state.tree().root.block.body
-    for spot in spots:
-        if isinstance(spot, Stmt):
-            tree = state.home(spot)
-            nest = [s for s in (spot, *tree.above(spot)) if isinstance(s, For | BlockRealize) and s is not tree.root]
-            anchor = nest[-1] if nest and len(spots) == 1 else tree.func.body
-            break
-    return script(anchor, mark=dict(spots))
+    for state in states:
+        tree = next((t for t in state.trees.values() if all(s in t.order for s in spots if isinstance(s, Stmt))), None)
+        if tree is None:
+            continue
+        anchor: Stmt = tree.func.body
+        statements = [s for s in spots if isinstance(s, Stmt)]
+        if len(statements) == len(spots) == 1:
+            around = (statements[0], *tree.above(statements[0]))
+            nest = [s for s in around if isinstance(s, For | BlockRealize) and s is not tree.root]
+            anchor = nest[-1] if nest else anchor
+        return script(anchor, mark=dict(spots))
+    return script(states[0].mod)
 
 
 __all__ = ["Call", "Requirement", "Schedule", "bind"]

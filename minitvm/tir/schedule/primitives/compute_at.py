@@ -54,7 +54,7 @@ def only_loops_around(state: ScheduleState, block: BlockRealize, loop: For) -> F
                 return Failure(
                     {outer: "this statement"},
                     "only loops around the block and the loop",
-                    f"a {type(outer).__name__} around {block.block.name}",
+                    f"{type(outer).__name__} around {block.block.name}",
                 )
     return None
 

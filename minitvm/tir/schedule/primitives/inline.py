@@ -33,7 +33,7 @@ def one_store(state: ScheduleState, block: BlockRealize) -> Failure | None:
 def _why_not_one_store(tree: Tree, block: BlockRealize) -> Failure | None:
     body = block.block.body
     if not isinstance(body, BufferStore) or body.predicate is not None or block.block.init is not None:
-        return Failure({block.block: "this block"}, "a body of one store", f"a {type(body).__name__}")
+        return Failure({block.block: "this block"}, "a body of one store", type(body).__name__)
     predicate = in_iterators(tree, block)
     if predicate is None or conjuncts(predicate):
         return Failure(

@@ -10,7 +10,7 @@ from ....expr import Expr, IntImm, Var, as_expr, const, replace, substitute
 from ...nodes import For, ForKind, Seq, Stmt
 from .. import requirements as req
 from ..registry import Failure, holds_inside, primitive, requirement
-from ..state import ScheduleState, guard, tidy
+from ..state import ScheduleState, guard, tidy, uses
 
 
 @requirement
@@ -135,9 +135,23 @@ def consecutive(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     return None
 
 
+@requirement
+def rectangular(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """no start or extent of a loop depends on another of the loops"""
+    variables = [loop.var for loop in loops]
+    for loop in loops:
+        if uses(loop.start, variables) or uses(loop.extent, variables):
+            return Failure(
+                {loop: "its domain"},
+                "extents that do not depend on the other loops",
+                f"{loop.var.name} runs {loop.extent} times",
+            )
+    return None
+
+
 @primitive(
     past="was fused into", aka={"Halide": "fuse", "Exo": "mult_loops"},
-    requires=[req.distinct_loops, req.plain_loops, req.starts_at_zero, consecutive, req.independent_domains],
+    requires=[req.distinct_loops, req.plain_loops, req.starts_at_zero, consecutive, rectangular],
 )  # fmt: skip
 def fuse(state: ScheduleState, *loops: For, preserve_unit_iters: bool = True) -> For:
     """Make one loop of consecutive ones.
