@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, InternalError, ScheduleError, report
-from ...expr import Node
-from ..nodes import Block, BlockId, BlockRealize, For, IRModule, PrimFunc, Stmt
+from ...expr import Node, walk
+from ..nodes import Block, BlockId, BlockRealize, For, IRModule, PrimFunc, Seq, Stmt
 from .handles import BlockRV, LoopRV, handles_in, to_handles
 from .registry import PRIMITIVES, Primitive, Refused, Requirement, on_registration, transforms
 from .state import ScheduleState
 from .trace import Instruction, Trace, plain
-from .tree import with_own_keys
+from .tree import Tree, with_own_keys
 
 _LEVELS = ("detail", "fast", "none")
 
@@ -355,17 +355,19 @@ def _marked_program(states: Sequence[ScheduleState], spots: Mapping[Node, str]) 
     from ..script.printer import script
 
     for state in states:
-        tree = next((t for t in state.trees.values() if all(s in t.order for s in spots if isinstance(s, Stmt))), None)
-        if tree is None:
-            continue
-        anchor: Stmt = tree.func.body
-        statements = [s for s in spots if isinstance(s, Stmt)]
-        if len(statements) == len(spots) == 1:
-            around = (statements[0], *tree.above(statements[0]))
-            nest = [s for s in around if isinstance(s, For | BlockRealize) and s is not tree.root]
-            anchor = nest[-1] if nest else anchor
-        return script(anchor, mark=dict(spots))
+        for tree in state.trees.values():
+            if all(s in tree.order for s in spots if isinstance(s, Stmt)):
+                return script(_nest_around(tree, spots), mark=dict(spots))
     return script(states[0].mod)
+
+
+def _nest_around(tree: Tree, spots: Mapping[Node, str]) -> Node:
+    body = tree.root.block.body
+    for stmt in body.stmts if isinstance(body, Seq) else (body,):
+        inside = set(walk(stmt))
+        if all(spot in inside for spot in spots):
+            return stmt
+    return tree.func
 
 
 __all__ = ["Call", "Requirement", "Schedule", "bind"]
