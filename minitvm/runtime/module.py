@@ -74,7 +74,7 @@ class GraphModule:
 
     # -- TVM's way
 
-    def set_input(self, name: str | int | None = None, value: Any = None, **inputs: Any) -> None:
+    def set_input(self, name: str | int | None = None, value: Any = None, /, **inputs: Any) -> None:
         """Keep a copy of an input, by name or position, for the next `run`: `set_input("x", x)` or `set_input(x=x)`."""
         if name is not None:
             if isinstance(name, int):
