@@ -91,8 +91,8 @@ class Emitter(ABC):
         self.depth -= 1
         self.close_block()
 
-    def close_block(self) -> None:
-        """What ends a block, in languages that have such a thing."""
+    def close_block(self) -> None:  # noqa: B027
+        """What ends a block; nothing, unless a language has such a thing."""
 
     # -- statements
 

@@ -1,8 +1,8 @@
 """Python for Numba on CPUs, over the SIMD vectors of `runtime.cpu.simd`.
 
-A kernel becomes `def name(args, thread, threads)`: `args[i]` is the address of buffer parameter i or the value of scalar
-parameter i (a float scalar as the bits of a float64). Values have their declared dtype throughout; index arithmetic is
-done in int64, where it cannot wrap.
+A kernel becomes `def name(args, thread, threads)`: `args[i]` is the address of buffer parameter i or the value of
+scalar parameter i (a float scalar as the bits of a float64). Values have their declared dtype throughout; index
+arithmetic is done in int64, where it cannot wrap.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..expr import (
     EQ,
     GE,
     GT,
+    INTRINSICS,
     LE,
     LT,
     NE,
@@ -67,20 +68,28 @@ from .registers import Register, slot
 
 _SHORT = {"bool": "b1", **{f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (8, 16, 32, 64)}}
 _SHORT.update({f"float{n}": f"f{n}" for n in (16, 32, 64)})
-SIMD = ["load", "store", "load_masked", "store_masked", "gather", "scatter", "ramp", "broadcast", "first", "select", "shuffle", "extract", "insert", "fma", "add", "sub", "mul", "div", "floordiv", "floormod", "truncdiv", "truncmod", "maximum", "minimum", "neg", "absolute", "bitand", "bitor", "bitxor", "invert", "shl", "shr", "popcount", "lt", "le", "gt", "ge", "eq", "ne", "isnan", "isinf", "isfinite", "sqrt", "rsqrt", "floor", "ceil", "trunc", "rint", "round_away", "copysign", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "pow", "atan2", "hypot", "reduce_add", "reduce_mul", "reduce_max", "reduce_min", "concat"]
+_SIMD_NAMES = """
+    load store load_masked store_masked gather scatter ramp broadcast first select shuffle extract insert concat
+    fma add sub mul div floordiv floormod truncdiv truncmod maximum minimum neg absolute
+    bitand bitor bitxor invert shl shr popcount lt le gt ge eq ne isnan isinf isfinite
+    sqrt rsqrt floor ceil trunc rint round_away copysign exp exp2 expm1 log log2 log10 log1p
+    sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf pow atan2 hypot
+    reduce_add reduce_mul reduce_max reduce_min
+"""
+SIMD = frozenset(_SIMD_NAMES.split())
 _NATIVE = {Add: "+", Sub: "-", Mul: "*"}
 _MARKER = {
     Add: "add", Sub: "sub", Mul: "mul", FloorDiv: "floordiv", FloorMod: "floormod", Min: "minimum", Max: "maximum",
     EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge",
 }  # fmt: skip
 _COMPARE = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
-_CALLS = {
-    "abs": "absolute", "round": "round_away", "nearbyint": "rint", "fmod": "truncmod", "shift_left": "shl",
-    "shift_right": "shr", "bitwise_and": "bitand", "bitwise_or": "bitor", "bitwise_xor": "bitxor", "bitwise_not": "invert",
-    "vector_reduce_add": "reduce_add", "vector_reduce_min": "reduce_min", "vector_reduce_max": "reduce_max",
-    "vector_reduce_mul": "reduce_mul",
-    **{name: name for name in ["exp", "exp2", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "floor", "ceil", "trunc", "pow", "atan2", "hypot", "copysign", "fma", "isnan", "isinf", "isfinite", "popcount"]},
+_RENAMED = {
+    "abs": "absolute", "round": "round_away", "nearbyint": "rint", "fmod": "truncmod",
+    "shift_left": "shl", "shift_right": "shr", "bitwise_and": "bitand", "bitwise_or": "bitor", "bitwise_xor": "bitxor",
+    "bitwise_not": "invert", "vector_reduce_add": "reduce_add", "vector_reduce_min": "reduce_min",
+    "vector_reduce_max": "reduce_max", "vector_reduce_mul": "reduce_mul",
 }  # fmt: skip
+_CALLS = {**{name: name for name in SIMD if name in INTRINSICS}, **_RENAMED}
 _ATOM = re.compile(r"-?[\w.]+|[\w.]+\([^()]*\)|[\w.]+\[[^][]*\]")
 
 
@@ -281,7 +290,7 @@ class _NumbaCPU(Emitter):
         return f"({text})" if isinstance(e, parenthesised) else text
 
     def division(self, e: Any) -> str:
-        a, b = _atom(self.index(e.a)), _atom(self.index(e.b))
+        a = _atom(self.index(e.a))
         floor, quotient = isinstance(e, FloorDiv | FloorMod), isinstance(e, FloorDiv | Div)
         divisor = e.b.value if isinstance(e.b, IntImm) else 0
         if floor and divisor > 0 and divisor & (divisor - 1) == 0:  # exact for negative dividends too
@@ -350,7 +359,9 @@ class _NumbaCPU(Emitter):
         if isinstance(e, And | Or):
             return self.logical(e)
         if isinstance(e, Not):
-            return f"(not {_atom(self.value(e.a))})" if e.dtype.lanes == 1 else f"{self.use('invert')}({self.value(e.a)})"
+            return (
+                f"(not {_atom(self.value(e.a))})" if e.dtype.lanes == 1 else f"{self.use('invert')}({self.value(e.a)})"
+            )
         if isinstance(e, BinaryOp):
             return self.binary(e)
         if isinstance(e, Select):
@@ -552,4 +563,8 @@ def _is_index(e: Expr) -> bool:
         return True
     if isinstance(e, Cast):
         return _is_index(e.value)
-    return isinstance(e, Add | Sub | Mul | FloorDiv | FloorMod | Div | Mod | Min | Max) and _is_index(e.a) and _is_index(e.b)
+    return (
+        isinstance(e, Add | Sub | Mul | FloorDiv | FloorMod | Div | Mod | Min | Max)
+        and _is_index(e.a)
+        and _is_index(e.b)
+    )

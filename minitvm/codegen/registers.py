@@ -71,5 +71,6 @@ def stored_first(buffer: Buffer, register: Register, body: Stmt) -> bool:
 
 def _accesses(buffer: Buffer, register: Register, node: Node) -> bool:
     return any(
-        isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer and slot(n.indices[0]) == register for n in walk(node)
+        isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer and slot(n.indices[0]) == register
+        for n in walk(node)
     )

@@ -7,11 +7,11 @@ import pytest
 
 import minitvm
 from minitvm import strategy, te
+from minitvm.expr import walk
 from minitvm.strategy.cpu.tiling import depth_block, register_tile
 from minitvm.target import Target
 from minitvm.te import create_prim_func
 from minitvm.tir.nodes import For, ForKind, PrimFunc
-from minitvm.expr import walk
 
 
 def product(m: int, n: int, k: int, epilogue: bool) -> PrimFunc:
@@ -26,7 +26,9 @@ def product(m: int, n: int, k: int, epilogue: bool) -> PrimFunc:
 
 @pytest.mark.parametrize("epilogue", [False, True], ids=["bare", "epilogue"])
 @pytest.mark.parametrize("shape", [(1, 1, 1), (7, 5, 3), (64, 64, 64), (61, 257, 33), (40, 70, 1500), (1, 100, 20)])
-@pytest.mark.parametrize("machine", ["cpu -vector_bits=512 -vector_registers=32 -cores=2", "cpu -vector_bits=256 -cores=1"])
+@pytest.mark.parametrize(
+    "machine", ["cpu -vector_bits=512 -vector_registers=32 -cores=2", "cpu -vector_bits=256 -cores=1"]
+)
 def test_scheduled_matmul_is_exact_on_integers(
     machine: str, shape: tuple[int, int, int], epilogue: bool, rng: np.random.Generator
 ) -> None:

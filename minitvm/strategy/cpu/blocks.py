@@ -11,8 +11,9 @@ from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc, root_block
 
 # Functions that cost as much as dozens of additions: computing them again for every consumer does not pay.
 COSTLY = frozenset(
-    ["exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "sigmoid", "erf", "pow"]
-)
+    ("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
+     "cosh", "tanh", "sigmoid", "erf", "pow")
+)  # fmt: skip
 
 
 def blocks_of(func: PrimFunc) -> Iterator[Block]:

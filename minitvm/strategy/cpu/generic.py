@@ -47,7 +47,7 @@ def attempt(step: Callable[[], Any]) -> Any:
 def schedule_block(sch: Schedule, name: str, target: Any) -> None:
     """Parallel and vector loops for one block."""
     handle = sch.get_block(name)
-    block: Block = sch.get(handle)
+    block = next(b for b in blocks_of(sch.func) if b.name == name)
     loops = list(sch.get_loops(handle))
     kinds = [axis.kind for axis in block.iter_vars]
     if len(kinds) != len(loops):
@@ -107,7 +107,7 @@ def vector_lanes(block: Block, target: Any) -> int:
 
 def constant_extent(sch: Schedule, loop: Any) -> int | None:
     """A loop's number of iterations, or None when it is symbolic."""
-    extent = sch.get(loop).extent
+    extent = getattr(sch.get(loop), "extent", None)
     return extent.value if isinstance(extent, IntImm) else None
 
 

@@ -27,7 +27,7 @@ from .tiling import cpu_of, depth_block, register_tile
 
 @dataclass(frozen=True, slots=True)
 class MatmulBlock:
-    """A block `C[.., i, j] += A[.., i, k] * B[.., k, j]` with constant extents; positions are those of its iterators."""
+    """A block `C[.., i, j] += A[.., i, k] * B[.., k, j]` with constant extents; positions of its iterators."""
 
     block: Block
     i: int
@@ -100,7 +100,7 @@ def matmul(sch: Schedule, target: Any) -> None:
     name = next(b.name for b in blocks_of(sch.func) if is_reduction(b))
     epilogues = [b.name for b in blocks_of(sch.func) if not is_reduction(b)]
     block = sch.get_block(name)
-    found = as_matmul(sch.get(block))
+    found = as_matmul(next(b for b in blocks_of(sch.func) if b.name == name))
     if found is None or len(epilogues) > 1:
         return
     schedule_matmul(sch, block, found, target, sch.get_block(epilogues[0]) if epilogues else None)
@@ -116,7 +116,9 @@ def schedule_matmul(sch: Schedule, block: Any, found: MatmulBlock, target: Any, 
     cores = cpu_of(target).cores
     packs = found.m > 2 * tile.rows and -(-found.n // tile.columns) >= 4 * cores and not batch
     # A packed panel belongs to one task: it takes all rows, or two tasks would pack the same panel.
-    rows = -(-found.m // tile.rows) * tile.rows if packs else row_block(found.m, found.n, tile.rows, tile.columns, cores)
+    rows = (
+        -(-found.m // tile.rows) * tile.rows if packs else row_block(found.m, found.n, tile.rows, tile.columns, cores)
+    )
 
     i_block, i_tile, i_row = sch.split(loops[found.i], [None, rows // tile.rows, tile.rows])
     j_panel, j_vector, j_lane = sch.split(loops[found.j], [None, tile.vectors, tile.lanes])

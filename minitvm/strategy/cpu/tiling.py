@@ -1,8 +1,8 @@
 """Analytic choices of register and cache tiles.
 
-After Low et al., "Analytical modeling is enough for high-performance BLIS" (2016): a register tile of `rows` x `vectors`
-accumulators needs rows * vectors >= latency * ports to keep the multiply-add units busy, and `vectors` loads of B and
-`rows` broadcasts of A a step, which must not take longer than its rows * vectors multiply-adds.
+After Low et al., "Analytical modeling is enough for high-performance BLIS" (2016): a register tile of `rows` x
+`vectors` accumulators needs rows * vectors >= latency * ports to keep the multiply-add units busy, and `vectors` loads
+of B and `rows` broadcasts of A a step, which must not take longer than its rows * vectors multiply-adds.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _bits(dtype: str) -> int:
 
 
 def depth_block(k: int, tile: RegisterTile, itemsize: int, target: Any) -> int:
-    """How much of k to take at a time: a packed panel of B (depth x columns) fills at most a quarter of the L2 cache."""
+    """How much of k to take at a time: a packed panel of B fills at most a quarter of the L2 cache."""
     budget = cpu_of(target).l2.size // 4
     limit = max(64, budget // (tile.columns * itemsize))
     blocks = -(-k // limit)

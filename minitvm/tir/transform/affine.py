@@ -77,7 +77,9 @@ class Linear:
             return const(self.constant, dtype)
         if self.constant == 0:
             return total
-        return Add(total, const(self.constant, dtype)) if self.constant > 0 else Sub(total, const(-self.constant, dtype))
+        return (
+            Add(total, const(self.constant, dtype)) if self.constant > 0 else Sub(total, const(-self.constant, dtype))
+        )
 
 
 def _coefficients(form: Linear) -> dict[Any, int]:

@@ -28,7 +28,7 @@ class Span:
 
 
 def compact_buffers(func: PrimFunc) -> PrimFunc:
-    """`B = alloc(128, 128)` inside the loops over tiles, used as `B[i0*16 + i1, ...]` -> `B = alloc(16, ...)`, `B[i1, ...]`."""
+    """`B = alloc(128)` in the loop over tiles i0, used as `B[i0*16 + i1]` -> `B = alloc(16)`, used as `B[i1]`."""
     return func.with_body(_compact(func.body, {}))
 
 
@@ -52,7 +52,7 @@ def with_loop(loop: For, ranges: Ranges) -> Ranges:
 
 
 def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[Span | None]:
-    """The part of each dimension that `body` uses, over the variables defined outside it; None where it is not known."""
+    """The part of each dimension that `body` uses, over the variables defined outside it; None where unknown."""
     spans: list[Span | None] = []
     accesses = list(_accesses(buffer, body, dict(ranges), frozenset()))
     for axis in range(buffer.ndim):

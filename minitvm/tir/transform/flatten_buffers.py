@@ -24,7 +24,9 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
         if isinstance(new, BufferLoad):
             return BufferLoad(flat_buffer(new.buffer), (flat_index(new.buffer, new.indices),), new.predicate)
         if isinstance(new, BufferStore):
-            return BufferStore(flat_buffer(new.buffer), new.value, (flat_index(new.buffer, new.indices),), new.predicate)
+            return BufferStore(
+                flat_buffer(new.buffer), new.value, (flat_index(new.buffer, new.indices),), new.predicate
+            )
         if isinstance(new, Allocate):
             return replace(new, buffer=flat_buffer(new.buffer))
         return new
@@ -66,7 +68,12 @@ def _size(buffer: Buffer) -> Expr:
 
 
 def _flat_buffer(buffer: Buffer) -> Buffer:
-    if buffer.ndim == 1 and not buffer.strides and isinstance(buffer.elem_offset, IntImm) and not buffer.elem_offset.value:
+    if (
+        buffer.ndim == 1
+        and not buffer.strides
+        and isinstance(buffer.elem_offset, IntImm)
+        and not buffer.elem_offset.value
+    ):
         return buffer
     return replace(buffer, shape=(_size(buffer),), strides=(), elem_offset=IntImm(0), axis_separators=())
 

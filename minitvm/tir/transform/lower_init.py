@@ -46,7 +46,7 @@ class _Lowering:
             return node if body is block.body else replace(node, block=replace(block, body=body))
         nest = init_nest(node, loops)
         if nest is None:
-            starts = [EQ(axis.var, axis.dom.start) for axis in block.iter_vars if axis.kind == REDUCE]
+            starts: list[Expr] = [EQ(axis.var, axis.dom.start) for axis in block.iter_vars if axis.kind == REDUCE]
             body = Seq.of(If(conjoined(starts), block.init) if starts else block.init, body)
         else:
             self.before.setdefault(nest[0].var, []).append(nest[1])
@@ -108,4 +108,3 @@ def _alone(block: Block, init: Stmt, loop: For) -> bool:
 
 def _touches(stmt: Stmt, buffers: set[Any]) -> int:
     return sum(isinstance(n, BufferLoad | BufferStore) and n.buffer in buffers for n in walk(stmt))
-

@@ -27,7 +27,9 @@ def _lower(node: Any, views: Views) -> Any:
             source = _resolve(match.source, inner)
             inner[match.buffer] = source
             values.update(_layout_variables(match, source))
-        changed = map_children(node, lambda child: child if isinstance(child, MatchBufferRegion) else _lower(child, inner))
+        changed = map_children(
+            node, lambda child: child if isinstance(child, MatchBufferRegion) else _lower(child, inner)
+        )
         return substitute(_without_matches(changed), values) if values else _without_matches(changed)
     new = map_children(node, lambda child: _lower(child, views))
     if isinstance(new, BufferLoad) and new.buffer in views:

@@ -1,4 +1,4 @@
-"""What lowering asks of a target: how wide its vectors are. One function, so that any description of a machine will do."""
+"""What lowering asks of a target: how wide its vectors are. One function, so that any description will do."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from .unroll import bind
 
 
 def fuse_parallel_loops(func: PrimFunc) -> PrimFunc:
-    """`for i in parallel(m): for j in parallel(n): S` -> one parallel loop of m*n; a parallel loop elsewhere -> serial."""
+    """`for i in parallel(m): for j in parallel(n): S` -> one parallel loop of m*n; one elsewhere -> serial."""
     return func.with_body(_top(func.body))
 
 

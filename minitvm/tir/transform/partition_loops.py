@@ -79,7 +79,9 @@ def _pieces(loop: For, at: int) -> tuple[For, For]:
     first = replace(loop, extent=const(at, dtype))
     start = fold(loop.start.astype(dtype) + const(at, dtype), {})
     fresh = loop.var.with_name(loop.var.name)
-    rest = replace(loop, var=fresh, start=start, extent=const(total - at, dtype), body=bind(loop.body, {loop.var: fresh}))
+    rest = replace(
+        loop, var=fresh, start=start, extent=const(total - at, dtype), body=bind(loop.body, {loop.var: fresh})
+    )
     return first, rest
 
 
@@ -118,7 +120,7 @@ def _threshold(condition: Expr, loop: For, ranges: Ranges) -> int | None:
     if step <= 0 or others is None:
         return None
     # step * v + others < 0 for all values of the others: v < -max(others) / step.
-    last = -(-(-others[1]) // step)
+    last = (-others[1] + step - 1) // step
     return last - loop.start.value  # type: ignore[attr-defined]
 
 

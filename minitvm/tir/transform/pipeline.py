@@ -23,6 +23,7 @@ from .share_loads import share_loads
 from .simplify import simplify
 from .split_host import split_host
 from .unroll import unroll
+from .vector_reductions import vectorize_reductions
 from .vectorize import vectorize
 from .verify_kernel import verify_module
 
@@ -53,6 +54,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(compact_buffers, "allocations shrink to the region that is used"),
     _plain(flatten_buffers, "buffers get one dimension"),
     _plain(partition_loops, "iterations that need their conditions are peeled off the others"),
+    _plain(vectorize_reductions, "annotated reduction loops accumulate in several lanes"),
     Pass("vectorize", vectorize, "vectorised loops become vector statements, or plain loops where they cannot"),
     _plain(unroll, "unrolled loops become sequences"),
     Pass("simplify_again", lambda func, target: simplify(func), "constants of unrolled iterations folded"),

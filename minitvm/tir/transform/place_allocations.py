@@ -19,7 +19,7 @@ STACK_BYTES = 768 << 10
 
 
 def place_allocations(func: PrimFunc) -> PrimFunc:
-    """`alloc B; for i: (B[..] = ..; .. = B[..])` -> `for i: alloc B; ...`, where no iteration reads another's values."""
+    """`alloc B; for i: (B[..] = ..; .. = B[..])` -> `for i: alloc B; ...`, where no iteration reads another's."""
     buffers: list[Buffer] = []
     body = _taken_out(func.body, buffers)
     room = STACK_BYTES

@@ -1,6 +1,6 @@
 """A reduction that adds into one element of a buffer keeps it in a register while its loop runs.
 
-    for k: C[i] = C[i] + f(k)        ->        c = C[i]; for k: c = c + f(k); C[i] = c
+for k: C[i] = C[i] + f(k)        ->        c = C[i]; for k: c = c + f(k); C[i] = c
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ def _defined(node: Node) -> tuple[Var, ...]:
 
 
 def _register_index(index: Any) -> bool:
-    return index.dtype.lanes == 1 or (isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1)
+    return index.dtype.lanes == 1 or (
+        isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1
+    )
 
 
 def _always_stored(stmt: Stmt, buffer: Buffer) -> set[Any]:
@@ -172,7 +174,7 @@ def _registers(stores: list[BufferStore]) -> dict[Any, tuple[Buffer, Any]]:
 
 
 def _promoted(loop: For, stores: list[BufferStore], earlier: list[Stmt]) -> Stmt:
-    """The loop on registers. What `earlier` statements stored to the elements last moves into the registers directly."""
+    """The loop on registers. What `earlier` statements stored to the elements moves into registers directly."""
     if not stores:
         return loop
     registers = _registers(stores)

@@ -87,4 +87,3 @@ def _replaced(node: Any, shared: Forms) -> Any:
                 short = Linear({id(entry[0]): (entry[0], 1)}, form.constant).expr(str(base.dtype))
                 return replace(new, indices=(replace(index, base=short) if isinstance(index, Ramp) else short,))
     return new
-

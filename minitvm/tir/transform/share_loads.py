@@ -16,7 +16,7 @@ MIN_RUN = 2
 
 
 def share_loads(func: PrimFunc) -> PrimFunc:
-    """`C0 = C0 + A[k]*B[0]; C1 = C1 + A[k]*B[1]` -> `a = A[k]; C0 = C0 + a*B[0]; C1 = C1 + a*B[1]`. Runs after `unroll`."""
+    """`C0 = C0 + A[k]*B[0]; C1 = C1 + A[k]*B[1]` -> `a = A[k]; C0 = C0 + a*B[0]; C1 = C1 + a*B[1]`. After `unroll`."""
     return func.with_body(rewrite(func.body, _share))
 
 
@@ -47,7 +47,9 @@ def _shared_run(run: list[BufferStore]) -> list[Stmt]:
         for key, load in _unconditional_loads(stmt.value, written):
             counts[key] = counts.get(key, 0) + 1
             loads.setdefault(key, load)
-    shared = {key: Var(f"{load.buffer.name}_{load_name(load)}", load.dtype) for key, load in loads.items() if counts[key] > 1}
+    shared = {
+        key: Var(f"{load.buffer.name}_{load_name(load)}", load.dtype) for key, load in loads.items() if counts[key] > 1
+    }
     if not shared:
         return list(run)
     pending = dict(shared)

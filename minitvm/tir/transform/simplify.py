@@ -161,7 +161,9 @@ def _linear_sum(e: Expr, ranges: Ranges) -> Expr:
         inner = _division(inner, ranges) if isinstance(inner, FloorDiv | FloorMod) else inner
         inner = _extreme(inner, ranges) if isinstance(inner, Min | Max) else inner
         part = linear(inner)
-        changed = changed.minus(Linear({k: (a, -c * factor) for k, (a, c) in part.terms.items()}, -part.constant * factor))
+        changed = changed.minus(
+            Linear({k: (a, -c * factor) for k, (a, c) in part.terms.items()}, -part.constant * factor)
+        )
     return changed.expr(str(e.dtype))
 
 
@@ -188,7 +190,9 @@ def _division(e: Any, ranges: Ranges) -> Expr:
             return inner
         part = linear(inner)
         terms = {k: (a, f // c) for k, (a, f) in whole.terms.items()}
-        return Linear(terms, 0).minus(Linear({k: (a, -f) for k, (a, f) in part.terms.items()}, -part.constant)).expr(dtype)
+        return (
+            Linear(terms, 0).minus(Linear({k: (a, -f) for k, (a, f) in part.terms.items()}, -part.constant)).expr(dtype)
+        )
     return _reduced_division(e, form, c, ranges)
 
 
@@ -261,9 +265,10 @@ def _logical(e: Any) -> Expr:
     if isinstance(e, Not):
         if isinstance(e.a, IntImm):
             return const(not e.a.value)
-        opposite = {LT: GE, GE: LT, GT: LE, LE: GT, EQ: NE, NE: EQ}
-        integral = isinstance(e.a, CompareOp) and e.a.a.dtype.is_int
-        return opposite[type(e.a)](e.a.a, e.a.b) if integral else e
+        opposite: dict[Any, Any] = {LT: GE, GE: LT, GT: LE, LE: GT, EQ: NE, NE: EQ}
+        if isinstance(e.a, CompareOp) and e.a.a.dtype.is_int:
+            return opposite[type(e.a)](e.a.a, e.a.b)
+        return e
     decisive = isinstance(e, Or)  # `or` is decided by True, `and` by False
     for one, other in ((e.a, e.b), (e.b, e.a)):
         if isinstance(one, IntImm):
@@ -279,5 +284,3 @@ def _call(e: Call) -> Expr:
         if isinstance(condition, IntImm):
             return e.args[1] if condition.value else e.args[2]
     return e
-
-

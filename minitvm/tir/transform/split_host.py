@@ -76,7 +76,7 @@ def used(body: Stmt, visible: list[Buffer | Var]) -> Args:
         for name in node._defs:
             value = getattr(node, name)
             defined.update(value if isinstance(value, tuple) else (value,))
-    free = [*(b for b in buffers if b not in defined), *(v for v in scalars if v not in defined)]
+    free: list[Buffer | Var] = [*(b for b in buffers if b not in defined), *(v for v in scalars if v not in defined)]
     unknown = [item for item in free if item not in visible]
     if unknown:
         raise InternalError(f"a kernel uses {', '.join(str(u) for u in unknown)}, which nothing defines")

@@ -50,7 +50,7 @@ def _statements(stmt: Stmt) -> list[Stmt]:
 
 
 def bind(stmt: Any, values: dict[Var, Expr]) -> Any:
-    """Substitute variables by expressions; indices that change are brought to their linear form. Lets get fresh variables."""
+    """Substitute variables by expressions; changed indices get linear. Lets and loops get fresh variables."""
 
     def go(node: Any) -> Any:
         if isinstance(node, Var):
@@ -80,5 +80,3 @@ def fold_index(index: Expr) -> Expr:
     if index.dtype.lanes > 1:
         return index
     return linear(index).expr(str(index.dtype))
-
-

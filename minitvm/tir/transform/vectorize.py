@@ -10,11 +10,40 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import (
-    Add, And, BinaryOp, Broadcast, Call, Cast, Expr, IntImm, LogicalOp, LT, Mul, Not, Ramp, Select, Sub, Var,
-    const, map_children, replace, walk,
+    LT,
+    Add,
+    And,
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Expr,
+    IntImm,
+    LogicalOp,
+    Mul,
+    Not,
+    Ramp,
+    Select,
+    Sub,
+    Var,
+    const,
+    map_children,
+    replace,
+    walk,
 )  # fmt: skip
 from ..nodes import (
-    Allocate, Buffer, BufferLoad, BufferStore, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt,
+    Allocate,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    If,
+    LetStmt,
+    PrimFunc,
+    Seq,
+    Stmt,
 )  # fmt: skip
 from .affine import linear
 from .machine import vector_lanes
@@ -80,7 +109,7 @@ def _strip_mined(loop: For, lanes: int) -> Stmt:
 
 
 class _Vectorizer:
-    """Rewrites a loop body for all `lanes` iterations `start + [0, lanes)` at once; `limit` masks the lanes after it."""
+    """Rewrites a loop body for the iterations `start + [0, lanes)` at once; `limit` masks the lanes after it."""
 
     def __init__(self, var: Var, start: Expr, lanes: int, limit: Expr | None = None) -> None:
         self.lanes = lanes
@@ -96,7 +125,10 @@ class _Vectorizer:
         mask: Expr | None = None
         if self.limit is not None:
             zero = const(0, self.var.dtype)
-            mask = LT(Ramp(zero, const(1, self.var.dtype), self.lanes), Broadcast(self.limit.astype(self.var.dtype), self.lanes))
+            mask = LT(
+                Ramp(zero, const(1, self.var.dtype), self.lanes),
+                Broadcast(self.limit.astype(self.var.dtype), self.lanes),
+            )
         return self.stmt(body, mask)
 
     # -- statements
@@ -250,7 +282,9 @@ class _Vectorizer:
         if e.op == "if_then_else":
             condition, a, b = e.args
             if not self.varies(condition):
-                return Call(dtype, e.op, (condition, self.widened(self.expr(a, mask)), self.widened(self.expr(b, mask))))
+                return Call(
+                    dtype, e.op, (condition, self.widened(self.expr(a, mask)), self.widened(self.expr(b, mask)))
+                )
             vector = self.widened(self.expr(condition, mask))
             taken = self.widened(self.expr(a, conjunction(mask, vector)))
             other = self.widened(self.expr(b, conjunction(mask, Not(vector))))
@@ -270,4 +304,3 @@ def conjunction(mask: Expr | None, condition: Expr) -> Expr:
 def has_load(e: Expr) -> bool:
     """Whether memory is read."""
     return any(isinstance(node, BufferLoad) for node in walk(e))
-

@@ -124,7 +124,9 @@ def verify_kernel(func: PrimFunc) -> None:
             from ..script.printer import script
 
             marked = script(func, mark={node: found})
-            raise VerificationError(report(f"{func.name}: {rule.name}", program=marked, wanted=rule.meaning, found=found))
+            raise VerificationError(
+                report(f"{func.name}: {rule.name}", program=marked, wanted=rule.meaning, found=found)
+            )
 
 
 def verify_module(module: IRModule) -> None:
@@ -134,4 +136,6 @@ def verify_module(module: IRModule) -> None:
         for call in (node for node in walk(func.body) if isinstance(node, KernelCall)):
             kernel = module.functions.get(call.kernel)
             if kernel is None or len(kernel.params) != len(call.args):
-                raise VerificationError(f"{name} calls {call.kernel} with {len(call.args)} arguments, which does not fit")
+                raise VerificationError(
+                    f"{name} calls {call.kernel} with {len(call.args)} arguments, which does not fit"
+                )

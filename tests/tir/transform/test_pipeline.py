@@ -15,7 +15,17 @@ from minitvm.reference import tir as reference
 from minitvm.te import create_prim_func
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import (
-    Allocate, Block, Buffer, BufferStore, For, ForKind, If, IRModule, KernelCall, PrimFunc, Seq,
+    Allocate,
+    Block,
+    Buffer,
+    BufferStore,
+    For,
+    ForKind,
+    If,
+    IRModule,
+    KernelCall,
+    PrimFunc,
+    Seq,
 )  # fmt: skip
 from minitvm.tir.transform import PASSES, lower
 from minitvm.tir.transform.affine import bounds, linear
@@ -94,7 +104,11 @@ def test_every_pass_keeps_the_meaning(name: str) -> None:
 def test_tail_is_peeled_so_that_the_main_part_has_no_condition() -> None:
     module = lower(tiled_matmul(), None, "main")
     loops = [n for n in walk(module["main_kernel_0"].body) if isinstance(n, For)]
-    clean = [loop for loop in loops if not any(isinstance(n, If) or getattr(n, "predicate", None) is not None for n in walk(loop.body))]
+    clean = [
+        loop
+        for loop in loops
+        if not any(isinstance(n, If) or getattr(n, "predicate", None) is not None for n in walk(loop.body))
+    ]
     assert clean, "some loop runs without conditions and masks"
 
 
@@ -166,7 +180,13 @@ def test_folding_of_divisions_against_brute_force(divisor: int) -> None:
     ranges = {i: (-3, 5), j: (0, 7)}
     forms = [i * 8 + j, i * 4 + j, i * divisor + j + 1, (i * 16 + j) // 2, i * 24 + j * 3 + 2, j - 4]
     for e in forms:
-        for made in (e // divisor, e % divisor, (e // divisor) // 3, (e % divisor) * 2 + e, (e // divisor) * divisor + e % divisor):
+        for made in (
+            e // divisor,
+            e % divisor,
+            (e // divisor) // 3,
+            (e % divisor) * 2 + e,
+            (e // divisor) * divisor + e % divisor,
+        ):
             folded = fold(made, ranges)
             limits = bounds(folded, ranges)
             for a in range(-3, 6):
@@ -184,7 +204,7 @@ def evaluate(e: Any, values: dict[Var, int]) -> int:
     if isinstance(e, Var):
         return values[e]
     a, b = evaluate(e.a, values), evaluate(e.b, values)
-    return {Add: a + b, Sub: a - b, Mul: a * b}.get(type(e), None) if isinstance(e, Add | Sub | Mul) else (
+    return {Add: a + b, Sub: a - b, Mul: a * b}.get(type(e)) if isinstance(e, Add | Sub | Mul) else (
         a // b if isinstance(e, FloorDiv) else a % b if isinstance(e, FloorMod) else 0
     )  # fmt: skip
 

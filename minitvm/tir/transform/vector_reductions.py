@@ -1,0 +1,93 @@
+"""A reduction loop that asks for it is summed in several lanes at once, and the lanes are combined at its end.
+
+    for k in n: X[i] = X[i] + f(k)            (annotation "vector_reduction": 4)
+    ->
+    lanes[0:4] = 0
+    for k in n // 4: lanes[0:4] += f(4*k : 4*k + 4)
+    X[i] = X[i] + (the sum of the lanes)
+
+This associates differently, which reduction iterators allow ("R": commutative and associative).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...expr import LT, Add, Call, Expr, IntImm, Max, Min, Node, Ramp, Var, const, replace, rewrite, walk
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc, Seq
+from .affine import structural_key, uses
+from .unroll import bind
+
+ANNOTATION = "vector_reduction"
+_REDUCE = {Add: "vector_reduce_add", Max: "vector_reduce_max", Min: "vector_reduce_min"}
+
+
+def vectorize_reductions(func: PrimFunc) -> PrimFunc:
+    """Loops annotated with a number of lanes; one that is not a plain reduction stays as it is. Before `vectorize`."""
+    return func.with_body(rewrite(func.body, _lanes))
+
+
+def _lanes(node: Node) -> Any:
+    if not isinstance(node, For) or ANNOTATION not in node.annotations:
+        return None
+    plain = replace(node, annotations={k: v for k, v in node.annotations.items() if k != ANNOTATION})
+    lanes, update = int(node.annotations[ANNOTATION]), node.body
+    constant = isinstance(node.extent, IntImm) and isinstance(node.start, IntImm)
+    if not constant or lanes < 2 or node.extent.value < lanes or not isinstance(update, BufferStore):  # type: ignore[attr-defined]
+        return plain
+    term = _reduced_term(update)
+    if term is None or uses(update.indices[0], [node.var]) or update.predicate is not None:
+        return plain
+    return _rewritten(node, update, term, lanes)
+
+
+def _reduced_term(update: BufferStore) -> Expr | None:
+    """f of `X[i] = X[i] op f`, where f does not read X."""
+    if type(update.value) not in _REDUCE:
+        return None
+    key = structural_key(BufferLoad(update.buffer, update.indices))
+    sides = (update.value.a, update.value.b)  # type: ignore[attr-defined]
+    for own, term in (sides, sides[::-1]):
+        if structural_key(own) == key and not _reads(term, update.buffer):
+            return term
+    return None
+
+
+def _reads(e: Expr, buffer: Buffer) -> bool:
+    return any(isinstance(n, BufferLoad) and n.buffer is buffer for n in walk(e))
+
+
+def identity(kind: type, dtype: Any) -> Expr:
+    """What an operation leaves a value unchanged with."""
+    if kind is Add:
+        return const(0, dtype)
+    if dtype.is_float:
+        return const(-math.inf if kind is Max else math.inf, dtype)
+    return const(dtype.min if kind is Max else dtype.max, dtype)
+
+
+def _rewritten(loop: For, update: BufferStore, term: Expr, lanes: int) -> Any:
+    kind: Any = type(update.value)
+    dtype, index = update.buffer.dtype, loop.var.dtype
+    count, start = loop.extent.value, loop.start.value  # type: ignore[attr-defined]
+    sums = Buffer(f"{update.buffer.name}_lanes", (const(lanes),), dtype, "local")
+    whole = Ramp(const(0), const(1), lanes)
+    steps, rest = divmod(count, lanes)
+
+    def step(position: Expr, limit: int | None) -> For:
+        lane = Var(f"{loop.var.name}_lane", index)
+        value = bind(term, {loop.var: position + lane})
+        old = sums[lane]
+        new: Expr = kind(old, value)
+        if limit is not None:
+            new = Call(dtype, "if_then_else", (LT(lane, const(limit, index)), new, old))
+        return For(lane, const(0, index), const(lanes, index), ForKind.VECTORIZED, BufferStore(sums, new, (lane,)))
+
+    outer = Var(f"{loop.var.name}_0", index)
+    main = For(outer, const(0, index), const(steps, index), ForKind.SERIAL, step(outer * lanes + start, None))
+    tail = step(const(start + steps * lanes, index), rest) if rest else None
+    total = Call(dtype, _REDUCE[kind], (BufferLoad(sums, (whole,)),))
+    result = BufferStore(update.buffer, kind(BufferLoad(update.buffer, update.indices), total), update.indices)
+    zero = BufferStore(sums, const(identity(kind, dtype).value, dtype.with_lanes(lanes)), (whole,))  # type: ignore[attr-defined]
+    return Allocate(sums, Seq.of(zero, main, tail, result))

@@ -1,0 +1,55 @@
+"""Annotated reductions: the same result in lanes, for every operation, length and dtype; refused where not plain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minitvm import te
+from minitvm.expr import Call, walk
+from minitvm.reference import kernel as kernel_reference
+from minitvm.te import create_prim_func
+from minitvm.tir import Schedule
+from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.transform import lower
+
+
+def annotated(reducer: Any, n: int, dtype: str, lanes: int) -> PrimFunc:
+    a = te.placeholder((3, n), dtype=dtype, name="A")
+    k = te.reduce_axis((0, n), "k")
+    sch = Schedule(create_prim_func([a, te.compute((3,), lambda i: reducer(a[i, k] * a[i, k], axis=k), name="B")]))
+    sch.annotate(sch.get_loops(sch.get_block("B"))[-1], "vector_reduction", lanes)
+    return sch.func
+
+
+@pytest.mark.parametrize("reducer", ["sum", "max", "min"])
+@pytest.mark.parametrize(("n", "lanes"), [(16, 8), (19, 8), (8, 8), (100, 32), (5, 8)])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_lanes_give_the_same_result(
+    reducer: str, n: int, lanes: int, dtype: str, compiled: Any, rng: np.random.Generator
+) -> None:
+    func = annotated(getattr(te, reducer), n, dtype, lanes)
+    a = rng.integers(-5, 6, (3, n)).astype(dtype)
+    expected = getattr(np, reducer)(a * a, axis=1)
+    module = lower(func, None, "main")
+    uses_lanes = any(
+        isinstance(e, Call) and e.op.startswith("vector_reduce") for e in walk(module["main_kernel_0"].body)
+    )
+    assert uses_lanes is (n >= lanes)
+    got = np.full(3, 77, dtype)
+    kernel_reference.run(module, a.reshape(-1), got)
+    np.testing.assert_array_equal(got, expected)
+    got[...] = 77
+    compiled(func)(a, got)
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_a_body_that_is_not_a_plain_reduction_is_left_alone() -> None:
+    a = te.placeholder((64,), name="A")
+    k = te.reduce_axis((0, 64), "k")
+    sch = Schedule(create_prim_func([a, te.compute((1,), lambda i: te.prod(a[k], axis=k), name="B")]))
+    sch.annotate(sch.get_loops(sch.get_block("B"))[-1], "vector_reduction", 8)
+    module = lower(sch.func, None, "main")
+    assert not any(isinstance(e, Call) for e in walk(module["main_kernel_0"].body))
