@@ -30,6 +30,26 @@ def three_loops(m: int, n: int, k: int) -> PrimFunc:
     return example
 
 
+def in_a_register(m: int, n: int, k: int) -> PrimFunc:
+    """The example with the running sum in `total`, a buffer of scope "local": a register, not memory."""
+
+    @T.prim_func
+    def example(
+        A: T.Buffer((m, k), "float32"),
+        B: T.Buffer((k, n), "float32"),
+        bias: T.Buffer((n,), "float32"),
+        Y: T.Buffer((m, n), "float32"),
+    ):
+        total = T.alloc_buffer((1,), "float32", scope="local")
+        for i, j in T.grid(m, n):
+            total[0] = T.float32(0)
+            for r in range(k):
+                total[0] = total[0] + A[i, r] * B[r, j]
+            Y[i, j] = T.max(total[0] + bias[j], T.float32(0))
+
+    return example
+
+
 def inputs(m: int, n: int, k: int, seed: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Small whole numbers for A, B and bias, on which float32 makes no rounding error, and a Y to be written."""
     rng = np.random.default_rng(seed)

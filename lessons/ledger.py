@@ -22,8 +22,9 @@ LINE = 64  # bytes that a cache fetches at a time
 
 @dataclass
 class LessonLedger(Ledger):
-    """A `Ledger` that also knows what was done twice, and what a small cache would have fetched.
+    """A `Ledger` of memory that also knows what was done twice, and what a small cache would have fetched.
 
+    Buffers of scope "local" are registers; moving data to and from them is not counted.
     `loads_again` are loads of an element that was loaded before; `stores_again` are stores to an element that was
     stored before. `lines_fetched` counts the misses of a cache of `cache_lines` lines of 64 bytes that forgets the
     line that was not used for longest.
@@ -39,6 +40,8 @@ class LessonLedger(Ledger):
     _cache: OrderedDict[tuple[str, int], None] = field(default_factory=OrderedDict)
 
     def load(self, access: Access) -> None:
+        if access.scope == "local":
+            return
         Ledger.load(self, access)
         element = (access.buffer, access.offset)
         self.loads_again += element in self._loaded
@@ -46,6 +49,8 @@ class LessonLedger(Ledger):
         self._touch(access)
 
     def store(self, access: Access) -> None:
+        if access.scope == "local":
+            return
         Ledger.store(self, access)
         element = (access.buffer, access.offset)
         self.stores_again += element in self._stored

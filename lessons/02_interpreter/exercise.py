@@ -1,0 +1,35 @@
+"""Exercise 02: an interpreter for three kinds of statement.
+
+Write `run(stmt, variables, arrays)`, which does what a statement says. It returns nothing; it changes the arrays.
+
+    BufferStore   buffer[indices] = value       fields: .buffer, .indices, .value
+    Seq           statements one by one         field:  .stmts
+    For           for var in range(...): body   fields: .var, .start, .extent, .body
+
+A `For` runs its body with `var` equal to start, start + 1, ..., start + extent - 1, in this order; with an extent of 0
+it does not run at all. `start` and `extent` are expressions. A statement of any other kind must raise
+`Unsupported(...)` with a text that names it: an interpreter that passes over what it does not know gives wrong answers
+and does not tell.
+
+`variables` gives the value of each variable that is in scope, `arrays` a NumPy array for each buffer. For expressions
+you have (see lessons/values.py):
+
+    value(e, variables, arrays)                  what an expression is worth
+    place(buffer, indices, variables, arrays)    the index of an element, as NumPy takes it; refuses one out of bounds
+
+Check it with: minitvm lesson 02 --check
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lessons.values import place, value  # noqa: F401  (what you will need)
+from minitvm.errors import Unsupported  # noqa: F401
+from minitvm.expr import Var
+from minitvm.tir.nodes import Buffer, BufferStore, For, Seq, Stmt  # noqa: F401
+
+
+def run(stmt: Stmt, variables: dict[Var, int], arrays: dict[Buffer, np.ndarray]) -> None:
+    """Do what the statement says."""
+    raise NotImplementedError("run(stmt, variables, arrays) in exercise.py; its docstring says what is wanted")

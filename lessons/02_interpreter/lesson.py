@@ -1,0 +1,156 @@
+# %% [markdown]
+# # An interpreter in thirty lines
+#
+# What does a program mean? One can answer with a page of prose, or with another program that *does* what the first
+# one says. That is an interpreter. It may be slow. It must be so plain that one believes it by reading it.
+#
+# Everything else in minitvm is judged by its interpreters. Today we look inside one, and you write half of it.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+import inspect
+
+import numpy as np
+
+from lessons import example, ledger, values
+from minitvm import reference
+from minitvm.errors import ExecutionError
+from minitvm.expr import Var, const, walk
+from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, Seq, Stmt, root_block, with_root
+
+# %% [markdown]
+# ## A program is a tree of statements
+#
+# In the last lesson expressions were trees. Statements are trees as well. Three kinds go a long way: `BufferStore`
+# writes an element, `Seq` does one thing after the other, `For` does a thing many times.
+#
+# This program adds to each element of A the one before it:
+
+# %%
+A, i = Buffer("A", (5,), "int32"), Var("i")
+store = BufferStore(A, A[i] + A[i - 1], (i,))
+loop = For(i, const(1), const(4), ForKind.SERIAL, store)
+print(loop)
+
+# %% [markdown]
+# A `For` has a start and an extent, which is how many times it runs. This one starts at 1 and has the extent 4: i is
+# 1, 2, 3, 4. (The printed text follows Python's `range` and gives the end, 5.)
+#
+# ## The first half: what is an expression worth?
+#
+# Here is that half, whole. One case for each kind of node; the operands first, then the operator.
+
+# %%
+print(inspect.getsource(values.value))
+
+# %% [markdown]
+# It takes the values of the variables that are in scope, and the arrays. Let us ask it, by hand, what the loop above
+# would ask in its first two iterations:
+
+# %%
+memory = {A: np.array([1, 1, 1, 1, 1], "int32")}
+for at in (1, 2):
+    result = values.value(store.value, {i: at}, memory)
+    print(f"i = {at}:  {store.value}  is  {result}")
+    memory[A][at] = result
+print("A is now", memory[A])
+
+# %% [markdown]
+# In the second iteration `A[i - 1]` is what the first one wrote. Run the iterations in another order and you get
+# another result. So an interpreter of loops has to respect their order, and a compiler that changes it
+# has to prove that nobody can tell.
+#
+# The whole loop, by the reference interpreter. (`inout` says that A has a value when the program starts.)
+
+# %%
+program = with_root((A,), loop, {"global_symbol": "running_sum"})
+array = np.array([1, 1, 1, 1, 1], "int32")
+reference.tir.run(program, array, inout=["A"])
+print(array)
+
+# %% [markdown]
+# ## A judge must refuse
+#
+# Suppose that somebody starts the loop at 0. Then it reads `A[-1]`. In Python that is the last element, in C it is
+# whatever happens to lie in memory before A. Both would run on in silence. Ours does not:
+
+# %%
+wrong = with_root((A,), For(i, const(0), const(5), ForKind.SERIAL, store), {"global_symbol": "off_by_one"})
+try:
+    reference.tir.run(wrong, array, inout=["A"])
+except ExecutionError as error:
+    print(error)
+
+# %% [markdown]
+# And if nobody put anything into A before? The array that we pass has *some* numbers in it, but the program must
+# not depend on them. The interpreter keeps a note for each element whether it was written:
+
+# %%
+try:
+    reference.tir.run(program, array)
+except ExecutionError as error:
+    print(error)
+
+# %% [markdown]
+# The third thing to refuse is what the interpreter does not know. `value` above ends with `raise Unsupported`.
+# Whoever leaves this line out gets an interpreter that is quietly wrong on the programs of next year.
+#
+# ## The second half is yours
+#
+# You write `run`: what the three kinds of statement do. The check will compare your interpreter with the reference
+# on two hundred random programs such as this one,
+
+# %%
+j = Var("j")
+inner = For(j, const(0), i, ForKind.SERIAL, BufferStore(A, A[1] - j, (j,)))
+sample = For(i, const(2), const(2), ForKind.SERIAL, Seq((BufferStore(A, A[i] * A[0], (const(1),)), inner)))
+print(sample)
+
+# %% [markdown]
+# and then on our example. It has grown since lesson 00. The running sum now lives in `total`, a buffer of scope
+# "local": a register, where the program of lesson 00 went to memory in every round.
+
+# %%
+m, n, k = 2, 3, 4
+program = example.in_a_register(m, n, k)
+program.show()
+kinds = {type(item).__name__ for item in walk(root_block(program).body) if isinstance(item, Stmt)}
+print("\nkinds of statement:", ", ".join(sorted(kinds)))
+
+# %% [markdown]
+# ## The ledger
+#
+# Moving to and from a register is not counted: it costs next to nothing. Compare with lesson 00.
+
+# %%
+args = example.inputs(m, n, k)
+ledger.show(
+    {
+        "sum in memory": ledger.measure(example.three_loops(m, n, k), *args),
+        "sum in a register": ledger.measure(program, *args),
+    }
+)
+
+# %% [markdown]
+# Each element of Y is stored once, and nothing is stored again. The arithmetic is the same.
+#
+# The interpreter needs a while for that little. It has a fast mode, too, which runs many iterations at once with NumPy
+# where they do not depend on each other, and gives the same bits. Here is the program of lesson 00 for 32 x 32 x 32:
+
+# %%
+args = example.inputs(32, 32, 32)
+larger = example.three_loops(32, 32, 32)
+slow = ledger.best_of(1, lambda: reference.tir.run(larger, *args, mode="slow"))
+fast = ledger.best_of(2, lambda: reference.tir.run(larger, *args, mode="fast"))
+numpy = ledger.best_of(3, lambda: example.expected(*args[:3]))
+for name, seconds in (("slow", slow), ("fast", fast), ("NumPy", numpy)):
+    print(f"{name:<6} {ledger.duration(seconds):>8}")
+
+# %% [markdown]
+# The slow mode is the definition. The fast mode is tested against it, on random programs, as your `run` will be now.
+# Open `exercise.py`, and then:
+#
+#     minitvm lesson 02 --check
