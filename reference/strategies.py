@@ -199,7 +199,8 @@ def prim_funcs(
     if symbolic:
         shape[0] = SizeVar("n")
     program.input(shape)
-    for _ in range(draw(st.integers(min_blocks, max_blocks))):
+    # One draw before each block, not a number of blocks up front: so a failing program shrinks by dropping any of them.
+    while len(program.blocks) < min_blocks or (len(program.blocks) < max_blocks and draw(st.integers(0, 3))):
         legal = [kind for kind in kinds if _sources(program, kind)]
         kind = draw(st.sampled_from(legal or ["elementwise"]))
         _BUILD[kind](draw, program, draw(st.sampled_from(_sources(program, kind))))

@@ -1,0 +1,86 @@
+"""What the strategies promise: legal programs, in bounds, that keep integers integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
+
+from minitvm.expr import DType, Expr, IntImm, Var, walk
+from minitvm.reference import tir as interpreter
+from minitvm.reference.strategies import KINDS, arguments, exprs, prim_funcs
+from minitvm.tir.nodes import Block, PrimFunc
+from minitvm.tir.verifier import verify
+
+
+def blocks(func: PrimFunc) -> list[Block]:
+    return [item for item in walk(func) if isinstance(item, Block) and item.name != "root"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_each_kind_runs_without_a_fault(kind: str, data: st.DataObject) -> None:
+    """The interpreter's shadow refuses uninitialised reads, accesses out of bounds and outputs that are not written."""
+    func = data.draw(prim_funcs(kinds=(kind,)))
+    arrays = data.draw(arguments(func))
+    verify(func)
+    interpreter.run(func, *arrays, mode="slow", shadow=True)
+    for array in arrays:
+        assert np.all(array == np.trunc(array))
+        assert np.all(np.abs(array.astype("float64")) < 2**24)
+
+
+@given(prim_funcs(symbolic=True).flatmap(lambda func: st.tuples(st.just(func), arguments(func, size=3))))
+def test_symbolic_programs_run_at_any_size(drawn: tuple[PrimFunc, list[np.ndarray]]) -> None:
+    func, arrays = drawn
+    assert any(isinstance(d, Var) for d in func.buffers[0].shape)
+    assert arrays[0].shape[0] == 3
+    interpreter.run(func, *arrays)
+
+
+@given(prim_funcs(min_blocks=2, max_blocks=3))
+def test_number_of_blocks(func: PrimFunc) -> None:
+    assert 2 <= len(blocks(func)) <= 3
+
+
+@given(prim_funcs())
+def test_every_result_is_read_or_an_output(func: PrimFunc) -> None:
+    read = {r.buffer for b in blocks(func) for r in b.reads}
+    written = {r.buffer for b in blocks(func) for r in b.writes}
+    assert written - read == set(func.buffers) & written
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "float32", "bool"])
+@given(data=st.data())
+def test_expressions_have_the_dtype_asked_for(dtype: str, data: st.DataObject) -> None:
+    variables = [Var("i"), Var("x", DType("float32")), Var("l", DType("int64"))]
+    e: Expr = data.draw(exprs(variables, dtype, 4))
+    assert e.dtype == dtype
+    for item in walk(e):
+        divisor = getattr(item, "b", None) if type(item).__name__ in ("FloorDiv", "FloorMod", "Div", "Mod") else None
+        assert divisor is None or (isinstance(divisor, IntImm) and divisor.value != 0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "holds"),
+    [
+        ("a reduction", lambda f: any(b.init is not None for b in blocks(f))),
+        ("a predicate", lambda f: "T.where" in f.script()),
+        ("a buffer with two readers", lambda f: any(
+            sum(r.buffer is w.buffer for b in blocks(f) for r in b.reads) > 1 for p in blocks(f) for w in p.writes
+        )),
+        ("a guarded load", lambda f: "T.if_then_else" in f.script()),
+        ("a gather", lambda f: any(b.dtype == "int32" for b in f.buffers) and "T.max(T.min(" in f.script()),
+    ],
+)  # fmt: skip
+def test_every_pattern_is_drawn(wanted: str, holds) -> None:
+    quick = settings(max_examples=2000, phases=[Phase.generate], database=None)
+    assert isinstance(find(prim_funcs(), holds, settings=quick), PrimFunc), wanted  # raises NoSuchExample otherwise
+
+
+def test_a_failure_shrinks_to_the_one_block_that_matters() -> None:
+    quick = settings(max_examples=500, database=None)
+    smallest = find(prim_funcs(), lambda f: any(b.init is not None for b in blocks(f)), settings=quick)
+    assert len(blocks(smallest)) == 1
