@@ -23,6 +23,7 @@ from ..expr import (
     Cast,
     CommReducer,
     Div,
+    DType,
     Expr,
     FloatImm,
     FloorDiv,
@@ -133,7 +134,7 @@ def decl_buffer(
     shape: tuple[Any, ...], dtype: str = "float32", name: str = "buffer", scope: str = "global", **more: Any
 ) -> Buffer:
     """A buffer by its shape and dtype; `more` are the other fields of `Buffer`."""
-    return Buffer(name, tuple(shape), dtype, scope, **more)
+    return Buffer(name, tuple(shape), DType(dtype), scope, **more)
 
 
 def __getattr__(name: str) -> Any:
