@@ -19,7 +19,7 @@ def reshape(x: np.ndarray, newshape: tuple[int, ...], allowzero: bool) -> np.nda
     return x.reshape(shape)
 
 
-@operator("batch_flatten", "nn.batch_flatten")
+@operator("nn.batch_flatten")
 def batch_flatten(x: np.ndarray) -> np.ndarray:
     return x.reshape(x.shape[0], int(np.prod(x.shape[1:])))
 

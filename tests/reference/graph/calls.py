@@ -1,0 +1,354 @@
+"""Example calls of every operator: inputs and attributes, several where an attribute changes what is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator on arrays; `exact` where the te computation and the interpreter must agree to the bit."""
+
+    op: str
+    inputs: tuple[np.ndarray, ...]
+    attrs: dict[str, Any] = field(default_factory=dict)
+    exact: bool = False
+
+    def __str__(self) -> str:
+        types = ",".join(f"{a.dtype}{list(a.shape)}".replace(" ", "") for a in self.inputs)
+        attrs = ",".join(f"{k}={v}".replace(" ", "") for k, v in self.attrs.items())
+        return f"{self.op}({types};{attrs})" if attrs else f"{self.op}({types})"
+
+
+def f(*shape: int, low: float = -2.0, high: float = 2.0, dtype: str = "float32") -> np.ndarray:
+    """Floats."""
+    rng = np.random.default_rng([7, *shape])
+    return rng.uniform(low, high, shape).astype(dtype)
+
+
+def i(*shape: int, low: int = -9, high: int = 9, dtype: str = "int32") -> np.ndarray:
+    """Integers from low to high, both included."""
+    rng = np.random.default_rng([11, *shape])
+    return rng.integers(low, high + 1, shape).astype(dtype)
+
+
+def b(*shape: int) -> np.ndarray:
+    """Bools."""
+    return np.random.default_rng([13, *shape]).integers(0, 2, shape).astype(bool)
+
+
+_DOMAINS = {
+    "acos": (-1, 1), "acosh": (1, 4), "asin": (-1, 1), "atanh": (-0.9, 0.9), "log": (0.1, 4), "log10": (0.1, 4),
+    "log1p": (-0.9, 4), "log2": (0.1, 4), "reciprocal": (0.5, 3), "rsqrt": (0.1, 4), "sqrt": (0, 4),
+}  # fmt: skip
+_FLOAT_UNARY = [
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "log10", "log1p", "log2",
+    "nn.hard_swish", "nn.mish", "nn.silu", "nn.softplus", "nn.softsign", "reciprocal", "rsqrt", "sigmoid", "sin",
+    "sinh", "sqrt", "tan", "tanh",
+]  # fmt: skip
+_SPECIAL = np.array([0.0, -0.0, 1.5, -1.5, 2.5, -2.5, np.inf, -np.inf, np.nan], np.float32)
+
+
+def _unary() -> list[Call]:
+    calls = [
+        Call(op, (f(3, 5, low=_DOMAINS.get(op, (-2, 2))[0], high=_DOMAINS.get(op, (-2, 2))[1]),)) for op in _FLOAT_UNARY
+    ]
+    for op in ("abs", "ceil", "floor", "isfinite", "isinf", "isnan", "nn.relu", "round", "sign", "trunc", "copy"):
+        calls += [Call(op, (_SPECIAL,), exact=True), Call(op, (i(7),), exact=True)]
+    calls += [Call("negative", (a,), exact=True) for a in (_SPECIAL, i(7))]
+    calls += [
+        Call("logical_not", (b(5),), exact=True),
+        Call("bitwise_not", (i(5, dtype="uint8", low=0),), exact=True),
+        Call("nn.dropout", (f(3),), {"rate": 0.3}, exact=True),
+        Call("cast", (f(9, low=-5, high=5),), {"dtype": "int32"}, exact=True),
+        Call("cast", (i(9, low=-300, high=300),), {"dtype": "int8"}, exact=True),
+        Call("cast", (f(9),), {"dtype": "bool"}, exact=True),
+        Call("cast", (f(9),), {"dtype": "float16"}, exact=True),
+        Call("clip", (f(9),), {"a_min": -1.0, "a_max": 0.5}, exact=True),
+        Call("clip", (i(9),), {"a_min": -3}, exact=True),
+        Call("clip", (f(9),), {"a_max": 0.5}, exact=True),
+        Call("nn.celu", (f(9),), {"alpha": 0.7}),
+        Call("nn.elu", (f(9),), {"alpha": 0.7}),
+        Call("nn.gelu", (f(9),)),
+        Call("nn.gelu", (f(9),), {"approximate": "tanh"}),
+        Call("nn.hard_sigmoid", (f(9),), {"alpha": 0.3, "beta": 0.4}),
+        Call("nn.leaky_relu", (f(9),), {"alpha": 0.25}),
+        Call("nn.selu", (f(9),)),
+        Call("nn.shrink", (f(9),), {"lambd": 0.7, "bias": 0.25}),
+        Call("nn.thresholded_relu", (f(9),), {"alpha": 0.5}, exact=True),
+        Call("nn.prelu", (f(2, 3, 4), f(3)), {"axis": 1}),
+        Call("nn.prelu", (f(2, 3, 4), f(4)), {"axis": 2}),
+    ]
+    return calls
+
+
+def _binary() -> list[Call]:
+    calls = []
+    for op in ("add", "subtract", "multiply", "maximum", "minimum", "equal", "not_equal", "less", "less_equal",
+               "greater", "greater_equal"):  # fmt: skip
+        calls += [Call(op, (f(2, 3, 4), f(3, 1)), exact=True), Call(op, (i(2, 1), i(3)), exact=True)]
+    for op in ("divide", "floor_divide", "mod", "floor_mod"):
+        calls += [
+            Call(op, (f(20, low=-9, high=9), f(20, low=1, high=3))),
+            Call(op, (i(20), i(20, low=1, high=5)), exact=True),
+            Call(op, (i(20), i(20, low=-5, high=-1)), exact=True),
+        ]
+    for op in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+        calls.append(Call(op, (i(3, 4), i(4)), exact=True))
+    for op in ("left_shift", "right_shift"):
+        calls.append(Call(op, (i(8, low=0, high=200, dtype="uint8"), i(8, low=0, high=7, dtype="uint8")), exact=True))
+    for op in ("logical_and", "logical_or", "logical_xor"):
+        calls.append(Call(op, (b(4, 5), b(5)), exact=True))
+    return [
+        *calls,
+        Call("power", (f(9, low=0.1, high=3), f(9))),
+        Call("power", (i(9), i(9, low=0, high=4)), exact=True),
+        Call("atan2", (f(9), f(9))),
+        Call("where", (b(2, 1, 4), f(3, 1), f(4)), exact=True),
+        Call("elementwise_sum", (f(2, 3), f(3), f(2, 1))),
+        Call("nn.bias_add", (f(2, 3, 4), f(3)), {"axis": 1}, exact=True),
+        Call("nn.bias_add", (f(2, 3, 4), f(4)), {"axis": -1}, exact=True),
+        Call("broadcast_to", (f(3, 1),), {"shape": (2, 3, 4)}, exact=True),
+        Call("full", (), {"shape": (2, 3), "fill_value": 1.5}, exact=True),
+        Call("full", (), {"shape": (2,), "fill_value": True, "dtype": "bool"}, exact=True),
+        Call("arange", (), {"start": 2, "stop": 11, "step": 3}, exact=True),
+        Call("arange", (), {"start": 1.0, "stop": -1.0, "step": -0.25, "dtype": "float32"}, exact=True),
+    ]
+
+
+def _rearranging() -> list[Call]:
+    x = f(2, 3, 4)
+    rows: list[tuple[str, tuple[np.ndarray, ...], dict[str, Any]]] = [
+        ("nn.batch_flatten", (x,), {}),
+        ("concatenate", (f(2, 3), f(2, 1), f(2, 4)), {"axis": 1}),
+        ("concatenate", (f(2, 3),), {"axis": -1}),
+        ("expand_dims", (x,), {"axis": 1, "num_newaxis": 2}),
+        ("expand_dims", (x,), {"axis": (0, 4)}),
+        ("nn.depth_to_space", (f(1, 8, 2, 3),), {"block_size": 2}),
+        ("nn.depth_to_space", (f(1, 8, 2, 3),), {"block_size": 2, "mode": "CRD"}),
+        ("nn.space_to_depth", (f(1, 2, 4, 6),), {"block_size": 2}),
+        ("nn.pad", (f(3, 4),), {"pad_width": ((1, 2), (0, 3)), "pad_value": 1.5}),
+        ("nn.pad", (f(3, 4), f()), {"pad_width": ((1, 2), (0, 3))}),
+        ("nn.pad", (f(4, 4),), {"pad_width": ((-1, 2), (0, -2))}),
+        ("nn.pad", (f(3, 4),), {"pad_width": ((2, 1), (0, 3)), "pad_mode": "edge"}),
+        ("nn.pad", (f(3, 4),), {"pad_width": ((2, 1), (0, 3)), "pad_mode": "reflect"}),
+        ("nn.pad", (f(3, 4),), {"pad_width": ((2, 1), (0, 3)), "pad_mode": "wrap"}),
+        ("repeat", (x,), {"repeats": 2, "axis": 1}),
+        ("reshape", (x,), {"newshape": (4, 6)}),
+        ("reshape", (x,), {"newshape": (0, -1)}),
+        ("reshape", (f(0, 3),), {"newshape": (3, 0), "allowzero": True}),
+        ("reverse", (x,), {"axis": (0, 2)}),
+        ("shape_of", (x,), {}),
+        ("split", (f(6, 2),), {"indices_or_sections": 3}),
+        ("split", (f(2, 7),), {"indices_or_sections": (2, 3), "axis": 1}),
+        ("squeeze", (f(1, 3, 1),), {}),
+        ("squeeze", (f(1, 3, 1),), {"axis": (2,)}),
+        ("stack", (f(2, 3), f(2, 3)), {"axis": 1}),
+        ("strided_slice", (x,), {"begin": (0, 1), "end": (2, 3)}),
+        ("strided_slice", (x,), {"begin": (3, -1), "end": (-99, -99), "strides": (-2, -1), "axes": (2, 1)}),
+        ("strided_slice", (x,), {"begin": (-3,), "end": (99,), "strides": (2,), "axes": (2,)}),
+        ("tile", (f(2, 3),), {"reps": (2, 1, 3)}),
+        ("transpose", (x,), {}),
+        ("transpose", (x,), {"axes": (1, 2, 0)}),
+        ("trilu", (f(2, 4, 3),), {"k": 1}),
+        ("trilu", (f(4, 3),), {"k": -1, "upper": False}),
+    ]
+    return [Call(op, inputs, attrs, exact=True) for op, inputs, attrs in rows]
+
+
+def _indexing() -> list[Call]:
+    data = f(3, 4, 2)
+    unique = np.array([[0, 2, 1, 2], [2, 0, 0, 1]])[:, :, None].repeat(2, 2)
+    points = np.array([[0, 1], [2, 3], [-1, -2]])
+    ties = np.array([[3, 1, 3, 2], [0, 0, 5, 5]], np.float32)
+    rows: list[tuple[str, tuple[np.ndarray, ...], dict[str, Any]]] = [
+        ("take", (data, i(2, 2, low=-3, high=2)), {"axis": 0}),
+        ("take", (data, i(5, low=0, high=23)), {}),
+        ("take", (data, np.array(1)), {"axis": -1}),
+        ("gather", (data, i(2, 4, 2, low=-3, high=2)), {"axis": 0}),
+        ("gather", (data, i(3, 2, 2, low=0, high=3)), {"axis": 1}),
+        ("gather_nd", (data, points), {}),
+        ("gather_nd", (data, i(3, 2, 1, low=0, high=3)), {"batch_dims": 1}),
+        ("scatter_elements", (data, unique, f(2, 4, 2)), {"axis": 0}),
+        ("scatter_elements", (data, i(3, 2, 2, low=-4, high=3), f(3, 2, 2)), {"axis": 1, "reduction": "max"}),
+        ("scatter_nd", (data, points, f(3, 2)), {}),
+        ("scatter_nd", (data, np.array([[0], [0]]), f(2, 4, 2)), {"reduction": "min"}),
+        ("one_hot", (i(2, 3, low=-3, high=4),), {"depth": 4}),
+        ("one_hot", (i(3),), {"depth": 3, "axis": 0, "on_value": 5, "off_value": -1, "dtype": "int64"}),
+        ("argsort", (ties,), {}),
+        ("argsort", (ties,), {"axis": 0, "is_ascend": False}),
+        ("topk", (ties,), {"k": 3}),
+        ("topk", (ties,), {"k": 1, "axis": 0, "is_ascend": True}),
+    ]
+    sums = [
+        Call("scatter_elements", (data, i(3, 3, 2, low=0, high=3), f(3, 3, 2)), {"axis": 1, "reduction": "add"}),
+        Call("scatter_nd", (data, np.array([[1], [1]]), f(2, 4, 2)), {"reduction": "mul"}),
+    ]
+    return [Call(op, inputs, attrs, exact=True) for op, inputs, attrs in rows] + sums
+
+
+def _reducing() -> list[Call]:
+    x = f(2, 3, 4)
+    calls = []
+    for op in ("sum", "prod", "mean", "max", "min", "l1", "l2", "sum_square", "logsumexp", "variance"):
+        calls += [Call(op, (x,)), Call(op, (x,), {"axis": (0, -1), "keepdims": True}), Call(op, (x,), {"axis": 1})]
+    for op in ("sum", "prod", "mean", "max", "min", "l1", "l2", "sum_square"):
+        calls.append(Call(op, (i(3, 4),), {"axis": 1}, exact=True))
+    for op in ("argmax", "argmin"):
+        ties = i(3, 4, low=0, high=2)
+        calls += [
+            Call(op, (ties,), {"axis": 1}, exact=True),
+            Call(op, (ties,), {"axis": 0, "keepdims": True, "select_last_index": True}, exact=True),
+            Call(op, (ties,), {"dtype": "int32"}, exact=True),
+        ]
+    for op in ("all", "any"):
+        calls += [Call(op, (b(3, 4),), {"axis": 1}, exact=True), Call(op, (b(3, 4),), {"keepdims": True}, exact=True)]
+    for op in ("max", "min"):
+        calls.append(Call(op, (b(3, 4),), {"axis": 1}, exact=True))
+    for attrs in ({}, {"exclusive": True}, {"reverse": True}, {"axis": 1, "exclusive": True, "reverse": True}):
+        calls += [Call("cumsum", (f(4, 5),), attrs), Call("cumsum", (i(4, 5),), attrs, exact=True)]
+    return [
+        *calls,
+        Call("log_sum", (f(2, 3, low=0.5, high=2),), {"axis": 1}),
+        Call("variance", (x,), {"axis": 2, "unbiased": True}),
+        Call("nn.global_avg_pool", (f(2, 3, 4, 5),)),
+        Call("nn.global_max_pool", (f(2, 3, 4, 5),), exact=True),
+    ]
+
+
+def _linear() -> list[Call]:
+    return [
+        Call("nn.dense", (f(4, 5), f(3, 5))),
+        Call("nn.dense", (f(2, 4, 5), f(3, 5))),
+        Call("nn.dense", (i(4, 5, dtype="int8"), i(3, 5, dtype="int8")), {"out_dtype": "int32"}, exact=True),
+        Call("nn.matmul", (f(4, 5), f(5, 3))),
+        Call("nn.matmul", (f(2, 1, 4, 5), f(3, 5, 2))),
+        Call("nn.matmul", (f(5), f(5))),
+        Call("nn.matmul", (f(2, 5, 4), f(3, 5)), {"transpose_a": True, "transpose_b": True}),
+        Call("nn.batch_matmul", (f(2, 4, 5), f(2, 3, 5))),
+        Call("nn.batch_matmul", (f(2, 4, 5), f(1, 5, 3)), {"transpose_b": False}),
+        Call("einsum", (f(2, 3, 4), f(2, 4, 5)), {"equation": "bij,bjk->bik"}),
+        Call("einsum", (f(3, 3),), {"equation": "ii"}),
+        Call("einsum", (f(3, 4),), {"equation": "ij->ji"}),
+    ]
+
+
+def _convolving() -> list[Call]:
+    return [
+        Call("nn.conv1d", (f(2, 3, 9), f(4, 3, 3)), {"strides": 2, "padding": (1, 0)}),
+        Call("nn.conv2d", (f(1, 3, 7, 6), f(4, 3, 3, 2)), {"strides": (2, 1), "padding": (1, 0, 2, 1)}),
+        Call("nn.conv2d", (f(1, 4, 8, 8), f(6, 2, 3, 3)), {"groups": 2, "dilation": (2, 1), "padding": 1}),
+        Call("nn.conv2d", (f(1, 4, 5, 5), f(8, 1, 3, 3)), {"groups": 4, "padding": (1, 1)}),
+        Call("nn.conv2d", (i(1, 2, 4, 4), i(3, 2, 1, 1)), {}, exact=True),
+        Call("nn.conv3d", (f(1, 2, 4, 5, 4), f(3, 2, 2, 3, 1)), {"padding": (1, 0, 0)}),
+        Call("nn.conv1d_transpose", (f(1, 3, 4), f(3, 2, 3)), {"strides": 2, "output_padding": 1}),
+        Call("nn.conv2d_transpose", (f(1, 4, 3, 4), f(4, 3, 3, 2)), {"strides": (2, 3), "padding": (1, 0, 0, 1)}),
+        Call("nn.conv2d_transpose", (f(1, 4, 3, 3), f(4, 2, 2, 2)), {"groups": 2, "dilation": 2}),
+        Call("nn.conv3d_transpose", (f(1, 2, 2, 3, 2), f(2, 2, 2, 2, 2)), {"strides": 2}),
+    ]
+
+
+def _pooling() -> list[Call]:
+    calls = []
+    for op, exact in (("nn.max_pool", True), ("nn.avg_pool", False)):
+        calls += [
+            Call(f"{op}1d", (f(1, 2, 9),), {"pool_size": 3, "strides": 2, "padding": 1}, exact),
+            Call(f"{op}2d", (f(1, 2, 7, 6),), {"pool_size": (3, 2), "strides": (2, 1), "padding": (1, 0, 1, 1)}, exact),
+            Call(f"{op}2d", (f(1, 2, 8, 8),), {"pool_size": 3, "strides": 3, "ceil_mode": True, "padding": 1}, exact),
+            Call(f"{op}2d", (f(1, 1, 8, 8),), {"pool_size": 2, "dilation": (2, 3)}, exact),
+            Call(f"{op}3d", (f(1, 1, 4, 5, 4),), {"pool_size": 2, "strides": 2}, exact),
+        ]
+    counted = {"pool_size": 3, "strides": 2, "padding": (1, 1), "count_include_pad": True, "ceil_mode": True}
+    return [
+        *calls,
+        Call("nn.avg_pool2d", (f(1, 1, 7, 8),), counted),
+        Call("nn.avg_pool2d", (i(1, 1, 4, 4),), {"pool_size": 2, "strides": 2}, exact=True),
+        Call("nn.max_pool2d", (i(1, 1, 4, 4, dtype="int8"),), {"pool_size": 3, "padding": 1}, exact=True),
+    ]
+
+
+def _normalizing() -> list[Call]:
+    x = f(2, 4, 3, 2)
+    c = (f(4), f(4, low=0.5), f(4, low=-1), f(4, low=0.5, high=2))
+    return [
+        Call("nn.softmax", (x,)),
+        Call("nn.softmax", (x,), {"axis": 1}),
+        Call("nn.log_softmax", (x,), {"axis": 2}),
+        Call("nn.batch_norm", (x, *c), {"epsilon": 1e-3}),
+        Call("nn.batch_norm", (f(2, 3, 4), *c), {"axis": 2}),
+        Call("nn.layer_norm", (x, f(2), f(2))),
+        Call("nn.layer_norm", (x, f(3, 2)), {"axis": (2, 3), "epsilon": 1e-2}),
+        Call("nn.instance_norm", (x, f(4), f(4, low=0))),
+        Call("nn.group_norm", (x, f(4), f(4, low=0)), {"num_groups": 2}),
+        Call("nn.rms_norm", (x, f(2))),
+        Call("nn.rms_norm", (x, f(3, 2)), {"axis": (-2, -1), "epsilon": 0.1}),
+        Call("nn.l2_normalize", (x,), {"axis": (1,)}),
+        Call("nn.l2_normalize", (x,), {"axis": (2, 3), "ord": 1}),
+        Call("nn.lrn", (f(1, 7, 2, 2),), {"size": 3, "alpha": 0.1}),
+        Call("nn.lrn", (f(1, 3, 5),), {"size": 4, "axis": 2, "alpha": 0.2, "beta": 0.5, "bias": 1.0}),
+    ]
+
+
+def _quantizing() -> list[Call]:
+    scale, scales = np.array(0.1, np.float32), np.array([0.1, 0.2, 0.3], np.float32)
+    q = i(2, 3, 4, low=0, high=255, dtype="uint8")
+    return [
+        Call("qnn.quantize", (f(2, 3, 4, low=-30, high=30), scale), exact=True),
+        Call("qnn.quantize", (f(2, 3, 4), scales, np.array([1, 2, 3], np.uint8)), exact=True),
+        Call("qnn.quantize", (f(2, 3), scale, np.array(-3, np.int8)), {"out_dtype": "int8"}, exact=True),
+        Call("qnn.dequantize", (q, scale, np.array(100, np.uint8))),
+        Call("qnn.dequantize", (q, scales), {"axis": 1}),
+    ]
+
+
+def _resizing() -> list[Call]:
+    x = f(1, 2, 4, 5)
+    calls = []
+    modes = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric")
+    for mode in modes:
+        for method in ("nearest_neighbor", "linear", "cubic"):
+            attrs = {"size": (1, 2, 7, 3), "method": method, "coordinate_transformation_mode": mode}
+            calls.append(Call("image.resize", (x,), attrs))
+    for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
+        attrs = {"size": (1, 2, 8, 4), "method": "nearest_neighbor", "rounding_method": rounding}
+        calls.append(Call("image.resize", (x,), attrs, exact=True))
+    crop = {"size": (1, 2, 3, 3), "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 9.0}
+    doubled = {"size": (1, 2, 8, 10), "scales": (1.0, 1.0, 2.0, 2.0), "rounding_method": "floor"}
+    doubled["method"] = "nearest_neighbor"
+    inside = {"method": "cubic", "cubic_exclude": True, "cubic_alpha": -0.5}
+    return [
+        *calls,
+        Call("image.resize", (x,), {**crop, "roi": (0.0, 0.0, 0.4, -0.2, 1.0, 1.0, 0.6, 1.2)}),
+        Call(
+            "image.resize", (x,), {"size": (1, 2, 6, 7), "method": "cubic", "cubic_exclude": True, "cubic_alpha": -0.5}
+        ),
+        Call(
+            "image.resize",
+            (x,),
+            {**doubled, "coordinate_transformation_mode": "asymmetric", "rounding_method": "floor"},
+        ),
+        Call("image.resize2d", (x,), {"size": (8, 3)}),
+        Call("image.resize2d", (x,), {"size": (2, 9), "method": "nearest_neighbor"}),
+    ]
+
+
+def _blocked() -> list[Call]:
+    x, w = f(1, 2, 5, 5, 4), f(2, 2, 3, 3, 4, 8)
+    attrs = {"strides": (2, 1), "padding": (1, 1)}
+    return [
+        Call("layout.block_axis", (f(2, 7, 3),), {"axis": 1, "block": 4}, exact=True),
+        Call("layout.unblock_axis", (f(2, 2, 3, 4),), {"axis": 1, "extent": 7}, exact=True),
+        Call("layout.pack_weights", (f(5, 3, 2, 2),), {"in_block": 2, "out_block": 4}, exact=True),
+        Call("nn.contrib_conv2d_NCHWc", (x, w), attrs),
+        Call("nn.contrib_depthwise_conv2d_NCHWc", (x, f(2, 3, 3, 4)), attrs),
+        Call("nn.contrib_dense_packed", (f(3, 5), f(2, 5, 4))),
+    ]
+
+
+CALLS = [
+    *_unary(), *_binary(), *_rearranging(), *_indexing(), *_reducing(), *_linear(), *_convolving(), *_pooling(),
+    *_normalizing(), *_quantizing(), *_resizing(), *_blocked(),
+]  # fmt: skip

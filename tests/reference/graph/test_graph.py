@@ -1,0 +1,143 @@
+"""The interpreter of graphs: every operator against its te computation, and the refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from minitvm.errors import ExecutionError, InputError, Unsupported
+from minitvm.events import Listener, Step
+from minitvm.expr import DType, SizeVar, as_expr
+from minitvm.graph import Constant, Graph, GraphBuilder, OpNode, Value, registry
+from minitvm.reference import graph as interpreter
+from minitvm.reference import te as te_interpreter
+from minitvm.reference.graph_ops import OPERATORS
+from minitvm.te.nodes import PlaceholderOp, Tensor
+
+from .calls import CALLS, Call
+
+
+def test_every_operator_has_a_reference_implementation() -> None:
+    assert sorted(set(registry.names()) - set(OPERATORS)) == []
+
+
+def test_every_operator_has_an_example() -> None:
+    assert sorted(set(registry.names()) - {call.op for call in CALLS}) == []
+
+
+def _by_te(call: Call) -> list[np.ndarray]:
+    operator = registry.get(call.op)
+    placeholders = []
+    for number, array in enumerate(call.inputs):
+        shape, dtype = tuple(as_expr(d) for d in array.shape), DType(array.dtype.name)
+        placeholders.append(Tensor(PlaceholderOp(f"x{number}", shape, dtype), shape, dtype))
+    outputs = operator.to_te(placeholders, operator.normalize(call.attrs))
+    return te_interpreter.evaluate(outputs, dict(zip(placeholders, call.inputs, strict=True)))
+
+
+def _by_graph(call: Call) -> list[np.ndarray]:
+    builder = GraphBuilder()
+    inputs = [builder.input(f"x{k}", a.shape, a.dtype.name) for k, a in enumerate(call.inputs)]
+    made = builder.op(call.op, *inputs, **call.attrs)
+    return interpreter.run(builder.build(made), call.inputs)
+
+
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_operator_equals_its_te_computation(call: Call) -> None:
+    found, wanted = _by_graph(call), _by_te(call)
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        if call.exact:
+            np.testing.assert_array_equal(a, b)
+        else:
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+def _relu_graph() -> Graph:
+    builder = GraphBuilder()
+    n = SizeVar("n")
+    x = builder.input("x", (n, 3))
+    return builder.build(builder.op("nn.relu", builder.op("add", x, np.ones(3, np.float32))))
+
+
+def test_inputs_by_name_and_by_order_and_symbolic_dimensions() -> None:
+    graph = _relu_graph()
+    for rows in (1, 4):
+        x = np.linspace(-3, 3, rows * 3, dtype=np.float32).reshape(rows, 3)
+        wanted = np.maximum(x + 1, 0)
+        np.testing.assert_array_equal(interpreter.run(graph, {"x": x})[0], wanted)
+        np.testing.assert_array_equal(interpreter.run(graph, [x])[0], wanted)
+
+
+def test_symbolic_attributes_take_their_values_from_the_inputs() -> None:
+    builder = GraphBuilder()
+    n = SizeVar("n")
+    x = builder.input("x", (n, 4))
+    graph = builder.build(builder.op("reshape", x, newshape=(n * 2, 2)))
+    x_value = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.testing.assert_array_equal(interpreter.run(graph, [x_value])[0], x_value.reshape(6, 2))
+
+
+def test_all_values_are_kept_on_request() -> None:
+    graph = _relu_graph()
+    x = np.zeros((2, 3), np.float32)
+    values = interpreter.evaluate(graph, [x])
+    assert set(values) == set(graph.values())
+    np.testing.assert_array_equal(values[graph.nodes[0].output], np.ones((2, 3), np.float32))
+
+
+def test_a_fused_group_runs_its_inner_graph() -> None:
+    outer = Value("x", (2,))
+    inner_x = Value("a", (2,))
+    doubled, result = Value("b", (2,)), Value("c", (2,))
+    one = Value("one", (1,))
+    inner = Graph(
+        (inner_x,),
+        (Constant(one, np.ones(1, np.float32)),),
+        (OpNode("add", (inner_x, inner_x), {}, (doubled,)), OpNode("add", (doubled, one), {}, (result,))),
+        (result,),
+    )
+    y = Value("y", (2,))
+    graph = Graph((outer,), (), (OpNode("fused", (outer,), {"graph": inner}, (y,)),), (y,))
+    np.testing.assert_array_equal(interpreter.run(graph, [np.array([1, 2], np.float32)])[0], [3, 5])
+
+
+def test_an_unknown_operator_is_refused() -> None:
+    x, y = Value("x", (2,)), Value("y", (2,))
+    graph = Graph((x,), (), (OpNode("no.such", (x,), {}, (y,)),), (y,))
+    with pytest.raises(Unsupported, match="no.such"):
+        interpreter.run(graph, [np.zeros(2, np.float32)])
+
+
+def test_a_result_unlike_the_declaration_is_an_error() -> None:
+    x, y = Value("x", (2,)), Value("y", (3,))
+    graph = Graph((x,), (), (OpNode("copy", (x,), {}, (y,)),), (y,))
+    with pytest.raises(ExecutionError, match=r"wanted: float32\[3\]"):
+        interpreter.run(graph, [np.zeros(2, np.float32)])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "text"),
+    [
+        ({}, "x is missing"),
+        ({"x": np.zeros((2, 3), np.float32), "y": 1}, "no input y"),
+        ({"x": np.zeros((2, 3))}, "float64"),
+        ({"x": np.zeros((2, 4), np.float32)}, r"\(2, 4\)"),
+        ([], "takes 1 inputs"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(inputs: object, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        interpreter.run(_relu_graph(), inputs)  # type: ignore[arg-type]
+
+
+def test_listeners_hear_every_operator() -> None:
+    heard: list[str] = []
+
+    class Names(Listener):
+        def step_begin(self, step: Step, time: float) -> None:
+            heard.append(step.name)
+
+    interpreter.run(_relu_graph(), [np.zeros((1, 3), np.float32)], listeners=[Names()])
+    assert heard == ["add", "nn.relu"]
