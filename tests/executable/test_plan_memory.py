@@ -1,0 +1,76 @@
+"""Memory planning: what lives together never overlaps, and values that do not share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minitvm.executable.plan_memory import Lifetime, plan_memory
+from minitvm.expr import Expr, SizeVar
+from minitvm.reference.scalar import evaluate
+
+N = SizeVar("n")
+
+
+@st.composite
+def lifetimes(draw: st.DrawFn, symbolic: bool = False) -> list[Lifetime]:
+    values = []
+    for k in range(draw(st.integers(0, 12))):
+        first = draw(st.integers(0, 12))
+        size: Any = draw(st.integers(0, 500))
+        if symbolic and draw(st.booleans()):
+            size = N * draw(st.sampled_from([4, 8, 12]))
+        values.append(Lifetime(f"v{k}", size, first, draw(st.integers(first, 12))))
+    return values
+
+
+def number(value: Any, n: int) -> int:
+    return int(evaluate(value, {N: n})) if isinstance(value, Expr) else int(value)
+
+
+def check_plan(values: list[Lifetime], n: int) -> int:
+    """The size of the plan, after checking it for one value of n."""
+    plan = plan_memory(values)
+    size = number(plan.size, n)
+    spans = [(number(at, n), number(v.nbytes, n)) for at, v in zip(plan.offsets, values, strict=True)]
+    assert all(start % 64 == 0 and start + length <= size for start, length in spans)
+    for i, (a, one) in enumerate(zip(values, spans, strict=True)):
+        for b, other in zip(values[i + 1 :], spans[i + 1 :], strict=True):
+            apart = one[0] + one[1] <= other[0] or other[0] + other[1] <= one[0]
+            assert apart or not a.meets(b) or 0 in (one[1], other[1]), f"{a} and {b} overlap"
+    return size
+
+
+@given(lifetimes())
+def test_what_lives_together_does_not_overlap(values: list[Lifetime]) -> None:
+    size = check_plan(values, 0)
+    plan = plan_memory(values)
+    sizes = [-(-int(v.nbytes) // 64) * 64 for v in values]  # type: ignore[arg-type]
+    live = [sum(n for n, v in zip(sizes, values) if v.first <= step <= v.last) for step in range(13)]
+    assert plan.lower_bound == max(live) <= size <= sum(sizes)
+
+
+@given(lifetimes(symbolic=True), st.integers(0, 99))
+def test_symbolic_sizes_do_not_overlap_for_any_value(values: list[Lifetime], n: int) -> None:
+    check_plan(values, n)
+
+
+def test_a_chain_needs_two_places() -> None:
+    values = [Lifetime(f"v{k}", 1000, k, k + 1) for k in range(10)]
+    assert plan_memory(values).size == 2 * 1024
+
+
+def test_a_small_value_takes_the_tightest_gap() -> None:
+    values = [
+        Lifetime("wall", 640, 0, 9), Lifetime("early", 512, 0, 1), Lifetime("late", 256, 2, 9), Lifetime("small", 256, 3, 5),
+    ]  # fmt: skip
+    assert plan_memory(values).size == plan_memory(values).lower_bound == 640 + 512
+
+
+def test_equal_symbolic_sizes_share_a_place() -> None:
+    values = [Lifetime(f"v{k}", N * 4, 2 * k, 2 * k + 1) for k in range(3)]
+    plan = plan_memory(values)
+    assert {number(at, 100) for at in plan.offsets} == {0}
+    assert number(plan.size, 100) == 448
