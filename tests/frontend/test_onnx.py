@@ -1,0 +1,304 @@
+"""ONNX models as graphs: shapes, what is computed while importing, versions, functions, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from minitvm.errors import InputError, ModelError, UnsupportedOperator
+from minitvm.expr import Expr, SizeVar
+from minitvm.frontend import from_onnx
+from minitvm.frontend.onnx import ValueDependent
+from minitvm.reference import graph as interpreter
+
+from .models import model, one
+
+F32, I64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+def _ops(graph: object) -> list[str]:
+    return [item.op for item in graph.nodes]  # type: ignore[attr-defined]
+
+
+# --- inputs and shapes ---
+
+
+def test_open_dimensions_become_variables_and_named_ones_are_shared() -> None:
+    node = helper.make_node("Concat", ["a", "b"], ["y"], axis=1)
+    graph = from_onnx(model([node], [("a", F32, ["n", 3]), ("b", F32, ["n", "?"])], ["y"]))
+    (n, three), (n2, other) = (v.shape for v in graph.inputs)
+    assert isinstance(n, SizeVar) and n is n2 and three == 3
+    assert isinstance(other, SizeVar) and other is not n
+
+
+def test_a_fixed_dimension_fixes_the_others_of_its_name() -> None:
+    proto = model([helper.make_node("Add", ["a", "b"], ["y"])], [("a", F32, ["n", 3]), ("b", F32, ["n", 1])], ["y"])
+    graph = from_onnx(proto, shapes={"a": (4, 3)})
+    assert [v.shape for v in graph.inputs] == [(4, 3), (4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "text"),
+    [
+        ({"y": (1,)}, "no input y"),
+        ({"x0": (2, 3, 4)}, "has 2 dimensions"),
+        ({"x0": (2, 4)}, "dimension 1: wanted 3"),
+        ({"x0": (-2, 3)}, "negative"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(shapes: dict[str, tuple[int, ...]], text: str) -> None:
+    with pytest.raises(InputError, match=text) as caught:
+        from_onnx(one("Relu", ["n", 3]), shapes=shapes)
+    assert "\n" not in str(caught.value)
+
+
+def test_contradicting_shapes_of_one_name_are_refused() -> None:
+    proto = model([helper.make_node("Add", ["a", "b"], ["y"])], [("a", F32, ["n"]), ("b", F32, ["n"])], ["y"])
+    with pytest.raises(InputError, match="dimension n is 2 elsewhere, found 3"):
+        from_onnx(proto, shapes={"a": (2,), "b": (3,)})
+
+
+def test_outputs_keep_the_models_names_and_order() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["first"]), helper.make_node("Neg", ["first"], ["second"])]
+    graph = from_onnx(model(nodes, [("x", F32, [2])], ["second", "first"]))
+    assert [v.name for v in graph.outputs] == ["second", "first"]
+
+
+def test_dead_nodes_are_not_even_looked_at() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("NonZero", ["x"], ["unused"])]
+    assert _ops(from_onnx(model(nodes, [("x", F32, [2])], ["y"]))) == ["nn.relu"]
+
+
+# --- arithmetic on shapes ---
+
+
+def _flatten_by_arithmetic(shape: list[object]) -> onnx.ModelProto:
+    """What exporters write for x.reshape(x.shape[0], -1): Shape, Gather, Unsqueeze, Concat, Reshape."""
+    constants = {"zero": np.array(0), "axes": np.array([0]), "rest": np.array([-1])}
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Unsqueeze", ["n", "axes"], ["n1"]),
+        helper.make_node("Concat", ["n1", "rest"], ["wanted"], axis=0),
+        helper.make_node("Reshape", ["x", "wanted"], ["y"]),
+    ]
+    return model(nodes, [("x", F32, shape)], ["y"], constants)
+
+
+def test_shape_arithmetic_folds_away() -> None:
+    graph = from_onnx(_flatten_by_arithmetic([2, 3, 4]))
+    assert _ops(graph) == ["reshape"] and graph.outputs[0].shape == (2, 12)
+
+
+def test_shape_arithmetic_folds_away_with_symbolic_dimensions() -> None:
+    graph = from_onnx(_flatten_by_arithmetic(["n", 3, 4]))
+    assert _ops(graph) == ["reshape"]
+    n, rest = graph.outputs[0].shape
+    assert isinstance(n, Expr) and rest == 12
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    np.testing.assert_array_equal(interpreter.run(graph, [x])[0], x.reshape(2, 12))
+
+
+def test_symbolic_dimensions_may_be_computed_with() -> None:
+    constants = {"two": np.array([2]), "start": np.array([0]), "stop": np.array([1]), "four": np.array([4])}
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Slice", ["s", "start", "stop"], ["n"]),
+        helper.make_node("Mul", ["n", "two"], ["n2"]),
+        helper.make_node("Concat", ["n2", "two"], ["wanted"], axis=0),
+        helper.make_node("Reshape", ["x", "wanted"], ["y"]),
+    ]
+    graph = from_onnx(model(nodes, [("x", F32, ["n", 4])], ["y"], constants))
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.testing.assert_array_equal(interpreter.run(graph, [x])[0], x.reshape(6, 2))
+
+
+def test_symbolic_dimensions_used_as_data_are_refused() -> None:
+    nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Identity", ["s"], ["y"])]
+    with pytest.raises(UnsupportedOperator, match="symbolic dimensions"):
+        from_onnx(model(nodes, [("x", F32, ["n"])], ["y"]))
+
+
+def test_a_shape_that_depends_on_an_input_names_it_and_can_be_fixed() -> None:
+    proto = model(
+        [helper.make_node("Reshape", ["x", "s"], ["y"], name="r")], [("x", F32, [6]), ("s", I64, [2])], ["y"]
+    )
+    with pytest.raises(ValueDependent, match=r"operator Reshape \(node r\): the shape depends on .* input s") as caught:
+        from_onnx(proto)
+    assert caught.value.inputs == {"s"}
+    graph = from_onnx(proto, values={"s": np.array([2, 3])})
+    assert [v.name for v in graph.inputs] == ["x"] and graph.outputs[0].shape == (2, 3)
+
+
+def test_values_of_another_dtype_are_refused() -> None:
+    proto = model([helper.make_node("Reshape", ["x", "s"], ["y"])], [("x", F32, [6]), ("s", I64, [2])], ["y"])
+    with pytest.raises(InputError, match="s wanted int64, found int32"):
+        from_onnx(proto, values={"s": np.array([2, 3], np.int32)})
+
+
+# --- versions ---
+
+
+def test_softmax_before_opset_13_is_over_all_axes_from_its_own() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    powers = np.exp(x)
+    old = interpreter.run(from_onnx(one("Softmax", (2, 3, 4), opset=11)), [x])[0]
+    np.testing.assert_allclose(old, powers / powers.sum(axis=(1, 2), keepdims=True), rtol=1e-5)
+    new = interpreter.run(from_onnx(one("Softmax", (2, 3, 4), opset=13)), [x])[0]
+    np.testing.assert_allclose(new, powers / powers.sum(axis=2, keepdims=True), rtol=1e-5)
+
+
+def test_clip_takes_limits_as_attributes_and_later_as_inputs() -> None:
+    x = np.linspace(-2, 2, 5, dtype=np.float32)
+    old = interpreter.run(from_onnx(one("Clip", (5,), opset=6 + 1, min=-1.0, max=0.5)), [x])[0]
+    node = helper.make_node("Clip", ["x", "", "high"], ["y"])
+    proto = model([node], [("x", F32, [5]), ("high", F32, [])], ["y"])
+    new = interpreter.run(from_onnx(proto), [x, np.float32(0.5)])[0]
+    np.testing.assert_array_equal(old, np.clip(x, -1, 0.5))
+    np.testing.assert_array_equal(new, np.minimum(x, 0.5))
+
+
+@pytest.mark.parametrize("opset", [11, 13])
+def test_axes_as_attribute_and_as_input(opset: int) -> None:
+    x = np.ones((1, 3, 1), np.float32)
+    if opset < 13:
+        proto = one("Squeeze", (1, 3, 1), opset=opset, axes=[2])
+    else:
+        node = helper.make_node("Squeeze", ["x", "axes"], ["y"])
+        proto = model([node], [("x", F32, [1, 3, 1])], ["y"], {"axes": np.array([-1])}, opset)
+    assert interpreter.run(from_onnx(proto), [x])[0].shape == (1, 3)
+
+
+@pytest.mark.parametrize(("auto_pad", "before"), [("SAME_UPPER", 0), ("SAME_LOWER", 1)])
+def test_auto_pad_puts_the_odd_element_on_its_side(auto_pad: str, before: int) -> None:
+    x = np.arange(4, dtype=np.float32).reshape(1, 1, 4)
+    proto = one("MaxPool", (1, 1, 4), kernel_shape=[2], auto_pad=auto_pad)
+    padded = np.pad(x, [(0, 0), (0, 0), (before, 1 - before)], constant_values=-np.inf)
+    wanted = np.maximum(padded[..., :-1], padded[..., 1:])
+    np.testing.assert_array_equal(interpreter.run(from_onnx(proto), [x])[0], wanted)
+
+
+def test_an_old_opset_is_refused() -> None:
+    with pytest.raises(UnsupportedOperator, match="opset 6"):
+        from_onnx(one("Relu", (2,), opset=6))
+
+
+# --- functions and branches ---
+
+
+def test_an_operator_with_a_function_body_is_expanded() -> None:
+    graph = from_onnx(one("MeanVarianceNormalization", (2, 3, 4, 5), opset=13))
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    centred = x - x.mean(axis=(0, 2, 3), keepdims=True)
+    wanted = centred / (x.std(axis=(0, 2, 3), keepdims=True) + 1e-9)
+    np.testing.assert_allclose(interpreter.run(graph, [x])[0], wanted, rtol=1e-4, atol=1e-5)
+    assert "power" in _ops(graph)
+
+
+def test_a_function_of_the_model_is_expanded_with_its_attributes() -> None:
+    inner = helper.make_node("LeakyRelu", ["a"], ["b"])
+    attribute = inner.attribute.add()
+    attribute.name, attribute.ref_attr_name, attribute.type = "alpha", "slope", onnx.AttributeProto.FLOAT
+    function = helper.make_function("mine", "Leak", ["a"], ["b"], [inner], [helper.make_opsetid("", 18)], ["slope"])
+    node = helper.make_node("Leak", ["x"], ["y"], domain="mine", slope=0.5)
+    proto = model([node], [("x", F32, [3])], ["y"], functions=[function], domains={"mine": 1})
+    x = np.array([-2, 0, 2], np.float32)
+    np.testing.assert_array_equal(interpreter.run(from_onnx(proto), [x])[0], [-1, 0, 2])
+
+
+def _branching() -> onnx.ModelProto:
+    def branch(op: str) -> onnx.GraphProto:
+        out = [onnx.ValueInfoProto(name=f"{op}_out")]
+        return helper.make_graph([helper.make_node(op, ["x"], [f"{op}_out"])], op, [], out)
+
+    node = helper.make_node("If", ["c"], ["y"], name="choice", then_branch=branch("Neg"), else_branch=branch("Abs"))
+    return model([node], [("x", F32, [2]), ("c", TensorProto.BOOL, [])], ["y"])
+
+
+def test_a_branch_is_taken_when_its_condition_is_known() -> None:
+    assert _ops(from_onnx(_branching(), values={"c": np.array(True)})) == ["negative"]
+    assert _ops(from_onnx(_branching(), values={"c": np.array(False)})) == ["abs"]
+    with pytest.raises(UnsupportedOperator, match=r"operator If \(node choice\)"):
+        from_onnx(_branching())
+
+
+# --- files ---
+
+
+def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no such file"):
+        from_onnx(tmp_path / "none.onnx")
+    with pytest.raises(ModelError, match="folder"):
+        from_onnx(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"certainly not a model", b"\x00" * 64])
+def test_a_file_that_is_no_model(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "bad.onnx"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match="not an ONNX model") as caught:
+        from_onnx(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_in_a_file_beside_the_model(tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)
+    proto = model([helper.make_node("MatMul", ["x", "w"], ["y"])], [("x", F32, [2, 64])], ["y"], {"w": weights})
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path, save_as_external_data=True, location="weights.bin", size_threshold=16)
+    assert (tmp_path / "weights.bin").stat().st_size >= weights.nbytes
+    x = np.ones((2, 64), np.float32)
+    np.testing.assert_allclose(interpreter.run(from_onnx(path), [x])[0], x @ weights, rtol=1e-5)
+    (tmp_path / "weights.bin").unlink()
+    with pytest.raises(ModelError):
+        from_onnx(path)
+
+
+def test_something_that_is_no_model() -> None:
+    with pytest.raises(InputError, match="found int"):
+        from_onnx(3)
+
+
+# --- refusals ---
+
+
+@pytest.mark.parametrize(
+    ("proto", "text"),
+    [
+        (one("NonZero", (3,)), r"operator NonZero \(node the_node\) is not supported: .*depends on the data"),
+        (one("RandomNormalLike", (3,)), "it is random"),
+        (one("NoSuchThing", (3,)), r"operator NoSuchThing \(node the_node\) of opset 18"),
+        (one("Relu", (3,), surprise=1), r"operator Relu \(node the_node\): attribute surprise"),
+        (one("Relu", (3,), dtype=TensorProto.BFLOAT16), "input x0: dtype bfloat16"),
+        (one("Identity", (3,), dtype=TensorProto.STRING), "input x0: dtype string"),
+        (one("Cast", (3,), to=TensorProto.COMPLEX64), r"Cast \(node the_node\), attribute to: dtype complex64"),
+        (one("Conv", (1, 1, 4, 4), (1, 1, 2, 2), auto_pad="ODD"), "attribute auto_pad='ODD'"),
+        (one("BatchNormalization", *((1, 2), *[(2,)] * 4), training_mode=1), "attribute training_mode=1"),
+        (one("LSTM", (1, 1, 1), (1, 4, 1), (1, 4, 1), hidden_size=1, direction="sideways"), "LSTM"),
+    ],
+    ids=lambda v: v.graph.node[0].op_type if isinstance(v, onnx.ModelProto) else "",
+)
+def test_what_is_not_supported_is_named(proto: onnx.ModelProto, text: str) -> None:
+    with pytest.raises(UnsupportedOperator, match=text):
+        from_onnx(proto)
+
+
+def test_a_sequence_is_refused() -> None:
+    proto = one("SequenceAt", (3,))
+    proto.graph.input[0].type.CopyFrom(helper.make_sequence_type_proto(helper.make_tensor_type_proto(F32, [3])))
+    with pytest.raises(UnsupportedOperator, match="dtype sequence"):
+        from_onnx(proto)
+
+
+def test_a_model_that_contradicts_itself() -> None:
+    with pytest.raises(ModelError, match=r"Add \(node the_node\)"):
+        from_onnx(one("Add", (2, 3), (4,)))
+
+
+def test_a_name_that_nothing_defines() -> None:
+    with pytest.raises(ModelError, match="nothing defines ghost"):
+        from_onnx(model([helper.make_node("Relu", ["ghost"], ["y"])], [("x", F32, [2])], ["y"]))
