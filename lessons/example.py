@@ -50,6 +50,31 @@ def in_a_register(m: int, n: int, k: int) -> PrimFunc:
     return example
 
 
+def blocks(m: int, n: int, k: int) -> PrimFunc:
+    """The example as two blocks, which say what they compute; the loops around them are free to change."""
+
+    @T.prim_func
+    def example(
+        A: T.Buffer((m, k), "float32"),
+        B: T.Buffer((k, n), "float32"),
+        bias: T.Buffer((n,), "float32"),
+        Y: T.Buffer((m, n), "float32"),
+    ):
+        C = T.alloc_buffer((m, n), "float32")
+        for i, j, r in T.grid(m, n, k):
+            with T.block("C"):
+                vi, vj, vr = T.axis.remap("SSR", [i, j, r])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vr] * B[vr, vj]
+        for i, j in T.grid(m, n):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.max(C[vi, vj] + bias[vj], T.float32(0))
+
+    return example
+
+
 def inputs(m: int, n: int, k: int, seed: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Small whole numbers for A, B and bias, on which float32 makes no rounding error, and a Y to be written."""
     rng = np.random.default_rng(seed)

@@ -1,0 +1,38 @@
+"""Exercise 03: split a loop in two.
+
+Write `split(loop, factor)`. It takes a loop that starts at 0 and has a constant extent,
+
+    for i in range(n):
+        body
+
+and returns a loop in a loop that runs the body for the same values of i, in the same order:
+
+    for i_0 in range(ceil(n / factor)):
+        for i_1 in range(factor):
+            body, with i_0 * factor + i_1 in place of i
+
+    1. The two variables are named after the old one: i_0 outside, i_1 inside.
+    2. If `factor` does not divide n, the last round of i_0 would go too far: the tail. Then the body stands inside
+       an `If` that keeps i below n.
+    3. If `factor` divides n there is no `If`: it would cost time in every iteration.
+
+What you need:
+
+    loop.var, loop.extent, loop.body     the parts of a For; int(loop.extent) is n
+    Var("i_0")                           a new variable
+    substitute(body, {var: expression})  the body with an expression in place of a variable; it makes a new tree
+    If(condition, stmt)                  and conditions are made by `<` on expressions
+    For(var, const(0), const(n), ForKind.SERIAL, body)
+
+Check it with: minitvm lesson 03 --check
+"""
+
+from __future__ import annotations
+
+from minitvm.expr import Var, const, substitute  # noqa: F401  (what you will need)
+from minitvm.tir.nodes import For, ForKind, If  # noqa: F401
+
+
+def split(loop: For, factor: int) -> For:
+    """The loop as two loops, the inner one of extent `factor`, with the same meaning."""
+    raise NotImplementedError("split(loop, factor) in exercise.py; its docstring says what is wanted")

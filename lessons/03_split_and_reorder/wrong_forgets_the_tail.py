@@ -1,0 +1,17 @@
+"""Wrong: the last round runs beyond the end of the loop."""
+
+from __future__ import annotations
+
+from minitvm.expr import Var, const, substitute
+from minitvm.tir.nodes import For, ForKind
+
+
+def split(loop: For, factor: int) -> For:
+    """The loop as two loops, the inner one of extent `factor`, with the same meaning."""
+    extent = int(loop.extent)
+    rounds = -(-extent // factor)  # rounded up
+    outer, inner = Var(f"{loop.var.name}_0"), Var(f"{loop.var.name}_1")
+    value = outer * factor + inner
+    body = substitute(loop.body, {loop.var: value})
+    body = For(inner, const(0), const(factor), ForKind.SERIAL, body)
+    return For(outer, const(0), const(rounds), ForKind.SERIAL, body)
