@@ -105,6 +105,7 @@ class _Dimensions:
             own = SizeVar(f"d{len(self.renamed)}", dim.dtype)
             self.renamed.append((dim, own))
             known.add(own)
+        self.known = known
 
     def find(self, dim: Node) -> Var | None:
         return next((var for known, var in self.renamed if structural_equal(known, dim)), None)
@@ -114,7 +115,17 @@ class _Dimensions:
 
     def attrs(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Attributes with their dimensions in terms of the function's own variables."""
-        return {key: self._attribute(value) for key, value in attrs.items()} if self.renamed else dict(attrs)
+        if not self.renamed:
+            return dict(attrs)
+        own = {key: self._attribute(value) for key, value in attrs.items()}
+        if "newshape" in own:
+            own["newshape"] = self._inferred(own["newshape"])
+        return own
+
+    def _inferred(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        """A shape to reshape to, its one dimension that the function cannot name left to be inferred."""
+        unknown = [a for a, d in enumerate(shape) if isinstance(d, Expr) and set(free_vars(d)) - self.known]
+        return tuple(-1 if a in unknown else d for a, d in enumerate(shape)) if len(unknown) == 1 else shape
 
     def _attribute(self, value: Any) -> Any:
         if isinstance(value, Expr):

@@ -45,6 +45,8 @@ def _new_shape(x: Tensor, wanted: tuple[Dim, ...], allowzero: bool) -> tuple[Dim
     total = product(extents)
     if unknown:
         shape[unknown[0]] = _quotient(extents, [d for a, d in enumerate(shape) if a != unknown[0]])
+        if isinstance(total, Expr):
+            return tuple(shape)  # that a symbolic size divides is the caller's word: -1 asks for it
     if not same(product(shape), total):
         raise TypeMismatch(
             f"reshape: wanted {total} elements, found {product(shape)}: ({', '.join(map(str, extents))}) to {wanted}"

@@ -64,8 +64,11 @@ def test_a_chain_needs_two_places() -> None:
 
 def test_a_small_value_takes_the_tightest_gap() -> None:
     values = [
-        Lifetime("wall", 640, 0, 9), Lifetime("early", 512, 0, 1), Lifetime("late", 256, 2, 9), Lifetime("small", 256, 3, 5),
-    ]  # fmt: skip
+        Lifetime("wall", 640, 0, 9),
+        Lifetime("early", 512, 0, 1),
+        Lifetime("late", 256, 2, 9),
+        Lifetime("small", 256, 3, 5),
+    ]
     assert plan_memory(values).size == plan_memory(values).lower_bound == 640 + 512
 
 

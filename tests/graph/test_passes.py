@@ -20,6 +20,7 @@ from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
 from minitvm.graph.passes.simplify import simplify
 from minitvm.reference import graph as interpreter
+from minitvm.reference import tir as loops
 from minitvm.reference.equivalence import check
 from minitvm.te import size_var
 
@@ -205,6 +206,21 @@ def test_functions_are_shared_across_symbolic_sizes() -> None:
     nodes = fuse(b.build(second)).nodes
     assert function_key(nodes[1]) == function_key(nodes[2])
     assert "n // 2" not in to_prim_func(nodes[1]).script()
+
+
+@pytest.mark.parametrize("factor, width", [(1, 12), (2, 6), (6, 2)])
+def test_reshapes_to_sizes_that_no_input_has(factor: int, width: int) -> None:
+    """The function of the second reshape sees n * 4 rows and is told n * factor of them."""
+    b, _ = network()
+    n = size_var("n")
+    x = b.input("x", (n, 4, 3))
+    rows = b.op("nn.softmax", b.op("reshape", x, newshape=(n * 4, 3)))
+    graph = b.build(b.op("reshape", rows, newshape=(n * factor, width)))
+    (*_, last) = fuse(graph).nodes
+    func = to_prim_func(last)
+    data, out = np.arange(60, dtype="float32").reshape(20, 3), np.zeros((5 * factor, width), "float32")
+    loops.run(func, data, out)
+    np.testing.assert_array_equal(out, data.reshape(out.shape))
 
 
 @given(n=st.integers(4, 11))
