@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import InputError, nearest
+from .errors import InputError, TargetError, nearest
 from .executable import nodes as x
 from .expr import Expr, Var, as_expr
 from .link import Linker, LoweredFunc, Slot, constant, link_function, tensor_bytes
@@ -57,7 +57,7 @@ def build(
 
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads}: wanted a number from 1")
-    chosen = Target.of(target)
+    chosen = code_target(target)
     is_function = isinstance(model, PrimFunc | IRModule)
     executable = compile_executable(model, chosen, params=params, shapes=shapes, progress=progress)
     compiling = (lambda done, total, name: progress("compiling", done, total)) if progress else None
@@ -84,7 +84,7 @@ def lower(
     """
     if stop_at not in STOPS:
         raise InputError(f"stop_at={stop_at!r}: wanted one of {', '.join(STOPS)}; {nearest(stop_at, STOPS)}")
-    chosen = Target.of(target)
+    chosen = Target.of(target) if stop_at in ("graph", "fused", "te", "tir") else code_target(target)
     if stop_at == "executable":
         return compile_executable(model, chosen, params=params, shapes=shapes, callback=callback, progress=progress)
     if isinstance(model, PrimFunc | IRModule):
@@ -113,6 +113,14 @@ def lower(
         if progress:
             progress(f"lowering to {stop_at}", count + 1, len(units))
     return found
+
+
+def code_target(target: str | Target) -> Target:
+    """The target, which is one that code can be generated for; raises `TargetError` otherwise."""
+    chosen = Target.of(target)
+    if chosen.device != "cpu":
+        raise TargetError(f"target {chosen.kind}: there is no code generator for it yet, only for cpu")
+    return chosen
 
 
 def to_graph(
@@ -271,15 +279,9 @@ def _single(model: PrimFunc | IRModule) -> PrimFunc:
 
 def _named(fused: Any) -> list[tuple[str, Any]]:
     """The nodes of an optimized graph, each under a name that tells what it does: `conv2d_add_relu_3`."""
-    named = []
-    counts: dict[str, int] = {}
-    for item in fused.nodes:
-        inner = item.graph.nodes if item.op == "fused" else (item,)
-        parts = list(dict.fromkeys(n.op.split(".")[-1].removeprefix("contrib_") for n in inner))
-        base = "_".join(parts[:4]) + ("_etc" if len(parts) > 4 else "")
-        counts[base] = counts.get(base, -1) + 1
-        named.append((f"{base}_{counts[base]}" if counts[base] else base, item))
-    return named
+    from .graph.names import operator_names
+
+    return list(zip(operator_names(fused), fused.nodes, strict=True))
 
 
 def _selected(fused: Any, only: str | None) -> list[tuple[str, Any]]:

@@ -1,6 +1,7 @@
 """The `minitvm` command: one file a subcommand.
 
-A user's mistake ends in one clear message on standard error and exit status 2, never in a traceback.
+A user's mistake ends in one clear message on standard error and exit status 2, never in a traceback. A mistake of ours
+ends in status 3, with the traceback and what to report.
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from ..errors import InternalError, MinitvmError
+
+DONE, DIFFERENT, REFUSED, OUR_BUG, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -18,7 +22,10 @@ def _parser() -> argparse.ArgumentParser:
     from . import check, demo, explain, info, lesson, run, show
 
     parser = argparse.ArgumentParser(
-        prog="minitvm", description="A tensor compiler in pure Python: run, show and check a model at every level."
+        prog="minitvm",
+        description="A tensor compiler in pure Python: run, show and check a model at every level.",
+        epilog="`minitvm COMMAND --help` tells more. Exit status: 0 done, 1 a check failed, 2 a mistake in what was "
+        "asked for, 3 a bug in minitvm.",
     )
     parser.add_argument("--version", action="version", version=f"minitvm {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -28,21 +35,38 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line; returns the exit status: 0 done, 1 a check failed, 2 a user's mistake."""
+    """Run one command line; returns the exit status.
+
+    0 done; 1 a check failed; 2 a user's mistake, in which case nothing was written; 3 a bug in minitvm; 130 interrupted.
+    argparse's own complaints and --help leave by `SystemExit`, with 2 and 0.
+    """
     options = _parser().parse_args(arguments)
     try:
-        status = int(options.function(options) or 0)
+        status = int(options.function(options) or DONE)
         sys.stdout.flush()
         return status
-    except InternalError:
-        raise
-    except MinitvmError as error:
-        print(f"minitvm {options.command}: {error}", file=sys.stderr)
-        return 2
     except BrokenPipeError:
         # `minitvm show ... | head`: the reader has gone; Python must not complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return DONE
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
+    except InternalError as error:
+        return _our_bug(options.command, error)
+    except MinitvmError as error:
+        print(f"minitvm {options.command}: {error}", file=sys.stderr)
+        return REFUSED
+    except Exception as error:  # what no part of the compiler meant to raise
+        return _our_bug(options.command, error)
+
+
+def _our_bug(command: str, error: Exception) -> int:
+    """Say that it is not the user's mistake, and what helps to find it."""
+    traceback.print_exception(error)
+    print(
+        f"minitvm {command}: this is a bug in minitvm, not in your model or command. Please report the lines above, the "
+        "command, `minitvm info`, and the model if it may be shared.",
+        file=sys.stderr,
+    )
+    return OUR_BUG

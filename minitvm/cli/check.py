@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import MinitvmError, Unsupported
 from . import options as opt
 from .progress import Report, progress
-from .run import relative_difference
+from .difference import relative_difference
 
 LARGE = 20_000  # elements of an operator's tensors above which it is checked at reduced size
 TOLERANCE = 1e-3  # of the largest value, on the whole model with its rounding

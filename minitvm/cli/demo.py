@@ -11,8 +11,8 @@ import numpy as np
 
 from ..errors import InputError, missing_extra
 from .progress import progress
-from .run import relative_difference
-from .show import text as level_text
+from .difference import relative_difference
+from .text import text as level_text
 
 HEIGHT = 48  # pixels; what the recogniser was trained on
 WIDTH_STEP = 320  # widths are rounded up to this, so that texts of like length share compiled kernels

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError, ModelError
+from ..errors import InputError, ModelError, nearest
+from ..target import Target
+
+if TYPE_CHECKING:
+    from ..graph import Graph
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -49,21 +55,79 @@ def parse_shapes(entries: Sequence[str]) -> dict[str, tuple[int, ...]]:
             shape = (-1,)
         if not equals or not name or any(size < 0 for size in shape):
             raise InputError(f"--shape {entry}: wanted NAME=SIZE,SIZE,... such as x=1,3,48,320")
+        if name in shapes:
+            raise InputError(f"--shape {entry}: {name} has a shape already")
         shapes[name] = shape
     return shapes
+
+
+def target(text: str) -> Target:
+    """The target that --target names; refuses a kind for which this version generates no code."""
+    from ..build import code_target
+
+    return code_target(text)
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    """--threads."""
+    parser.add_argument(
+        "--threads", type=thread_count, metavar="N", help="threads of the team; default: the machine's cores"
+    )
+
+
+def thread_count(text: str) -> int:
+    """A number of threads, for argparse."""
+    count = int(text) if text.isascii() and text.isdigit() else 0
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"wanted a number from 1, found {text}")
+    return count
 
 
 def load_arrays(path: str) -> dict[str, np.ndarray]:
     """The arrays of an .npz file by name; nothing in it is unpickled."""
     try:
-        with np.load(path, allow_pickle=False) as data:
-            if not hasattr(data, "files"):
-                raise InputError(f"{path} holds one nameless array; wanted an .npz with one array an input")
-            return {name: data[name] for name in data.files}
+        data = np.load(path, allow_pickle=False)
     except FileNotFoundError:
-        raise InputError(f"no such file: {path}") from None
-    except (ValueError, OSError, EOFError) as error:
-        raise InputError(f"{path} is not an .npz file of plain arrays: {error}") from None
+        raise InputError(f"--input: no such file: {path}") from None
+    except IsADirectoryError:
+        raise InputError(f"--input: {path} is a folder, wanted an .npz file") from None
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        # What NumPy says of a file that is no array speaks of pickle; nobody meant one.
+        why = f": {error.strerror}" if isinstance(error, PermissionError) else ""
+        raise InputError(f"--input: {path} is not an .npz file of plain arrays{why}") from None
+    if not isinstance(data, np.lib.npyio.NpzFile):
+        raise InputError(f"--input: {path} holds one nameless array, wanted an .npz with one named array an input")
+    with data:
+        try:
+            return {name: data[name] for name in data.files}
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(f"--input: {path} is not an .npz file of plain arrays: {error}") from None
+
+
+def fixed_shapes(graph: Graph) -> None:
+    """Refuse a graph whose inputs have open dimensions: without arrays there is nothing that tells their sizes."""
+    for value in graph.inputs:
+        if not all(isinstance(dim, int) for dim in value.shape):
+            sizes = ",".join(str(dim) for dim in value.shape)
+            example = ",".join(str(dim) if isinstance(dim, int) else "SIZE" for dim in value.shape)
+            raise InputError(f"input {value.name} has open dimensions ({sizes}); give --shape {value.name}={example}")
+
+
+def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse arrays that do not fit the graph's inputs, before anything is compiled."""
+    known = {value.name: value for value in graph.inputs}
+    for name in arrays:
+        if name not in known:
+            raise InputError(f"--input: the model has no input {name}; {nearest(name, list(known))}")
+    for name, value in known.items():
+        if name not in arrays:
+            raise InputError(f"--input: no array for {name}, wanted {value.type}")
+        array = arrays[name]
+        fits = array.ndim == value.ndim and all(
+            not isinstance(dim, int) or dim == size for dim, size in zip(value.shape, array.shape, strict=True)
+        )
+        if not fits or array.dtype != value.dtype.numpy:
+            raise InputError(f"--input: {name} wanted {value.type}, found {array.dtype}{list(array.shape)}")
 
 
 def random_inputs(specs: Sequence[Any], seed: int = 0) -> dict[str, np.ndarray]:

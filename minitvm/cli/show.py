@@ -8,38 +8,41 @@ from typing import Any
 from ..errors import InputError
 from . import options as opt
 from .progress import progress
+from .text import text, write
 
-LEVELS = ("graph", "fused", "te", "tir", "schedule", "kernel", "source", "executable")
+LEVELS = {
+    "graph": "the imported model: operators on tensors",
+    "fused": "after the graph passes: one function an operator group, whose name --op takes",
+    "te": "tensor expressions: what each element is",
+    "tir": "loops and blocks, as created",
+    "schedule": "the schedule's steps, and the loops and blocks after them",
+    "kernel": "flat loop nests over vectors: a host function and its kernels",
+    "source": "the kernels as Python for Numba",
+    "executable": "steps over memory arenas",
+}
+_WHOLE = ("graph", "fused", "executable")  # levels that are of the model, not of an operator
 
 
 def register(commands: Any) -> None:
-    parser = commands.add_parser("show", help="print a model at one level", description=__doc__)
+    parser = commands.add_parser(
+        "show", help="print a model at one level",
+        description=f"{__doc__}\n\nlevels:\n" + "\n".join(f"  {name:<11} {what}" for name, what in LEVELS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     opt.add_model(parser)
-    parser.add_argument("--level", required=True, choices=LEVELS, help="which language")
-    parser.add_argument("--op", metavar="NAME", help="only this fused operator, by the name that --level fused shows")
+    parser.add_argument("--level", required=True, choices=LEVELS, metavar="LEVEL", help="one of the list above")
+    parser.add_argument("--op", metavar="NAME", help="only this operator, by the name that --level fused shows")
     parser.set_defaults(function=show)
 
 
 def show(options: argparse.Namespace) -> int:
     from .. import lower
 
-    if options.op is not None and options.level in ("graph", "fused", "executable"):
+    if options.op is not None and options.level in _WHOLE:
         raise InputError(f"--op goes with --level te, tir, schedule, kernel or source, not with {options.level}")
     path, shapes = opt.model_path(options.model), opt.parse_shapes(options.shape)
+    target = opt.target(options.target)
     with progress() as report:
-        result = lower(
-            path, target=options.target, shapes=shapes, stop_at=options.level, only=options.op, progress=report
-        )
-    print(text(result))
+        result = lower(path, target=target, shapes=shapes, stop_at=options.level, only=options.op, progress=report)
+    write(text(result))
     return 0
-
-
-def text(result: Any) -> str:
-    """A level's result as text: a dictionary by operator as one part after the other."""
-    if isinstance(result, dict):
-        return "\n\n".join(f"# {name}\n{text(part)}" for name, part in result.items())
-    if isinstance(result, str):
-        return result.rstrip("\n")
-    if isinstance(result, list | tuple):
-        return "\n".join(text(part) for part in result)
-    return str(result).rstrip("\n")

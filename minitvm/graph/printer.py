@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UnsupportedOperator
+from .names import operator_names
 from .nodes import FUSED, Graph, Node, OpNode, Value
 
 
 def script(graph: Graph, mark: Mapping[Node, str] | None = None) -> str:
     """The text of a graph. `mark` puts a line of carets and a note beneath the nodes (or values) given."""
     names = _Names()
-    return "\n".join(_function(graph, graph.name, names, dict(mark or {}), {}))
+    return "\n".join(_function(graph, graph.name, names, dict(mark or {})))
 
 
 def node_script(item: OpNode) -> str:
@@ -41,20 +42,17 @@ class _Names:
         return self.names[value]
 
 
-def _function(
-    graph: Graph, name: str, names: _Names, mark: dict[Node, str], inner: dict[int, str]
-) -> list[str]:  # fmt: skip
+def _function(graph: Graph, name: str, names: _Names, mark: dict[Node, str]) -> list[str]:
     groups: list[str] = []
     body: list[str] = []
     for constant in graph.constants:
         body.append(f"    {names(constant.value)} = constant({constant.value.type}){_literal(constant.data)}")
         body += _note(constant.value, body[-1], mark)
-    for item in graph.nodes:
+    for item, called in zip(graph.nodes, operator_names(graph), strict=True):
         label = item.op
         if item.op == FUSED:
-            label = inner.setdefault(id(item.graph), f"fused_{len(inner)}")
-            if label not in {line.split("(")[0].removeprefix("def ") for line in groups}:
-                groups += [*_function(item.graph, label, _Names(), mark, inner), ""]
+            label = called
+            groups += [*_function(item.graph, label, _Names(), mark), ""]
         body.append("    " + _line(item, names, label))
         for node in (item, *item.outputs):
             body += _note(node, body[-1], mark)

@@ -123,7 +123,7 @@ def find_kind(name: str) -> Kind:
         known = ", ".join(sorted(KINDS))
         hint = nearest(name, list(KINDS))
         guess = f"; {hint}" if hint.startswith("did you mean") else ""
-        raise TargetError(f"unknown target {name!r}{guess}\n  known: {known}")
+        raise TargetError(f"unknown target {name!r}{guess}; known: {known}")
     return KINDS[name]
 
 

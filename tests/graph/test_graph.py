@@ -36,14 +36,14 @@ def small(name: str = "x", weight: float = 2.0) -> Graph:
 
 
 TEXT = """\
-def fused_0(x: float32[2, 3], const: float32[3]):
+def multiply_leaky_relu(x: float32[2, 3], const: float32[3]):
     multiply: float32[2, 3] = multiply(x, const)
     leaky_relu: float32[2, 3] = nn.leaky_relu(multiply, alpha=0.2)
     return leaky_relu
 
 def main(x: float32[2, 3]):
     const = constant(float32[3])  # [1.0, 1.0, 1.0]
-    leaky_relu: float32[2, 3] = fused_0(x, const)
+    leaky_relu: float32[2, 3] = multiply_leaky_relu(x, const)
     return leaky_relu"""
 
 

@@ -1,0 +1,25 @@
+"""Names for the nodes of an optimized graph that tell what each does: `conv2d_add_relu_3`."""
+
+from __future__ import annotations
+
+from .nodes import FUSED, Graph
+
+MOST_PARTS = 4  # operators that a name lists; more become "etc"
+
+
+def operator_names(graph: Graph) -> list[str]:
+    """One unique name for each node of the graph, in order; `minitvm show` prints them and its --op takes them."""
+    names: list[str] = []
+    taken: set[str] = set()
+    counts: dict[str, int] = {}
+    for item in graph.nodes:
+        inner = item.graph.nodes if item.op == FUSED else (item,)
+        parts = list(dict.fromkeys(n.op.split(".")[-1].removeprefix("contrib_") for n in inner))
+        base = "_".join(parts[:MOST_PARTS]) + ("_etc" if len(parts) > MOST_PARTS else "")
+        name = base
+        while name in taken:
+            counts[base] = counts.get(base, 0) + 1
+            name = f"{base}_{counts[base]}"
+        taken.add(name)
+        names.append(name)
+    return names
