@@ -103,10 +103,8 @@ def _base(index: Any) -> Expr:
 
 def _fixed(access: Access, inside: set[Var]) -> bool:
     """Whether the element and the mask are the same in all iterations."""
-    if access.predicate is None:
-        return not uses(access.indices[0], inside)
-    reads = any(isinstance(n, BufferLoad) for n in walk(access.predicate))
-    return not reads and not uses(access.predicate, inside) and not uses(access.indices[0], inside)
+    parts = [e for e in (access.indices[0], access.predicate) if e is not None]
+    return not any(uses(e, inside) or any(isinstance(n, BufferLoad) for n in walk(e)) for e in parts)
 
 
 def _same_masks(accesses: list[Access]) -> bool:

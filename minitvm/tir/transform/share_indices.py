@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Expr, Node, Ramp, Var, children, map_children, replace, rewrite
+from ...expr import Expr, Node, Ramp, Var, children, map_children, replace, rewrite, walk
 from ..nodes import BufferLoad, BufferStore, For, LetStmt, PrimFunc
 from .affine import Linear, linear, uses
 
@@ -63,7 +63,9 @@ def _collect(node: Node, counts: dict[Any, int], forms: Forms, local: set[Var]) 
         local.add(node.var)
     if isinstance(node, BufferLoad | BufferStore) and len(node.indices) == 1:
         base = _scalar_base(node.indices[0])
-        if base is not None and base.dtype in ("int32", "int64"):
+        # An index that reads memory stays where it is: the memory may change, or the access stand under a condition.
+        reads = base is not None and any(isinstance(n, BufferLoad) for n in walk(base))
+        if base is not None and base.dtype in ("int32", "int64") and not reads:
             form = linear(base)
             key = _key(node.buffer, form, base.dtype)
             counts[key] = counts.get(key, 0) + 1

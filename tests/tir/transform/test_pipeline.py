@@ -213,3 +213,22 @@ def test_linear_forms_compare_by_value() -> None:
     i, j = Var("i"), Var("j")
     assert linear(i * 3 + j - i).same_as(linear(j + i * 2))
     assert not linear(i).same_as(linear(j))
+
+
+def test_an_index_that_is_read_from_memory_is_read_where_it_stands() -> None:
+    A, I = Buffer("A", (const(8),)), Buffer("I", (const(4),), "int32")
+    i = Var("i")
+    at = I[i] * 2 + i
+    body = For(i, const(0), const(4), ForKind.SERIAL, Seq((
+        BufferStore(A, A[at] + 1.0, (at,)),
+        BufferStore(I, const(0), (i,)),
+        BufferStore(A, A[at + 1] + 10.0, (at + 1,)),
+    )))  # fmt: skip
+    from minitvm.tir.nodes import with_root
+
+    func = with_root((A, I), body, {"global_symbol": "main"})
+    first = [np.zeros(8, np.float32), np.array([1, 2, 1, 2], np.int32)]
+    second = [a.copy() for a in first]
+    reference.run(func, *first, inout=["A", "I"])
+    kernel_reference.run(lower(func, None), *second, inout=["A", "I"])
+    np.testing.assert_array_equal(second[0], first[0])
