@@ -105,3 +105,11 @@ def test_a_shape_of_the_wrong_rank_is_one_clear_line() -> None:
     with pytest.raises(InputError, match=r"input x has 4 dimensions .*, found \(3, 48, 320\)") as caught:
         from_onnx(rapidocr.recogniser(), shapes={"x": (3, 48, 320)})
     assert "\n" not in str(caught.value)
+
+
+def test_the_recogniser_keeps_its_open_width() -> None:
+    graph = from_onnx(rapidocr.recogniser(), shapes={"x": (1, 3, 48, "width")})
+    assert [v.name for v in graph.symbolic_dims()] == ["width"]
+    for width in (96, 200):
+        picture = np.random.default_rng(2).uniform(-1, 1, (1, 3, 48, width)).astype(np.float32)
+        _agree(interpreter.run(graph, [picture]), Network(rapidocr.recogniser(), {"x": picture}).expected())

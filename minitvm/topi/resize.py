@@ -190,12 +190,13 @@ def _cubic(
             kept = [
                 te.select(te.all(p >= 0, p < as_expr(extent)), w, zero) for p, w in zip(places, weights, strict=True)
             ]
-            total = kept[0] + kept[1] + kept[2] + kept[3]
-            weights = [w / total for w in kept]
+            weights = kept
         value: Any = None
         for place, weight in zip(places, weights, strict=True):
             term = read(_clamped(place, extent)) * weight.astype(data.dtype)
             value = term if value is None else value + term
+        if exclude:
+            value = value / (weights[0] + weights[1] + weights[2] + weights[3]).astype(data.dtype)
         return _guarded(value, at, extent, outside)
 
     return _stage(data, axis, size, element, "T_resize_cubic")

@@ -25,12 +25,13 @@ __all__ = ["ValueDependent", "from_onnx"]
 
 def from_onnx(
     model: Any,
-    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    shapes: Mapping[str, Sequence[Dim | str | None]] | None = None,
     values: Mapping[str, np.ndarray] | None = None,
 ) -> Graph:
     """The graph of an ONNX model: a `ModelProto`, or the path of a file, with weights in it or in files beside it.
 
-    `shapes` fixes the dimensions of inputs by name; one that stays open becomes a symbolic `SizeVar`. `values` fixes
+    `shapes` fixes the dimensions of inputs by name; one that stays open becomes a symbolic `SizeVar`, and so does one
+    given as None or by a name (dimensions of one name are equal). `values` fixes
     inputs themselves, which are then constants and no inputs of the graph: for those that a shape depends on.
 
     Raises `ModelError` where there is no file, no ONNX model, or one that contradicts itself; `InputError` for shapes

@@ -42,7 +42,9 @@ _SUMS = frozenset(
 class Importer:
     """One import of one model."""
 
-    def __init__(self, model: Any, shapes: dict[str, Sequence[Dim]], values: dict[str, np.ndarray]) -> None:
+    def __init__(
+        self, model: Any, shapes: dict[str, Sequence[Dim | str | None]], values: dict[str, np.ndarray]
+    ) -> None:
         self.model, self.shapes, self.values = model, shapes, values
         self.builder = GraphBuilder(re.sub(r"\W", "_", model.graph.name) or "main")
         self.versions = _versions(model.opset_import)
@@ -97,7 +99,7 @@ class Importer:
         given = self.values[name].shape if name in self.values else self.shapes.get(name)
         if given is None:
             return None
-        shape = tuple(given)
+        shape = tuple(self._given(name, axis, d) for axis, d in enumerate(given))
         if declared is not None and len(shape) != len(declared):
             raise InputError(f"input {name} has {len(declared)} dimensions ({_dims(declared)}), found {shape}")
         for axis, (dim, wanted) in enumerate(zip(shape, declared or [])):
@@ -114,6 +116,11 @@ class Importer:
             bound = self.symbols.setdefault(dim, size)
             if isinstance(bound, int) and isinstance(size, int) and bound != size:
                 raise InputError(f"input {name}: the dimension {dim} is {bound} elsewhere, found {size}")
+
+    def _given(self, name: str, axis: int, dim: Dim | str | None) -> Dim:
+        if dim is None:
+            return SizeVar(f"{_identifier(name)}_{axis}")
+        return self.symbols.setdefault(dim, SizeVar(_identifier(dim))) if isinstance(dim, str) else dim
 
     def _dim(self, name: str, axis: int, dim: int | str) -> Dim:
         if isinstance(dim, int):
