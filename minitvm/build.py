@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -265,7 +265,20 @@ def optimize_graph(graph: Any, target: Target, callback: PassCallback | None = N
     """The graph after all of its passes: every node is a fused operator."""
     from .graph.passes.pipeline import optimize
 
-    return optimize(graph, target, callback=callback)
+    return optimize(graph, target, evaluate=lambda node, arrays: evaluate_node(node, arrays, target), callback=callback)
+
+
+def evaluate_node(node: Any, arrays: Sequence[np.ndarray], target: Target) -> list[np.ndarray]:
+    """What an operator makes of arrays, by compiling and running it: how constants are folded that have no `fold`."""
+    from .graph import GraphBuilder
+    from .runtime import GraphModule
+
+    builder = GraphBuilder(node.op)
+    inputs = [builder.input(f"x{k}", v.shape, v.dtype) for k, v in enumerate(node.inputs)]
+    made = builder.op(node.op, *inputs, **node.attrs)
+    graph = builder.build(made)
+    results = GraphModule(compile_executable(graph, target), threads=1)(*arrays)
+    return list(results) if isinstance(results, tuple) else [results]
 
 
 def _single(model: PrimFunc | IRModule) -> PrimFunc:

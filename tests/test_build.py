@@ -76,6 +76,18 @@ def test_params_make_inputs_constant(rng):
         tvm.build(graph, params={"v": weight})
 
 
+def test_constants_without_a_numpy_fold_are_folded_by_compiled_kernels(rng):
+    b = GraphBuilder()
+    x, w = b.input("x", (2, 3)), b.constant(integers(rng, 3, 4), "w")
+    part = b.op("strided_slice", b.op("nn.softmax", w), begin=(0, 0), end=(2, 3))
+    graph = b.build(b.op("add", x, part))
+    fused = tvm.lower(graph, stop_at="fused")
+    assert [[n.op for n in group.graph.nodes] for group in fused.nodes] == [["add"]]
+    weights = np.exp(graph.constants[0].data) / np.exp(graph.constants[0].data).sum(-1, keepdims=True)
+    data = integers(rng, 2, 3)
+    np.testing.assert_allclose(tvm.build(graph)(data), data + weights[:2, :3], rtol=1e-5)
+
+
 def test_every_stop_gives_its_level():
     graph = small_graph()
     assert tvm.lower(graph, stop_at="graph") is graph
