@@ -1,0 +1,43 @@
+"""Exercise 04: a new operator, said twice.
+
+The operator "lesson.capped_relu" adds a bias, cuts off below at 0 and above at `cap`:
+
+    v = x + bias
+    y = 0 where v < 0, cap where v > cap, v elsewhere
+
+x is float32 of any rank from 1 up, bias is float32 of one dimension, as long as the last axis of x. y has the shape and
+dtype of x. `cap` is a Python float that is not negative.
+
+    x = [[1, 2], [5, -9]], bias = [0, 3], cap = 4.0   ->   y = [[1, 4], [4, 0]]
+
+Write
+
+    meaning(x, bias, cap)      on NumPy arrays
+    compute(x, bias, *, cap)   on te tensors: te.compute(shape, lambda *i: ...), where `i` is the tuple of indices,
+                               x[i] is an element of x, and te.maximum(a, b) and te.minimum(a, b) are the larger and the
+                               smaller of two values
+
+Do not make one from the other: the check holds them against each other, and then compiles a model that uses yours.
+
+Check it with: minitvm lesson 04 --check
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minitvm import te
+from minitvm.graph.registry import Pattern, register
+from minitvm.reference.graph_ops.table import operator
+
+
+@operator("lesson.capped_relu")
+def meaning(x: np.ndarray, bias: np.ndarray, cap: float) -> np.ndarray:
+    """What the operator means."""
+    raise NotImplementedError("meaning(x, bias, cap) in exercise.py; its docstring says what is wanted")
+
+
+@register("lesson.capped_relu", pattern=Pattern.BROADCAST, override=True)
+def compute(x: te.Tensor, bias: te.Tensor, *, cap: float) -> te.Tensor:
+    """The same as a tensor expression."""
+    raise NotImplementedError("compute(x, bias, *, cap) in exercise.py; its docstring says what is wanted")

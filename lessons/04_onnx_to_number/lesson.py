@@ -1,0 +1,233 @@
+# %% [markdown]
+# # From ONNX to a number
+#
+# Today we follow one model all the way down: from a file that a training framework wrote, to machine code, to
+# a number. On the way it is written in one small language after another. We print it in each, and run it in each:
+# every level has an interpreter of its own.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+import minitvm
+from lessons import example, ledger
+from minitvm import reference, te
+from minitvm.executable.printer import script as executable_text
+from minitvm.graph.builder import GraphBuilder
+from minitvm.graph.registry import Pattern, register
+from minitvm.reference.graph_ops.table import operator
+
+# %% [markdown]
+# ## A model
+#
+# ONNX is the format in which frameworks hand models over. A model is a list of operators on whole tensors. Ours has
+# three, and they are our example once more: B and bias are constants (the *weights*, learned in training), A comes in,
+# Y goes out.
+
+
+# %%
+def model_of(m: int, n: int, k: int) -> tuple[object, tuple[np.ndarray, ...]]:
+    """Y = relu(A @ B + bias) as an ONNX model, and the arrays A, B, bias and Y."""
+    a, b, bias, y = example.inputs(m, n, k)
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["A", "B"], ["AB"]),
+            helper.make_node("Add", ["AB", "bias"], ["sum"]),
+            helper.make_node("Relu", ["sum"], ["Y"]),
+        ],
+        "example",
+        [helper.make_tensor_value_info("A", TensorProto.FLOAT, [m, k])],
+        [helper.make_tensor_value_info("Y", TensorProto.FLOAT, [m, n])],
+        [numpy_helper.from_array(b, "B"), numpy_helper.from_array(bias, "bias")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), (a, b, bias, y)
+
+
+model, (a, b, bias, y) = model_of(2, 16, 3)
+wanted = example.expected(a, b, bias)
+print("A =", a.tolist())
+print("Y should be\n", wanted, sep="")
+
+
+def compare(level: str, found: np.ndarray) -> None:
+    """Says whether a level computed what NumPy did."""
+    print(f"\n{level}: {'the same as NumPy, bit for bit' if (found == wanted).all() else 'NOT the same as NumPy'}")
+
+
+def text_of(program: object) -> str:
+    """A program without its attributes, which are long and not today's subject."""
+    return "\n".join(line for line in program.script().splitlines() if "_attr(" not in line)  # type: ignore[attr-defined]
+
+
+# %% [markdown]
+# `minitvm.lower(model, stop_at=...)` goes down to a level and stops there.
+#
+# ## 1. The graph: operators on tensors
+#
+# The importer has translated ONNX's names to its own and worked out every shape.
+
+# %%
+graph = minitvm.lower(model, stop_at="graph")
+print(graph)
+compare("graph", reference.graph.run(graph, {"A": a})[0])
+
+# %% [markdown]
+# Run like this, operator after operator, each one writes a whole tensor to memory, and the next one reads it
+# again. So the compiler puts operators together that can be computed together: it *fuses* them. Now there is one.
+
+# %%
+fused = minitvm.lower(model, stop_at="fused")
+print(fused)
+compare("fused graph", reference.graph.run(fused, {"A": a})[0])
+
+# %% [markdown]
+# ## 2. Tensor expressions: what is an element?
+#
+# A tensor expression says for each element of a tensor what it is. No loops, no order, no memory. `sum` is over k.
+
+# %%
+tensors = minitvm.lower(model, stop_at="te")["matmul_add_relu"]
+
+
+def definitions(tensor: te.Tensor) -> list[str]:
+    """A tensor's element, after those of the tensors that it is made from."""
+    if not isinstance(tensor.op, te.ComputeOp):
+        return [f"{tensor.name}: an input of shape ({', '.join(map(str, tensor.shape))})"]
+    above = [line for source in tensor.op.input_tensors for line in definitions(source)]
+    axes = ", ".join(axis.var.name for axis in tensor.op.axis)
+    return [*above, f"{tensor.name}[{axes}] = {tensor.op.body[0]}"]
+
+
+print("\n".join(definitions(tensors[-1])))
+p0, p1, p2, result = tensors
+compare("te", reference.te.evaluate(result, {p0: a, p1: b, p2: bias})[0])
+
+# %% [markdown]
+# ## 3. Loops
+#
+# Each tensor becomes a loop nest around a block; `tir` is the language of the lessons before.
+
+# %%
+loops = minitvm.lower(model, stop_at="tir")["matmul_add_relu"]
+print(text_of(loops))
+reference.tir.run(loops, a, b, bias, y)
+compare("tir", y)
+
+# %% [markdown]
+# Then it is scheduled, as you did by hand in lesson 03. Here a *strategy* chooses: it knows the machine, how wide its
+# vectors are and how many registers it has. It records its steps, and they can be read (and replayed):
+
+# %%
+scheduled = minitvm.lower(model, stop_at="schedule")["matmul_add_relu"]
+for step in scheduled.attrs["schedule_trace"][:10]:
+    print(step)
+print("...")
+y.fill(np.nan)
+reference.tir.run(scheduled, a, b, bias, y)
+compare("schedule", y)
+
+# %% [markdown]
+# ## 4. Kernels
+#
+# Next the blocks go away, buffers become flat, loops that were marked as unrolled or vectorised become statements
+# on vectors. `T.Ramp(first, step, count)` is a vector of that many places. What remains is close to what a processor
+# can do; how wide the vectors are depends on yours.
+
+# %%
+module = minitvm.lower(model, stop_at="kernel")["matmul_add_relu"]
+print(text_of(module))
+y.fill(np.nan)
+reference.kernel.run(module, a, b, bias, y)
+compare("kernel", y)
+
+# %% [markdown]
+# ## 5. Source, executable, number
+#
+# A kernel is written as Python for Numba, which makes machine code of it.
+
+# %%
+source = minitvm.lower(model, stop_at="source")["matmul_add_relu"]
+print("\n".join(line for line in source.splitlines() if not line.startswith("#")).strip())
+
+# %% [markdown]
+# Around the kernels stands the *executable*: which constants there are, how much memory is needed, and a list of steps.
+# Ours has one step. It is plain data, so it has an interpreter too; and it can be saved and run elsewhere.
+
+# %%
+executable = minitvm.lower(model, stop_at="executable")
+print(executable_text(executable))
+compare("executable", reference.executable.run(executable, {"A": a})[0])
+
+# %% [markdown]
+# And `minitvm.build` does all of this at once and gives something to call.
+
+# %%
+run = minitvm.build(model, threads=1)
+compare("machine code", run(a))
+print("Y[0, 0] =", run(a)[0, 0])
+
+# %% [markdown]
+# ## A new operator
+#
+# Somebody invents a new layer. What does a compiler need to know? Two functions. One says in NumPy what the operator
+# *means*; the judge uses it. The other says the same as a tensor expression; everything below is made from it. Neither
+# may be derived from the other: where they differ, one of us made a mistake, and we want to hear of it.
+
+
+# %%
+@operator("lesson.shifted_relu")
+def shifted_relu_meaning(x: np.ndarray, by: float) -> np.ndarray:
+    """Zero where x is less than `by`, x - by elsewhere."""
+    return np.maximum(x - np.float32(by), np.float32(0))
+
+
+@register("lesson.shifted_relu", pattern=Pattern.ELEMENTWISE)
+def shifted_relu(x: te.Tensor, *, by: float) -> te.Tensor:
+    """Zero where x is less than `by`, x - by elsewhere."""
+    return te.compute(x.shape, lambda *i: te.maximum(x[i] - by, 0.0), name="shifted_relu")
+
+
+builder = GraphBuilder("example")
+A = builder.input("A", a.shape)
+biased = builder.op("add", builder.op("nn.matmul", A, b), bias)
+grown = builder.build(builder.op("lesson.shifted_relu", biased, by=2.0))
+
+print(minitvm.lower(grown, stop_at="fused"))
+by_meaning = reference.graph.run(grown, {"A": a})[0]
+compiled = minitvm.build(grown, threads=1)(a)
+print("\nmeaning and machine code agree:", bool((by_meaning == compiled).all()))
+
+# %% [markdown]
+# No pass knows this operator, yet it was fused: `Pattern.ELEMENTWISE` says that an element of the output needs one
+# element of the input, and fusion asks for no more than that.
+#
+# ## The ledger
+#
+# The same model, 32 x 32 x 32, counted by the interpreters at three levels. The last row is compiled code for
+# 256 x 256 x 256; compare with lesson 03.
+
+# %%
+larger, arrays = model_of(32, 32, 32)
+columns = {
+    level: ledger.measure(minitvm.lower(larger, stop_at=level)["matmul_add_relu"], *arrays).lesson_rows()
+    for level in ("tir", "schedule", "kernel")
+}
+largest, (big_a, *_) = model_of(256, 256, 256)
+fast = minitvm.build(largest, threads=1)
+columns["kernel"]["time compiled, 256"] = ledger.duration(ledger.best_of(5, lambda: fast(big_a)))
+ledger.show(columns)
+
+# %% [markdown]
+# The multiplies are the same at each level; they are what the model asks for. All else went down. In the kernel the
+# sums stay in registers, and an element of B that was loaded is used for several rows.
+#
+# ## Your turn
+#
+# Write an operator, its meaning and its tensor expression, and let the check hold them against each other. Open
+# `exercise.py`, and then:
+#
+#     minitvm lesson 04 --check

@@ -1,0 +1,21 @@
+"""Wrong: the tensor expression is a plain relu; the NumPy meaning is right, so the two disagree."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minitvm import te
+from minitvm.graph.registry import Pattern, register
+from minitvm.reference.graph_ops.table import operator
+
+
+@operator("lesson.capped_relu")
+def meaning(x: np.ndarray, bias: np.ndarray, cap: float) -> np.ndarray:
+    """What the operator means."""
+    return np.clip(x + bias, np.float32(0), np.float32(cap))
+
+
+@register("lesson.capped_relu", pattern=Pattern.BROADCAST, override=True)
+def compute(x: te.Tensor, bias: te.Tensor, *, cap: float) -> te.Tensor:
+    """The same as a tensor expression."""
+    return te.compute(x.shape, lambda *i: te.maximum(x[i] + bias[i[-1]], 0.0), name="capped_relu")
