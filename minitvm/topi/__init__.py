@@ -41,6 +41,10 @@ from .broadcast import (
 )  # fmt: skip
 from .conv import conv1d, conv2d, conv3d
 from .conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
+from .cumulative import (
+    cumprod,
+    reinterpret,
+)  # fmt: skip
 from .einsum import einsum
 from .elementwise import (
     abs,
@@ -131,6 +135,9 @@ from .reduce import (
     variance,
 )  # fmt: skip
 from .resize import resize, resize2d
+from .sampling import (
+    grid_sample,
+)  # fmt: skip
 from .softmax import log_softmax, softmax
 from .transform import (
     batch_flatten,
@@ -195,6 +202,7 @@ __all__ = [
     "conv3d_transpose",
     "cos",
     "cosh",
+    "cumprod",
     "cumsum",
     "dense",
     "dense_packed",
@@ -221,6 +229,7 @@ __all__ = [
     "global_max_pool",
     "greater",
     "greater_equal",
+    "grid_sample",
     "group_norm",
     "hard_sigmoid",
     "hard_swish",
@@ -271,6 +280,7 @@ __all__ = [
     "prod",
     "quantize",
     "reciprocal",
+    "reinterpret",
     "relu",
     "repeat",
     "reshape",

@@ -14,6 +14,7 @@ from . import (
     quantization,
     reduction,
     resizing,
+    sampling,
     shaping,
 )
 from .table import OPERATORS

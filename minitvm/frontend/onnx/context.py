@@ -50,6 +50,10 @@ class NodeContext:
         """All inputs of a variadic operator."""
         return [self[k] for k in range(len(self.inputs))]
 
+    def present_from(self, first: int) -> list[Operand]:
+        """The inputs of a variadic operator behind its fixed ones."""
+        return [self[k] for k in range(first, len(self.inputs))]
+
     def wants(self, output: int) -> bool:
         """Whether the node has that output."""
         return output < len(self.proto.output) and bool(self.proto.output[output])

@@ -42,7 +42,7 @@ def _read(onnx: Any, path: Path) -> Any:
     except FileNotFoundError as error:
         raise ModelError(f"{path}: its weights are in a file that is missing: {error}") from error
     except Exception as error:  # protobuf's DecodeError, which onnx raises under several names
-        raise ModelError(f"{path} is not an ONNX model: {_first_line(error)}") from error
+        raise ModelError(f"{path} is not an ONNX model, or a damaged one ({_first_line(error)})") from error
     if not model.graph.node and not model.graph.output:
         raise ModelError(f"{path} is not an ONNX model: it has no graph")
     return model

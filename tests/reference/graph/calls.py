@@ -335,6 +335,24 @@ def _resizing() -> list[Call]:
     ]
 
 
+def _sampling() -> list[Call]:
+    x, grid = f(2, 2, 4, 5), f(2, 3, 2, 2, low=-1.6, high=1.6)
+    calls = []
+    for method in ("nearest", "linear", "cubic"):
+        for padding in ("zeros", "border", "reflection"):
+            for align in (False, True):
+                attrs = {"method": method, "padding_mode": padding, "align_corners": align}
+                calls.append(Call("image.grid_sample", (x, grid), attrs))
+    for attrs in ({}, {"exclusive": True}, {"reverse": True}, {"axis": 1, "exclusive": True, "reverse": True}):
+        calls += [Call("cumprod", (f(4, 5),), attrs), Call("cumprod", (i(4, 5, low=-3, high=3),), attrs, exact=True)]
+    return [
+        *calls,
+        Call("image.grid_sample", (f(1, 2, 3, 4, 3), f(1, 2, 2, 2, 3, low=-1.3, high=1.3))),
+        Call("reinterpret", (f(5),), {"dtype": "int32"}, exact=True),
+        Call("reinterpret", (i(5, dtype="int8"),), {"dtype": "uint8"}, exact=True),
+    ]
+
+
 def _blocked() -> list[Call]:
     x, w = f(1, 2, 5, 5, 4), f(2, 2, 3, 3, 4, 8)
     attrs = {"strides": (2, 1), "padding": (1, 1)}
@@ -350,5 +368,5 @@ def _blocked() -> list[Call]:
 
 CALLS = [
     *_unary(), *_binary(), *_rearranging(), *_indexing(), *_reducing(), *_linear(), *_convolving(), *_pooling(),
-    *_normalizing(), *_quantizing(), *_resizing(), *_blocked(),
+    *_normalizing(), *_quantizing(), *_resizing(), *_sampling(), *_blocked(),
 ]  # fmt: skip

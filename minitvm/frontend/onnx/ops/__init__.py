@@ -10,8 +10,10 @@ from . import (
     normalization,
     pooling,
     quantization,
+    recurrent,
     reduction,
     refused,
     resizing,
+    sampling,
     shaping,
 )  # fmt: skip

@@ -75,7 +75,7 @@ def _hardmax(n: NodeContext, x: Operand, axis: int) -> Operand:
 @converter("BatchNormalization", since=7)
 def batch_norm(n: NodeContext) -> Any:
     if n.attr("training_mode", 0):
-        n.refuse("attribute training_mode=1 is not supported")
+        return _batch_norm_of_batch(n)
     n.ignore("momentum")
     if n.version < 9 and n.attr("spatial", 1) != 1:
         n.refuse_attribute("spatial")
@@ -84,6 +84,22 @@ def batch_norm(n: NodeContext) -> Any:
     if any(n.wants(k) for k in range(1, 5)):
         n.refuse("the outputs of training are not supported")
     return n.op("nn.batch_norm", x, *weights, epsilon=n.attr("epsilon", 1e-5))
+
+
+def _batch_norm_of_batch(n: NodeContext) -> Any:
+    """With the statistics of the batch itself, and the running ones moved towards them."""
+    x, scale, bias, mean, variance = (n[k] for k in range(5))
+    momentum, epsilon = n.attr("momentum", 0.9), n.attr("epsilon", 1e-5)
+    axes = tuple(a for a in range(x.ndim) if a != 1)
+    own_mean, own_variance = n.op("mean", x, axis=axes), n.op("variance", x, axis=axes)
+
+    def moved(old: Operand, new: Operand) -> Operand:
+        kept = n.op("multiply", old, momentum)
+        made: Operand = n.op("add", kept, n.op("multiply", n.cast(new, old.dtype), 1 - momentum))
+        return made
+
+    y = n.op("nn.batch_norm", x, scale, bias, own_mean, own_variance, epsilon=epsilon)
+    return [y, moved(mean, own_mean), moved(variance, own_variance)]
 
 
 @converter("InstanceNormalization", since=6)

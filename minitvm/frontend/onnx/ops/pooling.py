@@ -37,16 +37,17 @@ def average_pool(n: NodeContext) -> Any:
 def lp_pool(n: NodeContext) -> Any:
     """The p-norm of each window: a sum of powers is the mean times the size of the window, padding counted."""
     p = n.attr("p", 2)
-    if p not in (1, 2):
-        n.refuse_attribute("p")
     attrs = _windows(n)
     if attrs["ceil_mode"]:
         n.refuse_attribute("ceil_mode")
     x = n[0]
-    powers = n.op("abs", x) if p == 1 else n.op("multiply", x, x)
+    size_of = n.op("abs", x)
+    powers = size_of if p == 1 else n.op("multiply", x, x) if p == 2 else n.op("power", size_of, float(p))
     mean = n.op(f"nn.avg_pool{x.ndim - 2}d", powers, count_include_pad=True, **attrs)
     size = 1
     for k in attrs["pool_size"]:
         size *= k
     total = n.op("multiply", mean, float(size))
-    return total if p == 1 else n.op("sqrt", total)
+    if p <= 2:
+        return total if p == 1 else n.op("sqrt", total)
+    return n.op("power", total, 1.0 / p)

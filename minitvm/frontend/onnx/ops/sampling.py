@@ -1,0 +1,155 @@
+"""Pictures sampled at points, windows put back together, transforms as matrix products, and other single operators."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....topi.shapes import product
+from ..context import NodeContext
+from ..operand import Operand
+from ..registry import converter
+
+_METHODS = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic", "nearest": "nearest"}
+
+
+@converter("GridSample", since=16)
+def grid_sample(n: NodeContext) -> Any:
+    mode = n.attr("mode", "linear")
+    if mode not in _METHODS:
+        n.refuse_attribute("mode")
+    align, padding = bool(n.attr("align_corners", 0)), n.attr("padding_mode", "zeros")
+    data, grid = n[0], n.cast(n[1], n[0].dtype)
+    return n.op(
+        "image.grid_sample", data, grid, method=_METHODS[mode], padding_mode=padding, align_corners=align
+    )  # fmt: skip
+
+
+@converter("Col2Im", since=18)
+def col2im(n: NodeContext) -> Any:
+    """A transposed convolution of blocks with filters that put each element in its place."""
+    x = n[0]
+    picture, block = n.ints(n[1], "the shape of the picture"), n.ints(n[2], "the shape of a block")
+    rank = len(picture)
+    strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
+    pads = n.attr("pads", (0,) * (2 * rank))
+    if rank > 3 or not all(isinstance(d, int) for d in x.shape):
+        n.refuse(f"{rank} dimensions of {x} are not supported")
+    counts = [
+        (picture[a] + pads[a] + pads[rank + a] - dilations[a] * (block[a] - 1) - 1) // strides[a] + 1
+        for a in range(rank)
+    ]
+    size = math.prod(block)
+    channels = int(x.shape[1]) // size  # type: ignore[arg-type]
+    # Filter [c * size + k, 1, ...] has its one where element k of the block stands.
+    filters = np.tile(np.eye(size, dtype=x.dtype.numpy).reshape(size, 1, *block), (channels, 1, *(1,) * rank))
+    reached = [(c - 1) * s + d * (k - 1) + 1 for c, s, d, k in zip(counts, strides, dilations, block)]
+    missing = tuple(p + a + b - r for p, a, b, r in zip(picture, pads[:rank], pads[rank:], reached))
+    blocks = n.op("reshape", x, newshape=(x.shape[0], channels * size, *counts))
+    return n.op(
+        f"nn.conv{rank}d_transpose", blocks, filters, strides=strides, dilation=dilations, padding=pads,
+        output_padding=missing, groups=channels,
+    )  # fmt: skip
+
+
+@converter("DFT", since=20)
+def dft(n: NodeContext) -> Any:
+    axis = n.optional(2)
+    return _dft(n, -2 if axis is None else int(n.scalar(axis, "the axis")))
+
+
+@converter("DFT", since=17)
+def dft_by_attribute(n: NodeContext) -> Any:
+    return _dft(n, n.attr("axis", 1))
+
+
+def _dft(n: NodeContext, axis: int) -> Any:
+    """Products with matrices of cosines and sines, in float64; the last axis holds real and imaginary parts."""
+    x, given = n[0], n.optional(1)
+    axis = axis % x.ndim
+    inverse, onesided = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
+    extent, parts = x.shape[axis], x.shape[-1]
+    if not isinstance(extent, int) or parts not in (1, 2):
+        n.refuse(f"a transform of {x} is not supported")
+    halved = inverse and onesided
+    length = int(n.scalar(given, "the length")) if given is not None else 2 * (extent - 1) if halved else extent
+    outputs = length // 2 + 1 if onesided and not inverse else length
+    used = min(extent, length // 2 + 1 if halved else length)
+    angle = 2 * np.pi * np.outer(np.arange(used), np.arange(outputs)) / length
+    weights = np.full((used, 1), 1 / length if inverse else 1.0)
+    if halved:  # all but the first and the middle frequency stand for two
+        weights[1 : (length + 1) // 2] *= 2
+    cosines, sines = np.cos(angle) * weights, np.sin(angle) * (weights if inverse else -weights)
+    order = [*(a for a in range(x.ndim - 1) if a != axis), axis]
+    back = [order.index(a) for a in range(x.ndim - 1)]
+
+    def part(k: int) -> Operand:
+        cut = n.op("strided_slice", x, begin=(0, k), end=(used, k + 1), strides=(1, 1), axes=(axis, x.ndim - 1))
+        return n.cast(n.op("transpose", n.op("squeeze", cut, axis=(x.ndim - 1,)), axes=order), "float64")
+
+    def result(made: Operand) -> Operand:
+        return n.cast(n.op("transpose", made, axes=back), x.dtype)
+
+    real = part(0)
+    re, im = n.op("nn.matmul", real, cosines), n.op("nn.matmul", real, sines)
+    if parts == 2:
+        imaginary = part(1)
+        re = n.op("subtract", re, n.op("nn.matmul", imaginary, sines))
+        im = n.op("add", im, n.op("nn.matmul", imaginary, cosines))
+    if halved:
+        return n.op("expand_dims", result(re), axis=(x.ndim - 1,))
+    return n.op("stack", result(re), result(im), axis=x.ndim - 1)
+
+
+@converter("BitCast", since=26)
+def bit_cast(n: NodeContext) -> Any:
+    dtype = n.dtype_attr("to")
+    return n.op("reinterpret", n[0], dtype=str(dtype))
+
+
+@converter("CumProd", since=26)
+def cumprod(n: NodeContext) -> Any:
+    axis = int(n.scalar(n[1], "the axis"))
+    return n.op("cumprod", n[0], axis=axis, exclusive=bool(n.attr("exclusive", 0)), reverse=bool(n.attr("reverse", 0)))
+
+
+@converter("Einsum", since=12)
+def einsum(n: NodeContext) -> Any:
+    """An ellipsis is written out with letters that the equation does not use."""
+    equation = n.attr("equation").replace(" ", "")
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in equation]
+    longest = max((x.ndim - len(t) + 3 for t, x in zip(terms, n.present) if "..." in t), default=0)
+    letters = "".join(free[:longest])
+    if not arrow:
+        labels = left.replace("...", "").replace(",", "")
+        right = ("..." if "..." in left else "") + "".join(sorted(c for c in set(labels) if labels.count(c) == 1))
+    written = [
+        t.replace("...", letters[longest - (x.ndim - len(t) + 3) :] if "..." in t else "")
+        for t, x in zip(terms, n.present, strict=True)
+    ]
+    return n.op("einsum", *n.present, equation=",".join(written) + "->" + right.replace("...", letters))
+
+
+@converter("Compress", since=9)
+def compress(n: NodeContext) -> Any:
+    """How much is kept is a shape, so the condition must be known."""
+    x, kept = n[0], np.flatnonzero(n.static(n[1], "the condition"))
+    axis = n.attr("axis", None)
+    if axis is None:
+        return n.op("take", n.op("reshape", x, newshape=(product(x.shape),)), kept, axis=0)
+    return n.op("take", x, kept, axis=axis % x.ndim)
+
+
+@converter("ArrayFeatureExtractor", domain="ai.onnx.ml")
+def array_feature_extractor(n: NodeContext) -> Any:
+    made = n.op("take", n[0], n.op("reshape", n[1], newshape=(-1,)), axis=n[0].ndim - 1)
+    return made if n[0].ndim > 1 else n.op("expand_dims", made, axis=(0,))
+
+
+@converter("Binarizer", domain="ai.onnx.ml")
+def binarizer(n: NodeContext) -> Any:
+    return n.cast(n.op("greater", n[0], n.attr("threshold", 0.0)), n[0].dtype)

@@ -1,0 +1,74 @@
+"""A picture read at places that are data, and bits read as another dtype."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from .table import operator
+
+
+@operator("reinterpret")
+def reinterpret(x: np.ndarray, dtype: str) -> np.ndarray:
+    return np.ascontiguousarray(x).reshape(-1).view(dtype).reshape(x.shape)
+
+
+def _reflect(p: float, low: float, high: float) -> float:
+    """Folded back at `low` and `high` until it lies between."""
+    if high == low:
+        return low
+    while not low <= p <= high:
+        p = 2 * low - p if p < low else 2 * high - p
+    return p
+
+
+def _cubic(d: float, a: float = -0.75) -> float:
+    d = abs(d)
+    if d <= 1:
+        return (a + 2) * d**3 - (a + 3) * d**2 + 1
+    return a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a if d < 2 else 0.0
+
+
+def _taps(p: float, method: str) -> list[tuple[int, float]]:
+    if method == "nearest":
+        return [(round(p), 1.0)]
+    first = math.floor(p)
+    if method == "linear":
+        return [(first, 1 - (p - first)), (first + 1, p - first)]
+    return [(first + k, _cubic(p - first - k)) for k in range(-1, 3)]
+
+
+@operator("image.grid_sample")
+def grid_sample(
+    data: np.ndarray, grid: np.ndarray, method: str, padding_mode: str, align_corners: bool
+) -> np.ndarray:
+    """One point of the grid after the other."""
+    extents = data.shape[2:]
+    rank = len(extents)
+    made = np.zeros((*data.shape[:2], *grid.shape[1:-1]), np.float64)
+    edges = [(0.0, d - 1.0) if align_corners else (-0.5, d - 0.5) for d in extents]
+    for n, *outs in itertools.product(range(data.shape[0]), *map(range, grid.shape[1:-1])):
+        point = []
+        for axis in range(rank):
+            v, d = float(grid[(n, *outs, rank - 1 - axis)]), extents[axis]
+            p = (v + 1) / 2 * (d - 1) if align_corners else ((v + 1) * d - 1) / 2
+            if method != "cubic" and padding_mode == "border":
+                p = min(max(p, 0.0), d - 1.0)
+            if method != "cubic" and padding_mode == "reflection":
+                p = _reflect(p, *edges[axis])
+            point.append(p)
+        total = np.zeros(data.shape[1])
+        for taps in itertools.product(*(_taps(p, method) for p in point)):
+            places = [place for place, _ in taps]
+            if padding_mode == "reflection":
+                places = [int(_reflect(float(p), *edges[a])) for a, p in enumerate(places)]
+            if padding_mode == "zeros" and not all(0 <= p < d for p, d in zip(places, extents)):
+                continue
+            inner = [min(max(p, 0), d - 1) for p, d in zip(places, extents)]
+            at: Any = (n, slice(None), *inner)
+            total += data[at] * math.prod(w for _, w in taps)
+        made[(n, slice(None), *outs)] = total
+    return made.astype(data.dtype)
