@@ -18,8 +18,10 @@ from .rebuild import rebuild
 
 Evaluate = Callable[[OpNode, list[np.ndarray]], list[np.ndarray]]
 
-# A constant that is larger than all that it is made of (a `full`, a `tile`) is kept as computation beyond this size.
+# A constant that is much larger than all that it is made of (a `full`, a `tile`) is kept as computation beyond this size;
+# packed weights may grow by the zeros that fill their last block.
 _GROWN_BYTES = 1 << 16
+_GROWTH = 2
 
 
 def constant_folding(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
@@ -58,7 +60,7 @@ def _folded(item: OpNode, arrays: dict[Value, np.ndarray], evaluate: Evaluate | 
 
 def _grows(item: OpNode) -> bool:
     size = sum(map(_bytes, item.outputs))
-    return size > _GROWN_BYTES and size > sum(map(_bytes, item.inputs))
+    return size > _GROWN_BYTES and size > _GROWTH * sum(map(_bytes, item.inputs))
 
 
 def _bytes(value: Value) -> int:

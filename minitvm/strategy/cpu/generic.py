@@ -20,6 +20,7 @@ from ..registry import rule
 from .blocks import blocks_of, inline_injective, is_reduction
 from .tiling import cpu_of
 
+TASKS = 32  # iterations of a parallel loop that are enough to balance a team of threads
 PARALLEL_WORK = 1 << 14  # elements read or written, below which waking another thread costs more than it saves
 
 
@@ -90,10 +91,19 @@ def vectorized(sch: Schedule, loop: Any, lanes: int) -> Any:
 
 
 def parallelized(sch: Schedule, loops: list[Any], amount: int) -> None:
-    """Fuse the loops in front of a nest and run them in parallel, if there is enough to do."""
+    """Fuse the outermost loops of a nest, as many as make enough tasks, and run them in parallel, if it pays.
+
+    What need not be fused is not: the indices of a fused loop are divisions and remainders.
+    """
     if amount < PARALLEL_WORK or not loops:
         return
-    fused = attempt(lambda: sch.fuse(*loops)) if len(loops) > 1 else loops[0]
+    tasks, count = 1, 0
+    for loop in loops:
+        count += 1
+        tasks *= constant_extent(sch, loop) or TASKS
+        if tasks >= TASKS:
+            break
+    fused = attempt(lambda: sch.fuse(*loops[:count])) if count > 1 else loops[0]
     chosen = loops[0] if fused is None else fused
     attempt(lambda: sch.parallel(chosen))
 
