@@ -160,6 +160,10 @@ class Normalizer:
     def _truncated(self, e: Div | Mod) -> Affine:
         """C's division agrees with the floor where neither side is negative."""
         x, d = self.affine(e.a), self.affine(e.b)
+        if x.is_const and d.is_const and d.const:
+            quotient = abs(x.const) // abs(d.const) * (1 if (x.const < 0) == (d.const < 0) else -1)
+            value = quotient if isinstance(e, Div) else x.const - d.const * quotient
+            return Affine({}, value) if _inside((value, value), _LIMITS[e.dtype]) else self._opaque(e)
         positive = (self.domain.interval(d)[0] or 0) > 0
         if not positive or self.may_wrap(x, e.dtype) or self.may_wrap(d, e.dtype) or not self.domain.nonnegative(x):
             return self._opaque(e)

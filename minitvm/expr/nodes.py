@@ -26,6 +26,19 @@ def node(cls: type) -> Any:
     return dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
 
 
+class _PrettyText:
+    """`_repr_pretty_` of nodes and of their classes.
+
+    IPython looks it up in the class and calls it with the node; Hypothesis takes it from whatever it shows, which may
+    be a class (`sampled_from([Add, Sub])`), and calls it without one.
+    """
+
+    def __get__(self, instance: Any, owner: type) -> Callable[..., None]:
+        if instance is not None:
+            return lambda printer, cycle: printer.text(repr(instance))
+        return lambda *arguments: arguments[-2].text(repr(arguments[0]) if len(arguments) == 3 else owner.__name__)
+
+
 class Node:
     """Base of all nodes of all levels.
 
@@ -42,9 +55,8 @@ class Node:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in getattr(self, "__dataclass_fields__", ()))
         return f"{type(self).__name__}({fields})"
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        # What Hypothesis and IPython show: the text of the program, not its fields.
-        printer.text(repr(self))
+    # What Hypothesis and IPython show: the text of the program, not its fields.
+    _repr_pretty_ = _PrettyText()
 
 
 def _set(target: Any, name: str, value: Any) -> None:
