@@ -18,7 +18,7 @@ from .rebuild import rebuild
 
 Evaluate = Callable[[OpNode, list[np.ndarray]], list[np.ndarray]]
 
-# A constant that is much larger than all that it is made of (a `full`, a `tile`) is kept as computation beyond this size;
+# A constant that is much larger than all that it is made of (a `full`, a `tile`) is kept as computation beyond a size;
 # packed weights may grow by the zeros that fill their last block.
 _GROWN_BYTES = 1 << 16
 _GROWTH = 2
