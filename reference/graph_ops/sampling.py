@@ -70,5 +70,6 @@ def grid_sample(
             inner = [min(max(p, 0), d - 1) for p, d in zip(places, extents)]
             at: Any = (n, slice(None), *inner)
             total += data[at] * math.prod(w for _, w in taps)
-        made[(n, slice(None), *outs)] = total
+        of_point: Any = (n, slice(None), *outs)
+        made[of_point] = total
     return made.astype(data.dtype)
