@@ -11,17 +11,25 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import NoReturn
 
 from ..errors import InternalError, MinitvmError
 
 DONE, DIFFERENT, REFUSED, OUR_BUG, INTERRUPTED = 0, 1, 2, 3, 130
 
 
+class _Parser(argparse.ArgumentParser):
+    """One line for a mistake in place of the usage, which --help gives."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(REFUSED, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def _parser() -> argparse.ArgumentParser:
     from .. import __version__
     from . import check, demo, explain, info, lesson, run, show
 
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="minitvm",
         description="A tensor compiler in pure Python: run, show and check a model at every level.",
         epilog="`minitvm COMMAND --help` tells more. Exit status: 0 done, 1 a check failed, 2 a mistake in what was "
@@ -37,8 +45,8 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit status.
 
-    0 done; 1 a check failed; 2 a user's mistake, in which case nothing was written; 3 a bug in minitvm; 130 interrupted.
-    argparse's own complaints and --help leave by `SystemExit`, with 2 and 0.
+    0 done; 1 a check failed; 2 a user's mistake, in which case nothing was written; 3 a bug in minitvm; 130
+    interrupted. Complaints about the command line itself, and --help, leave by `SystemExit` with 2 and 0.
     """
     options = _parser().parse_args(arguments)
     try:
@@ -65,8 +73,8 @@ def _our_bug(command: str, error: Exception) -> int:
     """Say that it is not the user's mistake, and what helps to find it."""
     traceback.print_exception(error)
     print(
-        f"minitvm {command}: this is a bug in minitvm, not in your model or command. Please report the lines above, the "
-        "command, `minitvm info`, and the model if it may be shared.",
+        f"minitvm {command}: this is a bug in minitvm, not in your model or command. Please report the lines above, "
+        "the command, `minitvm info`, and the model if it may be shared.",
         file=sys.stderr,
     )
     return OUR_BUG

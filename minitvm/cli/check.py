@@ -17,8 +17,8 @@ import numpy as np
 
 from ..errors import MinitvmError, Unsupported
 from . import options as opt
-from .progress import Report, progress
 from .difference import relative_difference
+from .progress import Report, progress
 
 LARGE = 20_000  # elements of an operator's tensors above which it is checked at reduced size
 TOLERANCE = 1e-3  # of the largest value, on the whole model with its rounding
@@ -35,10 +35,10 @@ def register(commands: Any) -> None:
 
 def check(options: argparse.Namespace) -> int:
     from ..build import optimize_graph, to_graph, to_units
-    from ..target import Target
 
-    graph = to_graph(opt.model_path(options.model), opt.parse_shapes(options.shape))
-    target = Target.of(options.target)
+    path, shapes, target = opt.model_path(options.model), opt.parse_shapes(options.shape), opt.target(options.target)
+    graph = to_graph(path, shapes)
+    opt.fixed_shapes(graph)
     with progress() as report:
         failures = check_model(graph, target, options.seed, report)
         cases = operator_cases(to_units(optimize_graph(graph, target)), target, options.seed, report)

@@ -5,24 +5,32 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import InputError, missing_extra
+from . import options as opt
+from .difference import TOLERANCE, relative_difference
+from .excerpt import excerpt
 from .progress import progress
-from .difference import relative_difference
+from .run import output_path
 from .text import text as level_text
+from .text import write
 
 HEIGHT = 48  # pixels; what the recogniser was trained on
 WIDTH_STEP = 320  # widths are rounded up to this, so that texts of like length share compiled kernels
-LINES = 14  # shown of each level
+WIDEST = 10 * WIDTH_STEP  # pixels: some 200 letters
+MARGIN = 12
+ACTIVATIONS = frozenset({"nn.relu", "sigmoid", "clip", "nn.hard_sigmoid"})
 
 
 def register(commands: Any) -> None:
     parser = commands.add_parser("demo", help="read drawn text with a compiled network", description=__doc__)
-    parser.add_argument("--text", default="Hello, tensor compiler", help="the words to draw")
-    parser.add_argument("--threads", type=int, metavar="N")
+    parser.add_argument("--text", default="Hello, tensor compiler", help="the words to draw, on one line")
+    parser.add_argument("--font", metavar="TTF", help="a font file, for scripts that the built-in font does not have")
+    opt.add_threads(parser)
     parser.add_argument("--picture", metavar="PNG", help="also save the drawn picture there")
     parser.set_defaults(function=demo)
 
@@ -30,12 +38,14 @@ def register(commands: Any) -> None:
 def demo(options: argparse.Namespace) -> int:
     from .. import build
     from ..build import to_graph
+    from ..reference import graph as interpreter
     from ..testbeds import rapidocr
 
-    path = rapidocr.recogniser()
-    picture = draw(options.text)
-    if options.picture:
-        picture.save(options.picture)
+    destination = output_path(options.picture, "--picture") if options.picture else None
+    path, alphabet = rapidocr.recogniser(), rapidocr.alphabet()
+    picture = draw(options.text, options.font)
+    if destination is not None:
+        picture.save(destination, format="PNG")
     image = normalize(picture)
     print(f"drawn      {options.text!r}, {picture.width} x {picture.height} pixels")
     clock = _Clock()
@@ -44,35 +54,63 @@ def demo(options: argparse.Namespace) -> int:
         module = clock("compile it", lambda: build(graph, threads=options.threads, progress=report))
     probabilities = clock("run it, first time", lambda: module(image))
     clock("run it again", lambda: module(image))
-    words = decode(probabilities[0], rapidocr.alphabet())
-    print(f"read       {words!r}")
-    from ..reference import graph as interpreter
-
+    words = decode(probabilities[0], alphabet)
+    print(f"read       {words!r}{_comment(options.text, words)}")
     (expected,) = clock("run the graph interpreter", lambda: interpreter.run(graph, {"x": image}))
-    apart = relative_difference(probabilities, expected)
-    print(f"difference from the graph interpreter: {apart:.1e} of the largest value")
+    apart, interpreted = relative_difference(probabilities, expected), decode(expected[0], alphabet)
+    agree = apart <= TOLERANCE and interpreted == words
+    verdict = "the same words" if interpreted == words else f"WRONG, it reads {interpreted!r}"
+    print(f"checked    the graph interpreter: {verdict}, difference {apart:.1e} of the largest value")
     print("\nwhat each step took")
     for step, seconds in clock.rows:
         print(f"  {step:<28} {seconds * 1e3:10.1f} ms")
     show_operator(graph)
     print(f"\nthe generated kernels lie in {_cache_directory()}")
-    return 0 if words == options.text else 1
+    return 0 if agree else 1
 
 
-def draw(words: str) -> Any:
-    """A picture of the words, black on white, HEIGHT pixels high and a multiple of WIDTH_STEP wide."""
+def _comment(drawn: str, read: str) -> str:
+    if read == drawn:
+        return ", the words that were drawn"
+    if "".join(read.split()) == "".join(drawn.split()):
+        return ", but for the spaces what was drawn"
+    return ", which is not what was drawn: the network misread it"
+
+
+def draw(words: str, font_file: str | None = None) -> Any:
+    """A picture of the words, black on white, HEIGHT pixels high and a multiple of WIDTH_STEP wide.
+
+    Raises `InputError` for words that are empty, too long or not on one line, and for letters that the font lacks.
+    """
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ImportError:
         raise missing_extra("Pillow", "demo") from None
     if not words.strip():
         raise InputError("--text: wanted some words, found none")
-    font = ImageFont.load_default(size=30)
+    if not words.isprintable():
+        raise InputError("--text: wanted one line of printable letters")
+    try:
+        font = ImageFont.truetype(font_file, 30) if font_file else ImageFont.load_default(size=30)
+    except OSError:
+        raise InputError(
+            f"--font: {font_file} is {'not a font' if Path(str(font_file)).exists() else 'missing'}"
+        ) from None
+    lacking = sorted({letter for letter in words if not letter.isspace() and _lacks(font, letter)})
+    if lacking:
+        raise InputError(f"--text: the font has no {' '.join(lacking[:8])}; give one that does with --font FILE.ttf")
     left, _, right, _ = font.getbbox(words)
-    wanted = int(right - left) + 24
-    picture = Image.new("RGB", (-(-wanted // WIDTH_STEP) * WIDTH_STEP, HEIGHT), "white")
-    ImageDraw.Draw(picture).text((12 - left, HEIGHT // 2), words, fill="black", font=font, anchor="lm")
+    width = -(-(int(right - left) + 2 * MARGIN) // WIDTH_STEP) * WIDTH_STEP
+    if width > WIDEST:
+        raise InputError(f"--text: {width} pixels wide, at most {WIDEST} are read: some 200 letters")
+    picture = Image.new("RGB", (width, HEIGHT), "white")
+    ImageDraw.Draw(picture).text((MARGIN - left, HEIGHT // 2), words, fill="black", font=font, anchor="lm")
     return picture
+
+
+def _lacks(font: Any, letter: str) -> bool:
+    # A font draws the same box for every letter that it lacks; no font has a letter for this code point.
+    return bytes(font.getmask(letter)) == bytes(font.getmask("\U0010ffff"))
 
 
 def normalize(picture: Any) -> np.ndarray:
@@ -89,22 +127,34 @@ def decode(probabilities: np.ndarray, alphabet: list[str]) -> str:
 
 
 def show_operator(graph: Any) -> None:
-    """One fused convolution at every level, the first lines of each."""
+    """One fused convolution at every level, like lines folded."""
     from ..build import LEVELS_OF_OPERATOR, optimize_graph, stage, to_units
     from ..target import Target
 
     target = Target.of("cpu")
-    units = to_units(optimize_graph(graph, target))
-    unit = next((u for u in units if "conv2d" in u.name and "_" in u.name), units[0])
-    print(f"\nthe operator {unit.name} at all of its levels")
+    unit = readable(to_units(optimize_graph(graph, target)))
+    print(f"\nthe operator {unit.name} at all of its levels; `minitvm show --op` prints them in full")
     for level in LEVELS_OF_OPERATOR:
         start = time.perf_counter()
-        shown = level_text(stage(unit, target, level)).split("\n")
+        made = stage(unit, target, level)
         seconds = time.perf_counter() - start
+        program = level_text(made)
+        if level == "source":  # its header repeats the schedule
+            program = "\n".join(line for line in program.split("\n") if not line.startswith("#"))
         print(f"\n--- {level}  ({seconds * 1e3:.0f} ms)")
-        print("\n".join(line[:160] for line in shown[:LINES]))
-        if len(shown) > LINES:
-            print(f"... {len(shown) - LINES} more lines")
+        write(excerpt(program))
+
+
+def readable(units: list[Any]) -> Any:
+    """The operator to show: a convolution over several pixels with an activation behind it, the shortest there is."""
+
+    def suits(unit: Any) -> bool:
+        inner = unit.node.graph.nodes if unit.node.op == "fused" else (unit.node,)
+        several = unit.node.outputs[0].ndim > 3 and unit.node.outputs[0].shape[3] != 1
+        return "conv2d" in inner[0].op and several and any(n.op in ACTIVATIONS for n in inner)
+
+    found = [unit for unit in units if suits(unit)] or units
+    return min(found, key=lambda unit: len(unit.func.script()))
 
 
 def _cache_directory() -> str:

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     from .. import build, lower
 
     path, shapes, target = opt.model_path(options.model), opt.parse_shapes(options.shape), opt.target(options.target)
-    destination = output_path(options.output) if options.output else None
+    destination = output_path(options.output, "--output") if options.output else None
     given = opt.load_arrays(options.input) if options.input else None
     graph = lower(path, target=target, shapes=shapes, stop_at="graph")
     if given is None:
@@ -60,15 +60,15 @@ def run(options: argparse.Namespace) -> int:
     return check(graph, inputs, outputs) if options.check else 0
 
 
-def output_path(text: str) -> Path:
-    """Where --output writes; refuses what cannot be written before the work begins."""
+def output_path(text: str, option: str) -> Path:
+    """Where an option writes a file; refuses what cannot be written before the work begins."""
     path = Path(text)
     if path.is_dir():
-        raise InputError(f"--output: {text} is a folder, wanted the name of an .npz file")
+        raise InputError(f"{option}: {text} is a folder, wanted the name of a file")
     if not path.parent.is_dir():
-        raise InputError(f"--output: there is no folder {path.parent}")
+        raise InputError(f"{option}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
-        raise InputError(f"--output: the folder {path.parent} cannot be written")
+        raise InputError(f"{option}: the folder {path.parent} cannot be written")
     return path
 
 

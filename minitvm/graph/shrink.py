@@ -1,20 +1,23 @@
 """The same fused operator on smaller tensors, for interpreters that would take minutes on the full ones.
 
-Dimensions shrink together: equal sizes stay equal, and sizes in proportion (112, 56, 28) stay in proportion as far as
-possible. Small ones (kernels, vector blocks) stay. Attributes that hold sizes follow. Types are inferred anew, so a
-group that does not allow the smaller sizes is simply left as it was.
+What is left must still be a case of its own: vector blocks and convolution kernels stay as they are, and a long
+dimension keeps its remainder by 8, so that tiles, padding and tails are met as before. Equal sizes stay equal, and
+where an operator needs sizes in proportion (112, 56, 28) they are divided instead. Attributes that hold sizes follow.
+Types are inferred anew, so a group that does not allow the smaller sizes is simply left as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..errors import MinitvmError
 from .builder import GraphBuilder
 from .nodes import FUSED, Graph, OpNode, Value
 
-KEPT = 8  # sizes up to this stay as they are
+KEPT = 7  # sizes up to this stay as they are: kernels of convolutions
+BLOCKS = (8, 16)  # these stay too: the lanes of a vector
+ENOUGH = 60_000  # elements: the largest version below this is taken, not the smallest there is
 _SIZE_ATTRIBUTES = frozenset({"newshape", "shape", "size", "extent"})
 
 
@@ -29,14 +32,35 @@ def elements(node: OpNode) -> int:
     return total
 
 
-def shrink(node: OpNode, factors: Iterable[int] = (16, 8, 7, 4, 2)) -> OpNode:
-    """The fused operator at the smallest sizes that its operators accept; itself where none are accepted."""
+def shrink(node: OpNode) -> OpNode:
+    """The fused operator at sizes that are quickly interpreted; at its own where it accepts no smaller ones."""
     best = node
-    for factor in factors:
-        made = _at(node, lambda size, factor=factor: size if size <= KEPT else max(2, -(-size // factor)))  # type: ignore[misc]
-        if made is not None and elements(made) < elements(best):
-            best = made
+    for smaller in _candidates():
+        made = _at(node, smaller)
+        if made is None or elements(made) >= elements(best):
+            continue
+        best = made
+        if elements(best) <= ENOUGH:
+            break
     return best
+
+
+def _candidates() -> Iterator[Callable[[int], int]]:
+    """Ways to make sizes smaller, the one that leaves most first."""
+    for long, middle in ((16, 7), (8, 7), (8, 3), (8, 2)):
+        yield lambda size, long=long, middle=middle: _with_remainder(size, long, middle)  # type: ignore[misc]
+    for divisor in (2, 4, 7, 8, 16, 32):
+        yield lambda size, divisor=divisor: size if _stays(size) else max(2, -(-size // divisor))  # type: ignore[misc]
+
+
+def _stays(size: int) -> bool:
+    return size <= KEPT or size in BLOCKS
+
+
+def _with_remainder(size: int, long: int, middle: int) -> int:
+    if _stays(size):
+        return size
+    return middle + size % 2 if size < max(BLOCKS) else long + size % 8
 
 
 def _at(node: OpNode, smaller: Callable[[int], int]) -> OpNode | None:

@@ -145,7 +145,7 @@ def row_block(m: int, n: int, tile_rows: int, tile_columns: int, cores: int) -> 
     panels = -(-n // tile_columns)
     tiles = -(-m // tile_rows)
     wanted = 1 if cores == 1 else max(1, -(-8 * cores // panels))
-    return max(1, -(-tiles // min(wanted, tiles))) * tile_rows
+    return max(1, -(-tiles // max(1, min(wanted, tiles)))) * tile_rows
 
 
 def _vectorize_rows(sch: Schedule, block: Any, inner: int, tile: Any, unroll: bool) -> None:
