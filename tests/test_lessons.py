@@ -10,12 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import strategies as st
 
 from minitvm.cli import main
-from minitvm.cli.lesson import cells, failure_of, find, folders, grade, title
+from minitvm.cli.lesson import cells, failure_of, find, folders, grade, open_lessons, read_and_run, title
 from minitvm.errors import InputError
+from minitvm.events import Access
 from minitvm.graph import registry
-from minitvm.reference import graph_ops
+from minitvm.reference import check, graph_ops
+
+open_lessons()
+
+from lessons import example, grading, ledger  # noqa: E402  (found through open_lessons)
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSONS = folders()
@@ -105,6 +111,7 @@ def test_wrong_answer_fails_in_words(answer: Path) -> None:
     assert "Falsifying" not in failure
     assert "Traceback" not in failure
     assert not failure.startswith("still to be written"), "a wrong answer is not a stub"
+    assert not re.match(r"\w+(Error|Exception|Exit)\b", failure), "the check must find the mistake, not break on it"
     assert len(failure.splitlines()) <= 30, "a counterexample is small"
 
 
@@ -126,6 +133,16 @@ def test_runner_shows_text_code_and_output(capsys: pytest.CaptureFixture[str]) -
     printed = capsys.readouterr().out
     assert printed.startswith(f"# {title(LESSONS[0])}\n")
     assert "  | program.show()\n" in printed
+    assert "equal: True" in printed
+
+
+def test_runner_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    read_and_run(LESSONS[0] / "lesson.py")
+    printed = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert title(LESSONS[0]) in printed
+    assert f"# {title(LESSONS[0])}" not in printed, "Markdown is laid out, not shown"
+    assert '  │ print("buffer   elements   loads   stores")\n' in printed
     assert "equal: True" in printed
 
 
@@ -171,6 +188,96 @@ def test_broken_answer_is_told_with_its_line(tmp_path: Path, text: str, wanted: 
         assert failure.endswith("exercise.py:2: return m / 0")
 
 
+@each_lesson
+def test_lesson_is_a_notebook(folder: Path) -> None:
+    """Text cells hold comments only, and every code cell is a program by itself."""
+    found = cells((folder / "lesson.py").read_text(encoding="utf-8"))
+    assert [is_text for _, is_text, _ in found[:1]] == [True]
+    assert len({is_text for _, is_text, _ in found}) == 2
+    for first, is_text, body in found:
+        if is_text:
+            assert all(line.startswith("#") for line in body.splitlines() if line), f"line {first}"
+        else:
+            ast.parse(body)
+
+
 def test_cells_keep_line_numbers() -> None:
     text = "# %% [markdown]\n# # A\n\n# %%\nx = 1\n# %%\ny = 2\n"
     assert cells(text) == [(2, True, "# # A\n\n"), (5, False, "x = 1\n"), (7, False, "y = 2\n")]
+
+
+# --- the ledger and the grading -----------------------------------------------------------------------------------
+
+
+def test_ledger_of_a_program_small_enough_to_count_by_hand() -> None:
+    """1 x 2 x 2: two sums of two products, in memory; A is loaded for both."""
+    found = ledger.measure(example.three_loops(1, 2, 2), *example.inputs(1, 2, 2)).lesson_rows()
+    found.pop("time")
+    assert found == {
+        "multiplies": "4",
+        "adds": "6",  # one a product, one a bias
+        "loads": "16",  # Y, A, B in four rounds; Y and bias for two elements
+        "stores": "8",  # four for each of two elements
+        "bytes loaded and stored": "96",
+        "bytes moved by a cache of 1024 B": "256",  # a line for each of A, B, bias and Y
+        "loaded again": "6",  # A: 2, and Y: 4
+        "stored again": "6",
+    }
+
+
+def test_ledger_does_not_count_registers() -> None:
+    memory = ledger.measure(example.three_loops(2, 3, 4), *example.inputs(2, 3, 4))
+    register = ledger.measure(example.in_a_register(2, 3, 4), *example.inputs(2, 3, 4))
+    assert sum(register.stores.values()) == 6
+    assert sum(register.loads.values()) == sum(memory.loads.values()) - 30
+    assert register.operations == memory.operations
+
+
+@pytest.mark.parametrize(
+    ("lines", "offsets", "misses"),
+    [
+        (2, [0, 1, 15, 16, 0, 16], 2),  # sixteen floats to a line
+        (2, [0, 16, 32, 0], 4),  # the third line pushes out the first
+        (2, [0, 16, 0, 32, 0], 3),  # ... but not when the first was used in between
+        (1, [0, 16, 0], 3),
+    ],
+)
+def test_toy_cache_forgets_what_was_not_used_for_longest(lines: int, offsets: list[int], misses: int) -> None:
+    counted = ledger.LessonLedger(cache_lines=lines)
+    for offset in offsets:
+        counted.load(Access("A", "global", offset, 4))
+    assert counted.lines_fetched == misses
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(1.5, "1.5 s"), (0.0123, "12.3 ms"), (4.5e-6, "4.5 us"), (0, "0 us")])
+def test_durations(seconds: float, text: str) -> None:
+    assert ledger.duration(seconds) == text
+
+
+def test_all_forms_of_the_example_mean_the_same() -> None:
+    first = example.three_loops(3, 4, 5)
+    for other in (example.in_a_register, example.blocks):
+        verdict = check(first, other(3, 4, 5))
+        assert verdict, str(verdict)
+        assert verdict.mode == "exact"
+
+
+def test_cases_tell_the_smallest_failure_and_nothing_else() -> None:
+    with pytest.raises(AssertionError, match="^17$") as caught:
+
+        @grading.cases(n=st.integers(0, 1000))
+        def below_17(n: int) -> None:
+            grading.require(n < 17, str(n))
+
+    assert caught.value.__notes__ == []
+
+
+def test_attempt_adds_the_case_to_an_error_but_not_to_a_stub() -> None:
+    with pytest.raises(ZeroDivisionError, match=r"by zero\n\(with n=0\)$"):
+        grading.attempt("with n=0", lambda n: 1 // n, 0)
+
+    def stub(n: int) -> int:
+        raise NotImplementedError("write me")
+
+    with pytest.raises(NotImplementedError, match="^write me$"):
+        grading.attempt("with n=0", stub, 0)

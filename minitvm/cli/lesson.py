@@ -96,13 +96,39 @@ def read_and_run(path: Path) -> None:
     sys.modules[name] = module  # parsers of decorated functions look their source up by module
     for first, is_markdown, body in cells(path.read_text(encoding="utf-8")):
         if is_markdown:
-            print("\n".join(line.removeprefix("#").removeprefix(" ") for line in body.strip("\n").splitlines()))
+            _show_text("\n".join(line.removeprefix("#").removeprefix(" ") for line in body.strip("\n").splitlines()))
         else:
-            print("\n".join(f"  | {line}".rstrip() for line in body.strip("\n").splitlines()))
-            print(flush=True)
+            _show_code(body.strip("\n"))
             # Blank lines in front give every statement the line number that it has in the file.
             exec(compile("\n" * (first - 1) + body, str(path), "exec"), module.__dict__)
         print(flush=True)
+
+
+def _show_text(text: str) -> None:
+    if not sys.stdout.isatty():
+        print(text)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console()
+    console.print(Markdown(text), width=min(console.width, 100))
+
+
+def _show_code(code: str) -> None:
+    """The code with a bar at its left, so that it is not taken for what it prints."""
+    if not sys.stdout.isatty():
+        print("\n".join(f"  | {line}".rstrip() for line in code.splitlines()), end="\n\n", flush=True)
+        return
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    syntax = Syntax("", "python", theme="ansi_dark", background_color="default")
+    lines = syntax.highlight(code).split("\n")
+    console = Console()
+    for line in lines[:-1] if not lines[-1].plain else lines:
+        console.print("[dim]  │[/dim] ", line, sep="", soft_wrap=True)
+    console.print()
 
 
 def title(folder: Path) -> str:
