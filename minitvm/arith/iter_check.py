@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..expr import Expr, Var, as_expr
-from .affine import Affine
+from .affine import Affine, divide_monomial, multiply
 from .analyzer import Analyzer
 
 if TYPE_CHECKING:
@@ -16,14 +16,19 @@ if TYPE_CHECKING:
 _ONE = Affine({}, 1)
 
 
-def check(sums: tuple[IterSum, ...], detector: _Detector, level: str) -> list[str]:
-    """The reasons why `sums` does not have the level; empty when it does."""
-    errors: list[str] = []
+def check(sums: tuple[IterSum, ...], detector: _Detector, level: str) -> tuple[list[str], int | None]:
+    """The reasons why `sums` does not have the level, empty when it does; and the sum whose values repeat, if any."""
     if level in ("surjective", "bijective"):
-        errors += _independence(sums, detector)
-    if level in ("injective", "bijective") and not errors:
-        errors += _injectivity(sums, detector)
-    return errors
+        errors = _independence(sums, detector)
+        if errors:
+            return errors, None
+    if level in ("injective", "bijective"):
+        for position, row in enumerate(sums):
+            error = _steps_overlap(row, detector)
+            if error:
+                return [error], position
+        return _injectivity(sums, detector), None
+    return [], None
 
 
 # A map is surjective onto the product of its bindings' values when each binding is one iterator (its terms fuse without
@@ -105,9 +110,6 @@ def _before(a: IterSplit, b: IterSplit, detector: _Detector) -> bool:
 def _injectivity(sums: tuple[IterSum, ...], detector: _Detector) -> list[str]:
     known: dict[IterMark, list[IterSplit]] = {}
     for row in sums:
-        error = _steps_overlap(row, detector)
-        if error:
-            return [error]
         for split in row.args:
             known.setdefault(split.mark, []).append(split)
     determined: set[IterMark] = set()
@@ -172,6 +174,19 @@ def _determines(mark: IterMark, splits: list[IterSplit], detector: _Detector) ->
     return True
 
 
+def values(row: IterSum) -> tuple[Affine, Affine] | None:
+    """(first, number of) the values of a binding of a surjective map; None where they are not consecutive integers."""
+    if row.args and not any(split.scale == _ONE for split in row.args):
+        return None
+    last = Affine({})
+    for split in row.args:
+        reach = multiply(split.scale, split.extent - 1)
+        if reach is None:
+            return None
+        last = last + reach
+    return row.base, last + 1
+
+
 def to_expr(row: IterSum, analyzer: Analyzer, dtype: str = "int32") -> Expr:
     """A sum of splits as an index expression."""
     result = analyzer.to_expr(row.base, dtype)
@@ -185,8 +200,6 @@ def _split_expr(split: IterSplit, analyzer: Analyzer, dtype: str) -> Expr:
     value = _mark_expr(mark, analyzer, dtype)
     if split.lower_factor != _ONE:
         value = value // analyzer.to_expr(split.lower_factor, dtype)
-    from .affine import multiply
-
     reach = multiply(split.lower_factor, split.extent)
     if reach is None or not analyzer.domain.nonnegative(reach - mark.extent):
         value = value % analyzer.to_expr(split.extent, dtype)
@@ -255,8 +268,6 @@ def _take_apart(
             is_negative = s in lower
             if is_negative != negative:
                 size = _size(s, domain)
-                from .affine import multiply
-
                 span = multiply(size, s.extent - 1)
                 assert span is not None
                 shifted = shifted + analyzer.to_expr(span, value.dtype)
@@ -274,7 +285,6 @@ def _assemble(parts: list[tuple[IterSplit, Expr]], analyzer: Analyzer) -> Expr:
     result: Expr | None = None
     reach = _ONE
     rest = list(parts)
-    from .affine import divide_monomial, multiply
 
     def quotient(a: Affine, b: Affine) -> Affine | None:
         if a == b:

@@ -101,6 +101,7 @@ class IterMap:
     errors: tuple[str, ...] = ()
     level: str = "none"
     padded: bool = False  # some split does not divide its iterator: the last tile is not full
+    repeats: int | None = None  # the binding that takes one value at several points, where that is the error
     bindings: tuple[Expr, ...] = field(default=(), repr=False)
 
     def __bool__(self) -> bool:
@@ -458,8 +459,9 @@ def _detect(
         return IterMap((), tuple(errors), level, bindings=bindings)
     if not understood and level in ("surjective", "bijective"):
         errors.append(f"the predicate {predicate} is not a bound of one fused iterator")
-    errors += check(tuple(sums), detector, level)
-    return IterMap(() if errors else tuple(sums), tuple(errors), level, detector.padded, bindings)
+    found, repeats = check(tuple(sums), detector, level)
+    errors += found
+    return IterMap(() if errors else tuple(sums), tuple(errors), level, detector.padded, repeats, bindings)
 
 
 def is_affine_binding(bindings: Sequence[Any], iters: Mapping[Any, Any], predicate: Any = True,

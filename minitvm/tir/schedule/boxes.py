@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...arith import Analyzer, regions
 from ...expr import SPATIAL, Expr, IntImm, Mul, Node, Range, Var, const, replace, rewrite, substitute, walk
 from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, LetStmt, Stmt
-from .bindings import covers_domain
+from .bindings import covers_domain, loop_ranges
 from .state import conjuncts
 from .tree import Tree, sub_statements
 
@@ -16,7 +16,7 @@ Box = tuple[Range, ...]
 
 def relax(box: Box, loops: Sequence[For], analyzer: Analyzer, buffer: Buffer) -> Box:
     """The box that a box covers while `loops` (outermost first) run; a dimension that cannot be bounded whole."""
-    domains = {loop.var: Range(loop.start, loop.extent) for loop in loops}
+    domains = loop_ranges(loops)
     whole = buffer.full_region().region
     low = regions.evaluate([r.start for r in box], domains, analyzer, whole)
     high = regions.evaluate([r.start + (r.extent - 1) for r in box], domains, analyzer, whole)
@@ -143,9 +143,7 @@ def in_iterators(tree: Tree, realize: BlockRealize) -> Expr | None:
     """
     from .state import all_of
 
-    analyzer = Analyzer()
-    for loop in tree.all_loops_above(realize):
-        analyzer.bind(loop.var, Range(loop.start, loop.extent))
+    analyzer = Analyzer(loop_ranges(tree.all_loops_above(realize)))
     own = {loop.var for loop in tree.loops_above(realize)}
     kept: list[Expr] = []
     inside = Analyzer({it.var: it.dom for it in realize.block.iter_vars})
@@ -180,9 +178,7 @@ def fills(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt 
     if predicate is None or conjuncts(predicate):
         return f"block {realize.block.name} runs only where {realize.predicate}"
     loops = tree.loops_above(realize)
-    analyzer = Analyzer()
-    for loop in tree.all_loops_above(realize):
-        analyzer.bind(loop.var, Range(loop.start, loop.extent))
+    analyzer = Analyzer(loop_ranges(tree.all_loops_above(realize)))
     if isinstance(within, For) and within in loops:
         return (
             None
@@ -223,7 +219,7 @@ def _tile_of(r: Range) -> Var | None:
 
 
 def _fills_inside(realize: BlockRealize, region: BufferRegion, loops: Sequence[For], analyzer: Analyzer) -> bool:
-    domains = {loop.var: Range(loop.start, loop.extent) for loop in loops}
+    domains = loop_ranges(loops)
     box = bound_box(realize, region)
     return (
         all(isinstance(r.extent, IntImm) and r.extent.value == 1 for r in box)

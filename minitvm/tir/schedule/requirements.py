@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from ...arith import Analyzer
 from ...arith.dependence import Dependence, Undecided
-from ...expr import OPAQUE, REDUCE, Node, Range
+from ...expr import OPAQUE, REDUCE, Node
 from ..nodes import BlockRealize, For, ForKind, Seq
 from .analysis import loops_binding, why_unstructured
-from .bindings import analyzer_extent, digits, why_not_injective
+from .bindings import loop_ranges, not_quasi_affine, why_not_injective
 from .dependences import Access, accesses, commute, conflicting_pairs, exact, shown_apart
 from .registry import Failure, requirement
 from .state import ScheduleState, is_const, uses
@@ -150,11 +150,8 @@ def affine_bindings(state: ScheduleState, loops: Sequence[For]) -> Failure | Non
 
 def why_not_affine(tree: Tree, realize: BlockRealize) -> str | None:
     """None where a block's iterators are an injective quasi-affine map of the loops around it, else why not."""
-    loops = tree.loops_above(realize)
-    analyzer = Analyzer()
-    for loop in tree.all_loops_above(realize):
-        analyzer.bind(loop.var, Range(loop.start, loop.extent))
-    return why_not_injective(realize, loops, analyzer)
+    analyzer = Analyzer(loop_ranges(tree.all_loops_above(realize)))
+    return why_not_injective(realize, tree.loops_above(realize), analyzer)
 
 
 @requirement
@@ -163,15 +160,11 @@ def quasi_affine_bindings(state: ScheduleState, loop: For) -> Failure | None:
     # Injectivity is not asked for here: that iterations do not meet is what `no_races` shows.
     tree = state.home(loop)
     for realize in tree.blocks_in(loop):
-        analyzer = state.analyzer(realize)
-        extents = {l.var: analyzer_extent(analyzer, l) for l in tree.loops_above(realize)}
-        for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-            if digits(analyzer.simplify(value), extents) is None:
-                return Failure(
-                    {realize.block: "its bindings"},
-                    "iterators that are quasi-affine in the loops",
-                    f"{it.var.name} = {value}",
-                )
+        found = not_quasi_affine(realize, tree.loops_above(realize), state.analyzer(realize))
+        if found is not None:
+            it, value = found
+            wanted = "iterators that are quasi-affine in the loops"
+            return Failure({realize.block: "its bindings"}, wanted, f"{it.var.name} = {value}")
     return None
 
 
