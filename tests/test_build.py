@@ -8,7 +8,9 @@ import pytest
 import minitvm as tvm
 from minitvm import te
 from minitvm.errors import InputError, TargetError
+from minitvm.expr import IntImm, Var
 from minitvm.graph import GraphBuilder
+from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, with_root
 
 
 def matmul_relu(m, k, n):
@@ -135,3 +137,21 @@ def test_refusals(call, text):
 def test_an_unknown_target_names_the_known_ones():
     with pytest.raises(TargetError, match="cpu"):
         tvm.build(matmul_relu(2, 2, 2), target="abacus")
+
+
+SCALARS = ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "uint64", "bool")
+
+
+@pytest.mark.parametrize("dtype", SCALARS)
+def test_scalar_parameters_arrive_as_they_are(dtype):
+    a, out = Buffer("A", (IntImm(3, "int32"),), dtype), Buffer("B", (IntImm(3, "int32"),), dtype)
+    scalar, i = Var("scalar", dtype), Var("i")
+    value = scalar if dtype == "bool" else a[i] + scalar
+    loop = For(i, IntImm(0, "int32"), IntImm(3, "int32"), ForKind.SERIAL, BufferStore(out, value, (i,)))
+    func = with_root((scalar, a, out), loop, {"global_symbol": "main"})
+    function = tvm.build(func, threads=1)
+    data, found = np.arange(3).astype(dtype), np.zeros(3, dtype)
+    given = {"float16": 0.1, "float32": -0.1, "float64": 1e300, "int8": -3, "uint64": 2**63 + 1, "int64": -(2**40)}
+    number = np.dtype(dtype).type(given.get(dtype, 1))
+    function(number, data, found)
+    np.testing.assert_array_equal(found, np.full(3, number) if dtype == "bool" else data + number)

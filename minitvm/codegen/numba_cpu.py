@@ -1,7 +1,7 @@
 """Python for Numba on CPUs, over the SIMD vectors of `runtime.cpu.simd`.
 
 A kernel becomes `def name(args, thread, threads)`: `args[i]` is the address of buffer parameter i or the value of
-scalar parameter i (a float scalar as the bits of a float64). Values have their declared dtype throughout; index
+scalar parameter i (a float scalar as its bits, in the low end of the word). Values have their declared dtype throughout; index
 arithmetic is done in int64, where it cannot wrap.
 """
 
@@ -113,7 +113,7 @@ class _NumbaCPU(Emitter):
     def __init__(self, kernel: PrimFunc, target: Any) -> None:
         short = set(_SHORT.values())
         reserved = {*SIMD, *short, "args", "thread", "threads", "range", "min", "max", "INF", "NAN", kernel.name}
-        reserved |= {f"{p}_{s}" for p in ("pointer", "stack", "as") for s in short}
+        reserved |= {f"{p}_{s}" for p in ("pointer", "stack", "scalar", "as") for s in short}
         super().__init__(kernel, target, reserved)
         self.imports: set[str] = set()
         self.wide: set[Var] = set()  # int variables that are kept in int64
@@ -151,7 +151,7 @@ class _NumbaCPU(Emitter):
         if isinstance(param, Buffer):
             self.line(f"{name} = {self.use('pointer_' + short_name(self.scalar(param)))}(args[{position}])")
         elif param.dtype.is_float:
-            self.line(f"{name} = {self.use(short_name(param.dtype))}({self.use('as_f64')}(args[{position}]))")
+            self.line(f"{name} = {self.use('scalar_' + short_name(param.dtype))}(args[{position}])")
         else:
             self.wide.add(param)
             self.ranges.parameter(param)

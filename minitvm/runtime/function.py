@@ -76,8 +76,10 @@ class Function:
             return False
         spans: list[tuple[int, int]] = []
         for a, dtype, written in zip(args, self._dtypes, self._written):
+            if type(a) is not np.ndarray or a.dtype is not dtype:
+                return False
             flags = a.flags
-            if a.dtype is not dtype or not flags.c_contiguous or not flags.aligned or type(a) is not np.ndarray:
+            if not flags.c_contiguous or not flags.aligned:
                 return False
             address = a.__array_interface__["data"][0]
             end = address + a.nbytes

@@ -138,8 +138,12 @@ class GraphModule:
             bound = self._known.get(key) if key is not None else None
             if bound is not None:
                 for a, dtype in zip(arrays, self._dtypes):
+                    # Other libraries' arrays have shapes too, and come this far.
+                    if type(a) is not np.ndarray or a.dtype is not dtype:
+                        bound = None
+                        break
                     flags = a.flags
-                    if a.dtype is not dtype or not flags.c_contiguous or not flags.aligned or type(a) is not np.ndarray:
+                    if not flags.c_contiguous or not flags.aligned:
                         bound = None
                         break
             if bound is None:

@@ -62,7 +62,8 @@ class CompiledModule:
         if isinstance(value, np.ndarray):
             return value.ctypes.data
         if isinstance(argument, Var) and argument.dtype.is_float:
-            return struct.unpack("q", struct.pack("d", float(value)))[0]
+            code = {16: "e", 32: "f", 64: "d"}[argument.dtype.bits]
+            return int.from_bytes(struct.pack("<" + code, float(value)), "little", signed=argument.dtype.bits == 64)
         return int(value)
 
     def _number(self, e: Any, places: dict[Any, Any]) -> int:

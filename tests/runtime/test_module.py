@@ -420,3 +420,30 @@ def test_bool_half_and_wide_integers() -> None:
         )  # fmt: skip
         a = np.array([0, 1, 0, 1, 1], dtype)
         np.testing.assert_array_equal(GraphModule(x, threads=2)(a), a)
+
+
+class Foreign:
+    """An array of some other library: a shape and a way to NumPy, no flags."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+        self.shape, self.dtype = data.shape, data.dtype
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.data
+
+
+def test_arrays_of_other_libraries_on_every_call(module: GraphModule) -> None:
+    f = Function(
+        Executable(
+            "scale", "cpu", (TensorSpec("x", F32, (N, 4)),), (TensorSpec("y", F32, (N, 4)),),
+            (Constant("w", F32, (4,), WEIGHT),), (), (SCALE,),
+            (CallKernel(0, (Input(0), ConstantRef(0), Output(0), N, 2.0)),),
+        ),
+        threads=1,
+    )  # fmt: skip
+    for seed in range(3):
+        x, y = array(6, seed), np.zeros((6, 4), np.float32)
+        close(module(Foreign(x))[0], expected(x))
+        f(Foreign(x), y)
+        close(y, x * 2 + WEIGHT)
