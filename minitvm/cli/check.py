@@ -44,7 +44,8 @@ def check(options: argparse.Namespace) -> int:
         cases = operator_cases(to_units(optimize_graph(graph, target)), target, options.seed, report)
         for level in LEVELS:
             failures += check_level(level, cases, report)
-    print("all levels agree" if not failures else f"{failures} disagreements")
+    told = "1 level disagrees" if failures == 1 else f"{failures} levels disagree"
+    print(told if failures else "all levels agree")
     return 1 if failures else 0
 
 

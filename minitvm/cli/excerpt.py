@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 WIDTH = 150  # characters of a line
-LINES = 44  # of one excerpt
+LINES = 72  # of one excerpt
 PERIODS = (1, 2)  # lines that repeat together, such as a load and the multiply-add that uses it
 
 

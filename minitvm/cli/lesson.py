@@ -146,6 +146,9 @@ def grade(folder: Path, answer: Path) -> int:
     failure = failure_of(folder, answer)
     if failure is None:
         print(f"{folder.name}: passed")
+        following = next((f for f in folders() if f.name > folder.name), None)
+        if following is not None:
+            print(f"next: minitvm lesson {following.name.split('_')[0]}, {title(following)}")
         return 0
     print(f"{folder.name}: not yet")
     print("\n".join(f"  {line}".rstrip() for line in failure.splitlines()))

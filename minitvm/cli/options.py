@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -86,22 +87,21 @@ def thread_count(text: str) -> int:
 def load_arrays(path: str) -> dict[str, np.ndarray]:
     """The arrays of an .npz file by name; nothing in it is unpickled."""
     try:
-        data = np.load(path, allow_pickle=False)
+        content = Path(path).read_bytes()
     except FileNotFoundError:
         raise InputError(f"--input: no such file: {path}") from None
     except IsADirectoryError:
         raise InputError(f"--input: {path} is a folder, wanted an .npz file") from None
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        # What NumPy says of a file that is no array speaks of pickle; nobody meant one.
-        why = f": {error.strerror}" if isinstance(error, PermissionError) else ""
-        raise InputError(f"--input: {path} is not an .npz file of plain arrays{why}") from None
-    if not isinstance(data, np.lib.npyio.NpzFile):
-        raise InputError(f"--input: {path} holds one nameless array, wanted an .npz with one named array an input")
-    with data:
-        try:
+    except OSError as error:
+        raise InputError(f"--input: {path} cannot be read: {error.strerror}") from None
+    try:
+        data = np.load(io.BytesIO(content), allow_pickle=False)
+        if isinstance(data, np.lib.npyio.NpzFile):
             return {name: data[name] for name in data.files}
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise InputError(f"--input: {path} is not an .npz file of plain arrays: {error}") from None
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error):
+        # NumPy's own words are of pickle and of checksums, which nobody meant.
+        raise InputError(f"--input: {path} is not an .npz file of plain arrays, or a damaged one") from None
+    raise InputError(f"--input: {path} holds one nameless array, wanted an .npz with one named array an input")
 
 
 def fixed_shapes(graph: Graph) -> None:

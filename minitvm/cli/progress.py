@@ -48,4 +48,5 @@ def progress() -> Iterator[Report]:
     try:
         yield report
     finally:
-        bar.stop()
+        if rows:  # on what is not a terminal `stop` would print an empty line
+            bar.stop()

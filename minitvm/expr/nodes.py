@@ -536,6 +536,10 @@ class IterVar(Node):
     def __rmul__(self, other: Any) -> Expr:
         return other * self.var
 
+    def astype(self, dtype: str) -> Expr:
+        """The variable converted to another dtype."""
+        return self.var.astype(dtype)
+
     def __floordiv__(self, other: Any) -> Expr:
         return self.var // other
 

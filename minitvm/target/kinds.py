@@ -122,8 +122,8 @@ def find_kind(name: str) -> Kind:
     if name not in KINDS:
         known = ", ".join(sorted(KINDS))
         hint = nearest(name, list(KINDS))
-        guess = f"; {hint}" if hint.startswith("did you mean") else ""
-        raise TargetError(f"unknown target {name!r}{guess}; known: {known}")
+        guess = f"{hint} (known: {known})" if hint.startswith("did you mean") else f"known: {known}"
+        raise TargetError(f"unknown target {name!r}; {guess}")
     return KINDS[name]
 
 

@@ -1,0 +1,150 @@
+"""What each command does when nothing is wrong, on models of a few numbers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minitvm as tvm
+from minitvm import te, tir
+from minitvm.cli import main
+from minitvm.script import from_source
+
+from .models import reference, tiny
+
+OPERATOR = "matmul_add_relu"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tiny(tmp_path_factory.mktemp("model") / "tiny.onnx"))
+
+
+@pytest.fixture(scope="module")
+def open_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tiny(tmp_path_factory.mktemp("model") / "open.onnx", batch="n"))
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def test_run_writes_what_the_model_computes(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], rng: np.random.Generator
+) -> None:
+    x = rng.standard_normal((2, 8)).astype("float32")
+    np.savez(tmp_path / "x.npz", x=x)
+    # The name is taken as it is given; NumPy by itself would add .npz.
+    told = shown(capsys, "run", model, "--input", f"{tmp_path}/x.npz", "--output", f"{tmp_path}/y", "--check")
+    with np.load(tmp_path / "y") as written:
+        assert written.files == ["y"]
+        np.testing.assert_allclose(written["y"], reference(x), rtol=1e-5, atol=1e-6)
+    assert "y: float32[2, 4]" in told and "check y: ok" in told
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.npz", "y"]
+
+
+def test_run_takes_open_dimensions_from_the_arrays_or_from_shape(
+    open_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "x.npz", x=np.ones((5, 8), "float32"))
+    assert "y: float32[5, 4]" in shown(capsys, "run", open_model, "--input", f"{tmp_path}/x.npz", "--check")
+    assert "y: float32[3, 4]" in shown(capsys, "run", open_model, "--shape", "x=3,8", "--check")
+    assert "y: float32[0, 4]  empty" in shown(capsys, "run", open_model, "--shape", "x=0,8")
+
+
+def test_run_with_check_fails_on_a_wrong_answer(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from minitvm.reference import graph as interpreter
+
+    right = interpreter.run
+    monkeypatch.setattr(interpreter, "run", lambda *a: [1.01 * array for array in right(*a)])
+    assert main(["run", model, "--check"]) == 1
+    assert "check y: WRONG" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("level", ["graph", "fused", "te", "tir", "schedule", "kernel", "source", "executable"])
+def test_show_prints_every_level(model: str, capsys: pytest.CaptureFixture[str], level: str) -> None:
+    wanted = {
+        "graph": "nn.matmul(", "fused": f"def {OPERATOR}(", "te": "te.compute(", "tir": '"T_relu"',
+        "schedule": "# b0 = sch.get_block(", "kernel": "T.call_kernel(", "source": "thread", "executable": "kernel(",
+    }  # fmt: skip
+    program = shown(capsys, "show", model, "--level", level)
+    assert wanted[level] in program
+    assert "schedule_trace" not in program
+    assert max(map(len, program.split("\n"))) < 400
+
+
+def test_names_that_fused_shows_are_names_that_op_takes(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    fused = shown(capsys, "show", model, "--level", "fused")
+    names = [line[4 : line.index("(")] for line in fused.split("\n") if line.startswith("def ")][:-1]
+    assert names == [OPERATOR]
+    for level in ("te", "tir", "schedule", "kernel", "source"):
+        assert shown(capsys, "show", model, "--level", level, "--op", names[0]).startswith(f"# --- {OPERATOR}\n")
+
+
+@pytest.mark.parametrize("level", ["tir", "schedule", "kernel"])
+def test_what_show_prints_reads_back(model: str, capsys: pytest.CaptureFixture[str], level: str) -> None:
+    program = shown(capsys, "show", model, "--level", level, "--op", OPERATOR)
+    made = tvm.lower(model, stop_at=level)[OPERATOR]
+    found = from_source(program)
+    if level == "kernel":
+        assert list(found.functions) == list(made.functions)
+        for name in made.functions:
+            tvm.ir.assert_structural_equal(found.functions[name], without_trace(made.functions[name]))
+    else:
+        tvm.ir.assert_structural_equal(found, without_trace(made))
+
+
+def without_trace(func: tir.PrimFunc) -> tir.PrimFunc:
+    """A function without its schedule's steps, which `show` prints as comments."""
+    return tir.PrimFunc(func.params, func.body, {k: v for k, v in func.attrs.items() if k != "schedule_trace"})
+
+
+def test_te_that_show_prints_runs(model: str, capsys: pytest.CaptureFixture[str], rng: np.random.Generator) -> None:
+    from minitvm.reference.te import evaluate
+
+    names: dict[str, object] = {"te": te}
+    exec(shown(capsys, "show", model, "--level", "te"), names)
+    inputs = {names[f"p{k}"]: rng.standard_normal(s).astype("float32") for k, s in enumerate([(2, 8), (8, 4), (4,)])}
+    x, w, b = inputs.values()
+    (found,) = evaluate(names["T_relu"], inputs)  # type: ignore[arg-type]
+    np.testing.assert_allclose(found, np.maximum(x @ w + b, 0), rtol=1e-5, atol=1e-6)
+
+
+def test_check_prints_a_line_a_level(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys, "check", model).strip().split("\n")
+    assert [line.split()[0] for line in lines[:6]] == ["graph", "te", "tir", "schedule", "kernel", "executable"]
+    assert all(line.split()[1] in ("ok", "equal") for line in lines[:6])
+    assert lines[6] == "all levels agree"
+
+
+def test_check_fails_where_a_level_disagrees(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from minitvm.cli import check
+
+    right = check._INTERPRET["kernel"]
+    monkeypatch.setitem(check._INTERPRET, "kernel", lambda case: [a + 1 for a in right(case)])
+    assert main(["check", model]) == 1
+    told = capsys.readouterr().out
+    assert "kernel     WRONG" in told and f"{OPERATOR}: difference" in told and "1 level disagrees" in told
+
+
+def test_info_and_explain(capsys: pytest.CaptureFixture[str]) -> None:
+    told = shown(capsys, "info")
+    assert "target" in told and "numpy" in told and "cache" in told
+    assert "Legal when:" in shown(capsys, "explain", "split")
+    assert "compute_at" in shown(capsys, "explain")
+
+
+def test_a_reader_that_goes_is_no_mistake(model: str) -> None:
+    command = f"{sys.executable} -m minitvm.cli show {model} --level kernel"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command} | head -1"], capture_output=True, text=True)
+    assert done.stdout.startswith(f"# --- {OPERATOR}")
+    assert (done.returncode, done.stderr) == (0, "")

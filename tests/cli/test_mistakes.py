@@ -1,0 +1,141 @@
+"""A user's mistake: one line on standard error, exit status 2, no traceback, nothing written."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from minitvm.cli import main
+from minitvm.errors import InternalError
+
+from .models import tiny
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with models and arrays, good and bad."""
+    d = tmp_path_factory.mktemp("mistakes")
+    good = tiny(d / "good.onnx").read_bytes()
+    tiny(d / "open.onnx", batch="n")
+    (d / "empty.onnx").write_bytes(b"")
+    (d / "random.onnx").write_bytes(np.random.default_rng(0).bytes(3000))
+    (d / "picture.onnx").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(60))
+    (d / "cut.onnx").write_bytes(good[: len(good) // 2])
+    one_node(d / "nonzero.onnx", "NonZero")
+    one_node(d / "unheard_of.onnx", "UnheardOf")
+    one_node(d / "attribute.onnx", "Relu", slope=3)
+    x = np.ones((2, 8), "float32")
+    np.savez(d / "good.npz", x=x)
+    np.savez(d / "dtype.npz", x=x.astype("float64"))
+    np.savez(d / "shape.npz", x=np.ones((3, 8), "float32"))
+    np.savez(d / "rank.npz", x=np.ones(8, "float32"))
+    np.savez(d / "name.npz", z=x)
+    np.savez(d / "none.npz")
+    np.savez(d / "pickled.npz", x=np.array([{}, 1], object))
+    np.save(d / "one.npy", x)
+    (d / "cut.npz").write_bytes((d / "good.npz").read_bytes()[:200])
+    damaged = bytearray((d / "good.npz").read_bytes())
+    damaged[180] ^= 255
+    (d / "damaged.npz").write_bytes(bytes(damaged))
+    return d
+
+
+def one_node(path: Path, op: str, **attributes: object) -> None:
+    node = helper.make_node(op, ["x"], ["y"], **attributes)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+
+
+MISTAKES = [
+    ("run missing.onnx", "no such file: missing.onnx"),
+    ("run .", "is a folder, wanted an ONNX file"),
+    ("run empty.onnx", "empty.onnx is not an ONNX model"),
+    ("check random.onnx", "random.onnx is not an ONNX model"),
+    ("show picture.onnx --level graph", "picture.onnx is not an ONNX model"),
+    ("run cut.onnx", "cut.onnx is not an ONNX model"),
+    ("run light_nothing.onnx", "no light network is called"),
+    ("run nonzero.onnx", "NonZero"),
+    ("check unheard_of.onnx", "UnheardOf"),
+    ("show attribute.onnx --level te", "attribute slope is not supported"),
+    ("run good.onnx --shape y=2,8", "the model has no input y; known: x"),
+    ("run good.onnx --shape x=2,8,1", "input x has 2 dimensions (2, 8), found (2, 8, 1)"),
+    ("run good.onnx --shape x=3,8", "input x, dimension 0: wanted 2"),
+    ("run good.onnx --shape x=a,b", "--shape x=a,b: wanted NAME=SIZE,SIZE,..."),
+    ("run good.onnx --shape x", "--shape x: wanted NAME=SIZE,SIZE,..."),
+    ("run open.onnx --shape x=-1,8", "--shape x=-1,8: wanted NAME=SIZE,SIZE,..."),
+    ("run open.onnx --shape x=2,8 --shape x=3,8", "x has a shape already"),
+    ("run open.onnx", "input x has open dimensions (n,8); give --shape x=SIZE,8"),
+    ("check open.onnx", "input x has open dimensions (n,8); give --shape x=SIZE,8"),
+    ("run good.onnx --input missing.npz", "--input: no such file: missing.npz"),
+    ("run good.onnx --input .", "--input: . is a folder"),
+    ("run good.onnx --input good.onnx", "good.onnx is not an .npz file of plain arrays"),
+    ("run good.onnx --input cut.npz", "cut.npz is not an .npz file of plain arrays"),
+    ("run good.onnx --input damaged.npz", "damaged.npz is not an .npz file of plain arrays"),
+    ("run good.onnx --input pickled.npz", "pickled.npz is not an .npz file of plain arrays"),
+    ("run good.onnx --input one.npy", "one nameless array"),
+    ("run good.onnx --input dtype.npz", "x wanted float32[2, 8], found float64[2, 8]"),
+    ("run good.onnx --input shape.npz", "x wanted float32[2, 8], found float32[3, 8]"),
+    ("run open.onnx --input rank.npz", "x wanted float32[n, 8], found float32[8]"),
+    ("run good.onnx --input name.npz", "the model has no input z; known: x"),
+    ("run good.onnx --input none.npz", "no array for x, wanted float32[2, 8]"),
+    ("run good.onnx --output .", "--output: . is a folder"),
+    ("run good.onnx --output nowhere/y.npz", "--output: there is no folder nowhere"),
+    ("run good.onnx --target tpu", "unknown target 'tpu'; did you mean cpu? (known: accel, cpu, cuda"),
+    ("show good.onnx --level source --target cuda", "no code generator for it yet, only for cpu"),
+    ("run good.onnx --threads 0", "--threads: wanted a number from 1, found 0"),
+    ("run good.onnx --threads many", "--threads: wanted a number from 1, found many"),
+    ("show good.onnx --level tir --op matmul", "no operator matmul; did you mean matmul_add_relu?"),
+    ("show good.onnx --level graph --op matmul_add_relu", "--op goes with --level te"),
+    ("show good.onnx --level assembly", "invalid choice: 'assembly'"),
+    ("show good.onnx", "required: --level"),
+    ("explain spilt", "did you mean split?"),
+    ("lesson 99", "no lesson 99"),
+    ("demo --text ''", "--text: wanted some words"),
+    ("demo --text '\u4f60\u597d'", "the font has no \u4f60 \u597d; give one that does with --font"),
+    ("demo --text 'a\nb'", "--text: wanted one line"),
+    (f"demo --text {'x' * 500}", "--text: "),
+    ("demo --font missing.ttf", "--font: missing.ttf is missing"),
+    ("frobnicate", "invalid choice: 'frobnicate'"),
+    ("", "required: COMMAND"),
+]
+
+
+@pytest.mark.parametrize(("command", "said"), MISTAKES, ids=[command[:60] or "nothing" for command, _ in MISTAKES])
+def test_a_mistake_is_one_line_and_status_2(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, said: str
+) -> None:
+    monkeypatch.chdir(folder)
+    before = sorted(os.listdir(folder))
+    try:
+        status = main(shlex.split(command))
+    except SystemExit as left:  # argparse
+        status = int(str(left.code))
+    written = capsys.readouterr()
+    assert status == 2
+    assert said in written.err
+    assert written.err.startswith("minitvm")
+    assert len(written.err.strip().split("\n")) == 1
+    assert written.out == ""
+    assert sorted(os.listdir(folder)) == before
+
+
+@pytest.mark.parametrize("error", [InternalError("a rule of ours is broken"), KeyError("x")])
+def test_a_bug_of_ours_says_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    def broken(*_: object, **__: object) -> object:
+        raise error
+
+    monkeypatch.setattr("minitvm.lower", broken, raising=False)
+    assert main(["show", str(folder / "good.onnx"), "--level", "graph"]) == 3
+    written = capsys.readouterr().err
+    assert "a bug in minitvm, not in your model or command" in written
+    assert "Please report" in written and type(error).__name__ in written
