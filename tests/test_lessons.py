@@ -163,7 +163,10 @@ def test_runner_refuses_what_does_not_exist(tmp_path: Path) -> None:
 def test_grade_prints_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     folder = LESSONS[0]
     assert main(["lesson", "00", "--file", str(folder / "solution.py")]) == 0
-    assert capsys.readouterr().out == f"{folder.name}: passed\n"
+    assert capsys.readouterr().out == f"{folder.name}: passed\nnext: minitvm lesson 01, {title(LESSONS[1])}\n"
+    last = LESSONS[-1]
+    assert main(["lesson", last.name, "--file", str(last / "solution.py")]) == 0
+    assert capsys.readouterr().out == f"{last.name}: passed\n"
     assert main(["lesson", "00", "--check"]) == 1
     assert capsys.readouterr().out.startswith(f"{folder.name}: not yet\n  still to be written: ")
 

@@ -14,7 +14,7 @@
 # %%
 from minitvm.cli.lesson import open_lessons
 
-open_lessons()
+open_lessons()  # a lesson finds what all lessons share, from whatever folder it runs
 
 from lessons import example, ledger
 from minitvm import reference

@@ -101,7 +101,7 @@ except ExecutionError as error:
 # ## The second half is yours
 #
 # You write `run`: what the three kinds of statement do. The check will compare your interpreter with the reference
-# on two hundred random programs such as this one,
+# on more than a hundred random programs such as this one,
 
 # %%
 j = Var("j")

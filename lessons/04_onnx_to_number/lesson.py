@@ -154,8 +154,8 @@ source = minitvm.lower(model, stop_at="source")["matmul_add_relu"]
 print("\n".join(line for line in source.splitlines() if not line.startswith("#")).strip())
 
 # %% [markdown]
-# Around the kernels stands the *executable*: which constants there are, how much memory is needed, and a list of steps.
-# Ours has one step. It is plain data, so it has an interpreter too; and it can be saved and run elsewhere.
+# Around the kernels stands the *executable*: which constants there are, how much memory is needed, and a list of steps,
+# which call the kernels. It is plain data, so it has an interpreter too; and it can be saved and run elsewhere.
 
 # %%
 executable = minitvm.lower(model, stop_at="executable")
