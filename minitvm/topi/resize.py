@@ -175,37 +175,44 @@ def _cubic(
     data: Tensor, axis: int, size: Dim, source: Callable[[Expr], Expr], alpha: float, exclude: bool,
     outside: float | None,
 ) -> Tensor:  # fmt: skip
-    """Keys' cubic convolution; `exclude` leaves taps outside the input out and scales the others up."""
+    """Keys' cubic convolution; `exclude` leaves taps outside the input out and scales the others up.
+
+    The weights are a stage of their own: computed once an output index, not once an element.
+    """
     extent = dims(data)[axis]
 
-    def element(i: Expr, read: Any) -> Expr:
-        at = source(i)
-        low = te.floor(at)
-        first, t = low.astype("int32"), at - low
-        weights = [_keys(t + 1.0, alpha, far=True), _keys(t, alpha, far=False),
-                   _keys(1.0 - t, alpha, far=False), _keys(2.0 - t, alpha, far=True)]  # fmt: skip
-        places = [first + (k - 1) for k in range(4)]
-        if exclude:
-            zero = const(0, "float64")
-            kept = [
-                te.select(te.all(p >= 0, p < as_expr(extent)), w, zero) for p, w in zip(places, weights, strict=True)
-            ]
-            weights = kept
-        value: Any = None
-        for place, weight in zip(places, weights, strict=True):
-            term = read(_clamped(place, extent)) * weight.astype(data.dtype)
-            value = term if value is None else value + term
-        if exclude:
-            value = value / (weights[0] + weights[1] + weights[2] + weights[3]).astype(data.dtype)
-        return _guarded(value, at, extent, outside)
+    def place(i: Expr, k: Expr) -> Expr:
+        return te.floor(source(i)).astype("int32") + (k - 1)
 
-    return _stage(data, axis, size, element, "T_resize_cubic")
+    def weight(i: Expr, k: Expr) -> Expr:
+        share = _keys(te.abs(source(i) - place(i, k).astype("float64")), alpha)
+        if not exclude:
+            return share
+        return te.select(te.all(place(i, k) >= 0, place(i, k) < as_expr(extent)), share, const(0, "float64"))
+
+    weights = te.compute((size, 4), weight, name="T_cubic_weights")
+    if exclude:
+        t = te.reduce_axis((0, 4), name="t")
+        total = te.compute((size,), lambda i: te.sum(weights[i, t.var], axis=t), name="T_cubic_total")
+        given = weights
+        weights = te.compute((size, 4), lambda i, k: given[i, k] / total[i], name="T_cubic_shares")
+    tap = te.reduce_axis((0, 4), name="tap")
+
+    def element(i: Expr, read: Any) -> Any:
+        value = read(_clamped(place(i, tap.var), extent)) * weights[i, tap.var].astype(data.dtype)
+        return te.sum(value, axis=tap)
+
+    made = _stage(data, axis, size, element, "T_resize_cubic")
+    if outside is None:
+        return made
+    return _stage(made, axis, size, lambda i, read: _guarded(read(i), source(i), extent, outside), "T_resize_guarded")
 
 
-def _keys(x: Expr, a: float, far: bool) -> Expr:
-    if far:
-        return ((x - 5.0) * x + 8.0) * x * a - 4.0 * a
-    return ((x * (a + 2.0)) - (a + 3.0)) * x * x + 1.0
+def _keys(d: Expr, a: float) -> Expr:
+    """Keys' kernel at a distance from 0 to 2."""
+    near = ((d * (a + 2.0)) - (a + 3.0)) * d * d + 1.0
+    far = ((d - 5.0) * d + 8.0) * d * a - 4.0 * a
+    return te.select(d <= const(1, d.dtype), near, far)
 
 
 def resize2d(

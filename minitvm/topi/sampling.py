@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import Expr, as_expr, const
 from ..te import Tensor
-from .shapes import Dim, dims, is_one
+from .shapes import Dim, dims
 
 _METHODS = ("nearest", "linear", "cubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -30,55 +29,90 @@ def grid_sample(
     if method not in _METHODS or padding_mode not in _PADDINGS or (method == "cubic" and rank == 3):
         raise InputError(f"image.grid_sample: {method!r}, {padding_mode!r} on {rank} spatial axes is not known")
     extents = dims(data)[2:]
-    shape = (*dims(data)[:2], *dims(grid)[1:-1])
-    # The source coordinates are a stage of their own: all channels share them.
-    places = te.compute(
-        grid.shape, lambda *i: _coordinate(grid[i], i[-1], extents, align_corners), name="T_grid_coordinates"
-    )  # fmt: skip
+    outs = dims(grid)[1:-1]
 
-    def element(n: Any, c: Any, *outs: Any) -> Expr:
-        at = [places[(n, *outs, as_expr(rank - 1 - a))] for a in range(rank)]
-        if padding_mode == "border" and method != "cubic":
-            at = [_clamp(p, const(0, p.dtype), _float(d, p.dtype) - 1.0) for p, d in zip(at, extents)]
-        if padding_mode == "reflection" and method != "cubic":
-            at = [_reflected(p, d, align_corners) for p, d in zip(at, extents)]
+    # Coordinates, places and weights are stages of their own: all channels share them. Axes as data has them.
+    def coordinate(n: Any, *i: Any) -> Expr:
+        axis, component = i[-1], (rank - 1) - i[-1]
+        p = _coordinate(grid[(n, *i[:-1], component)], _of_axis(extents, axis, grid.dtype), align_corners)
+        if method == "cubic" or padding_mode == "zeros":
+            return p
+        size = _of_axis(extents, axis, p.dtype)
+        return _clamp(p, size) if padding_mode == "border" else _reflected(p, size, align_corners)
 
-        def read(point: Sequence[Expr]) -> Expr:
-            return _read(data, n, c, point, extents, padding_mode, align_corners)
+    at = te.compute((dims(grid)[0], *outs, rank), coordinate, name="T_grid_coordinates")
+    taps = {"nearest": 1, "linear": 2, "cubic": 4}[method]
 
+    def whole(i: Sequence[Any]) -> Expr:
+        """The place of a tap as a float, wherever it lies."""
+        p: Expr = at[tuple(i[:-1])]
         if method == "nearest":
-            return read([te.nearbyint(p) for p in at])
-        return _weighted(at, read, _linear if method == "linear" else _cubic)
+            return te.nearbyint(p)
+        return te.floor(p) + (i[-1] - (1 if method == "cubic" else 0)).astype(p.dtype)
 
-    return te.compute(shape, element, name="T_grid_sample")
+    def place(*i: Any) -> Expr:
+        p, size = whole(i), _of_axis(extents, i[-2], at.dtype)
+        if padding_mode == "reflection" and method == "cubic":
+            p = _reflected(p, size, align_corners)
+        inner = _clamp(p, size)
+        if padding_mode != "zeros":
+            return inner.astype("int32")
+        # -1 says that the tap lies outside.
+        same: Expr = inner == p
+        return te.select(same, inner, const(-1, p.dtype)).astype("int32")
+
+    def weight(*i: Any) -> Expr:
+        distance = te.abs(at[tuple(i[:-1])] - whole(i))
+        one = const(1, distance.dtype)
+        return one if method == "nearest" else one - distance if method == "linear" else _keys(distance)
+
+    stage = (dims(grid)[0], *outs, rank, taps)
+    places = te.compute(stage, place, name="T_grid_places")
+    weights = te.compute(stage, weight, name="T_grid_weights")
+    tap = [te.reduce_axis((0, taps), name=f"t{a}") for a in range(rank)]
+
+    def element(n: Any, c: Any, *point: Any) -> Any:
+        chosen = [(n, *point, as_expr(a), t.var) for a, t in enumerate(tap)]
+        value: Expr = data[(n, c, *(te.maximum(places[k], 0) for k in chosen))]
+        if padding_mode == "zeros":
+            inside = te.all(*(places[k] >= 0 for k in chosen))
+            value = te.select(inside, value, const(0, value.dtype))
+        for k in chosen:
+            value = value * weights[k]
+        return te.sum(value, axis=tap)
+
+    return te.compute((*dims(data)[:2], *outs), element, name="T_grid_sample")
+
+
+def _of_axis(extents: Sequence[Dim], axis: Expr, dtype: str) -> Expr:
+    """The extent of an axis that is an index itself."""
+    size = _float(extents[-1], dtype)
+    for k in reversed(range(len(extents) - 1)):
+        here: Expr = axis == k
+        size = te.select(here, _float(extents[k], dtype), size)
+    return size
 
 
 def _float(value: Dim, dtype: str) -> Expr:
     return as_expr(value).astype(dtype)
 
 
-def _clamp(value: Expr, low: Expr, high: Expr) -> Expr:
-    return te.minimum(te.maximum(value, low), high)
+def _clamp(p: Expr, size: Expr) -> Expr:
+    return te.minimum(te.maximum(p, const(0, p.dtype)), size - 1.0)
 
 
-def _coordinate(value: Expr, component: Expr, extents: Sequence[Dim], align_corners: bool) -> Expr:
-    """From [-1, 1] to positions along the axis of a component; the first component is the last axis."""
-    size: Expr = _float(extents[0], value.dtype)
-    for k, extent in enumerate(reversed(extents[1:])):
-        equal: Expr = component == k
-        size = te.select(equal, _float(extent, value.dtype), size)
+def _coordinate(value: Expr, size: Expr, align_corners: bool) -> Expr:
+    """From [-1, 1] to positions along an axis."""
     if align_corners:
         return (value + 1.0) / 2.0 * (size - 1.0)
     return ((value + 1.0) * size - 1.0) / 2.0
 
 
-def _reflected(p: Expr, extent: Dim, align_corners: bool) -> Expr:
+def _reflected(p: Expr, size: Expr, align_corners: bool) -> Expr:
     """Folded back at both ends, as often as need be."""
-    if is_one(extent) and align_corners:
-        return p * 0.0
-    size = _float(extent, p.dtype)
     low = const(0.0 if align_corners else -0.5, p.dtype)
-    span = size - 1.0 if align_corners else size
+    # An axis of one element has no length between its corners; everything is reflected onto it.
+    span = te.maximum(size - 1.0, const(1e-4, p.dtype)) if align_corners else size
     distance = te.abs(p - low)
     turns = te.floor(distance / span)
     rest = distance - turns * span
@@ -86,48 +120,8 @@ def _reflected(p: Expr, extent: Dim, align_corners: bool) -> Expr:
     return te.select(even, rest + low, span - rest + low)
 
 
-def _read(
-    data: Tensor, n: Any, c: Any, point: Sequence[Expr], extents: Sequence[Dim], padding: str, align: bool
-) -> Expr:  # fmt: skip
-    """The element at a point of whole numbers, by the rule for points outside."""
-    if padding == "reflection":
-        point = [_reflected(p, d, align) for p, d in zip(point, extents)]
-    last = [_float(d, p.dtype) - 1.0 for p, d in zip(point, extents)]
-    zero = const(0, point[0].dtype)
-    inner = [_clamp(p, zero, e) for p, e in zip(point, last)]
-    value = data[(n, c, *(p.astype("int32") for p in inner))]
-    if padding != "zeros":
-        return value
-    inside = te.all(*itertools.chain.from_iterable((p >= zero, p <= e) for p, e in zip(point, last)))
-    return te.select(inside, value, const(0, value.dtype))
-
-
-def _linear(p: Expr) -> list[tuple[Expr, Expr]]:
-    first = te.floor(p)
-    share = p - first
-    return [(first, const(1, p.dtype) - share), (first + 1.0, share)]
-
-
-def _cubic(p: Expr, a: float = -0.75) -> list[tuple[Expr, Expr]]:
-    first = te.floor(p)
-    t = p - first
-
-    def far(x: Expr) -> Expr:
-        return ((x * a - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
-
-    def near(x: Expr) -> Expr:
-        return ((x * (a + 2.0)) - (a + 3.0)) * x * x + 1.0
-
-    weights = [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
-    return [(first + float(k - 1), w) for k, w in enumerate(weights)]
-
-
-def _weighted(at: Sequence[Expr], read: Any, taps_of: Any) -> Expr:
-    total: Any = None
-    for taps in itertools.product(*(taps_of(p) for p in at)):
-        term = read([place for place, _ in taps])
-        for _, weight in taps:
-            term = term * weight.astype(term.dtype)
-        total = term if total is None else total + term
-    made: Expr = total
-    return made
+def _keys(d: Expr, a: float = -0.75) -> Expr:
+    """Keys' cubic kernel at a distance from 0 to 2."""
+    near = ((d * (a + 2.0)) - (a + 3.0)) * d * d + 1.0
+    far = ((d * a - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a
+    return te.select(d <= const(1, d.dtype), near, far)
