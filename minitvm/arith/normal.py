@@ -228,6 +228,8 @@ class Normalizer:
                 return 0, 1
             if source.is_int and source.lanes == 1 and _inside((int(source.min), int(source.max)), limits):
                 return int(source.min), int(source.max)
+        if isinstance(e, FloorMod) and isinstance(e.b, IntImm) and e.b.value > 0:
+            return 0, e.b.value - 1  # of data that may wrap, too
         if isinstance(e, Select):
             return intersect(limits, hull(self._bounded(e.true_value), self._bounded(e.false_value)))
         if isinstance(e, Call) and e.op == "if_then_else":

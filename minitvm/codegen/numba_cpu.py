@@ -1,8 +1,8 @@
 """Python for Numba on CPUs, over the SIMD vectors of `runtime.cpu.simd`.
 
 A kernel becomes `def name(args, thread, threads)`: `args[i]` is the address of buffer parameter i or the value of
-scalar parameter i (a float scalar as its bits, in the low end of the word). Values have their declared dtype throughout; index
-arithmetic is done in int64, where it cannot wrap.
+scalar parameter i (a float scalar as its bits, in the low end of the word). Values have their declared dtype
+throughout; index arithmetic is done in int64, where it cannot wrap.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arith import Analyzer
 from ..errors import InternalError, Unsupported
 from ..expr import (
     EQ,
@@ -45,6 +46,7 @@ from ..expr import (
     Not,
     Or,
     Ramp,
+    Range,
     Select,
     Shuffle,
     Sub,
@@ -63,7 +65,6 @@ from ..tir.nodes import (
     While,
 )  # fmt: skip
 from .emitter import Emitter
-from .ranges import Ranges
 from .registers import Register, slot
 
 _SHORT = {"bool": "b1", **{f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (8, 16, 32, 64)}}
@@ -117,7 +118,7 @@ class _NumbaCPU(Emitter):
         super().__init__(kernel, target, reserved)
         self.imports: set[str] = set()
         self.wide: set[Var] = set()  # int variables that are kept in int64
-        self.ranges = Ranges()
+        self.analyzer = Analyzer()  # ranges of variables in scope: they choose cheap divisions
         self.stack_bytes = 0
 
     # -- the module
@@ -154,7 +155,6 @@ class _NumbaCPU(Emitter):
             self.line(f"{name} = {self.use('scalar_' + short_name(param.dtype))}(args[{position}])")
         else:
             self.wide.add(param)
-            self.ranges.parameter(param)
             self.line(f"{name} = args[{position}]")
 
     def scalar(self, buffer: Buffer) -> DType:
@@ -182,7 +182,8 @@ class _NumbaCPU(Emitter):
         if stmt.kind not in (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED):
             raise Unsupported(f"a {stmt.kind} loop over {stmt.var.name} in a CPU kernel")
         self.wide.add(stmt.var)
-        with self.ranges.loop(stmt), self.block(f"for {self.names[stmt.var]} in range({self.loop_bounds(stmt)}):"):
+        self.analyzer.bind(stmt.var, Range(stmt.start, stmt.extent))
+        with self.block(f"for {self.names[stmt.var]} in range({self.loop_bounds(stmt)}):"):
             self.stmt(stmt.body)
 
     def loop_bounds(self, stmt: For) -> str:
@@ -203,7 +204,7 @@ class _NumbaCPU(Emitter):
     def let(self, stmt: LetStmt) -> None:
         if _is_index(stmt.value):
             self.wide.add(stmt.var)
-            self.ranges.let(stmt.var, stmt.value)
+            self.analyzer.bind_value(stmt.var, stmt.value)
             text = self.index(stmt.value)
         else:
             text = self.value(stmt.value)
@@ -295,11 +296,15 @@ class _NumbaCPU(Emitter):
         divisor = e.b.value if isinstance(e.b, IntImm) else 0
         if floor and divisor > 0 and divisor & (divisor - 1) == 0:  # exact for negative dividends too
             return f"({a} >> {divisor.bit_length() - 1})" if quotient else f"({a} & {divisor - 1})"
-        if not floor or (divisor > 0 and self.ranges.not_negative(e.a)):
+        if not floor or (divisor > 0 and self.not_negative(e.a)):
             op = self.use("truncdiv" if quotient else "truncmod")
             return f"{op}({self.index(e.a)}, {self.index(e.b)})"
         op = self.use("floordiv" if quotient else "floormod")
         return f"{op}({self.index(e.a)}, {self.index(e.b)})"
+
+    def not_negative(self, e: Expr) -> bool:
+        low, _ = self.analyzer.bounds(e)
+        return low is not None and low >= 0
 
     def vector_index(self, e: Expr) -> str:
         if isinstance(e, Ramp):
