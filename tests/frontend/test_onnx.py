@@ -41,6 +41,12 @@ def test_a_fixed_dimension_fixes_the_others_of_its_name() -> None:
     assert [v.shape for v in graph.inputs] == [(4, 3), (4, 1)]
 
 
+def test_dimensions_given_as_none_or_by_name_stay_open() -> None:
+    graph = from_onnx(one("Relu", ["?", "?", "?"]), shapes={"x0": (None, "w", 3)})
+    free, width, three = graph.inputs[0].shape
+    assert isinstance(free, SizeVar) and isinstance(width, SizeVar) and width.name == "w" and three == 3
+
+
 @pytest.mark.parametrize(
     ("shapes", "text"),
     [
@@ -226,6 +232,61 @@ def test_a_branch_is_taken_when_its_condition_is_known() -> None:
         from_onnx(_branching())
 
 
+def _graph(name: str, nodes: list[onnx.NodeProto], inputs: list[str], outputs: list[str]) -> onnx.GraphProto:
+    def infos(names: list[str]) -> list[onnx.ValueInfoProto]:
+        return [onnx.ValueInfoProto(name=n) for n in names]
+
+    return helper.make_graph(nodes, name, infos(inputs), infos(outputs))
+
+
+def test_a_loop_of_known_length_is_written_out() -> None:
+    nodes = [
+        helper.make_node("Identity", ["going"], ["go_on"]),
+        helper.make_node("Add", ["total", "x"], ["more"]),
+        helper.make_node("Identity", ["more"], ["row"]),
+    ]
+    body = _graph("body", nodes, ["i", "going", "total"], ["go_on", "more", "row"])
+    node = helper.make_node("Loop", ["n", "yes", "start"], ["end", "rows"], body=body)
+    constants = {"n": np.array(3), "yes": np.array(True), "start": np.zeros(2, np.float32)}
+    graph = from_onnx(model([node], [("x", F32, [2])], ["end", "rows"], constants))
+    x = np.array([1, 2], np.float32)
+    end, rows = interpreter.run(graph, [x])
+    np.testing.assert_array_equal(end, 3 * x)
+    np.testing.assert_array_equal(rows, [x, 2 * x, 3 * x])
+
+
+def test_a_loop_whose_length_is_data_is_refused() -> None:
+    nodes = [helper.make_node("Identity", ["going"], ["go_on"]), helper.make_node("Neg", ["v"], ["w"])]
+    body = _graph("body", nodes, ["i", "going", "v"], ["go_on", "w"])
+    node = helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)
+    with pytest.raises(ValueDependent, match="the number of steps depends on the contents of the input n"):
+        from_onnx(model([node], [("x", F32, [2]), ("n", I64, [])], ["y"]))
+
+
+def test_a_scan_runs_backwards_along_another_axis() -> None:
+    nodes = [helper.make_node("Add", ["sum", "v"], ["next"]), helper.make_node("Identity", ["next"], ["out"])]
+    body = _graph("body", nodes, ["sum", "v"], ["next", "out"])
+    node = helper.make_node(
+        "Scan", ["start", "x"], ["end", "sums"], body=body, num_scan_inputs=1, scan_input_axes=[1],
+        scan_input_directions=[1], scan_output_axes=[1], scan_output_directions=[1],
+    )  # fmt: skip
+    proto = model([node], [("x", F32, [2, 3])], ["end", "sums"], {"start": np.zeros(2, np.float32)})
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    end, sums = interpreter.run(from_onnx(proto), [x])
+    np.testing.assert_array_equal(end, x.sum(axis=1))
+    np.testing.assert_array_equal(sums, x[:, ::-1].cumsum(axis=1)[:, ::-1])
+
+
+@pytest.mark.parametrize("equation", ["...ij,...jk->...ik", "...ij,jk", "bij,...->b...j"])
+def test_an_ellipsis_in_einsum(equation: str) -> None:
+    shapes = {"...ij,jk": ((4, 2, 3), (3, 5)), "bij,...->b...j": ((2, 3, 4), (6, 5))}.get(
+        equation, ((4, 1, 2, 3), (6, 3, 5))
+    )
+    a, b = (np.random.default_rng(k).standard_normal(s).astype(np.float32) for k, s in enumerate(shapes))
+    graph = from_onnx(one("Einsum", *shapes, equation=equation))
+    np.testing.assert_allclose(interpreter.run(graph, [a, b])[0], np.einsum(equation, a, b), rtol=1e-4, atol=1e-5)
+
+
 # --- files ---
 
 
@@ -277,8 +338,8 @@ def test_something_that_is_no_model() -> None:
         (one("Identity", (3,), dtype=TensorProto.STRING), "input x0: dtype string"),
         (one("Cast", (3,), to=TensorProto.COMPLEX64), r"Cast \(node the_node\), attribute to: dtype complex64"),
         (one("Conv", (1, 1, 4, 4), (1, 1, 2, 2), auto_pad="ODD"), "attribute auto_pad='ODD'"),
-        (one("BatchNormalization", *((1, 2), *[(2,)] * 4), training_mode=1), "attribute training_mode=1"),
-        (one("LSTM", (1, 1, 1), (1, 4, 1), (1, 4, 1), hidden_size=1, direction="sideways"), "LSTM"),
+        (one("BatchNormalization", *((1, 2), *[(2,)] * 4), opset=7, spatial=0), "attribute spatial=0"),
+        (one("LSTM", (1, 1, 1), (1, 4, 1), (1, 4, 1), hidden_size=1, direction="sideways"), "direction='sideways'"),
     ],
     ids=lambda v: v.graph.node[0].op_type if isinstance(v, onnx.ModelProto) else "",
 )
