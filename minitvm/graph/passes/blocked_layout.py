@@ -17,7 +17,8 @@ from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
 from ..registry import Pattern, get
 
-BlockOf = Callable[[int], int | None]
+# Attributes that speak of the axes of the plain layout.
+_AXES = frozenset({"axis", "shape"})
 
 
 def blocked_layout(graph: Graph, lanes: int) -> Graph:
@@ -41,6 +42,7 @@ class _Blocking:
         self.plain: dict[Value, Value] = {}
         self.blocked: dict[Value, Value] = {}
         self.data = graph.arrays()
+        self.packed: dict[tuple[Value, tuple[Any, ...]], Value] = {}
 
     def run(self) -> Graph:
         for value in self.graph.inputs:
@@ -85,9 +87,8 @@ class _Blocking:
         if rule is not None:
             return rule(self, item)
         operator = get(item.op)
-        if operator.pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST) and "axis" not in operator.attrs:
-            return self.elementwise(item)
-        return False
+        follows = operator.pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST) and not _AXES & operator.attrs.keys()
+        return follows and self.elementwise(item)
 
     def elementwise(self, item: OpNode) -> bool:
         """Operators on elements follow the layout of what they read."""
@@ -137,13 +138,27 @@ class _Blocking:
             return False
         name = item.output.name
         if depthwise:
-            packed = self.b.constant(_pack_depthwise(self.data[weight], in_block), f"{weight.name}_packed")
+            packed = self.pack(weight, ("depthwise", in_block))
             made = self.op("nn.contrib_depthwise_conv2d_NCHWc", self.as_blocked(data), packed, name=name, **attrs)
         else:
-            packed = self.op("layout.pack_weights", self.as_plain(weight), in_block=in_block, out_block=out_block)
+            packed = self.pack(weight, ("conv2d", in_block, out_block))
             made = self.op("nn.contrib_conv2d_NCHWc", self.as_blocked(data), packed, name=name, **attrs)
         self.blocked[item.output] = made
         return True
+
+    def pack(self, weight: Value, form: tuple[Any, ...]) -> Value:
+        """`weight` packed in that form, once however many operators read it: packed weights are copies."""
+        if (weight, form) not in self.packed:
+            kind, *blocks = form
+            if kind == "depthwise":
+                made = self.b.constant(_pack_depthwise(self.data[weight], *blocks), f"{weight.name}_packed")
+            elif kind == "dense":
+                made = self.op("layout.block_axis", self.as_plain(weight), axis=0, block=blocks[0])
+            else:
+                in_block, out_block = blocks
+                made = self.op("layout.pack_weights", self.as_plain(weight), in_block=in_block, out_block=out_block)
+            self.packed[weight, form] = made
+        return self.packed[weight, form]
 
     def pool2d(self, item: OpNode) -> bool:
         """A pool on [N, C/x, H, W, x] is a pool over three dimensions whose window is 1 along the last."""
@@ -193,7 +208,7 @@ class _Blocking:
         columns = int(weight.shape[0])  # type: ignore[arg-type]
         if columns < self.lanes or any(item.attrs.get(flag) for flag in ("transpose_a", "transpose_b")):
             return False
-        packed = self.op("layout.block_axis", self.as_plain(weight), axis=0, block=self.lanes)
+        packed = self.pack(weight, ("dense", self.lanes))
         made = self.op("nn.contrib_dense_packed", self.as_plain(data), packed, name=item.output.name)
         self.plain[item.output] = self.op("layout.unblock_axis", made, axis=1, extent=columns)
         return True

@@ -1,0 +1,239 @@
+"""Blocked layouts: the same meaning for every network, no layout change where none is needed, weights packed once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minitvm.graph import Graph, GraphBuilder, Value, verify_graph
+from minitvm.graph.passes.blocked_layout import block_of, blocked_layout
+from minitvm.graph.passes.constant_folding import constant_folding
+from minitvm.graph.passes.dead_code import dead_code
+from minitvm.reference import graph as interpreter
+
+# 3 and 4 are blocks of their own; 5, 6 and 7 have none; 8, 12 and 16 have whole vectors of 8, 4 and 8.
+CHANNELS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16)
+
+
+class Network:
+    """A network drawn operator by operator. Values are small integers, so every order of summation agrees exactly."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self.draw = draw
+        self.rng = np.random.default_rng(draw(st.integers(0, 999)))
+        self.b = GraphBuilder()
+        size = draw(st.integers(3, 6))
+        batch = draw(st.integers(1, 2))
+        self.values = [self.b.input(f"x{k}", (batch, draw(st.sampled_from(CHANNELS)), size, size)) for k in range(2)]
+
+    def pick(self) -> Value:
+        return self.draw(st.sampled_from(self.values))
+
+    def weights(self, *shape: Any) -> np.ndarray:
+        return self.rng.integers(-1, 2, shape).astype("float32")
+
+    def conv(self) -> Value:
+        x = self.pick()
+        k = self.draw(st.sampled_from([1, 3]))
+        out = self.draw(st.sampled_from(CHANNELS))
+        weight = self.weights(out, x.shape[1], k, k)
+        return self.b.op("nn.conv2d", x, weight, padding=k // 2, strides=self.stride(x))
+
+    def stride(self, x: Value) -> tuple[int, int]:
+        return self.draw(st.sampled_from([(1, 1), (2, 1), (2, 2)]))
+
+    def depthwise(self) -> Value:
+        x = self.pick()
+        padding = self.draw(st.sampled_from([(1, 1), (0, 1, 2, 1)]))
+        groups = int(x.shape[1])  # type: ignore[arg-type]
+        return self.b.op("nn.conv2d", x, self.weights(groups, 1, 3, 3), groups=groups, padding=padding)
+
+    def grouped(self) -> Value:
+        x = self.pick()
+        groups = next(g for g in (4, 3, 2, 1) if int(x.shape[1]) % g == 0)  # type: ignore[arg-type]
+        return self.b.op("nn.conv2d", x, self.weights(8 * groups, int(x.shape[1]) // groups, 1, 1), groups=groups)  # type: ignore[arg-type]
+
+    def pool(self) -> Value:
+        op = self.draw(st.sampled_from(["nn.max_pool2d", "nn.avg_pool2d"]))
+        extra = {"count_include_pad": self.draw(st.booleans())} if "avg" in op else {}
+        ceil = self.draw(st.booleans())
+        strides = self.draw(st.sampled_from([1, (1, 2)]))
+        return self.b.op(
+            op, self.pick(), pool_size=(2, 3), strides=strides, padding=(1, 1), ceil_mode=ceil, **extra
+        )  # fmt: skip
+
+    def global_pool(self) -> Value:
+        return self.b.op(self.draw(st.sampled_from(["nn.global_avg_pool", "nn.global_max_pool"])), self.pick())
+
+    def concatenate(self) -> Value:
+        x = self.pick()
+        fitting = [v for v in self.values if (v.shape[0], *v.shape[2:]) == (x.shape[0], *x.shape[2:])]
+        parts = [x, *self.draw(st.lists(st.sampled_from(fitting), min_size=1, max_size=2))]
+        return self.b.op("concatenate", *parts, axis=self.draw(st.sampled_from([1, -3])))
+
+    def concatenate_rows(self) -> Value:
+        x = self.pick()
+        return self.b.op("concatenate", x, x, axis=self.draw(st.sampled_from([0, 2, -1])))
+
+    def arithmetic(self) -> Value:
+        x = self.pick()
+        fitting = [v for v in self.values if _broadcast(v, x)]
+        op = self.draw(st.sampled_from(["add", "multiply", "maximum", "subtract"]))
+        operands = [x, self.draw(st.sampled_from(fitting))]
+        return self.b.op(op, *self.draw(st.permutations(operands)))
+
+    def constant_operand(self) -> Value:
+        x = self.pick()
+        n, c, h, w = x.shape
+        shapes = [
+            (),
+            (1,),
+            (w,),
+            (h, 1),
+            (c, 1, 1),
+            (1, c, 1, 1),
+            (1, 1, h, w),
+            (n, 1, 1, 1),
+            (1, 1, 1, 1),
+            (n, c, h, w),
+        ]
+        return self.b.op(
+            self.draw(st.sampled_from(["add", "multiply"])), x, self.weights(*self.draw(st.sampled_from(shapes)))
+        )
+
+    def bias(self) -> Value:
+        x = self.pick()
+        axis = self.draw(st.sampled_from([1, 3]))
+        return self.b.op("nn.bias_add", x, self.weights(x.shape[axis]), axis=axis)
+
+    def element(self) -> Value:
+        return self.b.op(self.draw(st.sampled_from(["nn.relu", "negative", "copy", "abs"])), self.pick())
+
+    def clip(self) -> Value:
+        return self.b.op("clip", self.pick(), a_min=-3.0, a_max=4.0)
+
+    def slope(self) -> Value:
+        x = self.pick()
+        return self.b.op("nn.prelu", x, self.weights(x.shape[1]), axis=1)
+
+    def choice(self) -> Value:
+        x = self.pick()
+        return self.b.op("where", self.b.op("greater", x, self.b.op("negative", x)), x, np.float32(0))
+
+    def stretch(self) -> Value:
+        pooled = self.global_pool()
+        n, c = pooled.shape[:2]
+        return self.b.op("broadcast_to", pooled, shape=(n, c, 3, 2))
+
+    def softmax(self) -> Value:
+        return self.b.op("max", self.pick(), axis=1, keepdims=True)
+
+
+def _broadcast(a: Value, b: Value) -> bool:
+    return all(x == y or 1 in (x, y) for x, y in zip(a.shape, b.shape, strict=True))
+
+
+MOVES = [
+    Network.conv, Network.conv, Network.conv, Network.depthwise, Network.grouped, Network.pool, Network.global_pool,
+    Network.concatenate, Network.concatenate_rows, Network.arithmetic, Network.constant_operand, Network.bias,
+    Network.element, Network.clip, Network.slope, Network.choice, Network.stretch, Network.softmax,
+]  # fmt: skip
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Graph:
+    """Convolutions over any number of channels, and all that may stand between two of them."""
+    network = Network(draw)
+    network.values.append(network.conv())
+    for _ in range(draw(st.integers(1, 8))):
+        network.values.append(draw(st.sampled_from(MOVES))(network))
+    outputs = draw(st.lists(st.sampled_from(network.values), min_size=1, max_size=2))
+    return network.b.build([network.values[-1], *outputs])
+
+
+def feed(graph: Graph, seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {v.name: rng.integers(-2, 3, [int(d) for d in v.shape]).astype("float32") for v in graph.inputs}  # type: ignore[arg-type]
+
+
+@given(graph=networks(), lanes=st.sampled_from([4, 8, 16]), seed=st.integers(0, 99))
+@settings(max_examples=150)
+def test_every_network_means_the_same(graph: Graph, lanes: int, seed: int) -> None:
+    after = blocked_layout(graph, lanes)
+    verify_graph(after)
+    assert [v.type for v in after.outputs] == [v.type for v in graph.outputs]
+    inputs = feed(graph, seed)
+    for found, wanted in zip(interpreter.run(after, inputs), interpreter.run(graph, inputs), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * max(1.0, float(np.abs(wanted).max(initial=0))))
+
+
+def operators(graph: Graph) -> Counter[str]:
+    return Counter(n.op for n in graph.nodes)
+
+
+def weights(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype("float32")
+
+
+def test_what_stands_between_convolutions_stays_blocked() -> None:
+    b = GraphBuilder()
+    x = b.op("nn.conv2d", b.input("x", (1, 3, 12, 12)), weights(16, 3, 3, 3), padding=1)
+    x = b.op("nn.max_pool2d", b.op("nn.relu", b.op("nn.bias_add", x, weights(16))), pool_size=2, strides=2)
+    y = b.op("nn.conv2d", x, weights(16, 1, 3, 3), padding=1, groups=16)
+    z = b.op("nn.conv2d", b.op("concatenate", x, b.op("add", x, y), axis=1), weights(8, 32, 1, 1))
+    found = operators(constant_folding(blocked_layout(b.build(b.op("nn.global_avg_pool", z)), 8)))
+    assert found["nn.conv2d"] == found["layout.pack_weights"] == 0
+    assert (found["nn.contrib_conv2d_NCHWc"], found["nn.contrib_depthwise_conv2d_NCHWc"]) == (2, 1)
+    assert (found["layout.block_axis"], found["layout.unblock_axis"]) == (1, 1), "one at each border of the network"
+
+
+@pytest.mark.parametrize("kind", ["conv2d", "depthwise", "dense"])
+def test_weights_that_several_operators_read_are_packed_once_and_not_kept_plain(kind: str) -> None:
+    b = GraphBuilder()
+    if kind == "dense":
+        x, w = b.input("x", (2, 16)), b.constant(weights(16, 16), "w")
+        graph = b.build(b.op("nn.dense", b.op("nn.relu", b.op("nn.dense", x, w)), w))
+    else:
+        groups = {"conv2d": 1, "depthwise": 16}[kind]
+        x, w = b.input("x", (1, 16, 5, 5)), b.constant(weights(16, 16 // groups, 3, 3), "w")
+        y = b.op("nn.conv2d", x, w, padding=1, groups=groups)
+        graph = b.build(b.op("nn.conv2d", b.op("nn.relu", y), w, padding=1, groups=groups))
+    after = dead_code(constant_folding(blocked_layout(graph, 8)))
+    assert sum(c.data.nbytes for c in after.constants) == graph.constants[0].data.nbytes
+    inputs = feed(graph, 1)
+    np.testing.assert_allclose(
+        interpreter.run(after, inputs)[0], interpreter.run(graph, inputs)[0], rtol=1e-4, atol=1e-3
+    )
+
+
+def test_operators_that_name_axes_see_the_plain_layout() -> None:
+    b = GraphBuilder()
+    x = b.op("nn.conv2d", b.input("x", (1, 16, 1, 1)), weights(16, 16, 1, 1))
+    graph = b.build(b.op("broadcast_to", x, shape=(1, 16, 4, 3)))
+    after = blocked_layout(graph, 8)
+    assert operators(after)["layout.unblock_axis"] == 1
+    inputs = feed(graph, 0)
+    np.testing.assert_allclose(interpreter.run(after, inputs)[0], interpreter.run(graph, inputs)[0], rtol=1e-5)
+
+
+def test_what_cannot_be_blocked_is_left_alone() -> None:
+    b = GraphBuilder()
+    x, w = b.input("x", (1, 7, 5, 5)), b.input("w", (8, 8, 1, 1))
+    odd = b.op("nn.conv2d", x, weights(8, 7, 1, 1))
+    computed = b.op("nn.conv2d", odd, w)
+    grouped = b.op("nn.conv2d", computed, weights(8, 4, 1, 1), groups=2)
+    after = blocked_layout(b.build(b.op("nn.conv2d", grouped, weights(1, 8, 1, 1))), 8)
+    assert operators(after) == {"nn.conv2d": 4}
+
+
+@pytest.mark.parametrize(
+    ("channels", "lanes", "block"),
+    [(64, 16, 16), (24, 16, 8), (12, 16, 4), (12, 8, 4), (16, 4, 4), (3, 8, 3), (1, 8, 1), (6, 8, None), (7, 16, None)],
+)
+def test_blocks(channels: int, lanes: int, block: int | None) -> None:
+    assert block_of(channels, lanes) == block
