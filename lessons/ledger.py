@@ -34,7 +34,7 @@ class LessonLedger(Ledger):
     loads_again: int = 0
     stores_again: int = 0
     lines_fetched: int = 0
-    seconds: float | None = None
+    seconds: float = 0.0
     _loaded: set[tuple[str, int]] = field(default_factory=set)
     _stored: set[tuple[str, int]] = field(default_factory=set)
     _cache: OrderedDict[tuple[str, int], None] = field(default_factory=OrderedDict)
@@ -78,22 +78,15 @@ class LessonLedger(Ledger):
             f"bytes moved by a cache of {self.cache_lines * LINE} B": f"{self.lines_fetched * LINE:,}",
             "loaded again": f"{self.loads_again:,}",
             "stored again": f"{self.stores_again:,}",
-            "time": "not measured" if self.seconds is None else duration(self.seconds),
+            "time interpreted": duration(self.seconds),
         }
 
 
-def measure(
-    program: PrimFunc | IRModule, *args: np.ndarray, cache_lines: int = 16, seconds: float | None = None
-) -> LessonLedger:
-    """Run a program in the interpreter and count.
-
-    The time is that of a run in which nobody listens, unless `seconds` gives one (that of compiled code, say).
-    """
+def measure(program: PrimFunc | IRModule, *args: np.ndarray, cache_lines: int = 16) -> LessonLedger:
+    """Run a program in the interpreter and count; the time is that of a run in which nobody listens."""
     counted = LessonLedger(cache_lines=cache_lines)
-    if seconds is None:
-        seconds = best_of(3, lambda: reference.tir.run(program, *args, mode="slow", shadow=False))
     reference.tir.run(program, *args, listeners=[counted])
-    counted.seconds = seconds
+    counted.seconds = best_of(3, lambda: reference.tir.run(program, *args, mode="slow", shadow=False))
     return counted
 
 

@@ -179,8 +179,10 @@ ledger.show({name: {**entry.lesson_rows(), "time compiled, 256": compiled(name)}
 # From the first column to the second: not one multiply, load or store less, only another order. Part of the gain is
 # the cache. Another part is that neighbours in memory can now be computed together, several in one instruction.
 #
-# The tiles move the least in our toy cache. A real one is larger: 256 x 256 numbers are 256 KiB, which fits into the
-# second-level cache of most processors, and then there is little left to save. Tiles are for larger matrices.
+# The tiles move the least in our toy cache, and by the clock they gain little or nothing. A real cache is much larger
+# than the toy, and all of B fits into it. Counting tells what is worth trying; the clock tells whether it was. What
+# is left to save is in the ledger, too: C is loaded and stored in every iteration. A tile small enough for the
+# *registers* would end that. minitvm chooses such tiles by itself, as you will see at the end of lesson 04.
 #
 # ## Your turn
 #
