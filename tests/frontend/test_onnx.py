@@ -129,6 +129,23 @@ def test_symbolic_dimensions_used_as_data_are_refused() -> None:
         from_onnx(model(nodes, [("x", F32, ["n"])], ["y"]))
 
 
+def test_constants_may_have_symbolic_shapes() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("ConstantOfShape", ["s"], ["zeros"]),
+        helper.make_node("Expand", ["one", "s"], ["ones"]),
+        helper.make_node("Range", ["start", "n", "step"], ["range"]),
+        helper.make_node("Gather", ["s", "start"], ["n"]),
+    ]
+    nodes = [nodes[0], nodes[4], nodes[3], *nodes[1:3]]
+    constants = {"one": np.ones((1, 1), np.float32), "start": np.array(0), "step": np.array(1)}
+    graph = from_onnx(model(nodes, [("x", F32, ["n", 2])], ["zeros", "ones", "range"], constants))
+    zeros, ones, counted = interpreter.run(graph, [np.full((3, 2), 7, np.float32)])
+    np.testing.assert_array_equal(zeros, np.zeros((3, 2), np.float32))
+    np.testing.assert_array_equal(ones, np.ones((3, 2), np.float32))
+    np.testing.assert_array_equal(counted, [0, 1, 2])
+
+
 def test_a_shape_that_depends_on_an_input_names_it_and_can_be_fixed() -> None:
     proto = model(
         [helper.make_node("Reshape", ["x", "s"], ["y"], name="r")], [("x", F32, [6]), ("s", I64, [2])], ["y"]

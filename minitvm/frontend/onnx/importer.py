@@ -260,7 +260,7 @@ def _versions(imports: Iterable[Any]) -> dict[str, int]:
 
 def _fold(operator: operators.Operator, operands: Sequence[Operand], attrs: dict[str, Any]) -> Any:
     symbolic = any(o.is_symbolic for o in operands)
-    if symbolic and operator.name not in _ON_DIMENSIONS:
+    if (symbolic and operator.name not in _ON_DIMENSIONS) or _has_symbol(tuple(attrs.values())):
         return None
     types = operator.output_types([(o.shape, o.dtype) for o in operands], attrs)
     assert operator.fold is not None
@@ -269,6 +269,10 @@ def _fold(operator: operators.Operator, operands: Sequence[Operand], attrs: dict
     results = list(made) if isinstance(made, list | tuple) else [made]
     folded = tuple(_known(np.asarray(r), dtype) for r, (_, dtype) in zip(results, types, strict=True))
     return folded[0] if len(folded) == 1 else folded
+
+
+def _has_symbol(value: Any) -> bool:
+    return isinstance(value, Expr) or (isinstance(value, tuple) and any(map(_has_symbol, value)))
 
 
 def _known(array: np.ndarray, dtype: DType) -> Operand:
