@@ -15,6 +15,7 @@ import numpy as np
 
 from .errors import InternalError
 from .executable import nodes as x
+from .executable.alignment import aligned
 from .executable.plan_memory import Lifetime, plan_memory
 from .expr import DType, Expr, IntImm, Node, Var, substitute, walk
 from .tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, IRModule, KernelCall, PrimFunc, Seq, Stmt
@@ -245,8 +246,8 @@ def tensor_bytes(shape: Sequence[Any], dtype: DType) -> x.Dim:
 
 
 def constant(name: str, data: np.ndarray) -> x.Constant:
-    """An array as a constant of an executable."""
-    array = np.ascontiguousarray(data).reshape(np.shape(data))
+    """An array as a constant of an executable, aligned: the runtime then keeps no copy of its own."""
+    array = aligned(np.asarray(data))
     return x.Constant(name, DType(array.dtype.name), array.shape, array)
 
 

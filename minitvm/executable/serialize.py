@@ -18,9 +18,9 @@ import numpy as np
 from .. import expr as e
 from ..errors import ArtifactError, Unsupported
 from . import nodes as n
+from .alignment import ALIGNMENT, aligned_empty
 
 VERSION = 1
-ALIGNMENT = 64
 _FORMAT = "minitvm-executable"
 
 _BINARY = {
@@ -175,7 +175,7 @@ class _Reader:
         return n.Kernel(j["name"], j["language"], j["source"], j["entry"], params, j["script"])
 
 
-def from_json(body: Mapping[str, Any], blob: bytes | bytearray) -> n.Executable:
+def from_json(body: Mapping[str, Any], blob: bytes | bytearray | memoryview) -> n.Executable:
     """The inverse of `to_json`. Constants are read-only views of the blob. `Kernel.func` is None."""
     r = _Reader(body["variables"])
     constants = []
@@ -227,12 +227,20 @@ def save(executable: n.Executable, path: str | os.PathLike[str]) -> tuple[Path, 
     return json_path, blob_path
 
 
+def _read_aligned(path: Path) -> memoryview:
+    """A file's bytes at an aligned address: the runtime then uses the constants where they lie."""
+    with path.open("rb") as file:
+        blob = aligned_empty(os.fstat(file.fileno()).st_size)
+        count = file.readinto(blob.data)
+    return blob[:count].data
+
+
 def load(path: str | os.PathLike[str]) -> n.Executable:
     """Read what `save` wrote. Raises `ArtifactError` for a file that is missing, damaged or of another version."""
     json_path, blob_path = _paths(path)
     try:
         head = json.loads(json_path.read_text(encoding="utf-8"))
-        blob = blob_path.read_bytes()
+        blob = _read_aligned(blob_path)
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ArtifactError(f"{json_path}: not a readable executable: {error}") from None
     if not isinstance(head, dict) or head.get("format") != _FORMAT:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from minitvm.executable import (
     Output,
     ScalarSpec,
     TensorSpec,
+    load,
     save,
     verify,
 )
@@ -447,3 +449,21 @@ def test_arrays_of_other_libraries_on_every_call(module: GraphModule) -> None:
         close(module(Foreign(x))[0], expected(x))
         f(Foreign(x), y)
         close(y, x * 2 + WEIGHT)
+
+
+def test_growing_shapes_leave_no_old_arenas_behind() -> None:
+    module = GraphModule(twice(), threads=1)
+    arenas = []
+    for n in (1, 50, 300, 2000):
+        close(module(array(n))[0], expected(array(n)))
+        arenas.append(weakref.ref(module._program._arenas[0]))
+    assert [arena() is not None for arena in arenas] == [False, False, False, True]
+    close(module(array(50))[0], expected(array(50)))
+
+
+def test_constants_of_a_loaded_program_are_used_where_they_lie(tmp_path: Any) -> None:
+    weight = Constant("w", F32, (4,), np.arange(8, dtype=np.float32)[::2].copy())
+    executable = load(save(twice(constants=(weight,)), tmp_path / "twice")[0])
+    module = GraphModule(executable, threads=1)
+    assert module._program.constants[0] is executable.constants[0].data
+    close(module(array(3))[0], (array(3) * 2 + weight.data) * np.float32(0.5) + weight.data)

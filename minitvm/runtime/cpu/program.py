@@ -7,7 +7,6 @@ no allocation: a call writes the addresses of its inputs and outputs into the ar
 from __future__ import annotations
 
 import ctypes
-import os
 import struct
 import time
 from collections import OrderedDict
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import TargetError
+from ...errors import TargetError, verification_asked
 from ...events import Listener, Step, heard
 from ...executable import (
     ArenaSlice,
@@ -33,6 +32,7 @@ from ...executable import (
     evaluate,
     verify,
 )
+from ...executable.alignment import ALIGNMENT, aligned, aligned_empty
 from ...expr import DType
 from .. import externals
 from ..shapes import Bindings, shape_of
@@ -42,25 +42,8 @@ from .executor import BARRIER, COPY, END, PARALLEL, SEQUENTIAL, STEP_WORDS
 from .loader import LoadedKernel, load_kernel
 from .team import ThreadTeam, default_threads, shared_team
 
-ALIGNMENT = 64
 LANGUAGE = "numba"
 BOUND_LIMIT = 16  # shapes whose tables and arenas are kept; the least recently used go first
-
-
-def aligned_empty(nbytes: int, alignment: int = ALIGNMENT) -> np.ndarray[Any, Any]:
-    """Uninitialised bytes whose address is a multiple of `alignment`; they stay alive through the array's base."""
-    room = np.empty(max(1, nbytes) + alignment, np.uint8)
-    skip = -room.ctypes.data % alignment
-    return room[skip : skip + nbytes]
-
-
-def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array itself where it is C-contiguous and aligned, else a copy that is."""
-    if array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0:
-        return array
-    copy = aligned_empty(array.nbytes).view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
 
 
 def scalar_word(value: int | float, dtype: str) -> int:
@@ -94,8 +77,9 @@ class CpuProgram:
         self._bound: OrderedDict[Any, BoundProgram] = OrderedDict()
 
     def arena(self, index: int, size: int) -> np.ndarray[Any, Any]:
-        """Memory for arena `index` of at least `size` bytes. A smaller one stays alive with who was bound to it."""
+        """Memory for arena `index` of at least `size` bytes; a smaller one goes, with the programs bound to it."""
         if self._arenas[index].nbytes < size:
+            self._bound.clear()
             self._arenas[index] = aligned_empty(size, max(self.executable.arenas[index].alignment, ALIGNMENT))
         return self._arenas[index]
 
@@ -132,7 +116,7 @@ class BoundProgram:
         x = program.executable
         self.program = program
         self.env = env
-        if os.environ.get("MINITVM_VERIFY") == "1":
+        if verification_asked():
             verify(x, env)
         self.output_shapes = [shape_of(spec, env) for spec in x.outputs]
         self._arenas = [program.arena(i, int(evaluate(a.size, env))) for i, a in enumerate(x.arenas)]
