@@ -7,6 +7,7 @@ The command line prints `str(error)` of a `MinitvmError` and exits with status 2
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 
@@ -101,6 +102,11 @@ def nearest(name: str, known: Sequence[str], count: int = 3) -> str:
     if close:
         return "did you mean " + " or ".join(close) + "?"
     return "known: " + ", ".join(sorted(known)[:12]) + (", ..." if len(known) > 12 else "")
+
+
+def verification_asked() -> bool:
+    """Whether every level verifies its programs as they are made: MINITVM_VERIFY is set, and neither empty nor 0."""
+    return os.environ.get("MINITVM_VERIFY", "0") not in ("", "0")
 
 
 def missing_extra(package: str, extra: str) -> MissingExtra:

@@ -1,7 +1,8 @@
 """The rules of level 3 and of the kernel level, one short function each.
 
-`verify(func)` raises `VerificationError` naming the first rule that is broken, with the spot marked. Passes call
-`verify_if_asked` after themselves: with MINITVM_VERIFY=1 every intermediate program is checked.
+`verify(func)` raises `VerificationError` naming the first rule that is broken, with the spot marked. With
+MINITVM_VERIFY=1 (`errors.verification_asked`) a schedule checks its function after every step, lowering what it is
+given and the kernels it makes, by `verify_if_asked`.
 
 Claims (declared regions, iterators in their domains) are refuted only where plain interval reasoning decides; the rest
 is for the reference interpreter's shadow checks.
@@ -9,11 +10,10 @@ is for the reference interpreter's shadow checks.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ..errors import VerificationError, report
+from ..errors import VerificationError, report, verification_asked
 from ..expr import REDUCE, IntImm, Node, Range, Select, Var, children, walk
 from .nodes import (
     Allocate,
@@ -375,7 +375,7 @@ def rules(func: PrimFunc, level: str = "tir") -> list[Rule]:
     from .transform.verify_kernel import HOST_RULES, KERNEL_RULES
 
     own = HOST_RULES if func.attrs.get("host") else KERNEL_RULES
-    return [*SHARED_RULES, *(Rule(r.name, r.meaning, r.check) for r in own)]
+    return [*SHARED_RULES, *own]
 
 
 def verify(program: PrimFunc | IRModule, level: str = "tir", context: int | None = 6) -> None:
@@ -396,7 +396,7 @@ def verify(program: PrimFunc | IRModule, level: str = "tir", context: int | None
 
 def verify_if_asked(name: str, program: PrimFunc | IRModule, level: str = "tir") -> None:
     """`verify` after the pass or primitive `name`, if MINITVM_VERIFY=1; its error says which one broke the program."""
-    if os.environ.get("MINITVM_VERIFY", "0") in ("", "0"):
+    if not verification_asked():
         return
     try:
         verify(program, level)

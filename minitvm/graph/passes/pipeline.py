@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
+from ...errors import verification_asked
 from ...target import Target
 from ..nodes import Graph
 from ..verify import verify_graph
@@ -60,7 +60,7 @@ def optimize(
     after)` sees each pass. With MINITVM_VERIFY=1 in the environment the verifier runs after each.
     """
     chosen = Target.of(target)
-    checked = os.environ.get("MINITVM_VERIFY") == "1"
+    checked = verification_asked()
     for name, function in passes(chosen, evaluate):
         before, graph = graph, function(graph)
         if checked:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import InputError, InternalError, ScheduleError, report
 from ...expr import Node, walk
 from ..nodes import Block, BlockId, BlockRealize, For, IRModule, PrimFunc, Seq, Stmt
+from ..verifier import verify_if_asked
 from .handles import BlockRV, LoopRV, handles_in, to_handles
 from .registry import PRIMITIVES, Primitive, Refused, Requirement, on_registration, transforms
 from .state import ScheduleState
@@ -180,6 +181,7 @@ class Schedule:
         for name, func in before.mod.items():
             if state.mod[name] is func or not isinstance(func.body, BlockRealize):
                 continue
+            verify_if_asked(chosen.name, state.mod[name])
             old, new = before.tree(name), state.tree(name)
             story = f"{chosen.past} {made} at step {step}" if made else f"is gone since step {step}: {chosen.name}"
             for var in old.loops.keys() - new.loops.keys():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ..nodes import IRModule, PrimFunc
+from ..verifier import verify_if_asked
 from .compact_buffers import compact_buffers
 from .drop_blocks import drop_blocks
 from .flatten_buffers import flatten_buffers
@@ -25,7 +25,6 @@ from .split_host import split_host
 from .unroll import unroll
 from .vector_reductions import vectorize_reductions
 from .vectorize import vectorize
-from .verify_kernel import verify_module
 
 PassCallback = Callable[[str, PrimFunc, Any], None]
 
@@ -70,8 +69,9 @@ def lower(
     """Lower a level-3 function to an `IRModule` of one host function `name` and its kernels.
 
     `callback(pass name, before, after)` sees every step; after the last one, "split_host", it gets the module.
-    With MINITVM_VERIFY=1 the kernel level's rules are checked on the result.
+    With MINITVM_VERIFY=1 the rules of level 3 are checked on `func` and those of the kernel level on the result.
     """
+    verify_if_asked("scheduling", func)
     for step in PASSES:
         before = func
         func = step.run(func, target)
@@ -80,6 +80,5 @@ def lower(
     module = split_host(func, name or func.name)
     if callback is not None:
         callback("split_host", func, module)
-    if os.environ.get("MINITVM_VERIFY", "0") not in ("", "0"):
-        verify_module(module)
+    verify_if_asked("lowering", module, level="kernel")
     return module

@@ -1,11 +1,9 @@
-"""The rules of the kernel level, as a table; what code generation relies on."""
+"""The rules of the kernel level, as a table; what code generation relies on. `tir.verifier.verify` applies them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from ...errors import VerificationError, report
 from ...expr import IntImm, Node, Reduce, walk
 from ..nodes import (
     Allocate,
@@ -16,24 +14,15 @@ from ..nodes import (
     BufferStore,
     For,
     ForKind,
-    IRModule,
     KernelCall,
     PrimFunc,
     Seq,
     Stmt,
 )  # fmt: skip
+from ..verifier import Rule
 
 STACK_BYTES = 1 << 20
 STATEMENTS = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A named rule: `check(func)` yields what breaks it, each with the node it is about."""
-
-    name: str
-    meaning: str
-    check: Callable[[PrimFunc], Iterator[tuple[Node, str]]]
 
 
 def _no_blocks(func: PrimFunc) -> Iterator[tuple[Node, str]]:
@@ -115,27 +104,3 @@ KERNEL_RULES = (
     Rule("masks", "a mask has the lanes of its access", _masks),
 )
 HOST_RULES = (Rule("only_calls", "a host function is allocations around kernel calls", _only_calls),)
-
-
-def verify_kernel(func: PrimFunc) -> None:
-    """Raise `VerificationError` naming the rule that a kernel (or host function) breaks."""
-    for rule in HOST_RULES if func.attrs.get("host") else KERNEL_RULES:
-        for node, found in rule.check(func):
-            from ..script.printer import script
-
-            marked = script(func, mark={node: found})
-            raise VerificationError(
-                report(f"{func.name}: {rule.name}", program=marked, wanted=rule.meaning, found=found)
-            )
-
-
-def verify_module(module: IRModule) -> None:
-    """Check every function of a lowered module, and that the calls fit the kernels."""
-    for name, func in module.items():
-        verify_kernel(func)
-        for call in (node for node in walk(func.body) if isinstance(node, KernelCall)):
-            kernel = module.functions.get(call.kernel)
-            if kernel is None or len(kernel.params) != len(call.args):
-                raise VerificationError(
-                    f"{name} calls {call.kernel} with {len(call.args)} arguments, which does not fit"
-                )

@@ -31,7 +31,7 @@ from minitvm.tir.transform import PASSES, lower
 from minitvm.tir.transform.affine import bounds, linear
 from minitvm.tir.transform.simplify import fold
 from minitvm.tir.transform.unroll import STATEMENT_BUDGET, unroll
-from minitvm.tir.transform.verify_kernel import verify_kernel, verify_module
+from minitvm.tir.verifier import verify
 
 
 def matmul(m: int, n: int, k: int) -> PrimFunc:
@@ -98,7 +98,7 @@ def test_every_pass_keeps_the_meaning(name: str) -> None:
 
     module = lower(func, None, "main", callback=check)
     assert seen == [*(p.name for p in PASSES), "split_host"]
-    verify_module(module)
+    verify(module, "kernel")
 
 
 def test_tail_is_peeled_so_that_the_main_part_has_no_condition() -> None:
@@ -166,12 +166,12 @@ def test_the_verifier_names_the_rule() -> None:
     A = Buffer("A", (const(4), const(4)))
     func = PrimFunc((A,), BufferStore(A, const(1.0), (const(0), const(0))))
     with pytest.raises(VerificationError, match="flat_buffers"):
-        verify_kernel(func)
+        verify(func, "kernel")
     flat = Buffer("A", (const(4),))
     i = Var("i")
     inner = For(i, const(0), const(4), ForKind.VECTORIZED, BufferStore(flat, const(1.0), (i,)))
     with pytest.raises(VerificationError, match="plain_loops"):
-        verify_kernel(PrimFunc((flat,), inner))
+        verify(PrimFunc((flat,), inner), "kernel")
 
 
 @pytest.mark.parametrize("divisor", [1, 2, 3, 4, 5, 8, 16])

@@ -17,7 +17,7 @@ from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import IRModule, PrimFunc
 from minitvm.tir.transform import lower
-from minitvm.tir.transform.verify_kernel import verify_module
+from minitvm.tir.verifier import verify
 
 
 def scheduled(draw: Any, func: PrimFunc) -> PrimFunc:
@@ -53,7 +53,7 @@ def test_lowered_programs_mean_the_same(data: Any) -> None:
     reference.run(func, *expected)
     for version in (func, scheduled(data.draw, func)):
         module = lower(version, None, "main")
-        verify_module(module)
+        verify(module, "kernel")
         for got, want in zip(lowered_result(module, arrays), expected):
             np.testing.assert_array_equal(got, want, err_msg=str(version))
 
