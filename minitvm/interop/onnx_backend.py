@@ -39,13 +39,17 @@ def compiled(graph: Graph) -> Runner:
 
 
 class PreparedModel(BackendRep):
-    """A model that is compiled for the shapes, and where need be the contents, of what it is run on."""
+    """A model that is compiled for the shapes, and where need be the contents, of what it is run on.
+
+    `decisive` are the inputs whose contents were needed so far; `computes` says whether anything was left to compute.
+    """
 
     def __init__(self, model: onnx.ModelProto, engine: Engine) -> None:
         self.model, self.engine = model, engine
         initializers = {t.name for t in model.graph.initializer}
         self.names = [i.name for i in model.graph.input if i.name not in initializers]
         self.decisive: set[str] = set()
+        self.computes = False
         self.runners: dict[Any, tuple[Runner, list[str]]] = {}
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[np.ndarray, ...]:
@@ -69,6 +73,7 @@ class PreparedModel(BackendRep):
         key = (tuple(shapes.items()), tuple((name, v.shape, v.tobytes()) for name, v in values.items()))
         if key not in self.runners:
             graph = from_onnx(self.model, shapes=shapes, values=values)
+            self.computes |= bool(graph.nodes)
             self.runners[key] = (self.engine(graph), [v.name for v in graph.inputs])
         return self.runners[key]
 
