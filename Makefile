@@ -40,6 +40,10 @@ lint: $(STAMPS)/test $(STAMPS)/lint ## ruff and mypy
 bench: $(STAMPS)/bench ## measure the generated kernels beside other libraries, in the same run
 	$(BIN)/python -m benchmarks
 
+.PHONY: docs
+docs: $(STAMPS)/test ## run the snippets of the documentation and write down what they print
+	$(BIN)/python docs/generate.py
+
 .PHONY: fuzz
 fuzz: $(STAMPS)/test ## run the property tests deeply, with new seeds, for FUZZ_MINUTES (10)
 	HYPOTHESIS_PROFILE=deep $(BIN)/python tests/fuzz.py
