@@ -69,6 +69,8 @@ def squeeze(n: NodeContext) -> Any:
 def _squeeze(n: NodeContext, axes: tuple[int, ...] | None) -> Any:
     x = n[0]
     if axes is None:
+        if not x.is_static:
+            n.refuse(f"which dimensions of {x} are 1 is not known")
         axes = tuple(a for a, d in enumerate(x.shape) if isinstance(d, int) and d == 1)
     gone = {_axis(n, a, x.ndim) for a in axes}
     for a in gone:
