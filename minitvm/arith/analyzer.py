@@ -54,7 +54,7 @@ from ..expr import (
     map_children,
 )  # fmt: skip
 from . import fold, rules
-from .affine import FLOORDIV, Affine, Atom, term_variables
+from .affine import FLOORDIV, OPAQUE, Affine, Atom, term_variables
 from .domain import UNKNOWN, Domain, Interval
 from .normal import Normalizer, imm, is_index
 
@@ -209,6 +209,12 @@ class Analyzer:
             return None
         x = self._normal.affine(e)
         return None if self._normal.may_wrap(x, e.dtype) else x
+
+    def affine(self, e: Expr) -> Affine:
+        """The sum of terms that an integer expression is, wrapping data included: to rearrange, not to bound it."""
+        if not is_index(e.dtype):
+            return Affine({}, e.value) if isinstance(e, IntImm) else Affine.of(Atom(OPAQUE, (e,)))
+        return self._normal.affine(e)
 
     def to_expr(self, x: Affine, dtype: Any) -> Expr:
         """A normal form as an expression of that dtype."""

@@ -7,6 +7,7 @@ until constants are left. Every step only lowers f, so the answer "yes" is right
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 from ..expr import SizeVar, Var
@@ -68,8 +69,8 @@ def multiply_intervals(a: Interval, b: Interval) -> Interval:
 class Domain:
     """Ranges of terms and facts about sums, under which everything else is decided."""
 
-    def __init__(self) -> None:
-        self.ranges: dict[Any, Interval] = {}
+    def __init__(self, ranges: Mapping[Any, Interval] | None = None) -> None:
+        self.ranges: dict[Any, Interval] = dict(ranges or {})
         # Symbolic bounds of a term, inclusive: (lower, upper), either may be None.
         self.symbolic: dict[Any, tuple[Affine | None, Affine | None]] = {}
         self.order: dict[Var, int] = {}  # outer variables come first
@@ -79,8 +80,7 @@ class Domain:
 
     def copy(self) -> Domain:
         """An independent copy, for a scope with more facts."""
-        new = Domain()
-        new.ranges = dict(self.ranges)
+        new = Domain(self.ranges)
         new.symbolic = dict(self.symbolic)
         new.order = dict(self.order)
         new.facts = list(self.facts)

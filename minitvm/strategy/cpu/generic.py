@@ -15,7 +15,7 @@ from ...errors import ScheduleError
 from ...expr import REDUCE, IntImm, walk
 from ...tir import Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
-from ...tir.transform.affine import linear
+from ...tir.transform.affine import coefficient, linear, moves
 from ..registry import rule
 from .blocks import blocks_of, inline_injective, is_reduction
 from .tiling import cpu_of
@@ -148,5 +148,4 @@ def _last_index_only(access: BufferLoad | BufferStore, var: Any) -> bool:
     if last is None or not any(n is var for n in walk(last)):
         return True
     form = linear(last)
-    rest = form.without(var)
-    return form.coefficient(var) == 1 and not any(n is var for atom, _ in rest.terms.values() for n in walk(atom))
+    return coefficient(form, var) == 1 and not moves(form.without(var), [var])

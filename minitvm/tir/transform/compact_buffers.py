@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...expr import Expr, IntImm, Var, const, map_children, replace
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, PrimFunc, Stmt
-from .affine import Interval, Linear, interval, linear, loop_interval
-
-Ranges = Mapping[Var, Interval]
+from .affine import Affine, Interval, Ranges, expr, interval, linear, split, with_loop
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
     """The part of one dimension that is used: `[base + low, base + high]`, `base` over the variables outside."""
 
-    base: Linear
+    base: Affine
     low: int
     high: int
 
@@ -45,12 +42,6 @@ def _compact(stmt: Any, ranges: Ranges) -> Any:
     return map_children(stmt, lambda child: _compact(child, ranges))
 
 
-def with_loop(loop: For, ranges: Ranges) -> Ranges:
-    """The ranges inside a loop."""
-    found = loop_interval(loop.start, loop.extent, ranges)
-    return {**ranges, loop.var: found} if found is not None else {v: r for v, r in ranges.items() if v is not loop.var}
-
-
 def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[Span | None]:
     """The part of each dimension that `body` uses, over the variables defined outside it; None where unknown."""
     spans: list[Span | None] = []
@@ -58,9 +49,9 @@ def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[Span | None]:
     for axis in range(buffer.ndim):
         total: Span | None = None
         for index, inner, known in [(a[axis], inner, known) for a, inner, known in accesses]:
-            outside, inside = linear(index).split(inner)
+            outside, inside = split(linear(index), inner)
             found = interval(inside, known)
-            same = total is None or total.base.same_as(outside)
+            same = total is None or total.base == outside
             if found is None or not same:
                 total = None
                 break
@@ -105,8 +96,7 @@ def shrunk(stmt: Allocate, ranges: Ranges) -> Allocate:
     def index(old: Expr, span: Span | None, moves: bool) -> Expr:
         if not moves or span is None:
             return old
-        origin = Linear(span.base.terms, span.base.constant + span.low)
-        return linear(old).minus(origin).expr(str(old.dtype))
+        return expr(linear(old) - (span.base + span.low), old.dtype)
 
     def go(node: Any) -> Any:
         new = map_children(node, go)

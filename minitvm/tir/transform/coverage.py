@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...expr import LT, Expr, IntImm, Var, children, const, walk
+from ...expr import Expr, IntImm, Var, children, const, walk
 from ..nodes import Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, Seq, Stmt
-from .affine import Interval, Linear, interval, linear, scaled, uses
-from .compact_buffers import Ranges, with_loop
+from .affine import Affine, Interval, Ranges, coefficient, interval, linear, moves, slack, uses, with_loop
 from .hoist_conditions import conjuncts
 from .simplify import fold
 from .unroll import bind
@@ -22,7 +21,7 @@ from .unroll import bind
 class Box:
     """A set of elements: in each dimension `[base + low, base + high]`."""
 
-    dims: tuple[tuple[Linear, int, int], ...]
+    dims: tuple[tuple[Affine, int, int], ...]
 
 
 class _MayCarry(Exception):
@@ -107,21 +106,21 @@ class _Coverage:
         indices = [linear(i) for i in load.indices]
         return any(all(map(lambda i, dim: self.inside(i, dim, ranges), indices, box.dims)) for box in written)
 
-    def inside(self, index: Linear, dim: tuple[Linear, int, int], ranges: dict[Var, Interval]) -> bool:
+    def inside(self, index: Affine, dim: tuple[Affine, int, int], ranges: dict[Var, Interval]) -> bool:
         base, low, high = dim
-        found = interval(index.minus(base), ranges)
+        found = interval(index - base, ranges)
         return found is not None and low <= found[0] and found[1] <= high
 
     def swept(self, box: Box, var: Var, values: Interval | None) -> Box | None:
         """All elements of a box as `var` takes all its values; None where that leaves gaps."""
-        touched = [d for d, (base, _, _) in enumerate(box.dims) if any(uses(a, [var]) for a, _ in base.terms.values())]
+        touched = [d for d, (base, _, _) in enumerate(box.dims) if moves(base, [var])]
         if not touched:
             return box
         # One dimension only, else the sweep is a diagonal; steps no longer than what one iteration writes.
         base, low, high = box.dims[touched[0]]
-        step = base.coefficient(var)
+        step = coefficient(base, var)
         rest = base.without(var)
-        hidden = any(uses(a, [var]) for a, _ in rest.terms.values())
+        hidden = moves(rest, [var])
         if len(touched) > 1 or values is None or hidden or abs(step) > high - low + 1:
             return None
         ends = (step * values[0], step * values[1])
@@ -130,7 +129,7 @@ class _Coverage:
         return Box(tuple(dims))
 
     def mentions(self, box: Box, var: Var) -> bool:
-        return any(uses(a, [var]) for base, _, _ in box.dims for a, _ in base.terms.values())
+        return any(moves(base, [var]) for base, _, _ in box.dims)
 
     def only_bounds(self, guard: Expr, store: BufferStore, ranges: dict[Var, Interval]) -> bool:
         """Whether a condition keeps out nothing but elements beyond the buffer's end: those nobody can read.
@@ -138,14 +137,14 @@ class _Coverage:
         The guard is `slack < 0`. It is one of those if `slack >= 0` implies `index >= dim` in some dimension, which
         holds when `index - dim >= q * slack` for some q > 0.
         """
-        if not isinstance(guard, LT) or not guard.a.dtype.is_int:
+        kept_out = slack(guard)
+        if kept_out is None:
             return False
-        slack = linear(guard.a).minus(linear(guard.b))
         for index, dim in zip(store.indices, store.buffer.shape):
-            beyond = linear(index).minus(linear(dim))
-            factors = {beyond.terms[k][1] // c for k, (_, c) in slack.terms.items() if k in beyond.terms and c}
+            beyond = linear(index) - linear(dim)
+            factors = {beyond.terms[t] // c for t, c in kept_out.terms.items() if t in beyond.terms}
             for q in {1, *factors}:
-                room = interval(beyond.minus(scaled(slack, q)), ranges) if q > 0 else None
+                room = interval(beyond - kept_out.scaled(q), ranges) if q > 0 else None
                 if room is not None and room[0] >= 0:
                     return True
         return False

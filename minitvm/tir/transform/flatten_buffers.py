@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ...expr import Expr, IntImm, Var, const, map_children, replace
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc
-from .affine import linear, product
+from .affine import expr, linear
 from .lower_match_buffers import row_major
 
 
@@ -47,7 +48,7 @@ def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
             index.astype(dtype) * stride.astype(dtype)
         )  # fmt: skip
         total = step if total is None else total + step
-    return const(0, dtype) if total is None else linear(total).expr(dtype)
+    return const(0, dtype) if total is None else expr(linear(total), dtype)
 
 
 def _needs_int64(buffer: Buffer) -> bool:
@@ -57,14 +58,30 @@ def _needs_int64(buffer: Buffer) -> bool:
 
 def _size(buffer: Buffer) -> Expr:
     if not buffer.strides:
-        count = product(buffer.shape)
+        count = _product(buffer.shape)
         offset = buffer.elem_offset
         return count if isinstance(offset, IntImm) and not offset.value else offset.astype(count.dtype) + count
     # One past the greatest offset; a free stride variable makes this symbolic.
     last: Expr = buffer.elem_offset + 1
     for dim, stride in zip(buffer.shape, buffer.strides):
         last = last + (dim - 1) * stride
-    return linear(last).expr(str(last.dtype))
+    return expr(linear(last), last.dtype)
+
+
+def _product(dims: Iterable[Expr]) -> Expr:
+    """The product of dimensions, constants multiplied out; int64 where it needs that."""
+    number, symbols = 1, []
+    for dim in dims:
+        if isinstance(dim, IntImm):
+            number *= dim.value
+        else:
+            symbols.append(dim)
+    if not symbols:
+        return const(number, "int64" if number > 2**31 - 1 else "int32")
+    total = symbols[0]
+    for symbol in symbols[1:]:
+        total = total * symbol
+    return total if number == 1 else total * number
 
 
 def _flat_buffer(buffer: Buffer) -> Buffer:

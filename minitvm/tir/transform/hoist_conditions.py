@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import EQ, And, Expr, Node, const, replace, rewrite, walk
-from ..nodes import BufferLoad, For, ForKind, If, PrimFunc, Seq, Stmt
-from .affine import bounds, linear, uses
+from ...expr import EQ, And, Expr, Node, const, replace, rewrite
+from ..nodes import For, ForKind, If, PrimFunc, Seq, Stmt
+from .affine import bounds, linear, reads_memory, uses
 from .unroll import bind
 
 
@@ -25,7 +25,7 @@ def _hoist(node: Node) -> Any:
 
 def _unswitched(loop: For, branch: If) -> Stmt | None:
     # Legal: the condition reads no memory that the body could change, and does not depend on the iteration.
-    outside = [c for c in conjuncts(branch.condition) if not uses(c, [loop.var]) and not _reads(c)]
+    outside = [c for c in conjuncts(branch.condition) if not uses(c, [loop.var]) and not reads_memory(c)]
     if not outside:
         return None
     inside = [c for c in conjuncts(branch.condition) if not any(c is o for o in outside)]
@@ -43,7 +43,7 @@ def _init_first(loop: For) -> Stmt | None:
     if not starts:
         return None
     others = [c for c in conjuncts(first.condition) if not any(c is s for s in starts)]
-    if any(_reads(c) for c in others):
+    if any(reads_memory(c) for c in others):
         return None
     init: Stmt = If(conjoined(others), first.then_case) if others else first.then_case
     init = bind(init, {loop.var: loop.start.astype(loop.var.dtype)})
@@ -56,13 +56,9 @@ def _init_first(loop: For) -> Stmt | None:
 def _is_start(condition: Expr, loop: For) -> bool:
     if not isinstance(condition, EQ):
         return False
-    difference = linear(condition.a).minus(linear(condition.b))
-    wanted = linear(loop.var).minus(linear(loop.start))
-    return difference.same_as(wanted)
-
-
-def _reads(condition: Expr) -> bool:
-    return any(isinstance(node, BufferLoad) for node in walk(condition))
+    difference = linear(condition.a) - linear(condition.b)
+    wanted = linear(loop.var) - linear(loop.start)
+    return difference in (wanted, -wanted)
 
 
 def conjuncts(condition: Expr) -> list[Expr]:

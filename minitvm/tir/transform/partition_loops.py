@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import LT, CompareOp, Expr, IntImm, Var, children, const, map_children, replace
+from ...expr import LT, Expr, IntImm, Var, children, const, map_children, replace
 from ..nodes import For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
-from .affine import Interval, bounds, interval, linear
-from .compact_buffers import with_loop
+from .affine import Ranges, bounds, coefficient, interval, slack, with_loop
 from .hoist_conditions import conjuncts, hoist_conditions
 from .simplify import fold, simplify_stmt
 from .unroll import bind, statement_count
 
-Ranges = dict[Var, Interval]
 CODE_GROWTH = 400  # statements, unrolled, that a cut may copy
 MAX_CUTS = 4  # of one nest
 
@@ -112,11 +110,11 @@ def _thresholds(node: Any, loop: For, ranges: Ranges) -> list[int]:
 
 
 def _threshold(condition: Expr, loop: For, ranges: Ranges) -> int | None:
-    if not isinstance(condition, LT) or not isinstance(condition, CompareOp) or not condition.a.dtype.is_int:
+    form = slack(condition)
+    if form is None:
         return None
-    slack = linear(condition.a).minus(linear(condition.b))
-    step = slack.coefficient(loop.var)
-    others = interval(slack.without(loop.var), ranges)
+    step = coefficient(form, loop.var)
+    others = interval(form.without(loop.var), ranges)
     if step <= 0 or others is None:
         return None
     # step * v + others < 0 for all values of the others: v < -max(others) / step.

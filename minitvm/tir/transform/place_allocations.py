@@ -11,7 +11,8 @@ from typing import Any
 
 from ...expr import IntImm, map_children, replace, walk
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
-from .compact_buffers import Ranges, compacted_shape, used_spans, with_loop
+from .affine import Ranges, with_loop
+from .compact_buffers import compacted_shape, used_spans
 from .coverage import carries_no_value
 
 STACK_BUFFER_BYTES = 256 << 10

@@ -79,10 +79,10 @@ def _disjoint(accesses: list[Access]) -> bool:
     if any(a.indices[0].dtype.lanes != lanes for a in accesses):
         return False
     first = linear(_base(accesses[0].indices[0]))
-    offsets = [linear(_base(a.indices[0])).minus(first) for a in accesses]
+    offsets = [linear(_base(a.indices[0])) - first for a in accesses]
     if any(form.terms for form in offsets):
         return False
-    places = sorted((form.constant, _active_lanes(a)) for form, a in zip(offsets, accesses))
+    places = sorted((form.const, _active_lanes(a)) for form, a in zip(offsets, accesses))
     return all(a + width <= b for (a, width), (b, _) in pairwise(places))
 
 
@@ -93,8 +93,8 @@ def _active_lanes(access: Access) -> int:
     if not isinstance(mask, LT) or not isinstance(mask.a, Ramp) or not isinstance(mask.b, Broadcast):
         return lanes
     unit = isinstance(mask.a.stride, IntImm) and mask.a.stride.value == 1
-    rest = linear(mask.b.value).minus(linear(mask.a.base))
-    return min(lanes, max(0, rest.constant)) if unit and not rest.terms else lanes
+    rest = linear(mask.b.value) - linear(mask.a.base)
+    return min(lanes, max(0, rest.const)) if unit and not rest.terms else lanes
 
 
 def _base(index: Any) -> Expr:

@@ -12,9 +12,9 @@ from typing import Any
 
 from ...expr import Expr, Node, Ramp, Var, children, map_children, replace, rewrite, walk
 from ..nodes import BufferLoad, BufferStore, For, LetStmt, PrimFunc
-from .affine import Linear, linear, uses
+from .affine import Affine, expr, linear, moves
 
-Forms = dict[Any, tuple[Var, Linear]]
+Forms = dict[Any, tuple[Var, Affine]]
 
 
 def share_indices(func: PrimFunc) -> PrimFunc:
@@ -30,19 +30,19 @@ def _share(loop: For) -> For:
     shared = {
         key: entry
         for key, entry in forms.items()
-        if counts[key] > 1 and operations(entry[1]) > 1 and not any(uses(a, local) for a, _ in entry[1].terms.values())
+        if counts[key] > 1 and operations(entry[1]) > 1 and not moves(entry[1], local)
     }
     if not shared:
         return loop
     body = _replaced(loop.body, shared)
     for var, form in reversed(shared.values()):
-        body = LetStmt(var, form.expr(str(var.dtype)), body)
+        body = LetStmt(var, expr(form, var.dtype), body)
     return replace(loop, body=body)
 
 
-def operations(form: Linear) -> int:
+def operations(form: Affine) -> int:
     """Additions and multiplications of the variable part."""
-    return len(form.terms) - 1 + sum(abs(c) != 1 for _, c in form.terms.values())
+    return len(form.terms) - 1 + sum(abs(c) != 1 for c in form.terms.values())
 
 
 def _scalar_base(index: Expr) -> Expr | None:
@@ -51,8 +51,8 @@ def _scalar_base(index: Expr) -> Expr | None:
     return index if index.dtype.lanes == 1 else None
 
 
-def _key(buffer: Any, form: Linear, dtype: str) -> Any:
-    return (buffer, str(dtype), frozenset((k, c) for k, (_, c) in form.terms.items()))
+def _key(buffer: Any, form: Affine, dtype: str) -> Any:
+    return (buffer, str(dtype), Affine(form.terms))
 
 
 def _collect(node: Node, counts: dict[Any, int], forms: Forms, local: set[Var]) -> None:
@@ -70,7 +70,7 @@ def _collect(node: Node, counts: dict[Any, int], forms: Forms, local: set[Var]) 
             key = _key(node.buffer, form, base.dtype)
             counts[key] = counts.get(key, 0) + 1
             if key not in forms:
-                forms[key] = (Var(f"at_{node.buffer.name}", base.dtype), Linear(form.terms, 0))
+                forms[key] = (Var(f"at_{node.buffer.name}", base.dtype), Affine(form.terms))
     for child in children(node):
         _collect(child, counts, forms, local)
 
@@ -86,6 +86,6 @@ def _replaced(node: Any, shared: Forms) -> Any:
             form = linear(base)
             entry = shared.get(_key(new.buffer, form, base.dtype))
             if entry is not None:
-                short = Linear({id(entry[0]): (entry[0], 1)}, form.constant).expr(str(base.dtype))
+                short = expr(Affine({entry[0]: 1}, form.const), base.dtype)
                 return replace(new, indices=(replace(index, base=short) if isinstance(index, Ramp) else short,))
     return new

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import Expr, IntImm, Var, const, map_children, replace
-from ..nodes import BufferLoad, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
-from .affine import linear
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
+from .affine import expr, linear
 
 # A micro-kernel of 8x3 vectors, its loads and its write-back is about 100 statements; compile time grows with this.
 STATEMENT_BUDGET = 1500
@@ -49,23 +49,31 @@ def _statements(stmt: Stmt) -> list[Stmt]:
     return found
 
 
-def bind(stmt: Any, values: dict[Var, Expr]) -> Any:
-    """Substitute variables by expressions; changed indices get linear. Lets and loops get fresh variables."""
+def bind(stmt: Any, values: dict[Var, Expr], buffers: dict[Buffer, Buffer] | None = None) -> Any:
+    """Substitute variables by expressions; changed indices get linear. Lets and loops get fresh variables.
+
+    Allocations get fresh buffers: a copy defines nothing that the original defines. `buffers` are those renamed so far.
+    """
+    renamed = buffers or {}
 
     def go(node: Any) -> Any:
         if isinstance(node, Var):
             return values.get(node, node)
         if isinstance(node, LetStmt):
             fresh = node.var.with_name(node.var.name)
-            inner = bind(node.body, {**values, node.var: fresh})
+            inner = bind(node.body, {**values, node.var: fresh}, renamed)
             return LetStmt(fresh, go(node.value), inner)
         if isinstance(node, For):
             fresh = node.var.with_name(node.var.name)
-            inner = bind(node.body, {**values, node.var: fresh})
+            inner = bind(node.body, {**values, node.var: fresh}, renamed)
             return replace(node, var=fresh, start=go(node.start), extent=go(node.extent), body=inner)
+        if isinstance(node, Allocate):
+            own = replace(node.buffer)
+            return replace(node, buffer=own, body=bind(node.body, values, {**renamed, node.buffer: own}))
         new = map_children(node, go)
-        if new is not node and isinstance(new, BufferLoad | BufferStore):
-            return replace(new, indices=tuple(fold_index(i) for i in new.indices))
+        if isinstance(new, BufferLoad | BufferStore) and (new is not node or new.buffer in renamed):
+            indices = tuple(fold_index(i) for i in new.indices)
+            return replace(new, buffer=renamed.get(new.buffer, new.buffer), indices=indices)
         return new
 
     return go(stmt)
@@ -79,4 +87,4 @@ def fold_index(index: Expr) -> Expr:
         return Ramp(fold_index(index.base), index.stride, index.lanes)
     if index.dtype.lanes > 1:
         return index
-    return linear(index).expr(str(index.dtype))
+    return expr(linear(index), index.dtype)

@@ -45,7 +45,7 @@ from ..nodes import (
     Seq,
     Stmt,
 )  # fmt: skip
-from .affine import linear
+from .affine import coefficient, expr, linear
 from .machine import vector_lanes
 from .simplify import fold
 from .unroll import bind
@@ -229,12 +229,11 @@ class _Vectorizer:
     def ramp(self, e: Expr) -> Ramp | None:
         """An integer expression that grows by the same amount from lane to lane."""
         form = linear(e)
-        stride, rest = form.coefficient(self.var), form.without(self.var)
-        if any(self.varies(atom) for atom, _ in rest.terms.values()):
+        stride, rest = coefficient(form, self.var), expr(form.without(self.var), e.dtype)
+        if self.varies(rest):
             return None
-        dtype = str(e.dtype)
-        base = linear(rest.expr(dtype) + self.start.astype(e.dtype) * stride).expr(dtype)
-        return Ramp(base, const(stride, dtype), self.lanes)
+        base = expr(linear(rest + self.start.astype(e.dtype) * stride), e.dtype)
+        return Ramp(base, const(stride, e.dtype), self.lanes)
 
     def widened(self, e: Expr) -> Expr:
         return e if e.dtype.lanes > 1 else Broadcast(e, self.lanes)
