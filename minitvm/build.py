@@ -1,6 +1,6 @@
 """`build` and `lower`: the one place that knows the whole way from a model to something that runs.
 
-    model -> graph -> fused graph -> te -> tir -> scheduled tir -> kernels -> source -> executable -> module
+model -> graph -> fused graph -> te -> tir -> scheduled tir -> kernels -> source -> executable -> module
 """
 
 from __future__ import annotations
@@ -308,9 +308,9 @@ def _selected(fused: Any, only: str | None) -> list[tuple[str, Any]]:
 
 
 def _is_view(node: Any) -> bool:
-    if node.op != "fused":
-        return node.op in VIEWS
-    return len(node.graph.nodes) == 1 and node.graph.nodes[0].op in VIEWS and len(node.inputs) == 1
+    """Whether all that a node does is to see its one input in another shape."""
+    parts = node.graph.nodes if node.op == "fused" else (node,)
+    return len(node.inputs) == 1 and len(node.outputs) == 1 and all(part.op in VIEWS for part in parts)
 
 
 def _symbolic(func: PrimFunc, values: Iterable[Any]) -> dict[Var, Expr]:
@@ -356,4 +356,3 @@ def _bind(graph: Any, params: Mapping[str, np.ndarray]) -> Any:
         made.append(Constant(value, array))
     rest = tuple(value for value in graph.inputs if value.name not in params)
     return replace(graph, inputs=rest, constants=(*graph.constants, *made))
-

@@ -219,11 +219,17 @@ def _aliasing(x: Executable, env: Env) -> Iterator[Breach]:
                     yield i, "two arguments share bytes, and one of them is written"
 
 
+def _empty(x: Executable, place: Location, env: Env) -> bool:
+    """Whether an output or a slice has no bytes."""
+    if isinstance(place, ArenaSlice):
+        return _value(place.nbytes, env) == 0
+    return isinstance(place, Output) and any(_value(d, env) == 0 for d in x.outputs[place.index].shape)
+
+
 def _written(x: Executable, env: Env) -> Iterator[Breach]:
     written = {p.index for s in x.steps for p, mode in accesses(x, s) if isinstance(p, Output) and "w" in mode}
     for i, spec in enumerate(x.outputs):
-        empty = any(_value(d, env) == 0 for d in spec.shape)
-        if i not in written and not spec.inout and not empty:
+        if i not in written and not spec.inout and not _empty(x, Output(i), env):
             yield None, f"output {spec.name} is never written"
 
 
@@ -233,7 +239,7 @@ def _initialised(x: Executable, env: Env) -> Iterator[Breach]:
         places = accesses(x, step)
         for place, mode in places:
             scratch = isinstance(place, ArenaSlice | Output)
-            if scratch and "r" in mode and _value(getattr(place, "nbytes", 1), env) != 0:
+            if scratch and "r" in mode and not _empty(x, place, env):
                 if not any(overlap(place, w, env) for w in written):
                     yield i, f"{step_text(x, step)} reads what nothing wrote"
         written += [p for p, mode in places if "w" in mode]
