@@ -113,3 +113,12 @@ def test_the_recogniser_keeps_its_open_width() -> None:
     for width in (96, 200):
         picture = np.random.default_rng(2).uniform(-1, 1, (1, 3, 48, width)).astype(np.float32)
         _agree(interpreter.run(graph, [picture]), Network(rapidocr.recogniser(), {"x": picture}).expected())
+
+
+@pytest.mark.full
+def test_one_compiled_recogniser_serves_every_width() -> None:
+    module = minitvm.build(rapidocr.recogniser(), shapes={"x": (1, 3, 48, "width")})
+    for width in (320, 200, 96):
+        picture = np.random.default_rng(3).uniform(-1, 1, (1, 3, 48, width)).astype(np.float32)
+        module.run(x=picture)
+        _agree([np.array(module.get_output(0))], Network(rapidocr.recogniser(), {"x": picture}).expected())
