@@ -124,6 +124,11 @@ def test_check_prints_a_line_a_level(model: str, capsys: pytest.CaptureFixture[s
     assert lines[6] == "all levels agree"
 
 
+def test_check_compares_what_a_last_softmax_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(tiny(tmp_path / "softmax.onnx", op="Softmax"))
+    assert "the whole model with what its last softmax reads" in shown(capsys, "check", model)
+
+
 def test_check_fails_where_a_level_disagrees(
     model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
