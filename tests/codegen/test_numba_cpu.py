@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from minitvm import te
-from minitvm.codegen.numba_cpu import generate, rounded
+from minitvm.codegen.numba_cpu import generate
+from minitvm.codegen.numba_expressions import rounded
 from minitvm.errors import InternalError, Unsupported
 from minitvm.expr import Broadcast, FloatImm, Ramp, SizeVar, Var, call, const
 from minitvm.reference import tir as reference
