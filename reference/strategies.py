@@ -199,12 +199,18 @@ def prim_funcs(
     if symbolic:
         shape[0] = SizeVar("n")
     program.input(shape)
-    # One draw before each block, not a number of blocks up front: so a failing program shrinks by dropping any of them.
-    while len(program.blocks) < min_blocks or (len(program.blocks) < max_blocks and draw(st.integers(0, 3))):
-        legal = [kind for kind in kinds if _sources(program, kind)]
-        kind = draw(st.sampled_from(legal or ["elementwise"]))
-        _BUILD[kind](draw, program, draw(st.sampled_from(_sources(program, kind))))
+    # The number first and then each block as one draw: Hypothesis lowers the one and leaves out one of the others.
+    for _ in range(draw(st.integers(min_blocks, max_blocks))):
+        draw(_blocks(program, tuple(kinds)))
     return program.func()
+
+
+@st.composite
+def _blocks(draw: Draw, program: _Program, kinds: Sequence[str]) -> None:
+    """One more block for a program."""
+    legal = [kind for kind in kinds if _sources(program, kind)]
+    kind = draw(st.sampled_from(legal or ["elementwise"]))
+    _BUILD[kind](draw, program, draw(st.sampled_from(_sources(program, kind))))
 
 
 _extents = st.sampled_from([4, 3, 2, 5, 8, 1])
