@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ..arith import Analyzer
 from ..errors import VerificationError, report, verification_asked
 from ..expr import REDUCE, IntImm, Node, Range, Select, Var, children, walk
 from .nodes import (
@@ -31,7 +32,7 @@ from .nodes import (
     PrimFunc,
 )  # fmt: skip
 from .scopes import Scope, conditions, dimensions, scoped, used_buffer
-from .script.regions import Box, accesses, box_of, linear
+from .script.regions import Box, accesses, box_of
 
 Broken = Iterator[tuple[Node, str]]
 
@@ -230,7 +231,7 @@ def iterators_stay_in_their_domains(func: PrimFunc) -> Broken:
             box = box_of((Range(value, IntImm(1, value.dtype)),), ranges, {})[0]
             if box is None or not isinstance(axis.dom.extent, IntImm) or scope.guarded:
                 continue
-            below = box.base.difference(linear(axis.dom.start))
+            below = box.offset(Analyzer().affine(axis.dom.start))
             if below is not None and (below < 0 or below + box.extent > axis.dom.extent.value):
                 start = axis.dom.start
                 low = start.value + below if isinstance(start, IntImm) else f"{start} + {below}"
@@ -324,7 +325,7 @@ def _outside(access: Box, declared: Box) -> int | None:
     for number, (inner, outer) in enumerate(zip(access, declared)):
         if inner is None or outer is None:
             continue
-        below = inner.base.difference(outer.base)
+        below = inner.offset(outer.base)
         if below is not None and (below < 0 or below + inner.extent > outer.extent):
             return number
     return None

@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ...arith import Analyzer
+from ...arith.affine import Affine, variables
 from ...expr import (
-    Add,
     Expr,
     IntImm,
     Let,
-    Mul,
     Node,
     Range,
     Select,
-    Sub,
     Var,
     children,
     const,
@@ -31,70 +30,17 @@ from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, Buffe
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
-    """`sum of coefficient * term, plus constant`; a term is a variable or an expression that is not affine."""
-
-    terms: tuple[tuple[Expr, int], ...]
-    constant: int
-
-    def plus(self, other: Linear, sign: int = 1) -> Linear:
-        """The sum, or the difference with sign -1."""
-        terms = list(self.terms)
-        for term, factor in other.terms:
-            place = next((i for i, (t, _) in enumerate(terms) if t is term or structural_equal(t, term)), None)
-            if place is None:
-                terms.append((term, sign * factor))
-            else:
-                terms[place] = (terms[place][0], terms[place][1] + sign * factor)
-        return Linear(tuple((t, f) for t, f in terms if f), self.constant + sign * other.constant)
-
-    def times(self, factor: int) -> Linear:
-        """The product with a constant."""
-        return Linear(tuple((t, f * factor) for t, f in self.terms if factor), self.constant * factor)
-
-    def difference(self, other: Linear) -> int | None:
-        """`self - other` where that is a constant."""
-        rest = self.plus(other, -1)
-        return None if rest.terms else rest.constant
-
-    def expr(self, dtype: str) -> Expr:
-        """The sum as an expression."""
-        result: Expr | None = None
-        for term, factor in self.terms:
-            part = term if factor == 1 else term * abs(factor) if factor != -1 else term
-            if result is None:
-                result = part if factor > 0 else const(0, dtype) - part
-            else:
-                result = result + part if factor > 0 else result - part
-        if result is None:
-            return const(self.constant, dtype)
-        if self.constant == 0:
-            return result
-        return result + self.constant if self.constant > 0 else result - (-self.constant)
-
-
-def linear(e: Expr) -> Linear:
-    """An integer expression as an affine sum over what is not affine in it."""
-    if isinstance(e, IntImm):
-        return Linear((), e.value)
-    if isinstance(e, Add):
-        return linear(e.a).plus(linear(e.b))
-    if isinstance(e, Sub):
-        return linear(e.a).plus(linear(e.b), -1)
-    if isinstance(e, Mul) and isinstance(e.b, IntImm):
-        return linear(e.a).times(e.b.value)
-    if isinstance(e, Mul) and isinstance(e.a, IntImm):
-        return linear(e.b).times(e.a.value)
-    return Linear(((e, 1),), 0)
-
-
-@dataclass(frozen=True, slots=True)
 class Interval:
     """`[base, base + extent)`; the expression is kept where the index is a single point as it was written."""
 
-    base: Linear
+    base: Affine
     extent: int
     written: Expr | None = None
+
+    def offset(self, origin: Affine) -> int | None:
+        """`base - origin` where that is a constant."""
+        rest = self.base - origin
+        return rest.const if rest.is_const else None
 
 
 Box = list[Interval | None]  # None: the whole dimension
@@ -187,33 +133,35 @@ def _interval(r: Range, loops: Mapping[Var, Range], lets: Mapping[Var, Expr]) ->
     if not _uses(start, loops):
         if any(isinstance(item, BufferLoad) for item in walk(start)):
             return None  # depends on data
-        return Interval(linear(start), r.extent.value, start)
-    base, extent = linear(start), r.extent.value
+        return Interval(_affine(start), r.extent.value, start)
+    base, extent = _affine(start), r.extent.value
     # Inner loops first: the start of an inner loop may depend on an outer one.
     for variable, interval in reversed(list(loops.items())):
-        factor = next((f for t, f in base.terms if t is variable), 0)
+        factor = base.terms.get(variable, 0)
         if factor == 0:
             continue
         if not isinstance(interval.extent, IntImm):
             return None
         reach = factor * (interval.extent.value - 1)
-        base = base.plus(Linear(((variable, factor),), 0), -1).plus(linear(interval.start).times(factor))
-        base = Linear(base.terms, base.constant + min(0, reach))
+        base = base.without(variable) + _affine(interval.start).scaled(factor) + min(0, reach)
         extent += abs(reach)
-    if any(_uses(term, loops) for term, _ in base.terms):
+    if any(v in loops for v in variables(base)):
         return None
     return Interval(base, extent)
 
 
-def _uses(e: Expr, variables: Iterable[Var]) -> bool:
-    wanted = set(variables)
-    return any(isinstance(item, Var) and item in wanted for item in walk(e))
+def _uses(e: Expr, loops: Mapping[Var, Range]) -> bool:
+    return any(isinstance(item, Var) and item in loops for item in walk(e))
+
+
+def _affine(e: Expr) -> Affine:
+    return Analyzer().affine(e)
 
 
 def _union(a: Interval | None, b: Interval | None) -> Interval | None:
     if a is None or b is None:
         return None
-    shift = b.base.difference(a.base)
+    shift = b.offset(a.base)
     if shift is None:
         return None
     if shift == 0 and a.extent == b.extent:
@@ -229,6 +177,7 @@ def _region(buffer: Buffer, box: Box) -> BufferRegion:
         if interval is None:
             ranges.append(Range(const(0, dimension.dtype), dimension))
             continue
-        start = interval.base.expr(dimension.dtype) if interval.written is None else interval.written
+        base = Analyzer().to_expr(interval.base, dimension.dtype)
+        start = base if interval.written is None else interval.written
         ranges.append(Range(start, const(interval.extent, start.dtype)))
     return BufferRegion(buffer, tuple(ranges))
