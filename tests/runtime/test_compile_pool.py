@@ -53,3 +53,16 @@ def test_few_kernels_are_compiled_here() -> None:
     assert not compile_pool._workers
     assert compile_pool.compile_kernels([], workers=2) == []
     assert sys.modules["minitvm.runtime.cpu.compiler"]
+
+
+def test_an_interrupted_request_leaves_no_reply_for_the_next() -> None:
+    def stop(done: int, total: int, entry: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compile_pool.compile_kernels(jobs(8), workers=2, progress=stop)
+    assert not compile_pool._workers
+    other = [(source.replace("* args[1]", "- args[1]"), entry) for source, entry in jobs(8)]
+    codes = compile_pool.compile_kernels(other, workers=2)
+    assert [value(c, f"k{i}", 3) for i, c in enumerate(codes)] == [i - 3 for i in range(8)]
+    compile_pool.shutdown()

@@ -125,17 +125,12 @@ def _compile_in_workers(jobs: Sequence[Job], count: int, progress: Progress | No
     drivers = [threading.Thread(target=drive, args=(w,), daemon=True) for w in _workers[:count]]
     for driver in drivers:
         driver.start()
-    results: dict[int, bytes | Exception | None] = {}
-    while len(results) < len(jobs):
-        try:
-            i, result = finished.get(timeout=0.2)
-        except queue.Empty:
-            if any(d.is_alive() for d in drivers) or not finished.empty():
-                continue
-            break  # every worker died
-        results[i] = result
-        if progress is not None:
-            progress(len(results), len(jobs), jobs[i][1])
+    try:
+        results = _collect(finished, jobs, drivers, progress)
+    except BaseException:
+        # A worker may owe a reply, which the next request must not take for its own.
+        _abandon(drivers)
+        raise
     for driver in drivers:
         driver.join()
     for worker in [w for w in _workers if w.process.poll() is not None]:
@@ -148,6 +143,37 @@ def _compile_in_workers(jobs: Sequence[Job], count: int, progress: Progress | No
             raise result
         done.append(_compile_here([job], None)[0] if result is None else result)
     return done
+
+
+def _collect(
+    finished: queue.SimpleQueue[tuple[int, bytes | Exception | None]],
+    jobs: Sequence[Job],
+    drivers: Sequence[threading.Thread],
+    progress: Progress | None,
+) -> dict[int, bytes | Exception | None]:
+    """What came of each job, by number; those are missing that no worker lived to take."""
+    results: dict[int, bytes | Exception | None] = {}
+    while len(results) < len(jobs):
+        try:
+            i, result = finished.get(timeout=0.2)
+        except queue.Empty:
+            if any(d.is_alive() for d in drivers) or not finished.empty():
+                continue
+            break  # every worker died
+        results[i] = result
+        if progress is not None:
+            progress(len(results), len(jobs), jobs[i][1])
+    return results
+
+
+def _abandon(drivers: Sequence[threading.Thread]) -> None:
+    """End all workers in the middle of their work."""
+    for worker in _workers:
+        worker.process.kill()
+    for driver in drivers:
+        driver.join()
+    while _workers:
+        _workers.pop().close()
 
 
 def shutdown() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import struct
 import sys
 from typing import BinaryIO
@@ -33,6 +34,7 @@ def write_message(stream: BinaryIO, body: bytes) -> None:
 
 def main() -> None:
     """Serve until the parent closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a stray print must not end up in the replies
     sys.stdout = sys.stderr
