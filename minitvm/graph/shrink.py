@@ -1,9 +1,10 @@
 """The same fused operator on smaller tensors, for interpreters that would take minutes on the full ones.
 
 What is left must still be a case of its own: vector blocks and convolution kernels stay as they are, and a long
-dimension keeps its remainder by 8, so that tiles, padding and tails are met as before. Equal sizes stay equal, and
-where an operator needs sizes in proportion (112, 56, 28) they are divided instead. Attributes that hold sizes follow.
-Types are inferred anew, so a group that does not allow the smaller sizes is simply left as it was.
+dimension keeps its remainder by 8, so that tiles, padding and tails are met as before; of blocks of channels two or
+three are left. Equal sizes stay equal, and where an operator needs sizes in proportion (112, 56, 28) they are divided
+instead. Attributes that hold sizes follow. Types are inferred anew, so a group that does not allow the smaller sizes is
+left as it was.
 """
 
 from __future__ import annotations
@@ -45,42 +46,64 @@ def shrink(node: OpNode) -> OpNode:
     return best
 
 
-def _candidates() -> Iterator[Callable[[int], int]]:
-    """Ways to make sizes smaller, the one that leaves most first."""
+Shape = tuple[Any, ...]
+
+
+def _candidates() -> Iterator[Callable[[Shape], Shape]]:
+    """Ways to make shapes smaller, the one that leaves most first."""
+    for long, middle in ((16, 7), (8, 7)):
+        yield lambda shape, long=long, middle=middle: _blocked(shape, long, middle)  # type: ignore[misc]
     for long, middle in ((16, 7), (8, 7), (8, 3), (8, 2)):
-        yield lambda size, long=long, middle=middle: _with_remainder(size, long, middle)  # type: ignore[misc]
+        yield lambda shape, long=long, middle=middle: tuple(_with_remainder(d, long, middle) for d in shape)  # type: ignore[misc]
     for divisor in (2, 4, 7, 8, 16, 32):
-        yield lambda size, divisor=divisor: size if _stays(size) else max(2, -(-size // divisor))  # type: ignore[misc]
+        yield lambda shape, divisor=divisor: tuple(_divided(d, divisor) for d in shape)  # type: ignore[misc]
+
+
+def _blocked(shape: Shape, long: int, middle: int) -> Shape:
+    """Blocked layouts with few blocks of channels and as many pixels as can stay.
+
+    Data is [n, c / x, h, w, x], weights are [o / y, i / x, kh, kw, x, y], or [c / x, kh, kw, x] where depthwise.
+    """
+    depthwise = len(shape) == 4 and shape[-1] in BLOCKS and shape[1] == shape[2] and shape[1] in range(KEPT + 1)
+    blocks = 1 if depthwise else 2 if len(shape) in (5, 6) else 0
+    few = tuple(min(d, 2 + d % 2) if _is_size(d) else d for d in shape[:blocks])
+    block = len(shape) - (1 if blocks else 0)
+    return (*few, *(_with_remainder(d, long, middle) for d in shape[blocks:block]), *shape[block:])
+
+
+def _with_remainder(size: Any, long: int, middle: int) -> Any:
+    if not _is_size(size) or _stays(size):
+        return size
+    return middle + size % 2 if size < max(BLOCKS) else long + size % 8
+
+
+def _divided(size: Any, divisor: int) -> Any:
+    return size if not _is_size(size) or _stays(size) else max(2, -(-size // divisor))
 
 
 def _stays(size: int) -> bool:
     return size <= KEPT or size in BLOCKS
 
 
-def _with_remainder(size: int, long: int, middle: int) -> int:
-    if _stays(size):
-        return size
-    return middle + size % 2 if size < max(BLOCKS) else long + size % 8
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _at(node: OpNode, smaller: Callable[[int], int]) -> OpNode | None:
+def _at(node: OpNode, smaller: Callable[[Shape], Shape]) -> OpNode | None:
     graph = node.graph if node.op == FUSED else Graph(node.inputs, (), (node,), node.outputs)
     if graph.constants and any(c.value.ndim for c in graph.constants):
         return None
     builder = GraphBuilder(graph.name)
     new: dict[Value, Value] = {}
 
-    def resize(size: Any) -> Any:
-        return smaller(size) if isinstance(size, int) and not isinstance(size, bool) else size
-
     for value in graph.inputs:
-        new[value] = builder.input(value.name, tuple(resize(d) for d in value.shape), value.dtype)
+        new[value] = builder.input(value.name, smaller(value.shape), value.dtype)
     for constant in graph.constants:
         new[constant.value] = builder.constant(constant.data, constant.value.name)
     try:
         for item in graph.nodes:
             attrs = {
-                key: (tuple(resize(s) for s in value) if isinstance(value, tuple) else resize(value))
+                key: (smaller(value) if isinstance(value, tuple) else smaller((value,))[0])
                 if key in _SIZE_ATTRIBUTES
                 else value
                 for key, value in item.attrs.items()
