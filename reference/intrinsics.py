@@ -41,7 +41,7 @@ def meaning(op: str, dtype: DType, arg: DType) -> Callable[..., Value]:
 
 def as_value(result: Any, dtype: DType) -> Value:
     """An array as it is; a single integer or bool as Python's, a single float as a NumPy scalar."""
-    if isinstance(result, np.ndarray) and result.ndim:
+    if not hasattr(result, "ndim") or result.ndim:
         return result
     return result[()] if dtype.is_float else result.item()
 

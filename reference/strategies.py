@@ -58,6 +58,9 @@ from minitvm.tir.nodes import (
     with_root,
 )  # fmt: skip
 
+from .random_graphs import RandomGraph as RandomGraph
+from .random_graphs import graphs as graphs
+
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 # ---- expressions ---------------------------------------------------------------------------------------------------

@@ -140,7 +140,7 @@ def _running(x: np.ndarray, axis: int, exclusive: bool, reverse: bool, product: 
     line = np.flip(x, axis) if reverse else x
     dtype = np.float64 if x.dtype.kind == "f" else x.dtype
     made = (np.cumprod if product else np.cumsum)(line, axis, dtype=dtype)
-    if exclusive:
+    if exclusive and x.shape[axis]:
         front = np.full_like(np.take(made, [0], axis), 1 if product else 0)
         made = np.concatenate([front, np.take(made, np.arange(x.shape[axis] - 1), axis)], axis)
     return (np.flip(made, axis) if reverse else made).astype(x.dtype)

@@ -14,6 +14,7 @@ from .tiling import cpu_of
 # What a load costs beside another: a pixel is broadcast from the L1 cache, a vector of weights streams from L2.
 # Measured on Zen 5: 7 x 2, 7 x 3 and 10 x 2 reach 240 GFLOP/s where 4 x 4, with more weights a multiply-add, reaches 210.
 _PIXEL, _WEIGHTS = 0.5, 2.0
+_LONG_ROW = 64
 
 
 @rule("cpu", computes("nn.contrib_conv2d_NCHWc"))
@@ -35,12 +36,13 @@ def depthwise_conv2d_nchwc(sch: Schedule, target: Any) -> None:
     schedule_other_blocks(sch, target, used)
 
 
-def conv_tile(width: int, channel_blocks: int, registers: int) -> tuple[int, int]:
+def conv_tile(width: int | None, channel_blocks: int | None, registers: int) -> tuple[int, int]:
     """(pixels, channel blocks) of the tile: the fewest loads a multiply-add among those that do not spill.
 
     The blocks divide evenly. The pixels need not: what is left of a row is a smaller tile with a kernel of its own, and
-    counts as that.
+    counts as that. Of a symbolic width the tile is that for a long row.
     """
+    width, channel_blocks = width or _LONG_ROW, channel_blocks or 1
 
     def loads(pixels: int, blocks: int) -> float:
         """Weighted loads a pixel and block of a whole row; a tile of `pixels * blocks` needs `pixels + blocks`."""

@@ -102,9 +102,9 @@ def _is(value: Expr, number: int) -> bool:
     return isinstance(value, IntImm) and value.value == number
 
 
-def output_shape(sch: Schedule, block: Any) -> list[int]:
-    """The shape of what a block writes, which must be constant."""
-    return [int(d) for d in block_of(sch, block).writes[0].buffer.shape]  # type: ignore[call-overload]
+def output_shape(sch: Schedule, block: Any) -> list[int | None]:
+    """The shape of what a block writes; None where a dimension is symbolic."""
+    return [d.value if isinstance(d, IntImm) else None for d in block_of(sch, block).writes[0].buffer.shape]
 
 
 def block_of(sch: Schedule, handle: Any) -> Block:
@@ -119,6 +119,8 @@ def accumulators(target: Any) -> int:
     return int(cpu_of(target).vector_registers) - _SPARE_REGISTERS
 
 
-def largest_divisor(extent: int, limit: int) -> int:
-    """The largest divisor of `extent` that is at most `limit`."""
+def largest_divisor(extent: int | None, limit: int) -> int:
+    """The largest divisor of `extent` that is at most `limit`; 1 where the extent is symbolic."""
+    if not extent:
+        return 1
     return next(d for d in range(min(extent, max(limit, 1)), 0, -1) if extent % d == 0)

@@ -1,0 +1,144 @@
+"""What a random graph is drawn with: values that suit, new inputs, and what is known of each value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from minitvm.expr import SizeVar
+from minitvm.graph import GraphBuilder, Value
+
+EXACT_BELOW = {"float16": 2.0**11, "float32": 2.0**24, "float64": 2.0**53}
+CHANNELS = (1, 3, 4, 5, 8, 16, 24)
+EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17)
+LARGEST = 3000  # elements a value
+LARGEST_DIM = 6  # a symbolic dimension is at most this
+
+
+def fixed(dim: Any) -> int:
+    """A dimension that is known not to be symbolic."""
+    return int(dim)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What is known of a value: |value| <= peak, also of partial sums; exact or rounded."""
+
+    peak: float
+    exact: bool = True
+
+
+class Drawing:
+    """A graph in the making."""
+
+    def __init__(self, draw: st.DrawFn, symbolic: bool, empty: bool) -> None:
+        self.draw: Callable[[st.SearchStrategy[Any]], Any] = draw
+        self.empty = empty
+        self.n = SizeVar("n") if symbolic else None
+        self.size = draw(st.integers(0 if empty else 1, LARGEST_DIM)) if symbolic else 0
+        self.rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+        self.b = GraphBuilder()
+        self.facts: dict[Value, Fact] = {}
+        self.arrays: dict[str, np.ndarray] = {}
+
+    # -- draws
+
+    def one_of(self, options: Sequence[Any]) -> Any:
+        return self.draw(st.sampled_from(list(options)))
+
+    def flag(self) -> bool:
+        return bool(self.draw(st.booleans()))
+
+    def extent(self) -> int:
+        if self.empty and self.draw(st.integers(0, 7)) == 7:
+            return 0
+        return int(self.one_of(EXTENTS))
+
+    def pick(self, suits: Callable[[Value], bool] = lambda v: True) -> Value:
+        """A value that suits, the newest more often; a new input where there is none."""
+        fitting = [v for v in self.facts if suits(v) and self.elements(v.shape) <= LARGEST]
+        if not fitting:
+            return self.fresh([self.extent() for _ in range(self.draw(st.integers(1, 3)))], "float32")
+        return fitting[-1] if self.flag() else self.one_of(fitting)
+
+    def floats(self, exact: bool = False) -> Value:
+        return self.pick(lambda v: v.dtype.is_float and (self.facts[v].exact or not exact))
+
+    # -- values
+
+    def data(self, shape: Sequence[Any], dtype: str, low: int, high: int) -> np.ndarray:
+        concrete = [d if isinstance(d, int) else self.size for d in shape]
+        if dtype == "bool":
+            return self.rng.integers(0, 2, concrete).astype(bool)
+        return self.rng.integers(max(low, 0) if dtype.startswith("u") else low, high + 1, concrete).astype(dtype)
+
+    def fresh(
+        self, shape: Sequence[Any], dtype: str, low: int = -3, high: int = 3, constant: bool | None = None
+    ) -> Value:
+        """A new input, or a constant."""
+        array = self.data(shape, dtype, low, high)
+        fixed = all(isinstance(d, int) for d in shape)
+        if fixed and (self.flag() if constant is None else constant):
+            value = self.b.constant(array)
+        else:
+            value = self.b.input(f"x{len(self.arrays)}", shape, dtype)
+            self.arrays[value.name] = array
+        self.facts[value] = Fact(max(abs(low), abs(high)))
+        return value
+
+    def elements(self, shape: Sequence[Any]) -> int:
+        return int(np.prod([d if isinstance(d, int) else LARGEST_DIM for d in shape]))
+
+    def bounded(self, x: Value, factor: float = 1.0, square: bool = False) -> Value:
+        """x, clipped where `factor` times it (or its square) would leave the exact range of its dtype."""
+        fact = self.facts[x]
+        limit = EXACT_BELOW.get(str(x.dtype), 2.0**62) / max(factor, 1.0)
+        reached = fact.peak**2 if square else fact.peak
+        if not x.dtype.is_float or reached <= limit:
+            return x
+        top = max(1, min(8, int(limit**0.5)))
+        return self.op("clip", x, peak=top, a_min=-float(top), a_max=float(top))
+
+    def op(self, name: str, *inputs: Any, peak: float, exact: bool = True, **attrs: Any) -> Any:
+        """The output (or outputs) of an operator, with what is known of them."""
+        made = self.b.op(name, *inputs, **attrs)
+        known = [self.facts[v] for v in inputs if isinstance(v, Value) and v in self.facts]
+        fact = Fact(float(peak), exact and all(f.exact for f in known))
+        for value in made if isinstance(made, tuple) else (made,):
+            self.facts[value] = fact
+        return made
+
+    def peak(self, *values: Value) -> float:
+        return max(self.facts[v].peak for v in values)
+
+    def shape_like(self, x: Value) -> list[Any]:
+        """A shape that broadcasts to x's."""
+        shape = [1 if self.draw(st.integers(0, 3)) == 3 else d for d in x.shape]
+        return shape[self.draw(st.integers(0, len(shape))) if self.draw(st.integers(0, 2)) == 2 else 0 :]
+
+    def alike(self, x: Value) -> list[Value]:
+        """The values of x's shape and dtype, x among them."""
+        return [v for v in self.facts if v.dtype == x.dtype and list(map(str, v.shape)) == list(map(str, x.shape))]
+
+    def partner(self, x: Value, low: int = -3, high: int = 3) -> Value:
+        """A value of x's dtype that broadcasts to x."""
+        if self.flag():
+            return self.one_of(self.alike(x))
+        return self.fresh(self.shape_like(x), str(x.dtype), low, high)
+
+    def image(self, exact: bool = False) -> Value:
+        """A float value of rank 4; an input where there is none."""
+        fitting = [
+            v for v in self.facts
+            if v.ndim == 4 and str(v.dtype) == "float32" and all(isinstance(d, int) for d in v.shape[1:])
+            and 0 not in v.shape and (self.facts[v].exact or not exact)
+        ]  # fmt: skip
+        if fitting and self.draw(st.integers(0, 3)):
+            return fitting[-1]
+        batch = self.n if self.n is not None else self.one_of([1, 1, 2])
+        size = st.integers(1, 8)
+        return self.fresh([batch, self.one_of(CHANNELS), self.draw(size), self.draw(size)], "float32", constant=False)

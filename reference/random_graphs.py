@@ -1,0 +1,82 @@
+"""Hypothesis strategy: random small networks, drawn from what is legal, for tests of everything below the graph.
+
+Inputs are integers in their dtype. With every value goes what is known of it: the largest magnitude that it, or an
+intermediate sum behind it, can have, and whether it is computed exactly. An operator whose result would leave the range
+in which a float dtype holds every integer gets its operand clipped first, so that exact values are equal bit by bit at
+every level, in any order of summation. What rounds (softmax, means, ...) is followed only by operators that neither
+jump nor magnify, and may differ by `tolerance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from minitvm.graph import Graph, Value
+
+from .graph_drawing import LARGEST, Drawing
+from .graph_moves import MOVES, WEIGHTED
+
+ROUNDING = {"float16": 2.0**-8, "float32": 1e-5, "float64": 1e-12}  # of the peak, where values are not exact
+DTYPES = ("float32", "float32", "float32", "float32", "int32", "int64", "float16", "int8", "uint8", "bool")
+
+
+@dataclass(frozen=True)
+class RandomGraph:
+    """A graph, arrays for its inputs, and by how much each output may differ from the exact one (0: not at all)."""
+
+    graph: Graph
+    inputs: dict[str, np.ndarray]
+    tolerances: tuple[float, ...]
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name}: {a.dtype}{list(a.shape)}" for name, a in self.inputs.items())
+        return f"{self.graph}\n# inputs {shapes}; tolerances {self.tolerances}"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))  # Hypothesis would print every element
+
+
+@st.composite
+def graphs(
+    draw: st.DrawFn,
+    largest: int = 6,
+    moves: Sequence[str] = tuple(WEIGHTED),
+    symbolic: bool | None = None,
+    empty: bool | None = None,
+) -> RandomGraph:
+    """A random graph of up to `largest` moves out of `MOVES`, with arrays for its inputs.
+
+    `symbolic` gives it a symbolic batch dimension n, `empty` lets dimensions be zero; None: now and then. Outputs are
+    any values, inputs and constants among them, the last one always, one of them perhaps twice.
+    """
+    has_batch = draw(st.integers(0, 5)) == 5 if symbolic is None else symbolic
+    may_be_empty = draw(st.integers(0, 9)) == 9 if empty is None else empty
+    d = Drawing(draw, has_batch, may_be_empty)
+    rank = draw(st.integers(0, 4))
+    shape: list[Any] = [d.extent() for _ in range(rank)]
+    while d.elements(shape) > LARGEST:
+        shape.pop()
+    if d.n is not None and shape:
+        shape[0] = d.n
+    dtype = d.one_of(DTYPES)
+    d.fresh(shape, dtype, -3 if dtype != "int8" else -100, 3 if not dtype.endswith("int8") else 100, False)
+    for _ in range(largest):
+        # The last move ends the list early: so a failing graph shrinks by dropping moves.
+        name = draw(st.sampled_from([*(["stop"] if len(d.facts) > 1 else []), *moves]))
+        if name == "stop":
+            break
+        MOVES[name](d)
+    values = list(d.facts)
+    few: st.SearchStrategy[list[Value]] = st.lists(st.sampled_from(values), max_size=2)
+    outputs = [*draw(few), values[-1]]
+    tolerances = [
+        0.0 if d.facts[v].exact or not v.dtype.is_float else ROUNDING[str(v.dtype)] * max(1.0, d.facts[v].peak)
+        for v in outputs
+    ]
+    graph = d.b.build(outputs)
+    return RandomGraph(graph, {v.name: d.arrays[v.name] for v in graph.inputs}, tuple(tolerances))

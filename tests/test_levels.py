@@ -1,0 +1,135 @@
+"""Random networks through every level: what the graph says is what each interpreter and the machine code compute.
+
+Exact values (integers in any dtype, sums within a float's exact range) must be equal to the bit at every level; what
+rounds (softmax, means, tanh, ...) within the tolerance that comes with the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from minitvm.build import link_graph, lower_function, optimize_graph, schedule_function, to_units
+from minitvm.executable import verify as verify_executable
+from minitvm.expr import Var
+from minitvm.graph import verify_graph
+from minitvm.graph.lower import to_te
+from minitvm.reference import executable as executables
+from minitvm.reference import graph as graphs
+from minitvm.reference import kernel, te, tir
+from minitvm.reference.random_graphs import RandomGraph
+from minitvm.reference.scalar import evaluate
+from minitvm.reference.strategies import graphs as random_graphs
+from minitvm.runtime import GraphModule
+from minitvm.target import Target
+
+TARGETS = {bits: Target(f"cpu -vector_bits={bits} -vector_registers=16") for bits in (128, 256, 512)}
+
+
+class Compilation:
+    """One random graph on its way down."""
+
+    def __init__(self, case: RandomGraph, target: Target) -> None:
+        self.case, self.target = case, target
+        self.fused = optimize_graph(case.graph, target)
+        verify_graph(self.fused)
+        self.units = to_units(self.fused)
+        self.lowered: dict[Any, Any] = {}
+        for unit in self.units:
+            if unit.func not in self.lowered:
+                self.lowered[unit.func] = lower_function(schedule_function(unit.func, target), target)
+        self.executable = link_graph(self.fused, self.units, self.lowered, target.kind)
+        verify_executable(self.executable)
+
+    def by_operator(self, run: Callable[[Any, list[np.ndarray], list[np.ndarray]], None]) -> list[np.ndarray]:
+        """The outputs, each fused operator run by `run(unit, inputs, outputs)` on what came before."""
+        arrays: dict[Any, np.ndarray] = {v: self.case.inputs[v.name] for v in self.fused.inputs}
+        arrays.update(self.fused.arrays())
+        for unit in self.units:
+            inputs = [arrays[v] for v in unit.node.inputs]
+            shapes = [tuple(self.dim(d) for d in v.shape) for v in unit.node.outputs]
+            outputs = [np.full(s, 77, v.dtype.numpy) for s, v in zip(shapes, unit.node.outputs, strict=True)]
+            run(unit, inputs, outputs)
+            arrays.update(zip(unit.node.outputs, outputs, strict=True))
+        return [arrays[v] for v in self.fused.outputs]
+
+    def dim(self, dim: Any) -> int:
+        if isinstance(dim, int):
+            return dim
+        arrays = self.case.inputs
+        pairs = [(d, n) for x in self.case.graph.inputs for d, n in zip(x.shape, arrays[x.name].shape, strict=True)]
+        return int(evaluate(dim, {d: n for d, n in pairs if isinstance(d, Var)}))
+
+
+def _te(c: Compilation) -> list[np.ndarray]:
+    def run(unit: Any, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        tensors = to_te(unit.node)
+        given = dict(zip(tensors[: len(inputs)], inputs, strict=True))
+        for output, result in zip(outputs, te.evaluate(tensors[len(inputs) :], given), strict=True):
+            assert result.shape == output.shape and result.dtype == output.dtype
+            output[...] = result
+
+    return c.by_operator(run)
+
+
+def _compiled(c: Compilation, threads: int) -> list[np.ndarray]:
+    module = GraphModule(c.executable, threads=threads, workers=1)
+    first, second = module(**c.case.inputs), module(**c.case.inputs)
+    results = first if isinstance(first, tuple) else (first,)
+    again = second if isinstance(second, tuple) else (second,)
+    for a, b in zip(results, again, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg="a second run gives another answer")
+    return list(results)
+
+
+def _kernel(c: Compilation, **options: Any) -> list[np.ndarray]:
+    def run(unit: Any, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        arrays = [*inputs, *outputs]
+        shapes = zip(unit.func.params, arrays, strict=True)  # flat buffers no longer tell what n is
+        sizes = {d.name: n for p, a in shapes for d, n in zip(p.shape, a.shape, strict=True) if isinstance(d, Var)}
+        kernel.run(c.lowered[unit.func].module, *arrays, sizes=sizes, **options)
+
+    return c.by_operator(run)
+
+
+LEVELS: dict[str, Callable[[Compilation], list[np.ndarray]]] = {
+    "optimized graph": lambda c: graphs.run(c.fused, c.case.inputs),
+    "te": _te,
+    "tir": lambda c: c.by_operator(lambda u, i, o: tir.run(u.func, *i, *o)),
+    "schedule": lambda c: c.by_operator(lambda u, i, o: tir.run(c.lowered[u.func].func, *i, *o)),
+    "schedule backward": lambda c: c.by_operator(
+        lambda u, i, o: tir.run(c.lowered[u.func].func, *i, *o, order="backward")
+    ),
+    "kernel": _kernel,
+    "kernel, 3 threads": lambda c: _kernel(c, threads=3, order="shuffled"),
+    "executable": lambda c: executables.run(c.executable, c.case.inputs),
+    "executable, 3 threads": lambda c: executables.run(c.executable, c.case.inputs, threads=3),
+    "compiled": lambda c: _compiled(c, 1),
+    "compiled, 2 threads": lambda c: _compiled(c, 2),
+}
+
+
+def check(case: RandomGraph, bits: int, levels: tuple[str, ...] = tuple(LEVELS)) -> None:
+    """Every level of the graph gives what the graph's interpreter gives."""
+    wanted = graphs.run(case.graph, case.inputs)
+    compilation = Compilation(case, TARGETS[bits])
+    for level in levels:
+        found = LEVELS[level](compilation)
+        for value, a, b, tolerance in zip(case.graph.outputs, found, wanted, case.tolerances, strict=True):
+            note = f"{level}, {value.name}\n{case}"
+            assert (a.shape, a.dtype) == (b.shape, b.dtype), note
+            if tolerance:
+                np.testing.assert_allclose(a, b, rtol=0, atol=tolerance, err_msg=note)
+            else:
+                np.testing.assert_array_equal(a, b, err_msg=note)
+
+
+@pytest.mark.parametrize("bits", TARGETS)
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@given(random_graphs())
+def test_levels_agree(bits: int, case: RandomGraph) -> None:
+    check(case, bits)
