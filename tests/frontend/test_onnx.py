@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from minitvm.errors import InputError, ModelError, UnsupportedOperator
+from minitvm.errors import InputError, MissingExtra, ModelError, UnsupportedOperator
 from minitvm.expr import Expr, SizeVar
 from minitvm.frontend import from_onnx
 from minitvm.frontend.onnx import ValueDependent
@@ -334,6 +335,18 @@ def test_weights_in_a_file_beside_the_model(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").unlink()
     with pytest.raises(ModelError):
         from_onnx(path)
+
+
+def test_without_onnx_one_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'minitvm\[onnx\]'"):
+        from_onnx("model.onnx")
+
+
+def test_open_dimensions_are_not_guessed_to_be_1() -> None:
+    with pytest.raises(UnsupportedOperator, match=r"Squeeze .*is not known"):
+        from_onnx(one("Squeeze", ["n", 1], opset=11))
+    assert from_onnx(one("Squeeze", ["n", 1], opset=11, axes=[1])).outputs[0].ndim == 1
 
 
 def test_something_that_is_no_model() -> None:
