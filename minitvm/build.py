@@ -49,9 +49,10 @@ def build(
     """Compile a model to a `runtime.GraphModule`, or a tir function to a `runtime.Function`.
 
     `model` is a `graph.Graph`, an ONNX model or the path of one, a `PrimFunc` or an `IRModule` of one function.
-    `threads` is the size of the thread team (default: the target's cores). `params` gives inputs a constant value by
-    name. `shapes` fixes the dimensions of inputs that an ONNX model leaves open. `progress(stage, done, total)` is
-    called as work goes on. Raises `MinitvmError`s for everything that is wrong with the arguments.
+    `threads` is the size of the thread team (default: MINITVM_NUM_THREADS, or the cores this process may run on).
+    `params` gives inputs a constant value by name. `shapes` fixes the dimensions of inputs that an ONNX model leaves
+    open. `progress(stage, done, total)` is called as work goes on. Raises `MinitvmError`s for everything that is wrong
+    with the arguments.
     """
     from .runtime import Function, GraphModule
 
@@ -162,10 +163,11 @@ def _units(named: Iterable[tuple[str, Any]]) -> list[Unit]:
 
 def lower_function(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> LoweredFunc:
     """A scheduled level-3 function as host function, kernels and their sources."""
+    from .codegen.emitter import identifier
     from .codegen.numba_cpu import generate
     from .tir.transform.pipeline import lower as lower_tir
 
-    module = lower_tir(func, target, func.name, callback=callback)
+    module = lower_tir(func, target, identifier(func.name), callback=callback)
     sources = {name: generate(kernel, target) for name, kernel in module.items() if not kernel.attrs.get("host")}
     return LoweredFunc(func, module, sources)
 

@@ -155,3 +155,14 @@ def test_scalar_parameters_arrive_as_they_are(dtype):
     number = np.dtype(dtype).type(given.get(dtype, 1))
     function(number, data, found)
     np.testing.assert_array_equal(found, np.full(3, number) if dtype == "bool" else data + number)
+
+
+@pytest.mark.parametrize("name", ["my-func", "3d", "lambda", "load", "ns::f", "größe", "a\nimport nothing"])
+def test_functions_and_buffers_of_any_name_compile(rng, name):
+    a = te.placeholder((4,), name=name)
+    func = te.create_prim_func([a, te.compute((4,), lambda i: a[i] + 1.0, name=f"{name} too")], name=name)
+    function = tvm.build(func, threads=1)
+    data, out = integers(rng, 4), np.zeros(4, np.float32)
+    function(data, out)
+    np.testing.assert_array_equal(out, data + 1)
+    assert function.name == name

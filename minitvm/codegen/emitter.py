@@ -32,6 +32,12 @@ from ..tir.nodes import (
 from .registers import Register, registers_of, stored_first
 
 
+def identifier(wish: str) -> str:
+    """A name that every source language takes (keywords apart), close to the one that people gave."""
+    stem = re.sub(r"\W", "_", wish, flags=re.ASCII) or "v"
+    return f"v{stem}" if stem[0].isdigit() else stem
+
+
 class Names:
     """Unique, legal names for variables and buffers, close to those that people gave."""
 
@@ -41,8 +47,7 @@ class Names:
 
     def fresh(self, wish: str) -> str:
         """A name that nothing has yet."""
-        stem = re.sub(r"\W", "_", wish) or "v"
-        stem = f"v{stem}" if stem[0].isdigit() else stem
+        stem = identifier(wish)
         name, count = stem, 0
         while name in self.taken:
             count += 1

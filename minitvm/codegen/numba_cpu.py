@@ -49,7 +49,7 @@ class _NumbaCPU(NumbaExpressions):
         if not any(not line.strip().startswith("#") for line in self.lines):
             self.line("pass")
         names = sorted(self.imports - {"INF", "NAN"})
-        header = [f"# {line}" for line in self.header()]
+        header = [f"# {line}" for text in self.header() for line in text.splitlines()]
         lines = [*header, *import_lines(names)]
         lines += [f"{n} = float({n.lower()!r})" for n in ("INF", "NAN") if n in self.imports]
         lines += ["", "", f"def {self.kernel.name}(args, thread, threads):", *self.lines, ""]
@@ -146,7 +146,7 @@ class _NumbaCPU(NumbaExpressions):
 
     def check(self, stmt: Assert) -> None:
         # Kernels do not raise: whoever calls the host function checks its conditions.
-        self.line(f"# holds: {stmt.condition}")
+        self.line(f"# holds: {' '.join(str(stmt.condition).split())}")
 
     def evaluate(self, stmt: Evaluate) -> None:
         if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":

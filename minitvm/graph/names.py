@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from .nodes import FUSED, Graph
 
 MOST_PARTS = 4  # operators that a name lists; more become "etc"
@@ -15,7 +17,7 @@ def operator_names(graph: Graph) -> list[str]:
     for item in graph.nodes:
         inner = item.graph.nodes if item.op == FUSED else (item,)
         parts = list(dict.fromkeys(n.op.split(".")[-1].removeprefix("contrib_") for n in inner))
-        base = "_".join(parts[:MOST_PARTS]) + ("_etc" if len(parts) > MOST_PARTS else "")
+        base = re.sub(r"\W", "_", "_".join(parts[:MOST_PARTS])) + ("_etc" if len(parts) > MOST_PARTS else "")
         name = base
         while name in taken:
             counts[base] = counts.get(base, 0) + 1
