@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from ..arith import Analyzer
 from ..errors import VerificationError, report, verification_asked
 from ..expr import REDUCE, IntImm, Node, Range, Select, Var, children, walk
+from .accesses import accesses
 from .nodes import (
     Allocate,
     Block,
@@ -32,7 +33,7 @@ from .nodes import (
     PrimFunc,
 )  # fmt: skip
 from .scopes import Scope, conditions, dimensions, scoped, used_buffer
-from .script.regions import Box, accesses, box_of
+from .script.regions import Box, box_of
 
 Broken = Iterator[tuple[Node, str]]
 

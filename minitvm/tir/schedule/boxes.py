@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...arith import Analyzer, regions
-from ...expr import SPATIAL, Expr, IntImm, Mul, Node, Range, Var, const, replace, rewrite, substitute, walk
-from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, LetStmt, Stmt
+from ...expr import SPATIAL, Expr, IntImm, Mul, Node, Range, Var, const, replace, rewrite, substitute
+from ..accesses import accesses
+from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, Stmt
 from .bindings import covers_domain, loop_ranges
 from .state import conjuncts
-from .tree import Tree, sub_statements
+from .tree import Tree
 
 Box = tuple[Range, ...]
 
 
 def relax(box: Box, loops: Sequence[For], analyzer: Analyzer, buffer: Buffer) -> Box:
     """The box that a box covers while `loops` (outermost first) run; a dimension that cannot be bounded whole."""
-    domains = loop_ranges(loops)
+    return _swept(box, loop_ranges(loops), analyzer, buffer)
+
+
+def _swept(box: Box, domains: Mapping[Var, Range], analyzer: Analyzer, buffer: Buffer) -> Box:
     whole = buffer.full_region().region
     low = regions.evaluate([r.start for r in box], domains, analyzer, whole)
     high = regions.evaluate([r.start + (r.extent - 1) for r in box], domains, analyzer, whole)
@@ -78,50 +82,18 @@ def signature(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegio
 
     As in TVM, a block with an init does not list what it accumulates into among its reads.
     """
-    reads: list[BufferRegion] = []
-    writes: list[BufferRegion] = []
+    found: tuple[list[BufferRegion], list[BufferRegion]] = ([], [])
     inner = set(block.alloc_buffers)
     analyzer = Analyzer({it.var: it.dom for it in block.iter_vars})
-    for part in (block.init, block.body):
-        if part is not None:
-            _collect(part, [], {}, analyzer, reads, writes)
-    written = {region.buffer for region in writes}
-    hidden = written if block.init is not None else set()
-    kept = [r for r in reads if r.buffer not in inner and r.buffer not in hidden]
-    return union_regions(kept), union_regions([w for w in writes if w.buffer not in inner])
-
-
-def _collect(
-    stmt: Stmt,
-    loops: list[For],
-    lets: dict[Var, Expr],
-    analyzer: Analyzer,
-    reads: list[BufferRegion],
-    writes: list[BufferRegion],
-) -> None:
-    def point(buffer: Buffer, indices: tuple[Expr, ...]) -> BufferRegion:
-        box = tuple(Range(substitute(i, lets), const(1, i.dtype)) for i in indices)
-        return BufferRegion(buffer, relax(box, loops, analyzer, buffer) if loops else box)
-
-    if isinstance(stmt, BlockRealize):
-        for found, given in ((reads, stmt.block.reads), (writes, stmt.block.writes)):
-            for region in given:
-                box = tuple(substitute(r, lets) for r in bound_box(stmt, region))
-                found.append(BufferRegion(region.buffer, relax(box, loops, analyzer, region.buffer)))
-        return
-    own = [*loops, stmt] if isinstance(stmt, For) else loops
-    for name in stmt._children:
-        value = getattr(stmt, name)
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, Expr):
-                for part in walk(item):
-                    if isinstance(part, BufferLoad):
-                        reads.append(point(part.buffer, part.indices))
-    if isinstance(stmt, BufferStore):
-        writes.append(point(stmt.buffer, stmt.indices))
-    known = {**lets, stmt.var: substitute(stmt.value, lets)} if isinstance(stmt, LetStmt) else lets
-    for inner in sub_statements(stmt):
-        _collect(inner, own, known, analyzer, reads, writes)
+    for access in (a for part in (block.init, block.body) if part is not None for a in accesses(part)):
+        if access.buffer not in inner:
+            box = tuple(substitute(r, access.lets) for r in access.ranges)
+            if access.loops or isinstance(access.node, BufferRegion):  # a single element stays as it was written
+                box = _swept(box, access.loops, analyzer, access.buffer)
+            found[access.write].append(BufferRegion(access.buffer, box))
+    reads, writes = found
+    hidden = {region.buffer for region in writes} if block.init is not None else set()
+    return union_regions([r for r in reads if r.buffer not in hidden]), union_regions(writes)
 
 
 def with_buffer(node: Node, old: Buffer, new: Buffer) -> Node:

@@ -7,7 +7,7 @@ so a box may be too large, never too small.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ...arith import Analyzer
@@ -15,18 +15,15 @@ from ...arith.affine import Affine, variables
 from ...expr import (
     Expr,
     IntImm,
-    Let,
-    Node,
     Range,
-    Select,
     Var,
-    children,
     const,
     structural_equal,
     substitute,
     walk,
 )  # fmt: skip
-from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, If, LetStmt, While
+from ..accesses import accesses
+from ..nodes import Block, Buffer, BufferLoad, BufferRegion
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,57 +41,6 @@ class Interval:
 
 
 Box = list[Interval | None]  # None: the whole dimension
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One access of a buffer: where it stands, the loops around it (inside of the node that was asked), the lets."""
-
-    node: Node
-    write: bool
-    buffer: Buffer
-    ranges: tuple[Range, ...]
-    loops: Mapping[Var, Range]
-    lets: Mapping[Var, Expr]
-    guarded: bool
-
-
-def accesses(node: Node) -> Iterator[Access]:
-    """Every access below a node, in program order.
-
-    A nested block counts by its signature: its declared regions, at the values of its iterators. `guarded` accesses
-    stand under a condition.
-    """
-    yield from _accesses(node, {}, {}, False)
-
-
-def _accesses(node: Node, loops: dict[Var, Range], lets: dict[Var, Expr], guarded: bool) -> Iterator[Access]:
-    if isinstance(node, BlockRealize):
-        block = node.block
-        values = {axis.var: value for axis, value in zip(block.iter_vars, node.iter_values)}
-        local = {*block.alloc_buffers, *(m.buffer for m in block.match_buffers)}
-        certain = isinstance(node.predicate, IntImm) and bool(node.predicate.value)
-        for write, regions in ((False, block.reads), (True, block.writes)):
-            for region in regions:
-                if region.buffer not in local:
-                    ranges = tuple(substitute(r, values) for r in region.region)
-                    yield Access(region, write, region.buffer, ranges, loops, lets, guarded or not certain)
-        for value in (*node.iter_values, node.predicate):
-            yield from _accesses(value, loops, lets, guarded)
-    elif isinstance(node, For):
-        yield from _accesses(node.start, loops, lets, guarded)
-        yield from _accesses(node.extent, loops, lets, guarded)
-        yield from _accesses(node.body, {**loops, node.var: Range(node.start, node.extent)}, lets, guarded)
-    elif isinstance(node, LetStmt | Let):
-        yield from _accesses(node.value, loops, lets, guarded)
-        yield from _accesses(node.body, loops, {**lets, node.var: substitute(node.value, lets)}, guarded)
-    else:
-        below = guarded or isinstance(node, If | While | Select) or getattr(node, "op", "") == "if_then_else"
-        for child in children(node):
-            yield from _accesses(child, loops, lets, below)
-        if isinstance(node, BufferLoad | BufferStore):
-            points = tuple(Range(i, const(1, i.dtype.scalar)) for i in node.indices)
-            yield Access(node, isinstance(node, BufferStore), node.buffer, points, loops, lets, guarded)
 
 
 def accessed_regions(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
