@@ -11,60 +11,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .intrinsics import (
+from ..tir.op import (
+    NAMED,
     abs,
-    acos,
-    acosh,
     all,
     any,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    ceil,
-    copysign,
-    cos,
-    cosh,
-    erf,
-    exp,
-    exp2,
-    exp10,
-    floor,
     floordiv,
     floormod,
-    fma,
-    fmod,
-    hypot,
     if_then_else,
     infinity,
-    isfinite,
-    isinf,
-    isnan,
-    log,
-    log1p,
-    log2,
-    log10,
     max_value,
-    maximum,
     min_value,
-    minimum,
-    nearbyint,
-    popcount,
-    power,
-    round,
-    rsqrt,
     select,
-    sigmoid,
-    sin,
-    sinh,
-    sqrt,
-    tan,
-    tanh,
-    trunc,
     truncdiv,
     truncmod,
 )  # fmt: skip
+from ..tir.op import max as maximum
+from ..tir.op import min as minimum
 from .nodes import ComputeOp, Operation, PlaceholderOp, Tensor, TensorLoad
 from .reducers import comm_reducer, max, min, prod, sum
 from .tensors import compute, const, placeholder, post_order, rational, reduce_axis, size_var, var
@@ -72,81 +35,11 @@ from .tensors import compute, const, placeholder, post_order, rational, reduce_a
 if TYPE_CHECKING:
     from .primfunc import create_prim_func
 
-pow = power
-
 __all__ = [
-    "ComputeOp",
-    "Operation",
-    "PlaceholderOp",
-    "Tensor",
-    "TensorLoad",
-    "abs",
-    "acos",
-    "acosh",
-    "all",
-    "any",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "ceil",
-    "comm_reducer",
-    "compute",
-    "const",
-    "copysign",
-    "cos",
-    "cosh",
-    "create_prim_func",
-    "erf",
-    "exp",
-    "exp2",
-    "exp10",
-    "floor",
-    "floordiv",
-    "floormod",
-    "fma",
-    "fmod",
-    "hypot",
-    "if_then_else",
-    "infinity",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "max",
-    "max_value",
-    "maximum",
-    "min",
-    "min_value",
-    "minimum",
-    "nearbyint",
-    "placeholder",
-    "popcount",
-    "post_order",
-    "pow",
-    "power",
-    "prod",
-    "rational",
-    "reduce_axis",
-    "round",
-    "rsqrt",
-    "select",
-    "sigmoid",
-    "sin",
-    "sinh",
-    "size_var",
-    "sqrt",
-    "sum",
-    "tan",
-    "tanh",
-    "trunc",
-    "truncdiv",
-    "truncmod",
-    "var",
+    "ComputeOp", "Operation", "PlaceholderOp", "Tensor", "TensorLoad", "abs", "all", "any", "comm_reducer", "compute",
+    "const", "create_prim_func", "floordiv", "floormod", "if_then_else", "infinity", "max", "max_value", "maximum",
+    "min", "min_value", "minimum", "placeholder", "post_order", "prod", "rational", "reduce_axis", "select",
+    "size_var", "sum", "truncdiv", "truncmod", "var",
 ]  # fmt: skip
 
 
@@ -156,4 +49,11 @@ def __getattr__(name: str) -> Any:
         from .primfunc import create_prim_func
 
         return create_prim_func
+    # The scalar functions are tir's: `te.exp` is `tir.exp`.
+    if name in NAMED:
+        return NAMED[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "create_prim_func", *NAMED})

@@ -58,8 +58,10 @@ def create_prim_func(
 
     Each compute becomes a block with its signature, spatial iterators first; what is not a parameter is allocated in
     the root block. A compute's attrs become annotations of its block. Variables among `ops` become scalar parameters;
-    other free variables must be dimensions of some parameter. With `index_dtype_override` loops and indices have that
-    dtype. Raises `InputError` when a needed placeholder or variable is missing from `ops`.
+    other free variables must be dimensions of some parameter. A reduction over a constant extent of 0 stores what it
+    starts from; over a symbolic one it has TVM's form, in which an extent of 0 stores nothing. With
+    `index_dtype_override` loops and indices have that dtype. Raises `InputError` when a needed placeholder or variable
+    is missing from `ops`.
     """
     args: list[Tensor | Var] = [ops] if isinstance(ops, Tensor) else list(ops)
     _check_args(args)
@@ -159,6 +161,9 @@ class _Lowering:
     def blocks(self, op: ComputeOp, outputs: list[Tensor]) -> list[Stmt]:
         """One block for a reduction, one an output otherwise."""
         if isinstance(op.body[0], Reduce):
+            if any(isinstance(a.dom.extent, IntImm) and a.dom.extent.value == 0 for a in op.reduce_axis):
+                # Nothing to combine: a block in a loop that never runs would not store what it starts from, either.
+                return [self.nest(op, outputs, op.axis)]
             return [self.nest(op, outputs, op.axis + op.reduce_axis)]
         return [self.nest(op, [output], op.axis) for output in outputs]
 
@@ -176,6 +181,8 @@ class _Lowering:
         first = op.body[0]
         if isinstance(first, Reduce):
             init, body = self.reduction(first, buffers, point, values)
+            if op.reduce_axis and not any(axis in axes for axis in op.reduce_axis):
+                init, body = None, init
         else:
             value = self.element(op.body[outputs[0].value_index], values)
             init, body = None, BufferStore(buffers[0], value.astype(buffers[0].dtype), point)

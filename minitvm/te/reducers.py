@@ -9,7 +9,7 @@ from ..errors import InputError, TypeMismatch
 from ..expr import REDUCE, CommReducer, DType, Expr, IterVar, Reduce, Var, as_expr, binary, const
 from ..expr import Max as MaxNode
 from ..expr import Min as MinNode
-from .intrinsics import infinity, max_value, min_value
+from ..tir.op import infinity, max_value, min_value
 
 __all__ = ["comm_reducer", "max", "min", "prod", "sum"]
 

@@ -1,4 +1,4 @@
-"""Scalar operators under TVM's names: `tir.exp`, `tir.if_then_else`, `tir.all`, ...; `T` has them too."""
+"""Scalar operators under TVM's names: `tir.exp`, `tir.if_then_else`, `tir.all`, ...; `T` and `te` have them too."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _intrinsic(name: str) -> Callable[..., Expr]:
 NAMED: dict[str, Callable[..., Expr]] = {
     name: _intrinsic(name) for name in INTRINSICS if name not in ("if_then_else", "reinterpret", "abs")
 }
-NAMED.update(power=_intrinsic("pow"), fabs=abs, Cast=lambda dtype, value: Cast(DType(dtype), as_expr(value)))
+NAMED.update(power=NAMED["pow"], fabs=abs, Cast=lambda dtype, value: Cast(DType(dtype), as_expr(value)))
 
 
 def __getattr__(name: str) -> Any:

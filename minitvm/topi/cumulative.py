@@ -8,7 +8,7 @@ from .. import te
 from ..errors import TypeMismatch
 from ..expr import DType, Expr
 from ..te import Tensor
-from ..te.intrinsics import reinterpret as reinterpret_bits
+from ..tir.op import reinterpret as reinterpret_bits
 from .elementwise import elementwise
 from .shapes import axis_of
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import minitvm
 from minitvm import te
 from minitvm.errors import InputError
 from minitvm.expr import IntImm, walk
@@ -225,3 +226,34 @@ def test_rational_constants_stay_exact() -> None:
     assert "T.rational(1, 6" in te.create_prim_func([A, B]).script()
     data = np.array([6, 12, -3], "float32")
     np.testing.assert_allclose(interpreter.evaluate(B, {A: data})[0], [1, 2, -0.5], rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (3, 4, 0)], ids=["flat", "nested"])
+def test_empty_reduction_stores_what_it_starts_from(shape: tuple[int, ...]) -> None:
+    A = te.placeholder(shape, name="A")
+    axes = [te.reduce_axis((0, extent)) for extent in shape[1:]]
+    results = [
+        te.compute((3,), lambda i, r=reducer: r(A[(i, *axes)], axis=axes), name=name)
+        for name, reducer in (("total", te.sum), ("product", te.prod), ("least", te.min))
+    ]
+    data = np.zeros(shape, "float32")
+    wanted = interpreter.evaluate(results, {A: data})
+    np.testing.assert_array_equal(wanted, [[0.0] * 3, [1.0] * 3, [np.inf] * 3])
+    func = te.create_prim_func([A, *results])
+    interpreted = [np.full(3, np.nan, "float32") for _ in results]
+    loops.run(func, data, *interpreted)
+    np.testing.assert_array_equal(interpreted, wanted)
+    compiled = [np.full(3, np.nan, "float32") for _ in results]
+    minitvm.build(func, "cpu")(data, *compiled)
+    np.testing.assert_array_equal(compiled, wanted)
+
+
+def test_empty_reduction_of_several_values_stores_the_identities() -> None:
+    A = te.placeholder((2, 0), name="A")
+    k = te.reduce_axis((0, 0), name="k")
+    index, value = te.compute((2,), lambda i: argmax()((k.var, A[i, k]), axis=k), name="argmax")
+    func = te.create_prim_func([A, index, value])
+    at, out = np.full(2, 7, "int32"), np.full(2, np.nan, "float32")
+    loops.run(func, np.zeros((2, 0), "float32"), at, out)
+    np.testing.assert_array_equal(at, [np.iinfo("int32").max] * 2)
+    np.testing.assert_array_equal(out, [-np.inf] * 2)
