@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import subprocess
@@ -53,3 +54,24 @@ def test_the_readme_names_folders_that_exist() -> None:
     assert len(named) > 10
     for path in named:
         assert (ROOT / path).exists(), path
+
+
+NAMED = sorted(
+    set(
+        re.findall(
+            r"\b((?:frontend|graph|te|strategy|tir|codegen|runtime|executable|expr|arith|reference|errors)(?:\.\w+)+)\b",
+            (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"),
+        )
+    )
+)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_the_architecture_names_what_exists(name: str) -> None:
+    found: object = importlib.import_module("minitvm")
+    path = "minitvm"
+    for part in name.removesuffix(".py").split("."):
+        path += f".{part}"
+        if not hasattr(found, part):
+            importlib.import_module(path)
+        found = getattr(found, part)
