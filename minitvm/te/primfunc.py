@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..arith import Analyzer
 from ..errors import InputError, report
 from ..expr import (
-    Add,
+    REDUCE,
     BinaryOp,
     Call,
     DType,
     Expr,
     IntImm,
     IterVar,
-    Mul,
     Node,
     Range,
     Reduce,
     Select,
-    Sub,
     Var,
     call,
     const,
@@ -58,10 +57,8 @@ def create_prim_func(
 
     Each compute becomes a block with its signature, spatial iterators first; what is not a parameter is allocated in
     the root block. A compute's attrs become annotations of its block. Variables among `ops` become scalar parameters;
-    other free variables must be dimensions of some parameter. A reduction over a constant extent of 0 stores what it
-    starts from; over a symbolic one it has TVM's form, in which an extent of 0 stores nothing. With
-    `index_dtype_override` loops and indices have that dtype. Raises `InputError` when a needed placeholder or variable
-    is missing from `ops`.
+    other free variables must be dimensions of some parameter. With `index_dtype_override` loops and indices have that
+    dtype. Raises `InputError` when a needed placeholder or variable is missing from `ops`.
     """
     args: list[Tensor | Var] = [ops] if isinstance(ops, Tensor) else list(ops)
     _check_args(args)
@@ -162,8 +159,8 @@ class _Lowering:
         """One block for a reduction, one an output otherwise."""
         if isinstance(op.body[0], Reduce):
             if any(isinstance(a.dom.extent, IntImm) and a.dom.extent.value == 0 for a in op.reduce_axis):
-                # Nothing to combine: a block in a loop that never runs would not store what it starts from, either.
-                return [self.nest(op, outputs, op.axis)]
+                # Nothing to reduce: a block whose init belongs to a first iteration would never run it.
+                return [self.nest(op, [output], op.axis) for output in outputs]
             return [self.nest(op, outputs, op.axis + op.reduce_axis)]
         return [self.nest(op, [output], op.axis) for output in outputs]
 
@@ -179,10 +176,12 @@ class _Lowering:
         buffers = [self.buffers[t] for t in outputs]
         point = tuple(values[a.var] for a in op.axis)
         first = op.body[0]
-        if isinstance(first, Reduce):
+        reduces = any(axis.kind == REDUCE for axis in axes)
+        if isinstance(first, Reduce) and not reduces:
+            start = (first.init or first.combiner.identity)[outputs[0].value_index]
+            init, body = None, BufferStore(buffers[0], self.element(start, values).astype(buffers[0].dtype), point)
+        elif isinstance(first, Reduce):
             init, body = self.reduction(first, buffers, point, values)
-            if op.reduce_axis and not any(axis in axes for axis in op.reduce_axis):
-                init, body = None, init
         else:
             value = self.element(op.body[outputs[0].value_index], values)
             init, body = None, BufferStore(buffers[0], value.astype(buffers[0].dtype), point)
@@ -296,35 +295,11 @@ def _hull(indices: list[Expr], extent: Expr, iterators: set[Var]) -> Range:
             distinct.append(index)
     if len(distinct) == 1:
         return _point(distinct[0])
-    forms = [_affine(index) for index in distinct]
-    if any(form is None or form[0] != forms[0][0] for form in forms if forms[0] is not None) or forms[0] is None:
+    analyzer = Analyzer()
+    origin = analyzer.affine(indices[0])
+    distances = [analyzer.affine(index) - origin for index in distinct]
+    if not all(distance.is_const for distance in distances):
         return whole
-    offsets = [form[1] for form in forms if form is not None]
+    offsets = [distance.const for distance in distances]
     lowest = distinct[offsets.index(min(offsets))]
     return Range(lowest, const(max(offsets) - min(offsets) + 1, lowest.dtype))
-
-
-def _affine(index: Expr) -> tuple[dict[Var, int], int] | None:
-    """An index as (coefficients, constant), or None where it is no affine form."""
-    if isinstance(index, IntImm):
-        return {}, index.value
-    if isinstance(index, Var):
-        return {index: 1}, 0
-    if isinstance(index, Add | Sub):
-        a, b = _affine(index.a), _affine(index.b)
-        if a is None or b is None:
-            return None
-        sign = 1 if isinstance(index, Add) else -1
-        terms = dict(a[0])
-        for var, coefficient in b[0].items():
-            terms[var] = terms.get(var, 0) + sign * coefficient
-        return {v: c for v, c in terms.items() if c}, a[1] + sign * b[1]
-    if isinstance(index, Mul):
-        a, b = _affine(index.a), _affine(index.b)
-        if a is None or b is None or (a[0] and b[0]):
-            return None
-        (terms, constant), factor = (a, b[1]) if not b[0] else (b, a[1])
-        return {v: c * factor for v, c in terms.items() if c * factor}, constant * factor
-    return None
-
-
