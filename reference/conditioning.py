@@ -6,11 +6,12 @@ answer. Comparing such outputs says nothing about a compiler; the values in fron
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from minitvm.events import Listener
 from minitvm.expr import DType
 from minitvm.graph.nodes import Constant, Graph, OpNode, Value
 
@@ -38,16 +39,18 @@ def in_float64(graph: Graph) -> Graph:
     return Graph(inputs, constants, tuple(nodes), outputs, graph.name)
 
 
-def determined_outputs(graph: Graph, inputs: Mapping[str, Any], tolerance: float) -> tuple[Value, ...]:
+def determined_outputs(
+    graph: Graph, inputs: Mapping[str, Any], tolerance: float, listeners: Sequence[Listener] = ()
+) -> tuple[Value, ...]:  # fmt: skip
     """The outputs, each that float32 does not determine replaced by the nearest value in front of it that it does.
 
     A value counts as determined when the float32 and the float64 interpreter agree to `tolerance` of its largest
     element. Values without a float producer (an input, say) end the search.
     """
-    single = evaluate(graph, inputs)
+    single = evaluate(graph, inputs, listeners=listeners)
     wide_graph = in_float64(graph)
     floats = {name: np.asarray(a, np.float64) if np.asarray(a).dtype.kind == "f" else a for name, a in inputs.items()}
-    double = {value.name: array for value, array in evaluate(wide_graph, floats).items()}
+    double = {value.name: array for value, array in evaluate(wide_graph, floats, listeners=listeners).items()}
     producers = graph.producers()
 
     def settled(value: Value) -> Value:

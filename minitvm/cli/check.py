@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import MinitvmError, Unsupported
 from . import options as opt
 from .difference import TOLERANCE, relative_difference
-from .progress import Report, progress
+from .progress import Report, Steps, progress
 
 LARGE = 20_000  # elements of an operator's tensors above which it is checked at reduced size
 TOLERANCE_OPERATOR = 1e-5  # of the largest value, on one operator fed with integers
@@ -61,7 +61,9 @@ def check_model(graph: Any, target: Any, seed: int, report: Report) -> int:
     # A softmax that saturates is 0 and 1 whatever a compiler makes of its logits, so these are compared beside it.
     logits = softmax_inputs(graph)
     wanted = replace(graph, outputs=(*graph.outputs, *logits))
-    outputs = determined_outputs(wanted, inputs, TOLERANCE / 10)
+    # Three runs: in float32, in float64, and of the outputs alone.
+    steps = Steps(report, "interpreting the graph", 3 * len(graph.nodes))
+    outputs = determined_outputs(wanted, inputs, TOLERANCE / 10, listeners=[steps])
     notes = [
         f"  {value.name} is left out: float32 does not determine it (float64 gives another answer); "
         f"compared {', '.join(v.name for v in outputs if v not in graph.outputs)} in front of it"
@@ -69,7 +71,7 @@ def check_model(graph: Any, target: Any, seed: int, report: Report) -> int:
         if value not in outputs
     ]
     graph = replace(graph, outputs=outputs)
-    expected = interpreter.run(graph, inputs)
+    expected = interpreter.run(graph, inputs, listeners=[steps])
     seconds = time.perf_counter() - start
     found = build(graph, target, progress=report)(**inputs)
     found = found if isinstance(found, tuple | list) else (found,)

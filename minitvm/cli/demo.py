@@ -14,7 +14,7 @@ from ..errors import InputError, missing_extra
 from . import options as opt
 from .difference import TOLERANCE, relative_difference
 from .excerpt import excerpt
-from .progress import progress
+from .progress import Steps, progress
 from .run import output_path
 from .text import text as level_text
 from .text import write
@@ -56,7 +56,11 @@ def demo(options: argparse.Namespace) -> int:
     clock("run it again", lambda: module(image))
     words = decode(probabilities[0], alphabet)
     print(f"read       {words!r}{_comment(options.text, words)}")
-    (expected,) = clock("run the graph interpreter", lambda: interpreter.run(graph, {"x": image}))
+    with progress() as report:
+        steps = Steps(report, "interpreting the graph", len(graph.nodes))
+        (expected,) = clock(
+            "run the graph interpreter", lambda: interpreter.run(graph, {"x": image}, listeners=[steps])
+        )
     apart, interpreted = relative_difference(probabilities, expected), decode(expected[0], alphabet)
     agree = apart <= TOLERANCE and interpreted == words
     verdict = "the same words" if interpreted == words else f"WRONG, it reads {interpreted!r}"

@@ -7,9 +7,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ..events import Listener, Step
+
 PATIENCE = 2.0  # seconds before anything is shown
 
 Report = Callable[[str, int, int], None]
+
+
+class Steps(Listener):
+    """Tells `report` of each step of a run, under one name; `total` steps are expected."""
+
+    def __init__(self, report: Report, stage: str, total: int) -> None:
+        self.report, self.stage, self.total, self.done = report, stage, total, 0
+
+    def step_end(self, step: Step, time: float) -> None:
+        self.done += 1
+        self.report(self.stage, self.done, self.total)
 
 
 @contextmanager

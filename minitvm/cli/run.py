@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import InputError
 from . import options as opt
 from .difference import TOLERANCE, relative_difference
-from .progress import progress
+from .progress import Steps, progress
 
 
 def register(commands: Any) -> None:
@@ -89,7 +89,9 @@ def check(graph: Any, inputs: Mapping[str, np.ndarray], outputs: tuple[np.ndarra
     from ..reference import graph as interpreter
 
     wrong = 0
-    expected = interpreter.run(graph, dict(inputs))
+    with progress() as report:
+        steps = Steps(report, "interpreting the graph", len(graph.nodes))
+        expected = interpreter.run(graph, dict(inputs), listeners=[steps])
     for value, found, wanted in zip(graph.outputs, outputs, expected, strict=True):
         difference = relative_difference(found, wanted)
         ok = difference <= TOLERANCE

@@ -63,7 +63,7 @@ def test_run_with_check_fails_on_a_wrong_answer(
     from minitvm.reference import graph as interpreter
 
     right = interpreter.run
-    monkeypatch.setattr(interpreter, "run", lambda *a: [1.01 * array for array in right(*a)])
+    monkeypatch.setattr(interpreter, "run", lambda *a, **k: [1.01 * array for array in right(*a, **k)])
     assert main(["run", model, "--check"]) == 1
     assert "check y: WRONG" in capsys.readouterr().out
 
