@@ -7,6 +7,7 @@ import os
 import random
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -17,12 +18,15 @@ ROOT = Path(__file__).resolve().parent.parent
 # Set before anything of minitvm is imported. The folder stays between runs, so that a second run compiles nothing anew;
 # xdist's workers share it, as processes of a user would.
 os.environ.setdefault("MINITVM_CACHE_DIR", str(ROOT / ".test_cache"))
+# Every schedule step, lowered kernel, graph pass and executable of every test goes through its verifier.
+os.environ.setdefault("MINITVM_VERIFY", "1")
 
 # dev: quick, for one person and one test. ci: what `make test` runs, the same cases every time. deep: `make fuzz`.
-# No profile has a deadline: a first call compiles a kernel, and that is not what these tests measure.
-hypothesis.settings.register_profile("dev", deadline=None, max_examples=30)
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-hypothesis.settings.register_profile("deep", deadline=None, max_examples=1000, print_blob=True)
+# None minds the machine's speed: a first call compiles a kernel, and that is not what these tests measure.
+_ANY_SPEED: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("dev", **_ANY_SPEED, max_examples=30)
+hypothesis.settings.register_profile("ci", **_ANY_SPEED, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("deep", **_ANY_SPEED, max_examples=1000, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
