@@ -108,8 +108,6 @@ CASES: dict[str, list[Case]] = {
                      ([f(1, 1, 4, 5)], {"size": (1, 1, 7, 3), "method": "cubic", "cubic_exclude": True}),
                      ([f(4, 5)], {"size": (8, 3), "method": "nearest_neighbor"})],
     "image.resize2d": [([f(1, 2, 4, 5)], {"size": (7, 3), "coordinate_transformation_mode": "align_corners"})],
-    "image.grid_sample": [([f(1, 2, 5, 4), f(1, 3, 2, 2)], {}), ([f(1, 1, 3, 3, 3), f(1, 2, 1, 2, 3)], {})],
-    "reinterpret": [([f(2, 3)], {"dtype": "int32"}), ([i(-9, 9, 4)], {"dtype": "float64"})],
     "qnn.quantize": [([f(2, 3) * 30, np.array(0.4, "float32"), np.array(7, "uint8")], {}),
                      ([f(2, 3) * 30, p(3)], {"axis": 1, "out_dtype": "int8"})],
     "qnn.dequantize": [([i(0, 9, 2, 3).astype("int8"), np.array(0.4, "float32"), np.array(7, "int8")], {})],
