@@ -15,7 +15,7 @@ import numpy as np
 
 from .errors import InternalError
 from .executable import nodes as x
-from .executable.alignment import aligned
+from .executable.alignment import aligned_copy
 from .executable.plan_memory import Lifetime, plan_memory
 from .expr import DType, Expr, IntImm, Node, Var, substitute, walk
 from .tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, IRModule, KernelCall, PrimFunc, Seq, Stmt
@@ -246,8 +246,12 @@ def tensor_bytes(shape: Sequence[Any], dtype: DType) -> x.Dim:
 
 
 def constant(name: str, data: np.ndarray) -> x.Constant:
-    """An array as a constant of an executable, aligned: the runtime then keeps no copy of its own."""
-    array = aligned(np.asarray(data))
+    """A copy of an array as a constant of an executable: the caller may change the array.
+
+    The copy is aligned, so that the runtime needs none of its own.
+    """
+    array = aligned_copy(np.asarray(data))
+    array.flags.writeable = False
     return x.Constant(name, DType(array.dtype.name), array.shape, array)
 
 

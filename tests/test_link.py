@@ -28,6 +28,7 @@ from minitvm.executable import (
     TensorSpec,
     verify,
 )
+from minitvm.executable.alignment import aligned_empty
 from minitvm.expr import DType, IntImm, SizeVar, Var, replace
 from minitvm.graph import Graph, GraphBuilder, Value
 from minitvm.link import Linker, LoweredFunc, Slot, buffer_access, constant
@@ -265,3 +266,12 @@ def test_constants_are_contiguous_and_aligned() -> None:
         assert made.data.flags.c_contiguous and (made.data.ctypes.data % 64 == 0 or not made.data.size)
         assert (made.shape, made.dtype) == (np.shape(data), np.asarray(data).dtype.name)
         np.testing.assert_array_equal(made.data, data)
+
+
+def test_weights_changed_after_building_change_nothing() -> None:
+    b = GraphBuilder()
+    weight = aligned_empty(64 * 64 * 4).view("float32").reshape(64, 64)  # nothing else calls for a copy
+    weight[...] = 1
+    module = GraphModule(linked(b.build(b.op("add", b.input("x", (64, 64)), b.constant(weight)))), threads=1)
+    weight[...] = 5
+    np.testing.assert_array_equal(module(np.zeros((64, 64), "float32")), np.ones((64, 64)))

@@ -20,6 +20,11 @@ def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array itself where it is C-contiguous and aligned, else a copy that is."""
     if array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0:
         return array
+    return aligned_copy(array)
+
+
+def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A C-contiguous, aligned copy."""
     copy = aligned_empty(array.nbytes).view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
