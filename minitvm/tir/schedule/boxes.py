@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from ...arith import Analyzer, regions
 from ...expr import SPATIAL, Expr, IntImm, Mul, Node, Range, Var, const, replace, rewrite, substitute
 from ..accesses import accesses
+from ..conditions import all_of, conjuncts
 from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, Stmt
 from .bindings import covers_domain, loop_ranges
-from .state import conjuncts
 from .tree import Tree
 
 Box = tuple[Range, ...]
@@ -113,7 +113,6 @@ def in_iterators(tree: Tree, realize: BlockRealize) -> Expr | None:
 
     Splitting gives predicates such as `i_0 * 32 + i_1 < 100`: where `v_i = i_0 * 32 + i_1`, that is `v_i < 100`.
     """
-    from .state import all_of
 
     analyzer = Analyzer(loop_ranges(tree.all_loops_above(realize)))
     own = {loop.var for loop in tree.loops_above(realize)}

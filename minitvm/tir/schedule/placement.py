@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from ...arith import Analyzer, regions
 from ...expr import SPATIAL, Expr, IntImm, Range, Var, const, replace, substitute, walk
+from ..conditions import all_of, conjuncts, is_const
 from ..nodes import BlockRealize, Buffer, BufferRegion, For, ForKind, Seq, Stmt
 from .analysis import Scope
 from .boxes import Box, bound_box, touched
 from .registry import Failure
-from .state import ScheduleState, all_of, conjuncts, guard, is_const
+from .state import ScheduleState, guard
 from .tree import Tree
 
 

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from ...arith import Analyzer
 from ...arith.dependence import Dependence, Undecided
 from ...expr import OPAQUE, REDUCE, Node
+from ..conditions import is_const, uses
 from ..nodes import BlockRealize, For, ForKind, Seq
 from .analysis import loops_binding, why_unstructured
 from .bindings import loop_ranges, not_quasi_affine, why_not_injective
 from .dependences import Access, accesses, commute, conflicting_pairs, exact, shown_apart
 from .registry import Failure, requirement
-from .state import ScheduleState, is_const, uses
+from .state import ScheduleState
 from .tree import Tree
 
 

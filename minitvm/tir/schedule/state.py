@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from ...arith import Analyzer
 from ...errors import InternalError, ScheduleError, nearest
-from ...expr import And, Expr, IntImm, Range, SizeVar, Var, const, free_vars, replace
+from ...expr import Expr, Range, SizeVar, Var, const, free_vars, replace
+from ..conditions import all_of, both, conjuncts, is_const
 from ..nodes import BlockId, BlockRealize, Buffer, For, If, IRModule, PrimFunc, Seq, Stmt, root_block
 from .tree import Tree
 
@@ -88,39 +89,6 @@ class ScheduleState:
         for loop in [*loops, stmt] if isinstance(stmt, For) else loops:
             analyzer.bind(loop.var, Range(loop.start, loop.extent))
         return analyzer
-
-
-def is_const(e: Expr, value: int) -> bool:
-    """Whether an expression is that integer (or bool) constant."""
-    return isinstance(e, IntImm) and e.value == value
-
-
-def both(a: Expr, b: Expr) -> Expr:
-    """`a and b`, with a constant True left out."""
-    if is_const(a, 1):
-        return b
-    return a if is_const(b, 1) else And(a, b)
-
-
-def all_of(conditions: Iterable[Expr]) -> Expr:
-    """The conjunction of conditions, True when there are none."""
-    result: Expr = const(True)
-    for condition in conditions:
-        result = both(result, condition)
-    return result
-
-
-def conjuncts(e: Expr) -> list[Expr]:
-    """The conditions that `and` joins in an expression; none for a constant True."""
-    if isinstance(e, And):
-        return [*conjuncts(e.a), *conjuncts(e.b)]
-    return [] if is_const(e, 1) else [e]
-
-
-def uses(e: Expr | Stmt, variables: Iterable[Var]) -> bool:
-    """Whether any of the variables occurs free."""
-    wanted = set(variables)
-    return any(v in wanted for v in free_vars(e))
 
 
 def symbolic_dimensions(buffer: Buffer) -> list[SizeVar]:

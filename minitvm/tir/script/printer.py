@@ -24,6 +24,7 @@ from ...expr import (
     structural_equal,
     walk,
 )  # fmt: skip
+from ..conditions import is_const
 from ..nodes import (
     Allocate,
     Assert,
@@ -46,7 +47,7 @@ from ..nodes import (
     While,
 )  # fmt: skip
 from .marks import annotate
-from .text import ProgramText, is_const, quote
+from .text import ProgramText, quote
 
 DIALECTS: dict[str, dict[str, str]] = {
     "tvm-0.23": {"block": "block", "alloc_buffer": "alloc_buffer", "block_attr": "block_attr", "tir": "tir."},

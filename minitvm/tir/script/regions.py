@@ -23,6 +23,7 @@ from ...expr import (
     walk,
 )  # fmt: skip
 from ..accesses import accesses
+from ..conditions import uses
 from ..nodes import Block, Buffer, BufferLoad, BufferRegion
 
 
@@ -76,7 +77,7 @@ def _interval(r: Range, loops: Mapping[Var, Range], lets: Mapping[Var, Expr]) ->
     start = substitute(r.start, lets)
     if not isinstance(r.extent, IntImm) or start.dtype.lanes > 1:
         return None
-    if not _uses(start, loops):
+    if not uses(start, loops):
         if any(isinstance(item, BufferLoad) for item in walk(start)):
             return None  # depends on data
         return Interval(_affine(start), r.extent.value, start)
@@ -94,10 +95,6 @@ def _interval(r: Range, loops: Mapping[Var, Range], lets: Mapping[Var, Expr]) ->
     if any(v in loops for v in variables(base)):
         return None
     return Interval(base, extent)
-
-
-def _uses(e: Expr, loops: Mapping[Var, Range]) -> bool:
-    return any(isinstance(item, Var) and item in loops for item in walk(e))
 
 
 def _affine(e: Expr) -> Affine:

@@ -21,6 +21,7 @@ from ...expr import (
     Var,
 )  # fmt: skip
 from ...target import Target
+from ..conditions import is_const
 from ..nodes import Buffer, BufferLoad, BufferRegion
 from .marks import fence
 from .names import NameSupply
@@ -175,11 +176,6 @@ def calls_by_name(e: Call) -> bool:
         return False
     wanted = {"bool": DType("bool").with_lanes(dtypes[0].lanes), "void": DType("int32")}.get(row.result, dtypes[0])
     return e.dtype == wanted
-
-
-def is_const(e: Expr, value: int) -> bool:
-    """Whether an expression is that integer constant."""
-    return isinstance(e, IntImm) and e.value == value
 
 
 def quote(text: str) -> str:

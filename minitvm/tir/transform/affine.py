@@ -12,15 +12,15 @@ from typing import Any
 from ...arith import Analyzer
 from ...arith.affine import Affine, structural_key, variables
 from ...arith.domain import Domain
-from ...expr import GE, GT, LE, LT, Expr, Node, Var, walk
-from ..nodes import BufferLoad, For
+from ...expr import GE, GT, LE, LT, Expr, Var
+from ..nodes import For
 
 Interval = tuple[int, int]
 Ranges = Mapping[Var, Interval]
 
 __all__ = [
     "Affine", "Interval", "Ranges", "bounds", "coefficient", "expr", "interval", "linear", "moves",
-    "reads_memory", "slack", "split", "structural_key", "uses", "with_loop",
+    "slack", "split", "structural_key", "with_loop",
 ]  # fmt: skip
 
 
@@ -76,13 +76,3 @@ def slack(condition: Expr) -> Affine | None:
     a, b = linear(condition.a), linear(condition.b)
     difference = a - b if isinstance(condition, LT | LE) else b - a
     return difference - 1 if isinstance(condition, LE | GE) else difference
-
-
-def reads_memory(e: Expr) -> bool:
-    """Whether the value depends on what is in a buffer."""
-    return any(isinstance(node, BufferLoad) for node in walk(e))
-
-
-def uses(node: Node, variables: Collection[Var]) -> bool:
-    """Whether any of the variables occurs in the tree."""
-    return bool(variables) and any(isinstance(item, Var) and item in variables for item in walk(node))

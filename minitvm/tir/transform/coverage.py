@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...expr import Expr, IntImm, Var, children, const, walk
+from ..conditions import conjuncts, uses
 from ..nodes import Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, Seq, Stmt
-from .affine import Affine, Interval, Ranges, coefficient, interval, linear, moves, slack, uses, with_loop
-from .hoist_conditions import conjuncts
+from .affine import Affine, Interval, Ranges, coefficient, interval, linear, moves, slack, with_loop
 from .simplify import fold
 from .unroll import bind
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import EQ, And, Expr, Node, const, replace, rewrite
+from ...expr import EQ, Expr, Node, replace, rewrite
+from ..conditions import all_of, conjuncts, reads_memory, uses
 from ..nodes import For, ForKind, If, PrimFunc, Seq, Stmt
-from .affine import bounds, linear, reads_memory, uses
+from .affine import bounds, linear
 from .unroll import bind
 
 
@@ -29,8 +30,8 @@ def _unswitched(loop: For, branch: If) -> Stmt | None:
     if not outside:
         return None
     inside = [c for c in conjuncts(branch.condition) if not any(c is o for o in outside)]
-    body = If(conjoined(inside), branch.then_case) if inside else branch.then_case
-    return If(conjoined(outside), replace(loop, body=body))
+    body = If(all_of(inside), branch.then_case) if inside else branch.then_case
+    return If(all_of(outside), replace(loop, body=body))
 
 
 def _init_first(loop: For) -> Stmt | None:
@@ -45,7 +46,7 @@ def _init_first(loop: For) -> Stmt | None:
     others = [c for c in conjuncts(first.condition) if not any(c is s for s in starts)]
     if any(reads_memory(c) for c in others):
         return None
-    init: Stmt = If(conjoined(others), first.then_case) if others else first.then_case
+    init: Stmt = If(all_of(others), first.then_case) if others else first.then_case
     init = bind(init, {loop.var: loop.start.astype(loop.var.dtype)})
     count = bounds(loop.extent, {})
     if count is None or count[0] < 1:
@@ -59,20 +60,3 @@ def _is_start(condition: Expr, loop: For) -> bool:
     difference = linear(condition.a) - linear(condition.b)
     wanted = linear(loop.var) - linear(loop.start)
     return difference in (wanted, -wanted)
-
-
-def conjuncts(condition: Expr) -> list[Expr]:
-    """The conditions that must all hold."""
-    if isinstance(condition, And):
-        return [*conjuncts(condition.a), *conjuncts(condition.b)]
-    return [condition]
-
-
-def conjoined(conditions: list[Expr]) -> Expr:
-    """All of the conditions."""
-    if not conditions:
-        return const(True)
-    total = conditions[0]
-    for condition in conditions[1:]:
-        total = And(total, condition)
-    return total

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import EQ, REDUCE, Expr, IntImm, IterVar, Var, map_children, replace, walk
+from ..conditions import all_of, conjuncts, uses
 from ..nodes import Block, BlockRealize, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
-from .affine import uses
-from .hoist_conditions import conjoined, conjuncts
 from .unroll import bind
 
 
@@ -47,7 +46,7 @@ class _Lowering:
         nest = init_nest(node, loops)
         if nest is None:
             starts: list[Expr] = [EQ(axis.var, axis.dom.start) for axis in block.iter_vars if axis.kind == REDUCE]
-            body = Seq.of(If(conjoined(starts), block.init) if starts else block.init, body)
+            body = Seq.of(If(all_of(starts), block.init) if starts else block.init, body)
         else:
             self.before.setdefault(nest[0].var, []).append(nest[1])
         return replace(node, block=replace(block, init=None, body=body))
@@ -77,7 +76,7 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
     own = [loop for loop in inner if loop.var in spatial]
     if any(uses(loop.extent, reduced) or uses(loop.start, reduced) for loop in own):
         return None
-    body: Stmt = BlockRealize(node.iter_values, conjoined(kept), _init_block(block, block.init))
+    body: Stmt = BlockRealize(node.iter_values, all_of(kept), _init_block(block, block.init))
     # Iterators that are not spatial do not occur in an init; their values drop out with them.
     chosen = [(v, axis) for v, axis in zip(node.iter_values, block.iter_vars) if axis.kind != REDUCE]
     body = replace(body, iter_values=tuple(v for v, _ in chosen))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import FloorDiv, FloorMod, IntImm, Var, map_children, replace
+from ..conditions import uses
 from ..nodes import Allocate, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
-from .affine import structural_key, uses
+from .affine import structural_key
 from .unroll import bind
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import LT, Expr, IntImm, Var, children, const, map_children, replace
+from ..conditions import conjuncts
 from ..nodes import For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 from .affine import Ranges, bounds, coefficient, interval, slack, with_loop
-from .hoist_conditions import conjuncts, hoist_conditions
+from .hoist_conditions import hoist_conditions
 from .simplify import fold, simplify_stmt
 from .unroll import bind, statement_count
 

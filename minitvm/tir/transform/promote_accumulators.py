@@ -9,8 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 from ...expr import LT, Broadcast, Expr, IntImm, Node, Ramp, Var, children, const, map_children, replace, rewrite, walk
+from ..conditions import uses
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
-from .affine import linear, structural_key, uses
+from .affine import linear, structural_key
 
 
 def promote_accumulators(func: PrimFunc) -> PrimFunc:

@@ -32,8 +32,9 @@ from ...expr import (
     map_children,
     replace,
 )  # fmt: skip
+from ..conditions import reads_memory
 from ..nodes import Allocate, BufferLoad, For, If, LetStmt, PrimFunc, Seq, Stmt, While
-from .affine import Ranges, reads_memory
+from .affine import Ranges
 
 
 def simplify(func: PrimFunc) -> PrimFunc:

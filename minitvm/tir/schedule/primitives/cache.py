@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....expr import IterVar, Range, Var, const, replace
+from ...conditions import all_of
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, ForKind, Seq, Stmt
 from ..analysis import Scope, why_neither
 from ..boxes import Box, clip, fills, hull, touched, with_buffer
 from ..registry import Failure, holds_inside, primitive, requirement
-from ..state import ScheduleState, all_of, guard
+from ..state import ScheduleState, guard
 from ..tree import Tree
 
 

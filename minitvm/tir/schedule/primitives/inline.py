@@ -7,12 +7,13 @@ from typing import Any
 
 from ....arith import Analyzer
 from ....expr import Expr, Node, Var, free_vars, replace, rewrite, substitute, walk
+from ...conditions import all_of, both, conjuncts
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, Stmt
 from ..analysis import Scope, why_not_complete
 from ..boxes import fills, in_iterators, signature, union_regions
 from ..placement import broken_flow
 from ..registry import Failure, holds_inside, primitive, requirement
-from ..state import ScheduleState, all_of, both, conjuncts
+from ..state import ScheduleState
 from ..tree import Tree
 from .compute_at import inputs_settled, not_output, region_cover
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....expr import Expr, IntImm, Var, as_expr, const, replace, substitute
+from ...conditions import uses
 from ...nodes import For, ForKind, Seq, Stmt
 from .. import requirements as req
 from ..registry import Failure, holds_inside, primitive, requirement
-from ..state import ScheduleState, guard, tidy, uses
+from ..state import ScheduleState, guard, tidy
 
 
 @requirement

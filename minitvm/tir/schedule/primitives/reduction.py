@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from ....expr import OPAQUE, REDUCE, SPATIAL, free_vars, replace, substitute
+from ...conditions import all_of, conjuncts
 from ...nodes import Block, BlockRealize, For, Seq, Stmt
 from ..analysis import Scope, loops_binding, why_not_reduction
 from ..bindings import why_not_injective
 from ..boxes import union_regions
 from ..registry import Failure, primitive, requirement
-from ..state import ScheduleState, all_of, conjuncts
+from ..state import ScheduleState
 
 
 @requirement
