@@ -34,10 +34,10 @@ def register(commands: Any) -> None:
 
 
 def check(options: argparse.Namespace) -> int:
-    from ..build import optimize_graph, to_graph, to_units
+    from ..build import optimize_graph, to_units
 
-    path, shapes, target = opt.model_path(options.model), opt.parse_shapes(options.shape), opt.target(options.target)
-    graph = to_graph(path, shapes)
+    target = opt.target(options.target)
+    graph = opt.read_graph(options.model, options.shape)
     opt.fixed_shapes(graph)
     with progress() as report:
         failures = check_model(graph, target, options.seed, report)

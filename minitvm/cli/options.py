@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError, ModelError, nearest
+from ..errors import InputError, ModelError, UnsupportedOperator, nearest
 from ..target import Target
 
 if TYPE_CHECKING:
@@ -104,13 +104,58 @@ def load_arrays(path: str) -> dict[str, np.ndarray]:
     raise InputError(f"--input: {path} holds one nameless array, wanted an .npz with one named array an input")
 
 
+def read_graph(text: str, shapes: Sequence[str], arrays: Mapping[str, np.ndarray] | None = None) -> Graph:
+    """The graph of a MODEL argument at the shapes of --shape; what is left open then, `arrays` decide where given.
+
+    Where an operator does not take an open dimension, the error names the --shape that is missing.
+    """
+    from ..build import to_graph
+    from ..frontend.onnx.loading import load
+
+    model, given = load(model_path(text)), parse_shapes(shapes)
+    still_open = open_inputs(model, given)
+    for name, dims in list(still_open.items()):
+        if arrays is not None and name in arrays and arrays[name].ndim == len(dims):
+            given[name] = arrays[name].shape
+            del still_open[name]
+    try:
+        return to_graph(model, given)
+    except UnsupportedOperator as error:
+        if not still_open:
+            raise
+        where = str(error).split(":", 1)[0]
+        wanted = " ".join(_shape_option(name, dims) for name, dims in still_open.items())
+        raise UnsupportedOperator(
+            f"{where} does not take the dimensions that the model leaves open; give {wanted}"
+        ) from error
+
+
+def open_inputs(model: Any, shapes: Mapping[str, Sequence[int]]) -> dict[str, list[int | str]]:
+    """The inputs of an ONNX model that have open dimensions and no shape in `shapes`, with their dimensions."""
+    from ..frontend.onnx.dtypes import tensor_type
+
+    constants = {tensor.name for tensor in model.graph.initializer}
+    found = {}
+    for info in model.graph.input:
+        if info.name in constants or info.name in shapes:
+            continue
+        _, dims = tensor_type(info, f"input {info.name}")
+        if dims is not None and not all(isinstance(dim, int) for dim in dims):
+            found[info.name] = dims
+    return found
+
+
+def _shape_option(name: str, dims: Sequence[Any]) -> str:
+    return f"--shape {name}=" + ",".join(str(dim) if isinstance(dim, int) else "SIZE" for dim in dims)
+
+
 def fixed_shapes(graph: Graph) -> None:
     """Refuse a graph whose inputs have open dimensions: without arrays there is nothing that tells their sizes."""
     for value in graph.inputs:
         if not all(isinstance(dim, int) for dim in value.shape):
             sizes = ",".join(str(dim) for dim in value.shape)
-            example = ",".join(str(dim) if isinstance(dim, int) else "SIZE" for dim in value.shape)
-            raise InputError(f"input {value.name} has open dimensions ({sizes}); give --shape {value.name}={example}")
+            wanted = _shape_option(value.name, value.shape)
+            raise InputError(f"input {value.name} has open dimensions ({sizes}); give {wanted}")
 
 
 def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray]) -> None:

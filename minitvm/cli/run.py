@@ -31,12 +31,12 @@ def register(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from .. import build, lower
+    from .. import build
 
-    path, shapes, target = opt.model_path(options.model), opt.parse_shapes(options.shape), opt.target(options.target)
+    target = opt.target(options.target)
     destination = output_path(options.output, "--output") if options.output else None
     given = opt.load_arrays(options.input) if options.input else None
-    graph = lower(path, target=target, shapes=shapes, stop_at="graph")
+    graph = opt.read_graph(options.model, options.shape, given)
     if given is None:
         opt.fixed_shapes(graph)
         inputs = opt.random_inputs(graph.inputs)

@@ -40,9 +40,9 @@ def show(options: argparse.Namespace) -> int:
 
     if options.op is not None and options.level in _WHOLE:
         raise InputError(f"--op goes with --level te, tir, schedule, kernel or source, not with {options.level}")
-    path, shapes = opt.model_path(options.model), opt.parse_shapes(options.shape)
     target = opt.target(options.target)
+    graph = opt.read_graph(options.model, options.shape)
     with progress() as report:
-        result = lower(path, target=target, shapes=shapes, stop_at=options.level, only=options.op, progress=report)
+        result = lower(graph, target=target, stop_at=options.level, only=options.op, progress=report)
     write(text(result))
     return 0
