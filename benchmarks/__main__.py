@@ -1,11 +1,26 @@
-"""Run every benchmark, one after the other."""
+"""Run every benchmark, one after the other. One that fails, for want of a peer for instance, does not stop the others."""
+
+from __future__ import annotations
+
+import sys
+import traceback
 
 from . import matmul, resnet50, runtime_overhead
 
 
-def main() -> None:
+def main() -> int:
+    """The number of benchmarks that failed."""
+    failed = []
     for module in (matmul, resnet50, runtime_overhead):
-        module.main()
+        try:
+            module.main()
+        except Exception:
+            traceback.print_exc()
+            failed.append(module.__name__)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return len(failed)
 
 
-main()
+if __name__ == "__main__":
+    sys.exit(main())

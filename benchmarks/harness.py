@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parent.parent / "out" / "benchmarks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def machine() -> dict[str, Any]:
     from minitvm.target import Target
 
     packages = {}
-    for name in ("numpy", "numba", "llvmlite", "onnxruntime", "openvino"):
+    for name in ("numpy", "numba", "llvmlite", "onnxruntime"):
         try:
             packages[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -85,8 +85,8 @@ def machine() -> dict[str, Any]:
 
 
 def save(name: str, rows: list[Row], **extra: Any) -> Path:
-    """Write comparisons with the machine's description to results/NAME.json."""
-    RESULTS.mkdir(exist_ok=True)
+    """Write comparisons with the machine's description to out/benchmarks/NAME.json."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     records = [{**asdict(row), "ratio": row.ratio} for row in rows]
     path.write_text(json.dumps({"machine": machine(), "rows": records, **extra}, indent=2) + "\n")
