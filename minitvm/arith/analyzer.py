@@ -113,6 +113,8 @@ class Analyzer:
         self._forget()
 
     def _end(self, value: Any) -> Affine | None:
+        if isinstance(value, int) and value.bit_length() > 63:
+            return None  # an end of uint64: no index dtype holds it, and an open end is still true
         return None if value is None else self._normal.affine(as_expr(value))
 
     def bind_value(self, var: Var, value: Expr) -> None:

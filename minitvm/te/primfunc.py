@@ -57,8 +57,10 @@ def create_prim_func(
 
     Each compute becomes a block with its signature, spatial iterators first; what is not a parameter is allocated in
     the root block. A compute's attrs become annotations of its block. Variables among `ops` become scalar parameters;
-    other free variables must be dimensions of some parameter. With `index_dtype_override` loops and indices have that
-    dtype. Raises `InputError` when a needed placeholder or variable is missing from `ops`.
+    other free variables must be dimensions of some parameter. A reduction over a constant extent of 0 stores what it
+    starts from; over a symbolic one it has TVM's form, in which an extent of 0 stores nothing. With
+    `index_dtype_override` loops and indices have that dtype. Raises `InputError` when a needed placeholder or variable
+    is missing from `ops`.
     """
     args: list[Tensor | Var] = [ops] if isinstance(ops, Tensor) else list(ops)
     _check_args(args)
@@ -176,6 +178,8 @@ class _Lowering:
         buffers = [self.buffers[t] for t in outputs]
         point = tuple(values[a.var] for a in op.axis)
         first = op.body[0]
+        init: Stmt | None
+        body: Stmt
         reduces = any(axis.kind == REDUCE for axis in axes)
         if isinstance(first, Reduce) and not reduces:
             start = (first.init or first.combiner.identity)[outputs[0].value_index]

@@ -69,7 +69,13 @@ def _right_shift(a: Expr, b: Expr) -> Expr:
 
 
 add = _binary("add", lambda a, b: a + b, "a + b.")
-subtract = _binary("subtract", lambda a, b: a - b, "a - b.")
+def _difference(a: Expr, b: Expr) -> Expr:
+    if a.dtype.is_bool:
+        raise TypeMismatch("subtract: wanted numbers, found bool\n  try:    logical_xor")
+    return a - b
+
+
+subtract = _binary("subtract", _difference, "a - b.")
 multiply = _binary("multiply", lambda a, b: a * b, "a * b.")
 divide = _binary("divide", lambda a, b: a / b if a.dtype.is_float else te.truncdiv(a, b), "a / b; ints toward zero.")
 floor_divide = _binary(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import te
-from ..errors import InputError
+from ..errors import InputError, TypeMismatch
 from ..expr import EQ, And, Expr, IterVar, Or, as_expr, binary, const
 from ..te import Tensor
 from .elementwise import elementwise
@@ -83,7 +83,12 @@ def any(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The mean over the axes; of integers, rounded toward zero."""
+    """The mean over the axes; of integers, rounded toward zero; of half floats, summed in float32."""
+    if x.dtype.is_bool:
+        raise TypeMismatch("mean: wanted numbers, found bool\n  try:    cast to float32 first")
+    if x.dtype == "float16":
+        wide = elementwise(x, lambda v: v.astype("float32"), "cast")
+        return elementwise(mean(wide, axis=axis, keepdims=keepdims), lambda v: v.astype("float16"), "cast")
     total = sum(x, axis=axis, keepdims=keepdims)
     count = count_of(x, axis).astype(x.dtype)
     return elementwise(total, lambda v: v / count if x.dtype.is_float else te.truncdiv(v, count), "divide")
@@ -182,8 +187,12 @@ def _arg(name: str, x: Tensor, axis: Axes, keepdims: bool, select_last: bool, dt
 
     def combine(a: Any, b: Any) -> tuple[Expr, Expr]:
         better = a[1] > b[1] if largest else a[1] < b[1]
+        equal: Expr = binary(EQ, a[1], b[1])
         earlier = a[0] > b[0] if select_last else a[0] < b[0]
-        first = te.any(better, te.all(binary(EQ, a[1], b[1]), earlier))
+        if a[1].dtype.is_float:  # NaN wins against numbers, as in NumPy
+            better = te.any(better, te.all(te.isnan(a[1]), binary(EQ, b[1], b[1])))
+            equal = te.any(equal, te.all(te.isnan(a[1]), te.isnan(b[1])))
+        first = te.any(better, te.all(equal, earlier))
         return te.select(first, a[0], b[0]), te.select(first, a[1], b[1])
 
     def identity(index: Any, value: Any) -> tuple[Expr, Expr]:
@@ -205,6 +214,9 @@ def _arg(name: str, x: Tensor, axis: Axes, keepdims: bool, select_last: bool, dt
 
     if not axes_of(axis, x.ndim):
         raise InputError(f"{name}: no axis to search")
+    extents = dims(x)
+    if [a for a in axes_of(axis, x.ndim) if isinstance(extents[a], int) and extents[a] == 0]:
+        raise InputError(f"{name}: no element to choose from in {x}")
     return reduce_over(source, axis, keepdims, body, f"T_{name}")[0]
 
 

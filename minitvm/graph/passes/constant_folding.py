@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import InputError
 from .. import registry
 from ..nodes import FUSED, Constant, Graph, OpNode, Value
 from .rebuild import rebuild
@@ -52,8 +53,11 @@ def _folded(item: OpNode, arrays: dict[Value, np.ndarray], evaluate: Evaluate | 
         return None
     given = [arrays[value] for value in item.inputs]
     if operator.fold is not None:
-        with np.errstate(all="ignore"):
-            results: Any = operator.fold(*given, **item.attrs)
+        try:
+            with np.errstate(all="ignore"):
+                results: Any = operator.fold(*given, **item.attrs)
+        except (IndexError, ValueError) as error:
+            raise InputError(f"{item}: {error}") from error
         return list(results) if isinstance(results, tuple) else [results]
     return evaluate(item, given) if evaluate is not None else None
 

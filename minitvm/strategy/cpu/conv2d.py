@@ -12,7 +12,7 @@ from .register_tile import CHAINS, accumulators, largest_divisor, output_shape, 
 from .tiling import cpu_of
 
 # What a load costs beside another: a pixel is broadcast from the L1 cache, a vector of weights streams from L2.
-# Measured on Zen 5: 7 x 2, 7 x 3 and 10 x 2 reach 240 GFLOP/s where 4 x 4, with more weights a multiply-add, reaches 210.
+# Measured on Zen 5: 7 x 2, 7 x 3 and 10 x 2 reach 240 GFLOP/s; 4 x 4, with more weights a multiply-add, reaches 210.
 _PIXEL, _WEIGHTS = 0.5, 2.0
 _LONG_ROW = 64
 
