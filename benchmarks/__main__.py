@@ -1,4 +1,4 @@
-"""Run every benchmark, one after the other. One that fails, for want of a peer for instance, does not stop the others."""
+"""Run every benchmark, one after the other. One that fails, for want of a peer say, does not stop the others."""
 
 from __future__ import annotations
 
