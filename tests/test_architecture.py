@@ -66,8 +66,8 @@ MAY_IMPORT: dict[str, str] = {
     "": EVERYTHING,
     # The oracle reads node definitions. If it shared a simplifier with what it judges, it would agree with its bugs.
     "reference": NODES,
-    # Strategies for Hypothesis also draw schedules, through the public Schedule.
-    "reference.strategies": f"{NODES} te tir.schedule reference",
+    # Strategies for Hypothesis also draw schedules and graphs, through the public Schedule and GraphBuilder.
+    "reference.strategies": f"{NODES} te tir.schedule graph reference",
 }
 
 # Doors through the walls, open only inside a function: (importer, imported, why).

@@ -21,8 +21,8 @@ from minitvm.graph.lower import to_te
 from minitvm.reference import executable as executables
 from minitvm.reference import graph as graphs
 from minitvm.reference import kernel, te, tir
-from minitvm.reference.random_graphs import RandomGraph
 from minitvm.reference.scalar import evaluate
+from minitvm.reference.strategies import RandomGraph
 from minitvm.reference.strategies import graphs as random_graphs
 from minitvm.runtime import GraphModule
 from minitvm.target import Target

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from minitvm.expr import SizeVar
 from minitvm.graph import GraphBuilder, Value
 
+from ..scalar import evaluate
+
 EXACT_BELOW = {"float16": 2.0**11, "float32": 2.0**24, "float64": 2.0**53}
 CHANNELS = (1, 3, 4, 5, 8, 16, 24)
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17)
@@ -71,7 +73,7 @@ class Drawing:
     # -- values
 
     def data(self, shape: Sequence[Any], dtype: str, low: int, high: int) -> np.ndarray:
-        concrete = [d if isinstance(d, int) else self.size for d in shape]
+        concrete = [self.extent_of(d, self.size) for d in shape]
         if dtype == "bool":
             return self.rng.integers(0, 2, concrete).astype(bool)
         return self.rng.integers(max(low, 0) if dtype.startswith("u") else low, high + 1, concrete).astype(dtype)
@@ -91,7 +93,14 @@ class Drawing:
         return value
 
     def elements(self, shape: Sequence[Any]) -> int:
-        return int(np.prod([d if isinstance(d, int) else LARGEST_DIM for d in shape]))
+        return int(np.prod([self.extent_of(d, LARGEST_DIM) for d in shape]))
+
+    def extent_of(self, dim: Any, n: int) -> int:
+        """What a dimension (a number, n, or an expression of n) comes to where n has this value."""
+        if isinstance(dim, int):
+            return dim
+        assert self.n is not None, f"{dim} in a graph without symbolic dimensions"
+        return int(evaluate(dim, {self.n: n}))
 
     def bounded(self, x: Value, factor: float = 1.0, square: bool = False) -> Value:
         """x, clipped where `factor` times it (or its square) would leave the exact range of its dtype."""

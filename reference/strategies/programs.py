@@ -1,11 +1,4 @@
-"""Hypothesis strategies: random programs, for tests of minitvm and for people who test a compiler of their own.
-
-    @given(prim_funcs())
-    def test_my_pass(func): ...
-
-They draw from what is legal by construction and never filter. Programs are small (dimensions up to 8), in bounds, and
-keep integers integers (sums, products, min, max, small constants), so that results can be compared bit by bit.
-"""
+"""Hypothesis strategies: random expressions and tir functions, and arrays to call these with."""
 
 from __future__ import annotations
 
@@ -57,9 +50,6 @@ from minitvm.tir.nodes import (
     Stmt,
     with_root,
 )  # fmt: skip
-
-from .random_graphs import RandomGraph as RandomGraph
-from .random_graphs import graphs as graphs
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 

@@ -1,4 +1,4 @@
-"""The moves of `random_graphs`: each draws one operator (or a short pattern) on values that suit it."""
+"""The moves of `graphs`: each draws one operator (or a short pattern) on values that suit it."""
 
 from __future__ import annotations
 

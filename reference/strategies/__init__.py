@@ -1,0 +1,13 @@
+"""Hypothesis strategies: random programs, for tests of minitvm and for people who test a compiler of their own.
+
+    @given(prim_funcs())
+    def test_my_pass(func): ...
+
+They draw from what is legal by construction and never filter. Programs are small (dimensions up to 8), in bounds, and
+keep integers integers (sums, products, min, max, small constants), so that results can be compared bit by bit.
+"""
+
+from .graphs import RandomGraph, graphs
+from .programs import KINDS, arguments, exprs, prim_funcs
+
+__all__ = ["KINDS", "RandomGraph", "arguments", "exprs", "graphs", "prim_funcs"]
