@@ -1,5 +1,7 @@
-"""The schedule primitives, one family a file. Importing a file registers what it defines."""
+"""The schedule primitives, one family a file. A file that is imported registers what it defines, and all here are."""
 
-from . import annotate, cache, compute_at, inline, kinds, loops, queries, reduction
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = ["annotate", "cache", "compute_at", "inline", "kinds", "loops", "queries", "reduction"]
+for _family in iter_modules(__path__):
+    import_module(f"{__name__}.{_family.name}")

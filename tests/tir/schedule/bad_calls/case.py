@@ -1,0 +1,28 @@
+"""What a case of the gallery is: a schedule, and a call on it that must be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minitvm.tir.schedule import Schedule
+
+BadCall = Callable[[], tuple[Schedule, Callable[[], Any]]]
+CASES: dict[str, BadCall] = {}  # "primitive.requirement" -> the case
+
+
+def on(func: Any, call: Callable[[Schedule], Any], prepare: Callable[[Schedule], Any] | None = None) -> BadCall:
+    """The case of a call on a function (or on what a function of no arguments gives), after some legal steps."""
+
+    def build() -> tuple[Schedule, Callable[[], Any]]:
+        sch = Schedule(func() if callable(func) else func)
+        if prepare is not None:
+            prepare(sch)
+        return sch, lambda: call(sch)
+
+    return build
+
+
+def loop(sch: Schedule, block: str, position: int = 0) -> Any:
+    """The handle of a loop around a block, counted from the outermost."""
+    return sch.get_loops(block)[position]
