@@ -31,12 +31,22 @@ class Row:
         return self.peer / self.ours
 
 
+# Threads of a pool go on spinning after a call, OpenBLAS's for 2^26 cycles: on a core that the next candidate needs.
+SETTLE = 0.15
+
+
 def interleaved(
-    candidates: Mapping[str, Callable[[], Any]], rounds: int = 21, warmup: int = 3, at_least: float = 0.0
+    candidates: Mapping[str, Callable[[], Any]],
+    rounds: int = 21,
+    warmup: int = 3,
+    at_least: float = 0.0,
+    threads: int = 1,
 ) -> dict[str, float]:
     """Median seconds of each candidate. They take turns, so that a change in the machine's speed meets all alike.
 
-    `at_least` seconds are spent on each measurement by repeating quick candidates.
+    `at_least` seconds are spent on each measurement by repeating quick candidates. With more than one of `threads`, a
+    turn begins with a pause in which the threads of the candidate before it go to sleep, and with a call that is not
+    measured, which wakes its own: everybody has all cores, and nobody is measured waking up.
     """
     repeats = {}
     for name, run in candidates.items():
@@ -49,6 +59,9 @@ def interleaved(
     samples: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(rounds):
         for name, run in candidates.items():
+            if threads > 1:
+                time.sleep(SETTLE)
+                run()
             start = time.perf_counter()
             for _ in range(repeats[name]):
                 run()

@@ -41,7 +41,9 @@ def compare(m: int, n: int, k: int, threads: int) -> harness.Row:
     ours, theirs = np.empty((m, n), np.float32), np.empty((m, n), np.float32)
     with threadpool_limits(threads):
         medians = harness.interleaved(
-            {"ours": lambda: function(a, b, ours), "peer": lambda: np.matmul(a, b, out=theirs)}, rounds=15
+            {"ours": lambda: function(a, b, ours), "peer": lambda: np.matmul(a, b, out=theirs)},
+            rounds=15,
+            threads=threads,
         )
     if not np.array_equal(ours, theirs):
         raise SystemExit(f"{m} x {n} x {k}: the products differ: nothing to measure")

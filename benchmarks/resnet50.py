@@ -40,7 +40,8 @@ def run_time() -> list[harness.Row]:
         if apart > 1e-3:
             raise SystemExit(f"the outputs differ by {apart:.1e} of the largest: nothing to measure")
         medians = harness.interleaved(
-            {"ours": lambda m=module: m(**inputs), "peer": lambda s=session: s.run(None, inputs)}  # type: ignore[misc]
+            {"ours": lambda m=module: m(**inputs), "peer": lambda s=session: s.run(None, inputs)},  # type: ignore[misc]
+            threads=threads,
         )
         rows.append(harness.Row("resnet50", threads, medians["ours"], medians["peer"], "ONNX Runtime", WANTED))
     return rows
