@@ -72,7 +72,7 @@ def host_function(module: t.IRModule, entry: str | None = None) -> t.PrimFunc:
 def run_host(module: t.IRModule, host: t.PrimFunc, args: Sequence[Any], settings: Settings, mode: str,
              inout: Sequence[str], sizes: Mapping[str, int]) -> None:  # fmt: skip
     """Run a host function whose kernels are in `module`."""
-    flat = [_flat(p, a) for p, a in zip(host.params, args)] + list(args[len(host.params) :])
+    flat = [flattened(p, a) for p, a in zip(host.params, args)] + list(args[len(host.params) :])
     values = bind_dimensions(host, flat, sizes)
     written = stored_buffers(host, module)
     facts: dict[str, Dependence] = {}
@@ -86,7 +86,7 @@ def run_host(module: t.IRModule, host: t.PrimFunc, args: Sequence[Any], settings
             array[...] = used.reshape(array.shape)
 
 
-def _flat(param: t.Buffer | x.Var, array: Any) -> Any:
+def flattened(param: t.Buffer | x.Var, array: Any) -> Any:
     """The elements in a row, where the parameter is flat: in place if they lie so."""
     is_flat = isinstance(param, t.Buffer) and len(param.shape) == 1 and isinstance(array, np.ndarray)
     return array.reshape(-1) if is_flat and array.ndim != 1 else array

@@ -1,0 +1,74 @@
+"""Random arguments for a program, and sizes for its symbolic dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minitvm import expr as x
+
+from .exact import integers
+from .programs import Parameter, Program, parameters
+from .scalar import evaluate
+
+
+def random_inputs(program: Program, seed: int = 0, sizes: Mapping[str, int] | None = None,
+                  magnitude: int | None = None) -> list[Any]:  # fmt: skip
+    """An argument for each parameter: random values for what is read, garbage for what is written.
+
+    Floats are normally distributed, or integers up to `magnitude`; integers lie between -8 and 8. Symbolic dimensions
+    take the value of `sizes` under their name, or a random one from 1 to 9.
+    """
+    rng = np.random.default_rng(seed)
+    dims = dimensions(program, rng, sizes or {})
+    return [_argument(p, dims, rng, magnitude) for p in parameters(program)]
+
+
+def dimensions(program: Program, rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[x.Var, int]:
+    """A value for each symbolic dimension."""
+    found: dict[x.Var, int] = {}
+    for p in parameters(program):
+        for dim in p.shape or ():
+            for var in x.free_vars(dim):
+                if var not in found:
+                    found[var] = int(sizes.get(var.name, rng.integers(1, 10)))
+        if p.var is not None and p.dtype.is_int and p.var not in found and p.name in sizes:
+            found[p.var] = int(sizes[p.name])
+    return found
+
+
+def chosen_sizes(program: Program, seed: int, sizes: Mapping[str, int] | None) -> dict[str, int]:
+    """The sizes given and, by name, random ones for the symbolic dimensions that they leave open."""
+    chosen = dimensions(program, np.random.default_rng(seed), sizes or {})
+    return {**{v.name: n for v, n in chosen.items()}, **(sizes or {})}
+
+
+def extents(p: Parameter, dims: Mapping[x.Var, int]) -> list[int]:
+    """The shape of an array parameter."""
+    return [int(evaluate(d, dict(dims))) for d in p.shape or ()]
+
+
+def garbage(shape: Sequence[int], dtype: x.DType) -> np.ndarray:
+    """An array for an output. Not zeros: a program that forgets to write must not look right."""
+    return np.full(shape, np.nan if dtype.is_float else 1, dtype.numpy)
+
+
+def copies(args: Sequence[Any]) -> list[Any]:
+    """The same arguments in memory of their own."""
+    return [np.array(a, order="C") if isinstance(a, np.ndarray) else a for a in args]
+
+
+def _argument(p: Parameter, dims: Mapping[x.Var, int], rng: np.random.Generator, magnitude: int | None) -> Any:
+    if p.shape is None:
+        if p.var is not None and p.var in dims:
+            return dims[p.var]
+        value = integers(rng, (), p.dtype, magnitude or 8)
+        return p.dtype.numpy.type(value)
+    shape = extents(p, dims)
+    if p.written:
+        return garbage(shape, p.dtype)
+    if p.dtype.is_float and magnitude is None:
+        return rng.standard_normal(shape).astype(p.dtype.numpy)
+    return integers(rng, shape, p.dtype, magnitude or 8)

@@ -1,0 +1,41 @@
+"""The modes of `reference.check`, one file each, found by their files: `modes/NAME.py` defines `mode`.
+
+A mode looks at two programs in one way: on inputs that make rounding impossible (exact), over a finite field (field),
+at special values, with error bounds, watching accesses (shadow), in other orders (order). It says what it finds as a
+`Verdict`; a mode that cannot judge these programs raises `Unsupported`, with the reason, and the check goes on without
+it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from typing import Protocol
+
+from ..verdict import Verdict
+from .case import Case
+
+
+class Mode(Protocol):
+    """One way to compare two programs.
+
+    `compares` is whether an equal verdict means that the values agree; shadow and order only look for faults of
+    another kind. `rank` is the place in the order in which modes run: the strong and cheap ones first.
+    """
+
+    name: str
+    compares: bool
+    rank: int
+
+    def run(self, case: Case) -> Verdict:
+        """Compare `case.before` and `case.after`. Raises `Unsupported` to refuse."""
+        ...
+
+
+@cache
+def known_modes() -> dict[str, Mode]:
+    """All modes by name, in the order in which they run."""
+    modules = [m.name for m in pkgutil.iter_modules(__path__) if m.name != "case"]
+    found: list[Mode] = [importlib.import_module(f".{name}", __name__).mode for name in modules]
+    return {mode.name: mode for mode in sorted(found, key=lambda mode: mode.rank)}

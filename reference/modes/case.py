@@ -1,0 +1,114 @@
+"""The two programs of one check, and what its modes share: inputs, runs, comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from minitvm.errors import ExecutionError, Unsupported
+
+from ..arguments import copies, random_inputs
+from ..programs import Parameter, Program, execute, parameters
+from ..verdict import Verdict
+
+
+class Undefined(Exception):
+    """`after` does something undefined on inputs on which `before` does not."""
+
+    def __init__(self, error: ExecutionError, inputs: Sequence[Any]) -> None:
+        super().__init__(str(error))
+        self.inputs = inputs
+
+
+@dataclass
+class Case:
+    """Two programs with the same parameters. `given` are inputs of the caller, None: the modes draw their own.
+
+    `sizes` holds a size for every symbolic dimension. With `shadow`, runs on plain arrays are watched for undefined
+    behaviour; `watched` tells that both programs had such a run.
+    """
+
+    before: Program
+    after: Program
+    seed: int
+    sizes: Mapping[str, int]
+    given: Sequence[Any] | None = None
+    shadow: bool = True
+    watched: bool = field(default=False, init=False)
+
+    @cached_property
+    def parameters(self) -> list[Parameter]:
+        """Those of `before`; the other's differ in names at most."""
+        return parameters(self.before)
+
+    @cached_property
+    def _exact(self) -> list[Any] | Unsupported:
+        from .exact import exact_arguments
+
+        try:
+            return exact_arguments(self.before, self.seed, self.sizes)
+        except Unsupported as reason:
+            return reason
+
+    def exact_inputs(self) -> list[Any]:
+        """Inputs on which `before` does not round; `Unsupported` where there are none, or others are given."""
+        if self.given is not None:
+            raise Unsupported("exact mode: inputs were given")
+        if isinstance(self._exact, Unsupported):
+            raise Unsupported(str(self._exact))
+        return self._exact
+
+    def inputs(self) -> Sequence[Any]:
+        """What concrete inputs there are: those given, exact ones, else random floats."""
+        if self.given is not None:
+            return self.given
+        try:
+            return self.exact_inputs()
+        except Unsupported:
+            return random_inputs(self.before, self.seed, self.sizes)
+
+    def run_before(self, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """The arguments after a run of `before`, whose undefined actions are errors: there is nothing to compare."""
+        args = copies(inputs)
+        execute(self.before, args, self.shadow, self.sizes, **options)
+        return args
+
+    def run_after(self, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """The arguments after a run of `after`; raises `Undefined`, which the check turns into a verdict."""
+        args = copies(inputs)
+        try:
+            execute(self.after, args, self.shadow, self.sizes, **options)
+        except ExecutionError as error:
+            raise Undefined(error, inputs) from error
+        self.watched = self.watched or self.shadow
+        return args
+
+    def compare(self, mode: str, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any],
+                accept: Callable[[Parameter, np.ndarray, np.ndarray], bool] | None = None) -> Verdict:  # fmt: skip
+        """The outputs of two runs: equal values, and NaN equal to NaN; `accept` may say that a difference is none."""
+        for p, a, b in zip(self.parameters, wanted, found):
+            if not p.written:
+                continue
+            same = np.asarray(a == b)
+            if a.dtype.kind == "f":
+                same = same | ((a != a) & (b != b))
+            if same.all() or (accept is not None and accept(p, a, b)):
+                continue
+            return difference(mode, p, same, a, b, inputs)
+        return Verdict(True, mode)
+
+
+def difference(mode: str, p: Parameter, same: np.ndarray, wanted: np.ndarray, found: np.ndarray,
+               inputs: Sequence[Any]) -> Verdict:  # fmt: skip
+    """The verdict on an output of which not all elements are the same."""
+    index = tuple(int(i) for i in np.argwhere(~same)[0])
+    a, b = wanted[index], found[index]
+    message = (
+        f"the programs differ in {p.name}[{', '.join(map(str, index))}] ({mode} mode,"
+        f" {int((~same).sum())} of {same.size} elements)\n  before: {a!r}\n  after:  {b!r}"
+    )
+    return Verdict(False, mode, message, p.name, index, a, b, inputs)

@@ -1,0 +1,81 @@
+"""Exact mode: inputs on which floats do not round, results compared with `==`. See `reference.exact`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minitvm.errors import Unsupported
+from minitvm.tir import nodes as t
+
+from .. import kernel, runner
+from ..arguments import random_inputs
+from ..dependence import Dependence
+from ..exact import MagnitudeKernels, MagnitudeStatements, Peaks, exact_inputs, with_peaks
+from ..exact_te import measure_tensors
+from ..programs import Program, entry
+from ..settings import Settings, stored_buffers
+from ..storage import bind_dimensions
+from ..verdict import Verdict
+from .case import Case
+
+
+class ExactMode:
+    """Equal bits, whatever the order of additions."""
+
+    name = "exact"
+    compares = True
+    rank = 10
+
+    def run(self, case: Case) -> Verdict:
+        inputs = case.exact_inputs()
+        return case.compare(self.name, inputs, case.run_before(inputs), case.run_after(inputs))
+
+
+mode = ExactMode()
+
+
+def exact_arguments(program: Program, seed: int = 0, sizes: Mapping[str, int] | None = None) -> list[Any]:
+    """Arguments on which a program computes without rounding; `Unsupported` where there are none."""
+    return exact_inputs(
+        lambda magnitude: random_inputs(program, seed, sizes, magnitude),
+        lambda inputs, peaks: measure(program, inputs, peaks, sizes),
+    )
+
+
+def measure(program: Program, args: Sequence[Any], peaks: Peaks, sizes: Mapping[str, int] | None = None) -> None:
+    """Run a program on magnitudes."""
+    if not isinstance(program, t.PrimFunc | t.IRModule):
+        measure_tensors(program, args, peaks)
+        return
+    func, settings = entry(program), Settings(shadow=False)
+    own = [np.array(a) if isinstance(a, np.ndarray) else a for a in args]
+    lowered = isinstance(program, t.IRModule) and bool(func.attrs.get("host"))
+    if lowered:
+        own = [kernel.flattened(p, a) for p, a in zip(func.params, own)]
+    module = program if isinstance(program, t.IRModule) else t.IRModule({func.name: func})
+    written = stored_buffers(func, module)
+
+    def refuse() -> Any:
+        raise Unsupported("exact mode: the magnitudes of this program cannot be computed")
+
+    facts = Dependence(func)
+    known: dict[str, Dependence] = {}
+
+    def compiler(in_order: set[t.For]) -> Any:
+        if lowered:
+            return with_peaks(MagnitudeKernels, peaks)(func, settings, in_order, module, known)
+        return with_peaks(MagnitudeStatements, peaks)(func, settings, in_order, facts)
+
+    runner.Run(
+        func,
+        own,
+        bind_dimensions(func, own, sizes),
+        [p for p in func.buffers if p in written],
+        settings,
+        (),
+        refuse,
+        compiler,
+    ).start("fast")

@@ -1,0 +1,39 @@
+"""The last resort, when every mode that compares refuses: random floats, equal bits, else equal up to rounding.
+
+The verdict's mode is "bits" or "close"; it says which of the two held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..programs import Parameter
+from ..tolerance import close
+from ..verdict import Verdict
+from .case import Case
+
+
+class FloatsMode:
+    """Random floats, compared with a tolerance where their bits differ."""
+
+    name = "floats"
+    compares = True
+    rank = 70
+
+    def run(self, case: Case) -> Verdict:
+        inputs = case.inputs()
+        loose = False
+
+        def accept(p: Parameter, wanted: np.ndarray, found: np.ndarray) -> bool:
+            nonlocal loose
+            near = wanted.dtype.kind == "f" and close(found, wanted, func=case.before)
+            loose = loose or near
+            return near
+
+        verdict = case.compare("bits", inputs, case.run_before(inputs), case.run_after(inputs), accept)
+        return replace(verdict, mode="close") if verdict and loose else verdict
+
+
+mode = FloatsMode()

@@ -1,0 +1,108 @@
+"""Programs of every level below the graph, seen alike: their parameters, and one way to run them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minitvm import expr as x
+from minitvm.errors import InputError
+from minitvm.te import nodes as te
+from minitvm.tir import nodes as t
+
+from . import kernel, runner
+from . import te as tensors
+from .settings import Settings, stored_buffers
+from .tir import entry_function
+
+Program = Any  # a PrimFunc, an IRModule (of one level-3 function, or lowered), or a list of te tensors
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A place in the calling order: what two programs must agree on."""
+
+    name: str
+    dtype: x.DType
+    shape: tuple[x.Expr, ...] | None  # None: a scalar
+    written: bool
+    var: x.Var | None = None
+
+
+def entry(program: t.PrimFunc | t.IRModule) -> t.PrimFunc:
+    """The function that a run starts with."""
+    return entry_function(program, None)
+
+
+def parameters(program: Program) -> list[Parameter]:
+    """The parameters of a program in calling order."""
+    if isinstance(program, t.PrimFunc | t.IRModule):
+        func = entry(program)
+        written = stored_buffers(func, program if isinstance(program, t.IRModule) else None)
+        return [
+            Parameter(p.name, p.dtype, p.shape, p in written)
+            if isinstance(p, t.Buffer)
+            else Parameter(p.name, p.dtype, None, False, p)
+            for p in func.params
+        ]
+    if not isinstance(program, Sequence) or not all(isinstance(one, te.Tensor | x.Var) for one in program):
+        raise InputError(
+            f"a program is a PrimFunc, an IRModule or a list of te tensors, found {type(program).__name__}"
+        )
+    return [
+        Parameter(one.name, one.dtype, one.shape, isinstance(one.op, te.ComputeOp))
+        if isinstance(one, te.Tensor)
+        else Parameter(one.name, one.dtype, None, False, one)
+        for one in program
+    ]
+
+
+def same_signature(before: Program, after: Program) -> None:
+    """InputError unless two programs can be called with the same arguments."""
+    one, other = parameters(before), parameters(after)
+    if len(one) != len(other):
+        raise InputError(f"the programs have {len(one)} and {len(other)} parameters")
+    for p, q in zip(one, other):
+        if p.dtype != q.dtype or (p.shape is None) != (q.shape is None) or p.written != q.written:
+            raise InputError(f"the parameters {p.name} and {q.name} differ: {p} and {q}")
+
+
+def execute(program: Program, args: Sequence[Any], shadow: bool = True, sizes: Mapping[str, int] | None = None,
+            **options: Any) -> None:  # fmt: skip
+    """Run any program on arrays in calling order; outputs are written in place.
+
+    `options` are those of the level's interpreter: `mode`, `order`, `seed`; a te program has none.
+    """
+    if not isinstance(program, t.PrimFunc | t.IRModule):
+        _run_tensors(program, args)
+        return
+    func = entry(program)
+    if func.attrs.get("host") and isinstance(program, t.IRModule):
+        kernel.run(program, *args, shadow=shadow, sizes=sizes, **options)
+        return
+    settings = Settings(shadow, options.get("order", "forward"), options.get("seed", 0))
+    runner.run_level_3(func, args, settings, options.get("mode", "fast"), ())
+
+
+def split_tensors(
+    program: Sequence[Any], args: Sequence[Any]
+) -> tuple[dict[te.Tensor, Any], dict[x.Var, Any], list[tuple[te.Tensor, Any]]]:
+    """The placeholders, scalars and outputs of a te program, each with its argument."""
+    inputs: dict[te.Tensor, Any] = {}
+    scalars: dict[x.Var, Any] = {}
+    outputs: list[tuple[te.Tensor, Any]] = []
+    for one, arg in zip(program, args):
+        if isinstance(one, x.Var):
+            scalars[one] = arg
+        elif isinstance(one.op, te.ComputeOp):
+            outputs.append((one, arg))
+        else:
+            inputs[one] = arg
+    return inputs, scalars, outputs
+
+
+def _run_tensors(program: Sequence[Any], args: Sequence[Any]) -> None:
+    inputs, scalars, outputs = split_tensors(program, args)
+    for (_, array), result in zip(outputs, tensors.evaluate([one for one, _ in outputs], inputs, scalars)):
+        array[...] = result
