@@ -9,5 +9,8 @@ keep integers integers (sums, products, min, max, small constants), so that resu
 
 from .graphs import RandomGraph, graphs
 from .programs import KINDS, arguments, exprs, prim_funcs
+from .schedules import Scheduled, scheduled, schedules, steps
 
-__all__ = ["KINDS", "RandomGraph", "arguments", "exprs", "graphs", "prim_funcs"]
+__all__ = [
+    "KINDS", "RandomGraph", "Scheduled", "arguments", "exprs", "graphs", "prim_funcs", "scheduled", "schedules", "steps",
+]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -234,24 +234,44 @@ class Schedule:
     def space(self, *names: str) -> list[Call]:
         """The calls that are legal now, of the named primitives or of all: what tests draw from and tuners try."""
         chosen = [PRIMITIVES[name] for name in names] if names else list(transforms())
-        return [call for primitive in chosen for call in self._legal(primitive)]
+        tried = (self._legal(primitive, values) for primitive in chosen for values in self._candidates(primitive))
+        return [call for call in tried if call is not None]
 
-    def _legal(self, primitive: Primitive) -> list[Call]:
+    def draw(self, choose: Callable[[int], int], *names: str, tries: int | None = None) -> Call | None:
+        """One legal call, without trying all of them: first a primitive, then one of its calls.
+
+        `choose(n)` gives a number below n (`random.randrange`, or a Hypothesis draw); it is asked twice. A call that
+        turns out not to be legal gives way to the ones after it, and a primitive with `tries` illegal calls in a row
+        (by default 6, where there is another one) to the next primitive. None when nothing legal was found. `names` as
+        in `space`.
+        """
+        chosen = [PRIMITIVES[name] for name in names] if names else list(transforms())
+        first, at = choose(len(chosen)), choose(1 << 16)
+        most = tries or (6 if len(chosen) > 1 else None)
+        for primitive in (*chosen[first:], *chosen[:first]):
+            candidates = list(self._candidates(primitive))
+            start = at % len(candidates) if candidates else 0
+            for values in (candidates[start:] + candidates[:start])[:most]:
+                call = self._legal(primitive, values)
+                if call is not None:
+                    return call
+        return None
+
+    def _candidates(self, primitive: Primitive) -> Iterable[tuple[Any, ...]]:
         if primitive.calls is None:
-            return []
-        found = []
-        for values in primitive.calls(ScheduleState(self.mod, self._state.func_name, self._state.trees)):
-            arguments = bind(primitive, values, {})
-            # Some conditions show only while a primitive works, so a call is tried on a copy: states are values.
-            try:
-                primitive.run(ScheduleState(self.mod, self._state.func_name, self._state.trees), arguments)
-            except Refused:
-                continue
-            handles = {name: to_handles(value) for name, value in arguments.items()}
-            found.append(
-                Call(primitive, handles, f"{primitive.name}({_arguments_text(self._state, primitive, handles)})")
-            )
-        return found
+            return ()
+        return primitive.calls(ScheduleState(self.mod, self._state.func_name, self._state.trees))
+
+    def _legal(self, primitive: Primitive, values: tuple[Any, ...]) -> Call | None:
+        """The call with these arguments (nodes), None when it is refused."""
+        arguments = bind(primitive, values, {})
+        # Some conditions show only while a primitive works, so a call is tried on a copy: states are values.
+        try:
+            primitive.run(ScheduleState(self.mod, self._state.func_name, self._state.trees), arguments)
+        except Refused:
+            return None
+        handles = {name: to_handles(value) for name, value in arguments.items()}
+        return Call(primitive, handles, f"{primitive.name}({_arguments_text(self._state, primitive, handles)})")
 
     def apply(self, call: Call) -> Any:
         """Make a call that `space` gave."""
