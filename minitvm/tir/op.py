@@ -121,8 +121,8 @@ def abs(value: Any) -> Expr:
 
 
 def call_intrin(dtype: str, op: str, *args: Any) -> Expr:
-    """A call of an intrinsic by name with its dtype given; `op` with or without TVM's "tir." before it."""
-    return Call(DType(dtype), str(op).removeprefix("tir."), tuple(as_expr(a) for a in args))
+    """A call of an intrinsic by name with its dtype given; `op` with or without TVM's "tir." or "tirx." before it."""
+    return Call(DType(dtype), str(op).removeprefix("tir.").removeprefix("tirx."), tuple(as_expr(a) for a in args))
 
 
 def _intrinsic(name: str) -> Callable[..., Expr]:

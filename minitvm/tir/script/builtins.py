@@ -283,9 +283,17 @@ def Shuffle(vectors: Sequence[Any], indices: Sequence[Any]) -> Expr:
     return nodes.Shuffle(tuple(map(as_expr, vectors)), tuple(int(i) for i in indices))
 
 
-def let(variable: Var, value: Any, body: Any) -> Expr:
-    """`T.let(x, value, body)`."""
-    return nodes.Let(variable, as_expr(value), as_expr(body))
+class _LetMaker:
+    """`T.let(x, value, body)`, an expression; `x: T.let[T.int32] = value`, a statement in the spelling of v0.27."""
+
+    def __call__(self, variable: Var, value: Any, body: Any) -> Expr:
+        return nodes.Let(variable, as_expr(value), as_expr(body))
+
+    def __getitem__(self, kind: TypeName) -> TypeName:
+        return kind
+
+
+let = _LetMaker()
 
 
 def LetStmt(value: Any, var: Any = None) -> LetSpec:
@@ -306,8 +314,10 @@ def reinterpret(first: Any, second: Any) -> Expr:
     return op.reinterpret(dtype, value)
 
 
-def tvm_storage_sync(scope: str) -> Expr:
-    """A barrier of the threads that share `scope`."""
+def tvm_storage_sync(scope: str, is_load: Any = False, blocks: int = -1) -> Expr:
+    """A barrier of the threads that share `scope`. The others are TVM's, at the values that it prints."""
+    if blocks != -1 or as_expr(is_load).value:  # type: ignore[attr-defined]
+        raise InputError("only barriers of one thread block are in the language")
     return nodes.Call(DType("int32"), "tvm_storage_sync", (StringImm(scope),))
 
 
@@ -338,14 +348,15 @@ def target(config: Any, host: Any = None) -> Any:
     return Target(config) if host is None else Target(config, host)
 
 
-def prim_func(func: Any = None, private: bool = False, lowered: bool = False, **options: Any) -> Any:
+def prim_func(func: Any = None, private: bool = False, lowered: bool = False, s_tir: bool = False,
+              **options: Any) -> Any:  # fmt: skip
     """Decorator: the Python function as a `PrimFunc`. See `tir.script.source`."""
-    unknown = [name for name in options if name not in ("check_well_formed", "s_tir")]  # TVM's, and mean nothing here
+    unknown = [name for name in options if name != "check_well_formed"]  # TVM's, and means nothing here
     if unknown:
         raise InputError(f"prim_func has no option {unknown[0]}: {nearest(unknown[0], ['private', 'lowered'])}")
     from .source import prim_func as parse
 
-    return parse(func, private=private, lowered=lowered)
+    return parse(func, private=private, lowered=lowered, s_tir=s_tir)
 
 
 # As TVM spells an operator between two constants: `T.Add(2, 3)`.
@@ -381,7 +392,8 @@ def __getattr__(name: str) -> Any:
 def names() -> list[str]:
     """Every name of the language."""
     own = [name for name, value in globals().items() if inspect.isfunction(value) and value.__module__ in _LANGUAGE]
-    return sorted({*own, "Buffer", "axis", *_NAMES} - {"names", "as_region", "span"} - {n for n in own if n[0] == "_"})
+    hidden = {"names", "as_region", "span", *(n for n in own if n[0] == "_")}
+    return sorted({*own, "Buffer", "axis", "let", *_NAMES} - hidden)
 
 
 _LANGUAGE = (__name__, op.__name__)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import MinitvmError, ParseError
-from ...expr import DType, Expr, IntImm, IterVar, Range, Var, as_expr, const
+from ...expr import DType, Expr, IntImm, IterVar, Range, SizeVar, Var, as_expr, const
 from ..nodes import (
     Allocate,
     Assert,
@@ -53,6 +53,7 @@ from .descriptions import (
 )  # fmt: skip
 from .evaluate import Evaluator, Source, Store, describe, is_scalar, load_of
 from .regions import accessed_regions
+from .signatures import declared_dimensions, is_buffer, with_names
 
 
 @dataclass(slots=True)
@@ -76,14 +77,24 @@ class FunctionParser(Evaluator):
         self.frames: list[_Frame] = []
         self.loops: dict[Var, Range] = {}
         self.handles: dict[str, Buffer | None] = {}
+        self.dimensions: dict[str, SizeVar] = {}
 
     # ---- the function ------------------------------------------------------------------------------------------
 
-    def function(self, node: ast.FunctionDef, private: bool = False, lowered: bool = False) -> PrimFunc:
-        """The function of a `def`. Without `private` it gets its name as "global_symbol"."""
+    def function(self, node: ast.FunctionDef, private: bool = False, lowered: bool = False,
+                 s_tir: bool = False) -> PrimFunc:  # fmt: skip
+        """The function of a `def`. Without `private` it gets its name as "global_symbol".
+
+        `s_tir` says that it is written as since TVM v0.24, where a dimension is any variable and not a `SizeVar`.
+        """
         frame = _Frame(node.name)
         self.frames.append(frame)
-        parameters = [self._parameter(argument) for argument in node.args.args]
+        if s_tir:
+            self._dimensions(node)
+        # The shape of a buffer may name a scalar that stands after it.
+        first_scalars = sorted(node.args.args, key=lambda argument: is_buffer(argument.annotation))
+        found = {argument.arg: self._parameter(argument) for argument in first_scalars}
+        parameters = [found[argument.arg] for argument in node.args.args]
         body = self._suite(node.body)
         params: list[Buffer | Var] = []
         for argument, parameter in zip(node.args.args, parameters):
@@ -104,6 +115,11 @@ class FunctionParser(Evaluator):
             return PrimFunc(tuple(params), body, attrs)
         return with_root(tuple(params), body, attrs, tuple(frame.allocs))
 
+    def _dimensions(self, node: ast.FunctionDef) -> None:
+        """Define the symbolic dimensions, which TVM's texts name in the signature before the body declares them."""
+        for name, dtype in declared_dimensions(node, self.captured, self.evaluate):
+            self.dimensions[name] = self.variables[name] = SizeVar(name, dtype)
+
     def _parameter(self, argument: ast.arg) -> Buffer | Var | None:
         name, annotation = argument.arg, argument.annotation
         if annotation is None:
@@ -111,7 +127,7 @@ class FunctionParser(Evaluator):
                              tries=(f'{name}: T.Buffer((m, n), "float32")', f"{name}: T.int32"))  # fmt: skip
         if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
             annotation = ast.parse(annotation.value, mode="eval").body
-        kind = self.evaluate(annotation)
+        kind = self.evaluate(with_names(annotation))
         if isinstance(kind, TypeName) and kind.dtype == "handle":
             self.handles[name] = None
             self.variables[name] = _Handle(name)
@@ -252,7 +268,8 @@ class FunctionParser(Evaluator):
         if isinstance(value, Meta):
             return self._define(name, value.value)
         if isinstance(value, Var) and value.name == "":  # n = T.int32()
-            return self._define(name, type(value)(name, value.dtype))
+            known = name in self.dimensions
+            return self._define(name, self.dimensions[name] if known else type(value)(name, value.dtype))
         if isinstance(value, BufferSpec):
             raise self.error(node, "T.Buffer is the type of a parameter", tries=(f"{name} = T.alloc_buffer(...)",))
         if is_scalar(value):
@@ -349,6 +366,8 @@ class FunctionParser(Evaluator):
 
     def _Assert_stmt(self, node: ast.Assert) -> Stmt:
         message = self.evaluate(node.msg) if node.msg is not None else ""
+        if isinstance(message, tuple):  # TVM's since v0.24: the kind of error, and the parts of its text
+            message = "".join(message[-1])
         return Assert(self.expr(node.test), str(message))
 
     def _Pass_stmt(self, node: ast.Pass) -> None:

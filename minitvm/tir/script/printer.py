@@ -1,7 +1,7 @@
 """Programs as TVMScript text: `script(node)`, with spots marked for errors.
 
 The text reads back: `parse(script(program))` is structurally equal to `program`. The spelling is that of TVM v0.23, or
-of v0.27 (`T.sblock`, `s_tir=True`, "tirx.noalias"). What TVM has no words for is spelled as ours:
+of v0.27 (see `dialects`). What TVM has no words for is spelled as ours:
 `@T.prim_func(lowered=True)` for a function without a root block, `T.call_kernel("name", A, B)` for a kernel call.
 """
 
@@ -46,14 +46,11 @@ from ..nodes import (
     Stmt,
     While,
 )  # fmt: skip
+from .dialects import DIALECTS
 from .marks import annotate
 from .text import ProgramText, quote
 
-DIALECTS: dict[str, dict[str, str]] = {
-    "tvm-0.23": {"block": "block", "alloc_buffer": "alloc_buffer", "block_attr": "block_attr", "tir": "tir."},
-    "tvm-0.27": {"block": "sblock", "alloc_buffer": "sblock_alloc_buffer", "block_attr": "sblock_attr", "tir": "tirx."},
-}
-_HEADER = {"I": "# from minitvm.script import ir as I", "T": "# from minitvm.script import tir as T"}
+_I_HEADER, _T_HEADER = "# from {} import ir as I", "# from {} as T"
 _AXIS = {"S": "spatial", "R": "reduce", "O": "opaque"}
 
 
@@ -76,14 +73,15 @@ def script(
     if dialect not in DIALECTS:
         raise InputError(f"unknown dialect {dialect!r} of TVMScript\n  wanted: {' or '.join(DIALECTS)}")
     marks = dict(mark or {})
-    printer = TirPrinter(DIALECTS[dialect], list(marks))
+    spelling = DIALECTS[dialect]
+    printer = TirPrinter(spelling, list(marks))
     if with_header is None:
         with_header = not marks
     if isinstance(node, IRModule):
-        header = [_HEADER["I"], _HEADER["T"], ""]
+        header = [_I_HEADER.format(spelling.module.partition(" ")[0]), _T_HEADER.format(spelling.module), ""]
         printer.module(node)
     elif isinstance(node, PrimFunc):
-        header = [_HEADER["T"], ""]
+        header = [_T_HEADER.format(spelling.module), ""]
         printer.function(node, name or node.name)
     else:
         header = []
@@ -119,7 +117,7 @@ class TirPrinter(ProgramText):
         root = trivial_root(func)
         lowered = not isinstance(func.body, BlockRealize) or func.body.block.name != "root"
         options = [] if "global_symbol" in func.attrs else ["private=True"]
-        options += ["lowered=True"] if lowered else ["s_tir=True"] if self.spelling["tir"] == "tirx." else []
+        options += ["lowered=True"] if lowered else self.dialect.options
         self.line("@T.prim_func" + (f"({', '.join(options)})" if options else ""))
         taken = {p.name for p in func.params} | {v.name for v in symbolic_dimensions(func)}
         for parameter in func.params:  # all parameters before any dimension: they keep their names
@@ -127,7 +125,7 @@ class TirPrinter(ProgramText):
         parameters, matched = [], []
         for parameter in func.params:
             if isinstance(parameter, Var):
-                size = "is_size_var=True" if isinstance(parameter, SizeVar) else ""
+                size = self._size(parameter)
                 parameters.append(f"{self.name(parameter)}: T.{parameter.dtype}" + (f"({size})" if size else ""))
             elif _fits_signature(parameter):
                 arguments = self._buffer_arguments(parameter, dtype=True)
@@ -142,11 +140,10 @@ class TirPrinter(ProgramText):
         self.depth += 1
         attrs = {k: v for k, v in func.attrs.items() if not (k == "global_symbol" and v == name)}
         if attrs:
-            attrs = {re.sub("^tir[.]", self.spelling["tir"], key): value for key, value in attrs.items()}
+            attrs = {re.sub("^tir[.]", self.dialect.prefix, key): value for key, value in attrs.items()}
             self.line(f"T.func_attr({self.value(attrs)})")
         for variable in symbolic_dimensions(func):
-            size = "is_size_var=True" if isinstance(variable, SizeVar) else ""
-            self.line(f"{self.define(variable)} = T.{variable.dtype}({size})")
+            self.line(f"{self.define(variable)} = T.{variable.dtype}({self._size(variable)})")
         for parameter, handle in matched:
             self.line(f"{self.buffer(parameter)} = T.match_buffer({handle}, {self._buffer_arguments(parameter)})")
         if root is None:
@@ -157,6 +154,9 @@ class TirPrinter(ProgramText):
             self.suite(root.body)
         self.depth -= 1
         self.names.pop()
+
+    def _size(self, variable: Var) -> str:
+        return "is_size_var=True" if isinstance(variable, SizeVar) and self.dialect.size_vars else ""
 
     def _buffer_arguments(self, b: Buffer, dtype: bool = False) -> str:
         """`(128, 128), "float32", scope="local"`; what has its default value is left out, unless `dtype`."""
@@ -180,7 +180,7 @@ class TirPrinter(ProgramText):
 
     def _alloc(self, buffer: Buffer) -> None:
         arguments = self._buffer_arguments(buffer)
-        self.line(f"{self.define(buffer)} = T.{self.spelling['alloc_buffer']}({arguments})")
+        self.line(f"{self.define(buffer)} = T.{self.dialect.alloc_buffer}({arguments})")
 
     # ---- statements --------------------------------------------------------------------------------------------
 
@@ -213,9 +213,10 @@ class TirPrinter(ProgramText):
             item = pending.pop()
             if isinstance(item, Seq) and item.stmts:
                 pending.extend(reversed(item.stmts))
-            elif not pending and isinstance(item, LetStmt):
-                value = self.expr(item.value)
-                self.line(f"{self.define(item.var)}: T.{item.var.dtype} = {value}", item)
+            elif isinstance(item, LetStmt) and (not pending or self.dialect.flat_lets):
+                value, dtype = self.expr(item.value), f"T.{item.var.dtype}"
+                kind = f"T.let[{dtype}]" if self.dialect.flat_lets else dtype
+                self.line(f"{self.define(item.var)}: {kind} = {value}", item)
                 pending.append(item.body)
             elif not pending and isinstance(item, Allocate):
                 arguments = self._allocation(item)
@@ -326,7 +327,7 @@ class TirPrinter(ProgramText):
 
     def _block(self, block: Block, realize: BlockRealize | None) -> None:
         owners: tuple[Node, ...] = (block,) if realize is None else (realize, block)
-        self.line(f"with T.{self.spelling['block']}({quote(block.name)}):", *owners)
+        self.line(f"with T.{self.dialect.block}({quote(block.name)}):", *owners)
         self.depth += 1
         self.names.push()
         self._axes(block.iter_vars, realize.iter_values if realize is not None else None)
@@ -335,7 +336,7 @@ class TirPrinter(ProgramText):
         for name, regions in (("reads", block.reads), ("writes", block.writes)):
             self.line(f"T.{name}({', '.join(map(self.region, regions))})")
         if block.annotations:
-            self.line(f"T.{self.spelling['block_attr']}({self.value(block.annotations)})")
+            self.line(f"T.{self.dialect.block_attr}({self.value(block.annotations)})")
         for buffer in block.alloc_buffers:
             self._alloc(buffer)
         for match in block.match_buffers:

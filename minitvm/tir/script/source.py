@@ -13,11 +13,13 @@ from ...errors import InputError, ParseError, nearest
 from ..nodes import IRModule, PrimFunc
 from .evaluate import Source
 from .parser import FunctionParser
+from .signatures import OpenDimension
 
 _OPTIONS = "__minitvm_prim_func__"
 _ATTRS = "__minitvm_module_attrs__"
-_OURS = ("private", "lowered")
-_THEIRS = ("check_well_formed", "s_tir")  # TVM's, and mean nothing here
+_LANGUAGES = {"tir": "T", "tirx": "T", "ir": "I"}  # what `from tvm.script import ... as ...` may name
+_OURS = ("private", "lowered", "s_tir")
+_THEIRS = ("check_well_formed",)  # TVM's, and means nothing here
 
 
 def from_source(text: str, extra_vars: Mapping[str, Any] | None = None) -> IRModule | PrimFunc:
@@ -36,10 +38,10 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None) -> IRMod
                 raise source.error(node, "a second program in one text", tries=("one @I.ir_module class around both",))
             found = _program(node, source, captured)
         elif isinstance(node, ast.ImportFrom):
-            captured.update({a.asname: captured[{"tir": "T", "ir": "I"}[a.name]] for a in node.names
-                             if a.asname and a.name in ("tir", "ir")})  # fmt: skip
+            captured.update({a.asname: captured[_LANGUAGES[a.name]] for a in node.names
+                             if a.asname and a.name in _LANGUAGES})  # fmt: skip
         elif isinstance(node, ast.Assign):
-            value = FunctionParser(source, captured).evaluate(node.value)
+            value = _dimension(node.value) or FunctionParser(source, captured).evaluate(node.value)
             for target in node.targets:
                 if not isinstance(target, ast.Name):
                     raise source.error(target, "a constant above the program needs a plain name")
@@ -74,6 +76,14 @@ def _program(node: ast.ClassDef | ast.FunctionDef, source: Source, captured: dic
     return IRModule(functions, attrs)
 
 
+def _dimension(node: ast.expr) -> OpenDimension | None:
+    """What `n = TypeVar("n")` above a program means in TVM's printed texts."""
+    if isinstance(node, ast.Call) and _last(node.func) == "TypeVar" and len(node.args) == 1:
+        name = node.args[0]
+        return OpenDimension(str(name.value)) if isinstance(name, ast.Constant) else None
+    return None
+
+
 def _module_attrs(node: ast.stmt) -> ast.expr | None:
     call = node.value if isinstance(node, ast.Expr) else None
     return call.args[0] if isinstance(call, ast.Call) and _last(call.func) == "module_attrs" else None
@@ -106,19 +116,20 @@ def _is_text(node: ast.stmt) -> bool:
 # ---- decorated Python ----------------------------------------------------------------------------------------------
 
 
-def prim_func(func: Any = None, *, private: bool = False, lowered: bool = False) -> Any:
+def prim_func(func: Any = None, *, private: bool = False, lowered: bool = False, s_tir: bool = False) -> Any:
     """`@T.prim_func`: a Python function, read from its source and not run, as a `PrimFunc`.
 
     Names that the text does not define are looked up where the function is defined: its closure, the functions around
     it, its module. Inside a class the function waits for `@I.ir_module`. Raises `ParseError`; `InputError` where Python
     cannot find the source (a function typed at the prompt of a plain interpreter).
     """
+    options = {"private": private, "lowered": lowered, "s_tir": s_tir}
     if func is None:
-        return lambda given: _decorated(given, sys._getframe(1), private, lowered)
+        return lambda given: _decorated(given, sys._getframe(1), options)
     caller = sys._getframe(1)
     while caller.f_globals.get("__name__") == f"{__package__}.builtins":
         caller = caller.f_back  # type: ignore[assignment]
-    return _decorated(func, caller, private, lowered)
+    return _decorated(func, caller, options)
 
 
 def ir_module(cls: Any = None, **options: Any) -> Any:
@@ -140,13 +151,13 @@ def module_attrs(attrs: Mapping[str, Any]) -> None:
     sys._getframe(1).f_locals[_ATTRS] = dict(attrs)
 
 
-def _decorated(func: Any, caller: FrameType, private: bool, lowered: bool) -> Any:
+def _decorated(func: Any, caller: FrameType, options: dict[str, bool]) -> Any:
     captured = _visible_names(func, caller)
     parent, _, _ = func.__qualname__.rpartition(".")
     if parent and not parent.endswith("<locals>"):
-        setattr(func, _OPTIONS, (captured, private, lowered))
+        setattr(func, _OPTIONS, (captured, options))
         return func
-    return _parse_function(func, captured, private, lowered)
+    return _parse_function(func, captured, options)
 
 
 def _visible_names(func: Any, caller: FrameType) -> dict[str, Any]:
@@ -170,7 +181,7 @@ def _is_class_body(frame: FrameType) -> bool:
     return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
 
 
-def _parse_function(func: Any, captured: Mapping[str, Any], private: bool, lowered: bool) -> PrimFunc:
+def _parse_function(func: Any, captured: Mapping[str, Any], options: dict[str, bool]) -> PrimFunc:
     try:
         lines, first = inspect.getsourcelines(func)
     except (OSError, TypeError) as problem:
@@ -182,7 +193,7 @@ def _parse_function(func: Any, captured: Mapping[str, Any], private: bool, lower
     node = _tree(source).body[0]
     if not isinstance(node, ast.FunctionDef):
         raise source.error(node, "@T.prim_func stands above a function")
-    return FunctionParser(source, captured).function(node, private=private, lowered=lowered)
+    return FunctionParser(source, captured).function(node, **options)
 
 
 def _dedented(text: str, file: str, first_line: int) -> Source:

@@ -19,10 +19,12 @@ from ...expr import (
     Node,
     Range,
     Var,
+    children,
 )  # fmt: skip
 from ...target import Target
 from ..conditions import is_const
 from ..nodes import Buffer, BufferLoad, BufferRegion
+from .dialects import Dialect, would_fold
 from .marks import fence
 from .names import NameSupply
 
@@ -35,9 +37,9 @@ class ProgramText(ExprPrinter):
 
     prefix = "T."
 
-    def __init__(self, spelling: Mapping[str, str], marked: Sequence[Node] = ()) -> None:
+    def __init__(self, dialect: Dialect, marked: Sequence[Node] = ()) -> None:
         super().__init__()
-        self.spelling = spelling
+        self.dialect = dialect
         self.lines: list[str] = []
         self.names = NameSupply()
         self.depth = 0
@@ -82,6 +84,8 @@ class ProgramText(ExprPrinter):
         return text if isinstance(e, Var) else self.fenced(e, text)
 
     def _parts(self, e: Expr) -> tuple[str, int]:
+        if self.dialect.folds and would_fold(e):
+            return f"T.{type(e).__name__}({', '.join(map(self.expr, children(e)))})", _ATOM
         if isinstance(e, BinaryOp) and _is_bare(e.a) and _is_bare(e.b):
             # Python would fold two bare integers when the text is read: `T.int32(2) + 3` stays an addition.
             self._spelled_out.add(e.a)
@@ -121,7 +125,7 @@ class ProgramText(ExprPrinter):
             return f'T.reinterpret("{e.dtype}", {args[0]})'
         if calls_by_name(e):
             return f"T.{e.op}({', '.join(args)})"
-        return f"T.call_intrin({', '.join([quote(str(e.dtype)), quote('tir.' + e.op), *args])})"
+        return f"T.call_intrin({', '.join([quote(str(e.dtype)), quote(self.dialect.prefix + e.op), *args])})"
 
     def span(self, r: Range) -> tuple[str, str]:
         """The texts of start and stop of a range; constants are added up, else the stop reads `start + extent`."""

@@ -1,0 +1,62 @@
+"""The spellings of TVMScript that the printer writes: TVM's v0.23 (and ours), and what its v0.27 parses.
+
+In v0.27 Python's operators fold where an operand is a neutral constant, when the text is read: there `x + 0` is x. What
+would fold is spelled as a constructor, `T.Add(x, 0)`, which both sides read as it stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...expr import And, BinaryOp, Expr, FloatImm, IntImm, Max, Min, Not, Or, Var
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one version spells what the versions spell differently."""
+
+    name: str
+    module: str  # what `T` is imported from
+    block: str
+    alloc_buffer: str
+    block_attr: str
+    prefix: str  # of attributes and intrinsics
+    options: tuple[str, ...]  # of @T.prim_func on a function with blocks
+    folds: bool  # whether reading the text folds neutral constants
+    size_vars: bool  # whether variables say that they are sizes
+    flat_lets: bool  # whether `x: T.let[dtype] = value` is the only form of a let
+
+
+DIALECTS: dict[str, Dialect] = {
+    "tvm-0.23": Dialect(
+        "tvm-0.23", "minitvm.script import tir", "block", "alloc_buffer", "block_attr", "tir.", (), False, True, False
+    ),
+    "tvm-0.27": Dialect(
+        "tvm-0.27", "tvm.script import tirx", "sblock", "sblock_alloc_buffer", "sblock_attr", "tirx.",
+        ("s_tir=True",), True, False, True,
+    ),
+}  # fmt: skip
+
+
+def would_fold(e: Expr) -> bool:
+    """Whether v0.27 may make something else of an expression when it reads it written with Python's operators."""
+    if isinstance(e, Not):
+        return _value(e.a) is not None
+    if not isinstance(e, BinaryOp):
+        return False
+    a, b = _value(e.a), _value(e.b)
+    if isinstance(e, And | Or):
+        return a is not None or b is not None
+    if isinstance(e, Min | Max):
+        same = e.a is e.b and isinstance(e.a, Var)
+        return same or (a is not None and b is not None) or _is_end(e.a) or _is_end(e.b)
+    return (a is not None and b is not None) or a in (0, 1) or b in (0, 1)
+
+
+def _value(e: Expr) -> object:
+    return e.value if isinstance(e, IntImm | FloatImm) else None
+
+
+def _is_end(e: Expr) -> bool:
+    """Whether a constant is the least or largest of its dtype: a neutral operand of min or max."""
+    return isinstance(e, IntImm | FloatImm) and (e.value in (e.dtype.min, e.dtype.max) or abs(e.value) == float("inf"))

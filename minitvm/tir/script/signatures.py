@@ -1,0 +1,67 @@
+"""Signatures as TVM v0.27 prints them: symbolic dimensions as strings, and declared after they are used.
+
+An int64 dimension stands above the function, `n = TypeVar("n")`; one of another dtype in its body, `m = T.int32()`; and
+the signature has `A: T.Buffer(("m", n), "float32")`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...expr import DType
+from .descriptions import TypeName
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDimension:
+    """`n = TypeVar("n")` above a program: how TVM v0.27 prints a symbolic dimension of dtype int64."""
+
+    name: str
+
+
+def declared_dimensions(
+    node: ast.FunctionDef, captured: Mapping[str, Any], evaluate: Callable[[ast.expr], Any]
+) -> Iterator[tuple[str, DType]]:
+    """The name and dtype of each dimension that a function, or the text above it, declares."""
+    for name, value in captured.items():
+        if isinstance(value, OpenDimension):
+            yield name, DType("int64")
+    for statement in node.body:
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+            continue
+        value = statement.value
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and not value.args:
+            kind = evaluate(value.func)
+            if isinstance(kind, TypeName):
+                yield statement.targets[0].id, kind.dtype
+
+
+def is_buffer(annotation: ast.expr | None) -> bool:
+    return isinstance(annotation, ast.Call) and ast.unparse(annotation.func).endswith("Buffer")
+
+
+def with_names(annotation: ast.expr) -> ast.expr:
+    """`T.Buffer(("m", 4), ...)` of TVM's printed texts, where dimensions that the body declares are strings."""
+    if not isinstance(annotation, ast.Call) or not is_buffer(annotation):
+        return annotation
+    keywords = [
+        ast.keyword(k.arg, _Unquoted().visit(k.value)) if k.arg in ("shape", "strides", "elem_offset") else k
+        for k in annotation.keywords
+    ]
+    args = [_Unquoted().visit(annotation.args[0]), *annotation.args[1:]] if annotation.args else []
+    return ast.copy_location(ast.Call(annotation.func, args, keywords), annotation)
+
+
+class _Unquoted(ast.NodeTransformer):
+    """Strings as the expressions that they spell."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        if not isinstance(node.value, str):
+            return node
+        made = ast.parse(node.value, mode="eval").body
+        for part in ast.walk(made):
+            ast.copy_location(part, node)
+        return made
