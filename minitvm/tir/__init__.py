@@ -101,6 +101,7 @@ from .op import (
 if TYPE_CHECKING:
     from ..errors import ScheduleError
     from . import schedule, script, transform, verifier
+    from .index_map import IndexMap
     from .schedule import Schedule
     from .verifier import verify
 
@@ -110,6 +111,7 @@ SeqStmt, IfThenElse, AssertStmt, DeclBuffer = Seq, If, Assert, Allocate
 SBlock, SBlockRealize = Block, BlockRealize
 
 _DEFINED_IN = {
+    "IndexMap": "minitvm.tir.index_map",
     "Schedule": "minitvm.tir.schedule",
     "ScheduleError": "minitvm.errors",
     "verify": "minitvm.tir.verifier",
@@ -120,7 +122,7 @@ __all__ = [
     "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "Allocate", "And", "Assert", "AssertStmt", "Block", "BlockId",
     "BlockRealize", "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "BufferStore", "Call", "Cast", "CommReducer",
     "DeclBuffer", "Div", "Evaluate", "Expr", "FloatImm", "FloorDiv", "FloorMod", "For", "ForKind", "IRModule", "If",
-    "IfThenElse", "IntImm", "IterVar", "KernelCall", "Let", "LetStmt", "MatchBufferRegion", "Max", "Min", "Mod", "Mul",
+    "IfThenElse", "IndexMap", "IntImm", "IterVar", "KernelCall", "Let", "LetStmt", "MatchBufferRegion", "Max", "Min", "Mod", "Mul",
     "Not", "Or", "PrimExpr", "PrimFunc", "Ramp", "Range", "Reduce", "SBlock", "SBlockRealize", "Schedule",
     "ScheduleError", "Select", "Seq", "SeqStmt", "Shuffle", "SizeVar", "Stmt", "StringImm", "Sub", "Var", "While",
     "abs", "all", "any", "call_intrin", "cast", "ceildiv", "const", "decl_buffer", "div", "floordiv", "floormod",

@@ -1,0 +1,428 @@
+"""`IndexMap`: where the element of one index goes in another layout, `lambda i, j: (j // 4, i, j % 4)`.
+
+After TVM's class of the same name. A map is injective on a shape when no two elements go to one place; where places of
+the new shape stay empty they are *padding*. Both questions are decided from the quasi-affine form of the map
+(`arith.iter_map`), or, where that form does not fit (an exclusive or, say), by looking at every element of a shape of
+constants.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..arith import Analyzer, iter_check, iter_map
+from ..errors import InputError
+from ..expr import (
+    EQ,
+    BinaryOp,
+    Call,
+    Cast,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Not,
+    Range,
+    StringImm,
+    Var,
+    as_expr,
+    binary,
+    const,
+    free_vars,
+    structural_equal,
+    substitute,
+    walk,
+)  # fmt: skip
+from .conditions import all_of, is_const
+
+LARGEST = 1 << 20  # elements of a shape that are looked at one by one
+
+
+class NotInjective(InputError):
+    """Two elements go to one place, or that they do not could not be shown."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IndexMap:
+    """A function from indices to indices: `final_indices` are expressions over the variables `initial_indices`.
+
+    `inverse_index_map` may give the way back, where it cannot be worked out. Indices are integers of any one dtype.
+    """
+
+    initial_indices: tuple[Var, ...]
+    final_indices: tuple[Expr, ...]
+    inverse_index_map: IndexMap | None = None
+
+    AXIS_SEPARATOR: ClassVar[str] = "axis_separator"
+
+    @staticmethod
+    def from_func(
+        mapping_function: Callable[..., Any],
+        ndim: int | None = None,
+        inverse_index_map: Callable[..., Any] | IndexMap | None = None,
+        *,
+        index_dtype: str = "int32",
+    ) -> IndexMap:
+        """The map of a Python function from variables to an expression or a list of them; `ndim` where it has `*args`.
+
+        Raises `InputError` where the function gives axis separators: those need `from_func_with_separators`.
+        """
+        made, separators = IndexMap.from_func_with_separators(
+            mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
+        )
+        if separators:
+            raise InputError("the map has axis separators\n  try:    IndexMap.from_func_with_separators")
+        return made
+
+    @staticmethod
+    def from_func_with_separators(
+        mapping_function: Callable[..., Any],
+        ndim: int | None = None,
+        inverse_index_map: Callable[..., Any] | IndexMap | None = None,
+        *,
+        index_dtype: str = "int32",
+    ) -> tuple[IndexMap, list[int]]:
+        """(map, positions at which the function gave `IndexMap.AXIS_SEPARATOR`): the axes that follow are physical."""
+        variables = _variables(mapping_function, ndim, index_dtype)
+        given = mapping_function(*variables)
+        results = list(given) if isinstance(given, list | tuple) else [given]
+        finals: list[Expr] = []
+        separators: list[int] = []
+        for result in results:
+            if _is_separator(result):
+                separators.append(len(finals))
+                continue
+            value = as_expr(result)
+            if not value.dtype.is_int:
+                raise InputError(f"an index map gives integers; found {value} of dtype {value.dtype}")
+            unknown = [v.name for v in free_vars(value) if v not in variables]
+            if unknown:
+                raise InputError(f"an index map uses its own indices only; {value} uses {', '.join(unknown)}")
+            finals.append(value)
+        inverse = inverse_index_map
+        if inverse is not None and not isinstance(inverse, IndexMap):
+            inverse = IndexMap.from_func(inverse, ndim=len(finals), index_dtype=index_dtype)
+        return IndexMap(variables, tuple(finals), inverse), separators
+
+    # ------------------------------------------------------------------ applying it
+
+    def map_indices(self, indices: Sequence[Any]) -> list[Expr]:
+        """Where the element at `indices` goes."""
+        if len(indices) != len(self.initial_indices):
+            raise InputError(f"{self}: wanted {len(self.initial_indices)} indices, found {len(indices)}")
+        values = dict(zip(self.initial_indices, map(as_expr, indices)))
+        if all(var.dtype == value.dtype for var, value in values.items()):
+            return [substitute(e, values) for e in self.final_indices]
+        return [_retyped(e, values) for e in self.final_indices]
+
+    def __call__(self, *indices: Any) -> list[Expr]:
+        return self.map_indices(indices)
+
+    def map_shape(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> list[Expr]:
+        """The smallest shape that holds all elements of a shape, in `IntImm`s where that has; may hold padding.
+
+        Raises `InputError` where an index may become negative or its greatest value is not known.
+        """
+        dims = tuple(map(as_expr, shape))
+        analyzer = analyzer or Analyzer()
+        extents = [self._extent(row, dims, analyzer) for row in range(len(self.final_indices))]
+        if all(e is not None for e in extents):
+            return [e for e in extents if e is not None]
+        table = self._table(dims)
+        if table is None:
+            unknown = self.final_indices[extents.index(None)]
+            raise InputError(f"{self}: the range of {unknown} is not known for the shape ({_listed(dims)})")
+        if table.size and table.min() < 0:
+            raise InputError(f"{self}: an index becomes {int(table.min())}, below zero")
+        tops = table.max(axis=1) + 1 if table.shape[1] else np.zeros(len(table), np.int64)
+        return [const(int(top), self._dtype(dims)) for top in tops]
+
+    def map_ndarray(self, array: Any) -> Any:
+        """A NumPy array in the new layout; padding is zero."""
+        shape = [int(d) for d in self.map_shape([const(n) for n in array.shape]) if isinstance(d, IntImm)]
+        places = self._places(np.indices(array.shape).reshape(array.ndim, -1))
+        moved = np.zeros(shape, array.dtype)
+        moved[tuple(places)] = array.reshape(-1)
+        return moved
+
+    # ------------------------------------------------------------------ the way back
+
+    def why_not_injective(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> str | None:
+        """None where no two elements of a shape go to one place, else two that do, or why this is not decided."""
+        dims = tuple(map(as_expr, shape))
+        form = self._form(dims, analyzer or Analyzer())
+        if form is not None and form[0]:
+            return None
+        table = self._table(dims)
+        if table is None:
+            return form[0].errors[0] if form is not None else "it could not be shown"
+        _, first, inverse = np.unique(table, axis=1, return_index=True, return_inverse=True)
+        if len(first) == table.shape[1]:
+            return None
+        counted = np.bincount(inverse.reshape(-1), minlength=len(first))
+        pair = np.flatnonzero(inverse.reshape(-1) == int(np.argmax(counted > 1)))[:2]
+        sizes = tuple(int(d) for d in dims if isinstance(d, IntImm))
+        one, other = (tuple(int(x) for x in np.unravel_index(p, sizes)) for p in pair)
+        return f"{_point(one)} and {_point(other)} both go to {_point([int(x) for x in table[:, pair[0]]])}"
+
+    def non_surjective_inverse(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> tuple[IndexMap, Expr]:
+        """(the map back, the condition under which a new index is padding), both over the new indices.
+
+        The map back is right at every place that is not padding. Raises `NotInjective` where two elements go to one
+        place, or no way back can be found.
+        """
+        dims = tuple(map(as_expr, shape))
+        analyzer = analyzer or Analyzer()
+        reason = self.why_not_injective(dims, analyzer)
+        if reason is not None:
+            raise NotInjective(f"{self} has no inverse: {reason}")
+        dtype = self._dtype(dims)
+        places = tuple(Var(f"axis{k}", dtype) for k in range(len(self.final_indices)))
+        back = self._way_back(dims, places, analyzer)
+        if back is None:
+            raise NotInjective(f"{self}: its inverse is not known\n  try:    give inverse_index_map")
+        return IndexMap(places, back), self._padding(dims, places, back)
+
+    def inverse(self, shape: Sequence[Any]) -> IndexMap:
+        """The map back, of a map that fills its new shape; raises `NotInjective` where it leaves padding."""
+        back, padding = self.non_surjective_inverse(shape)
+        if not is_const(padding, 0):
+            raise NotInjective(f"{self} leaves padding where {padding}\n  try:    non_surjective_inverse")
+        return back
+
+    def _padding(self, dims: tuple[Expr, ...], places: tuple[Var, ...], back: tuple[Expr, ...]) -> Expr:
+        # A place y is in the image exactly where back(y) is inside the shape and f(back(y)) = y: if y = f(x) then
+        # back(y) = x, which is inside; and the other way round y is the image of back(y).
+        if self.fills(dims):
+            return const(False)
+        inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims))})
+        conditions: list[Expr] = []
+        for value, dim in zip(back, dims):
+            conditions += [c for c in (value >= 0, value < dim) if not inside.can_prove(c)]
+        with inside.constraint(*conditions):
+            for place, value in zip(places, self.map_indices(back)):
+                if not inside.can_prove_equal(place, value):
+                    conditions.append(EQ(*_matched(inside.simplify(value), place)))
+        filled: Expr = inside.simplify(all_of(conditions))
+        padding: Expr = inside.simplify(Not(filled))
+        return padding
+
+    def fills(self, shape: Sequence[Any]) -> bool:
+        """Whether an injective map surely leaves no padding: both shapes have equally many elements."""
+        dims = tuple(map(as_expr, shape))
+        before, after = (math.prod(d.value for d in s if isinstance(d, IntImm)) for s in (dims, self.map_shape(dims)))
+        if all(isinstance(d, IntImm) for d in (*dims, *self.map_shape(dims))):
+            return before == after
+        form = self._form(dims, Analyzer(), level="bijective")
+        return form is not None and bool(form[0])
+
+    def _way_back(self, dims: tuple[Expr, ...], places: tuple[Var, ...], analyzer: Analyzer) -> tuple[Expr, ...] | None:
+        if self.inverse_index_map is not None:
+            return self._given_back(dims, places)
+        form = self._form(dims, analyzer)
+        if form is None or not form[0]:
+            return None
+        found, moved = form
+        inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims))})
+        values = iter_check.inverse(found, places, inside)
+        back: list[Expr] = []
+        for var, dim in zip(self.initial_indices, dims):
+            shift = moved[var]
+            value = values.get(shift[0], const(shift[1], dim.dtype))
+            back.append(inside.simplify(value.astype(dim.dtype) - shift[1]))
+        return tuple(back)
+
+    def _given_back(self, dims: tuple[Expr, ...], places: tuple[Var, ...]) -> tuple[Expr, ...] | None:
+        """The inverse that the caller gave, where it is one."""
+        assert self.inverse_index_map is not None
+        domains = {v: Range(const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims)}
+        analyzer = Analyzer(domains)
+        again = self.inverse_index_map.map_indices(self.final_indices)
+        if len(again) != len(dims):
+            return None
+        if not all(analyzer.can_prove_equal(v, e) for v, e in zip(self.initial_indices, again)):
+            table = self._table(dims)
+            if table is None:
+                return None
+            sizes = tuple(int(d) for d in dims if isinstance(d, IntImm))
+            if not np.array_equal(self.inverse_index_map._places(table), np.indices(sizes).reshape(len(sizes), -1)):
+                return None
+        return tuple(self.inverse_index_map.map_indices(places))
+
+    # ------------------------------------------------------------------ how it is seen
+
+    def _dtype(self, dims: Sequence[Expr]) -> str:
+        return "int64" if any(d.dtype == "int64" for d in dims) else "int32"
+
+    def _form(
+        self, dims: tuple[Expr, ...], analyzer: Analyzer, level: str = "injective"
+    ) -> tuple[iter_map.IterMap, dict[Var, tuple[Var, int]]] | None:
+        """The quasi-affine form, over shifted variables: for each index a variable s = index + c with the constant c.
+
+        `(i + 5) // 4` is a quotient of s = i + 5, one index in a domain that begins at zero.
+        """
+        if len(dims) != len(self.initial_indices):
+            raise InputError(f"{self}: wanted a shape of {len(self.initial_indices)} dimensions, found {len(dims)}")
+        for shifts in (dict.fromkeys(self.initial_indices, 0), self._shifts()):
+            moved = {v: (Var(v.name, d.dtype), shifts[v]) for v, d in zip(self.initial_indices, dims)}
+            domains = {moved[v][0]: Range(const(0, d.dtype), d + moved[v][1]) for v, d in zip(moved, dims)}
+            inside = Analyzer(domains)
+            rows = self.map_indices([s - c if c else s for s, c in moved.values()])
+            found = iter_map.detect([inside.simplify(r) for r in rows], domains, level=level)
+            if found or not any(self._shifts().values()):
+                break
+        return found, moved
+
+    def _shifts(self) -> dict[Var, int]:
+        shifts = dict.fromkeys(self.initial_indices, 0)
+        for part in (p for e in self.final_indices for p in walk(e)):
+            if not isinstance(part, FloorDiv | FloorMod):
+                continue
+            inner = Analyzer().simplify(part.a)
+            used = [v for v in free_vars(inner) if v in shifts]
+            if len(used) == 1:
+                offset = Analyzer().simplify(inner - used[0])
+                if isinstance(offset, IntImm) and offset.value > 0:
+                    shifts[used[0]] = offset.value
+        return shifts
+
+    def _extent(self, row: int, dims: tuple[Expr, ...], analyzer: Analyzer) -> Expr | None:
+        """One more than the greatest value of a final index; None where that is not known, or it may be negative."""
+        domains = {v: Range(const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims)}
+        (value,) = (self.map_indices(list(self.initial_indices))[row],)
+        dtype = self._dtype(dims)
+        inside = Analyzer(domains)
+        low, high = inside.bounds(value)
+        if any(not isinstance(d, IntImm) for d in dims):
+            found = iter_map.detect([inside.simplify(value)], domains, level="none")
+            if not found or not all(inside.domain.nonnegative(s.scale) for s in found.sums[0].args):
+                return None
+            total = found.sums[0].base + 1
+            for split in found.sums[0].args:
+                reach = iter_check.multiply(split.scale, split.extent - 1)
+                if reach is None:
+                    return None
+                total = total + reach
+            if not inside.domain.nonnegative(found.sums[0].base):
+                return None
+            extent: Expr = analyzer.simplify(analyzer.to_expr(total, dtype))
+            return extent
+        if not all(isinstance(d, IntImm) and d.value > 0 for d in dims):
+            return None
+        exact = iter_map.detect([inside.simplify(value)], domains, level="none")
+        if not exact or low is None or high is None or int(low) < 0:
+            return None
+        return const(int(high) + 1, dtype)
+
+    def _table(self, dims: tuple[Expr, ...]) -> np.ndarray[Any, Any] | None:
+        """The place of each element of a shape of constants, row by row; None where it is too large or not constant."""
+        sizes = [d.value for d in dims if isinstance(d, IntImm)]
+        if len(sizes) < len(dims) or math.prod(sizes) > LARGEST:
+            return None
+        return self._places(np.indices(sizes).reshape(len(sizes), -1))
+
+    def _places(self, points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        values = dict(zip(self.initial_indices, points.astype(np.int64)))
+        count = points.shape[1]
+        rows = [np.broadcast_to(_evaluated(e, values), (count,)) for e in self.final_indices]
+        return np.stack(rows) if rows else np.zeros((0, count), np.int64)
+
+    def is_equivalent_to(self, other: IndexMap) -> bool:
+        """Whether two maps are the same up to the names of their indices, simplified."""
+        if len(self.initial_indices) != len(other.initial_indices):
+            return False
+        mine = [Analyzer().simplify(e) for e in self.final_indices]
+        theirs = [Analyzer().simplify(e) for e in other.map_indices(self.initial_indices)]
+        return structural_equal(tuple(mine), tuple(theirs))
+
+    def __repr__(self) -> str:
+        names = ", ".join(v.name for v in self.initial_indices)
+        return f"lambda{' ' if names else ''}{names}: ({_listed(self.final_indices, trailing=True)})"
+
+
+def _variables(function: Callable[..., Any], ndim: int | None, dtype: str) -> tuple[Var, ...]:
+    names: list[str] = []
+    parameters = getattr(function, "parameters", None)  # of a function that a trace has kept
+    if parameters is not None:
+        names = [v.name for v in parameters]
+    else:
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                if ndim is None:
+                    raise InputError(f"an index map that takes *{parameter.name} needs ndim")
+                names += [f"i{k}" for k in range(len(names), ndim)]
+            elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                names.append(parameter.name)
+            else:
+                raise InputError(f"an index map takes indices by position; found {parameter}")
+    if ndim is not None and len(names) != ndim:
+        raise InputError(f"an index map of {ndim} indices: its function takes {len(names)}")
+    return tuple(Var(name, dtype) for name in names)
+
+
+def _is_separator(value: Any) -> bool:
+    text = value.value if isinstance(value, StringImm) else value
+    return isinstance(text, str) and text == IndexMap.AXIS_SEPARATOR
+
+
+def _matched(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    dtype = "int64" if "int64" in (a.dtype, b.dtype) else a.dtype
+    return a.astype(dtype), b.astype(dtype)
+
+
+def _retyped(e: Expr, values: dict[Var, Expr]) -> Expr:
+    """An expression over other variables, of another dtype: built again, so that constants follow."""
+    if isinstance(e, Var):
+        return values.get(e, e)
+    if isinstance(e, BinaryOp):
+        return binary(type(e), _retyped(e.a, values), _retyped(e.b, values))
+    if isinstance(e, Cast):
+        return _retyped(e.value, values).astype(e.dtype)
+    if isinstance(e, Call):
+        args = [_retyped(a, values) for a in e.args]
+        dtype = "int64" if any(a.dtype == "int64" for a in args) else e.dtype
+        return Call(args[0].dtype.__class__(dtype), e.op, tuple(a.astype(dtype) if a.dtype.is_int else a for a in args))
+    return e
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "FloorDiv": np.floor_divide, "FloorMod": np.mod,
+    "Min": np.minimum, "Max": np.maximum, "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal,
+    "GT": np.greater, "GE": np.greater_equal, "And": np.logical_and, "Or": np.logical_or,
+    "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
+    "shift_left": np.left_shift, "shift_right": np.right_shift,
+}  # fmt: skip
+assert all(kind.__name__ in _BINARY for kind in (FloorDiv, FloorMod, Min, Max))
+
+
+def _evaluated(e: Expr, values: dict[Var, np.ndarray[Any, Any]]) -> Any:
+    if isinstance(e, IntImm):
+        return np.int64(e.value)
+    if isinstance(e, Var):
+        return values[e]
+    if isinstance(e, Cast) and e.dtype.is_int:
+        return _evaluated(e.value, values)
+    parts = e.args if isinstance(e, Call) else (e.a, e.b) if isinstance(e, BinaryOp) else ()
+    operation = _BINARY.get(e.op if isinstance(e, Call) else type(e).__name__)
+    if operation is not None and len(parts) == 2:
+        return operation(_evaluated(parts[0], values), _evaluated(parts[1], values))
+    if isinstance(e, Call) and e.op == "if_then_else":
+        condition, yes, no = (_evaluated(a, values) for a in e.args)
+        return np.where(condition, yes, no)
+    raise InputError(f"{e} is no index expression: only sums, products, //, %, min, max and bit operations are")
+
+
+def _listed(items: Sequence[Any], trailing: bool = False) -> str:
+    return ", ".join(map(str, items)) + ("," if trailing and len(items) == 1 else "")
+
+
+def _point(point: Sequence[int]) -> str:
+    return f"({_listed(point, trailing=True)})"
