@@ -236,6 +236,10 @@ class LockstepCompiler(GridElements):
 
     # --- storage and blocks ----------------------------------------------------------------------------------------
 
+    def fresh(self, size: int, dtype: x.DType) -> np.ndarray:
+        """Storage in which nothing was written yet."""
+        return poison(size, dtype)
+
     def allocation(self, buffer: t.Buffer) -> Callable[[Environment], GridView]:
         """Fresh storage, one copy for each point of the grid."""
         dims, strides = [self.expr(d) for d in buffer.shape], [self.expr(d) for d in buffer.strides]
@@ -250,7 +254,7 @@ class LockstepCompiler(GridElements):
             if low < 0 or min(shape, default=0) < 0:
                 raise ExecutionError(f"{buffer.name} is allocated with shape {shape}, strides {steps}, offset {start}")
             points = math.prod(env[GRID])
-            data = poison(high * points, buffer.dtype)
+            data = self.fresh(high * points, buffer.dtype)
             memory = GridMemory(buffer.name, data, buffer.scope, np.zeros(data.size, np.bool_) if shadow else None)
             base = (np.arange(points) * high).reshape((*env[GRID], 1)) if points > 1 else None
             return GridView(memory, shape, steps, start, base)

@@ -63,6 +63,10 @@ class ScalarCompiler:
             return self._binary(e)
         return self.load(e)
 
+    def cells(self, dtype: x.DType) -> np.dtype:
+        """How values of a dtype are stored; compilers that give values another meaning override it."""
+        return dtype.numpy
+
     def load(self, e: x.Expr) -> Evaluate:
         """The expressions that only one level has."""
         raise Unsupported(f"the reference interpreter has no meaning for {type(e).__name__}: {e}")

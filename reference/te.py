@@ -142,7 +142,7 @@ class _ElementCompiler(ScalarCompiler):
 
 def _slow(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict[x.Var, Any]) -> list[np.ndarray]:
     compiler = _ElementCompiler(arrays)
-    spatial, results = _domain(op.axis, values), _results(op, values)
+    spatial, results = _domain(op.axis, values), _results(op, values, compiler)
     reduce = _reduction(op)
     slots = [compiler.define(a.var) for a in op.axis]
     for variable in values:
@@ -169,9 +169,9 @@ def _chosen(op: te.ComputeOp, found: list[Value]) -> Iterator[Value]:
         yield found[body.value_index] if isinstance(body, x.Reduce) else found[k]
 
 
-def _results(op: te.ComputeOp, values: Mapping[x.Var, Any]) -> list[np.ndarray]:
+def _results(op: te.ComputeOp, values: Mapping[x.Var, Any], compiler: ScalarCompiler) -> list[np.ndarray]:
     shape = tuple(len(r) for r in _domain(op.axis, values))
-    return [np.empty(shape, b.dtype.numpy) for b in op.body]
+    return [np.empty(shape, compiler.cells(b.dtype)) for b in op.body]
 
 
 class _Fold:
@@ -185,7 +185,7 @@ class _Fold:
         self.domain = domain
         self.condition = compiler.expr(reduce.condition)
         self.sources = [compiler.expr(e) for e in reduce.sources]
-        self.dtypes = [e.dtype.numpy for e in reduce.sources]
+        self.dtypes = [compiler.cells(e.dtype) for e in reduce.sources]
         self.left, self.right = [compiler.define(v) for v in combiner.lhs], [compiler.define(v) for v in combiner.rhs]
         self.combine = [compiler.expr(e) for e in combiner.results]
 
@@ -264,7 +264,7 @@ class _FoldAll(_Fold):
 def _fast(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict[x.Var, Any],
           kind: type[TensorCompiler]) -> list[np.ndarray]:  # fmt: skip
     compiler = kind(arrays)
-    spatial, results = _domain(op.axis, values), _results(op, values)
+    spatial, results = _domain(op.axis, values), _results(op, values, compiler)
     reduce, rank = _reduction(op), len(op.axis)
     slots = [compiler.define(a.var) for a in op.axis]
     for variable in values:
