@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ....expr import OPAQUE, REDUCE, SPATIAL, free_vars, replace, substitute
+from ....arith import Analyzer
+from ....expr import OPAQUE, REDUCE, SPATIAL, Expr, Var, free_vars, replace, substitute
 from ...conditions import all_of, conjuncts
 from ...nodes import Block, BlockRealize, For, Seq, Stmt
 from ..analysis import Scope, loops_binding, why_not_reduction
@@ -89,6 +90,34 @@ def each_point_once(state: ScheduleState, block: BlockRealize, loop: For) -> Fai
     )
 
 
+def why_not_started_first(block: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> str | None:
+    """None where each reduction iterator stands at the start of its domain when its loops stand at theirs.
+
+    Else the init, which belongs to that start, runs later than at the first iteration, or never.
+    """
+    starts: dict[Var, Expr] = {}
+    for l in loops:
+        starts[l.var] = substitute(l.start, starts)
+    for it, value in zip(block.block.iter_vars, block.iter_values, strict=True):
+        if it.kind != REDUCE:
+            continue
+        mine: dict[Var, Expr] = {v: starts[v] for v in free_vars(value) if v in starts}
+        first = analyzer.simplify(substitute(value, mine))
+        if not analyzer.can_prove_equal(first, it.dom.start):
+            return f"{it.var.name} = {value} is {first} at first, and T.init() belongs to {it.dom.start}"
+    return None
+
+
+@requirement
+def started_first(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """reduction iterators stand at the start of their domains when their loops do: the init is what runs first"""
+    loops = state.home(block).loops_above(block)
+    reason = why_not_started_first(block, loops[loops.index(loop) :], state.analyzer(block))
+    if reason is None:
+        return None
+    return Failure({block.block: "its bindings"}, "an init at the first iteration", reason)
+
+
 @requirement
 def alone_below(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
     """below the loop no other block touches what the block accumulates, before it is finished"""
@@ -109,7 +138,8 @@ def alone_below(state: ScheduleState, block: BlockRealize, loop: For) -> Failure
 
 @primitive(
     aka={"Halide": "update"}, past="was decomposed, which made",
-    requires=[reduction_block, loop_around, no_reduction_above, separable_loops, each_point_once, alone_below],
+    requires=[reduction_block, loop_around, no_reduction_above, separable_loops, each_point_once, started_first,
+        alone_below],
 )  # fmt: skip
 def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) -> BlockRealize:
     """Split the init of a reduction off, into loops of its own before the given loop.
@@ -126,7 +156,8 @@ def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) ->
             for k in range(8):
                 with T.block("C_update"): C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 
-    Gives the init block; the handle of the block stays with the update.
+    Gives the init block; the handle of the block stays with the update. Where a symbolic reduction turns out to be
+    empty, the block stored nothing and left its result undefined; the init block stores the init.
     """
     tree = state.home(block)
     old = block.block

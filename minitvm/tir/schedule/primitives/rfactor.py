@@ -1,0 +1,563 @@
+"""rfactor: a reduction in two steps, partial results along one of its loops and then their combination."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....arith import Analyzer
+from ....expr import (
+    OPAQUE,
+    REDUCE,
+    SPATIAL,
+    Expr,
+    IterVar,
+    Node,
+    Range,
+    Var,
+    const,
+    free_vars,
+    replace,
+    rewrite,
+    structural_equal,
+    substitute,
+)  # fmt: skip
+from ...conditions import all_of, conjuncts, is_const, uses
+from ...nodes import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    LetStmt,
+    Seq,
+    Stmt,
+)  # fmt: skip
+from ..analysis import Scope, loops_binding, reads_buffer, why_not_reduction
+from ..bindings import why_not_injective
+from ..boxes import signature
+from ..reducers import Match, recognise
+from ..registry import Failure, holds_inside, primitive, requirement
+from ..requirements import starts_at_zero
+from ..state import ScheduleState
+from .kinds import serial_loop
+from .reduction import why_not_started_first
+
+
+def _only_block(state: ScheduleState, loop: For) -> BlockRealize:
+    return state.home(loop).blocks_in(loop)[0]
+
+
+def _reduction_loops(block: BlockRealize, loops: Sequence[For]) -> list[For]:
+    reduced = loops_binding(block, (REDUCE, OPAQUE))
+    return [l for l in loops if l.var in reduced]
+
+
+@requirement
+def one_reduction_block(state: ScheduleState, loop: For) -> Failure | None:
+    """below the outermost loop that binds a reduction iterator of the block stands nothing but this block, a reduction
+
+    The loops below it do not all come back in the second step: what else stood there would run less often.
+    """
+    tree = state.home(loop)
+    blocks = tree.blocks_in(loop)
+    if len(blocks) != 1:
+        return Failure({loop: "this loop"}, "one block below the loop", f"{len(blocks)} blocks")
+    block = blocks[0]
+    reason = why_not_reduction(Scope.around(tree, block), block)
+    if reason is not None:
+        return Failure({block.block: "this block"}, "a reduction block", reason)
+    loops = tree.loops_above(block)
+    outermost = next((l for l in loops if l in _reduction_loops(block, loops)), loop)
+    at: Stmt = outermost.body
+    while at is not block:
+        if not isinstance(at, For):
+            return Failure(
+                {outermost: "the outermost reduction loop"},
+                f"nothing but loops between {outermost.var.name} and block {block.block.name}",
+                "several statements" if isinstance(at, Seq) else type(at).__name__,
+            )
+        at = at.body
+    return None
+
+
+@requirement
+def binds_only_reduction(state: ScheduleState, loop: For) -> Failure | None:
+    """the loop binds reduction iterators of the block only, at least one; no loop binds iterators of both kinds"""
+    block = _only_block(state, loop)
+    spatial, reduced = loops_binding(block, SPATIAL), loops_binding(block, (REDUCE, OPAQUE))
+    if loop.var not in reduced or loop.var in spatial:
+        kind = "a spatial iterator" if loop.var in spatial else "no iterator"
+        ways = [
+            l.var.name for l in _reduction_loops(block, state.home(loop).loops_above(block)) if l.var not in spatial
+        ]
+        return Failure(
+            {loop: "this loop"}, "a loop that binds reduction iterators only", f"{loop.var.name} binds {kind}",
+            tuple(f"rfactor({name}, ...)" for name in ways[:3]),
+        )  # fmt: skip
+    for other in state.home(loop).loops_above(block):
+        if other.var in spatial and other.var in reduced:
+            return Failure(
+                {other: "this loop"}, "loops that bind spatial or reduction iterators, not both",
+                f"{other.var.name} binds both", ("rfactor before fusing such loops",),
+            )  # fmt: skip
+    return None
+
+
+@requirement
+def first_below(state: ScheduleState, loop: For) -> Failure | None:
+    """the block comes first below its outermost loop, and nothing else there writes what it reads
+
+    The partial results are computed before that loop, in a nest of their own.
+    """
+    tree = state.home(loop)
+    block = _only_block(state, loop)
+    outermost = tree.loops_above(block)[0]
+    inside = tree.blocks_in(outermost)
+    if inside[0] is not block:
+        return Failure(
+            {block.block: "this block", inside[0].block: "comes first"},
+            f"{block.block.name} first below its outermost loop {outermost.var.name}",
+            f"{inside[0].block.name} comes first",
+        )
+    at: Stmt = outermost
+    while at is not block:
+        inner = at.stmts[0] if isinstance(at, Seq) else at.body if isinstance(at, For) else None
+        if inner is None:
+            return Failure({at: "here"}, f"only loops around {block.block.name}", type(at).__name__)
+        at = inner
+    read = {r.buffer for r in block.block.reads}
+    for other in inside[1:]:
+        for region in other.block.writes:
+            if region.buffer in read:
+                return Failure(
+                    {other.block: "writes it", block.block: "reads it"},
+                    f"{region.buffer.name} unchanged while {outermost.var.name} runs",
+                    f"{other.block.name} writes {region.buffer.name}",
+                )
+    return None
+
+
+@requirement
+def each_point_once(state: ScheduleState, loop: For) -> Failure | None:
+    """the loops map injectively and quasi-affinely to the block's iterators, and reduction iterators start where their
+    loops start: each element is started once, first, and takes in each point once"""
+    block = _only_block(state, loop)
+    loops = state.home(loop).loops_above(block)
+    reason = why_not_injective(block, loops, state.analyzer(block)) or why_not_started_first(
+        block, loops, state.analyzer(block)
+    )
+    if reason is None:
+        return None
+    wanted = "each point visited once, the first of a reduction first"
+    return Failure({block.block: "its bindings"}, wanted, reason)
+
+
+@requirement
+def fixed_domains(state: ScheduleState, loop: For) -> Failure | None:
+    """no start or extent of the loop, of a loop that becomes an iterator, or of a loop that stays in the second step
+    depends on a loop that is not there any more; the extent of the loop itself depends on no loop at all"""
+    block = _only_block(state, loop)
+    loops = state.home(loop).loops_above(block)
+    turned = _turned(block, loop, loops)
+    outer = {l.var for l in loops}
+    for l in turned:
+        if uses(l.start, outer) or uses(l.extent, outer):
+            return Failure(
+                {l: "its domain"}, f"a domain of {l.var.name} that depends on no loop",
+                f"it runs over {_domain(l)}",
+            )  # fmt: skip
+    dropped = {l.var for l in _reduction_loops(block, loops) if l is not loop}
+    for l in loops:
+        if l.var not in dropped and (uses(l.start, dropped) or uses(l.extent, dropped)):
+            return Failure(
+                {l: "its domain"}, f"a domain of {l.var.name} that depends on no other reduction loop",
+                f"it runs over {_domain(l)}",
+            )  # fmt: skip
+    return None
+
+
+def _domain(loop: For) -> str:
+    return f"[{loop.start}, {Analyzer().simplify(loop.start + loop.extent)})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """What a reduction block accumulates: `values` (in terms of loads of `buffers` at `indices`) and their start."""
+
+    buffers: tuple[Buffer, ...]
+    indices: tuple[Expr, ...]
+    values: tuple[Expr, ...]
+    init: tuple[Expr, ...]
+
+
+def _read_update(block: Block) -> _Update | str:
+    """The update of a block, or why it has another form."""
+    if block.match_buffers or block.alloc_buffers or block.init is None:
+        return "it has buffers of its own" if block.init is not None else "it has no init"
+    starts = _stores(block.init)
+    body: Stmt = block.body
+    values: dict[Var, Expr] = {}
+    while isinstance(body, LetStmt):
+        values[body.var] = substitute(body.value, values)
+        body = body.body
+    stores = _stores(body)
+    if stores is None or starts is None:
+        return "its init and its body are not stores alone"
+    buffers = tuple(s.buffer for s in stores)
+    begin = {s.buffer: s for s in starts}
+    if len(begin) != len(starts) or begin.keys() != set(buffers) or len(buffers) != len(begin):
+        return "its init and its body do not each store to every buffer once"
+    indices = stores[0].indices
+    for store in (*stores, *starts):
+        same = len(store.indices) == len(indices) and all(_same(a, b) for a, b in zip(store.indices, indices))
+        if not same or store.predicate is not None:
+            return f"{store.buffer.name} is not stored at one point alone"
+    for k, store in enumerate(stores):
+        if any(reads_buffer(store.value, buffer) for buffer in buffers[:k]):
+            return f"{store.buffer.name} is computed from what was just stored"
+    results = tuple(substitute(s.value, values) for s in stores)
+    return _Update(buffers, indices, results, tuple(begin[b].value for b in buffers))
+
+
+def _same(a: Expr, b: Expr) -> bool:
+    return a is b or structural_equal(a, b)
+
+
+def _stores(stmt: Stmt) -> list[BufferStore] | None:
+    found: list[BufferStore] = []
+    for part in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
+        if not isinstance(part, BufferStore):
+            return None
+        found.append(part)
+    return found
+
+
+def _recognised(block: Block) -> tuple[_Update, Match] | str:
+    update = _read_update(block)
+    if isinstance(update, str):
+        return f"block {block.name} is no update of a reducer: {update}"
+    own = tuple(BufferLoad(b, update.indices) for b in update.buffers)
+    found = recognise(own, update.values)
+    shown = ", ".join(f"{b.name} = {v}" for b, v in zip(update.buffers, update.values, strict=True))
+    if found is None:
+        return f"no registered reducer has the form {shown}"
+    if any(reads_buffer(e, b) for e in (*found.operand, *update.init) for b in update.buffers):
+        return f"what is combined reads the result: {shown}"
+    return update, found
+
+
+@requirement
+def registered_reducer(state: ScheduleState, loop: For) -> Failure | None:
+    """the body is the update of a registered associative reducer: sum, prod, min, max, argmin, argmax, or one made
+    known by `register_reducer`"""
+    block = _only_block(state, loop).block
+    found = _recognised(block)
+    if not isinstance(found, str):
+        return None
+    return Failure({block.body: "here"}, "the update of an associative reducer", found, ("register_reducer",))
+
+
+@requirement
+def keeps_order(state: ScheduleState, loop: For) -> Failure | None:
+    """a reducer that is not commutative combines in the order of before: the loop is the outermost reduction loop
+
+    Combined are then the parts of a sequence, each a run of consecutive elements, in the order of the sequence.
+    """
+    block = _only_block(state, loop)
+    found = _recognised(block.block)
+    assert not isinstance(found, str)  # registered_reducer
+    if found[1].reducer.commutative:
+        return None
+    loops = _reduction_loops(block, state.home(loop).loops_above(block))
+    before = [l for l in loops[: loops.index(loop)] if not is_const(l.extent, 1)]
+    if not before:
+        return None
+    outer = before[0].var.name
+    return Failure(
+        {before[0]: "runs outside it", block.block.body: "the order of equals decides"},
+        f"the outermost reduction loop, as {found[1].reducer.name} is not commutative",
+        f"{loop.var.name} runs inside {outer}: of two equals in iterations ({outer}=0, {loop.var.name}=1) and "
+        f"({outer}=1, {loop.var.name}=0) the other one wins",
+        (f"rfactor({outer}, ...)", "a reducer that breaks ties by the index"),
+    )
+
+
+@requirement
+def fitting_axis(state: ScheduleState, loop: For, factor_axis: int) -> Failure | None:
+    """-ndim - 1 <= factor_axis <= ndim, for the buffer that the block writes"""
+    block = _only_block(state, loop).block
+    ndim = block.writes[0].buffer.ndim
+    if -ndim - 1 <= factor_axis <= ndim:
+        return None
+    name = block.writes[0].buffer.name
+    return Failure(
+        {block: "this block"},
+        f"a factor_axis from {-ndim - 1} to {ndim}: {name} has {ndim} dimensions",
+        str(factor_axis),
+    )
+
+
+slots_started = holds_inside(
+    "slots_started",
+    "a partial result that some iteration adds to is started by the first: the block's predicate p(j, r), over the "
+    "loop j and the other reduction loops r, implies p(j, start of r)",
+)
+
+
+@primitive(
+    aka={"Halide": "rfactor"}, past="was factored, which made", kind="RFactor",
+    requires=[
+        one_reduction_block, binds_only_reduction, serial_loop, starts_at_zero, first_below, each_point_once,
+        fixed_domains, registered_reducer, keeps_order, fitting_axis,
+    ],
+)  # fmt: skip
+def rfactor(state: ScheduleState, loop: For, factor_axis: int) -> BlockRealize:
+    """Reduce in two steps: partial results, one for each iteration of the loop, then their combination.
+
+    before:
+        for i, j, k in T.grid(8, 4, 6):
+            with T.block("B"):
+                vi, vj, vk = T.axis.remap("SRR", [i, j, k])
+                with T.init(): B[vi] = T.float32(0.0)
+                B[vi] = B[vi] + A[vi, vj, vk]
+    call: `rf = sch.rfactor(k, factor_axis=1)`
+    after:
+        B_rf = T.alloc_buffer((8, 6))
+        for i, j, k in T.grid(8, 4, 6):
+            with T.block("B_rf"):
+                vk, vi, vj = T.axis.remap("SSR", [k, i, j])
+                with T.init(): B_rf[vi, vk] = T.float32(0.0)
+                B_rf[vi, vk] = B_rf[vi, vk] + A[vi, vj, vk]
+        for i, k in T.grid(8, 6):
+            with T.block("B"):
+                vk, vi = T.axis.remap("RS", [k, i])
+                with T.init(): B[vi] = T.float32(0.0)
+                B[vi] = B[vi] + B_rf[vi, vk]
+
+    The loop is spatial in the first block, so that it can be parallel or vectorised there. The partial results get a
+    new dimension at `factor_axis` (negative: from the end). Gives the block of the partial results; the handles of the
+    block and of the loops stay with the combination. Floating-point sums are associated differently. (Suriana, Adams
+    and Kamil, "Parallel associative reductions in Halide".)
+    """
+    tree = state.home(loop)
+    block = _only_block(state, loop)
+    found = _recognised(block.block)
+    assert not isinstance(found, str)  # registered_reducer
+    update, reducer = found
+    loops = tree.loops_above(block)
+    axis = factor_axis % (len(update.indices) + 1)
+    partial = tuple(_partial_buffer(b, loop.extent, axis) for b in update.buffers)
+    first = _partial_results(block, loop, loops, update, reducer, partial, axis)
+    second = _combination(state, block, loop, loops, update, reducer, partial, axis)
+    nest = _copied_nest(loops, first)
+    scope = tree.scope(block)
+    allocated = replace(scope.block, alloc_buffers=(*scope.block.alloc_buffers, *partial))
+    outermost = loops[0]
+    state.set_func(tree, tree.rebuild({outermost: Seq.of(nest, _second_nest(outermost, block, loops, loop, second))}))
+    now = state.block(scope.block.id)
+    assert now is not None  # only its body changed
+    state.replace({now.block: replace(now.block, alloc_buffers=allocated.alloc_buffers)})
+    made = state.block(first.block.id)
+    assert made is not None  # it was just put there
+    return made
+
+
+def _partial_buffer(buffer: Buffer, extent: Expr, axis: int) -> Buffer:
+    shape = (*buffer.shape[:axis], extent, *buffer.shape[axis:])
+    return Buffer(f"{buffer.name}_rf", shape, buffer.dtype, buffer.scope, align=buffer.align, device=buffer.device)
+
+
+def _turned(block: BlockRealize, loop: For, loops: Sequence[For]) -> list[For]:
+    """The loops that become iterators of their own: those in the value of an iterator that the loop is in."""
+    found = [loop]
+    for it, value in zip(block.block.iter_vars, block.iter_values, strict=True):
+        inside = free_vars(value)
+        if it.kind == REDUCE and loop.var in inside:
+            found += [l for l in loops if l.var in inside and l not in found]
+    return found
+
+
+def _partial_results(
+    block: BlockRealize, loop: For, loops: Sequence[For], update: _Update, reducer: Match,
+    partial: tuple[Buffer, ...], axis: int,
+) -> BlockRealize:  # fmt: skip
+    """The first block, in terms of the loops of the old one."""
+    old = block.block
+    iterators: list[IterVar] = []
+    values: list[Expr] = []
+    renamed: dict[Var, Expr] = {}
+    names: dict[Var, Expr] = {}
+
+    def add(l: For, kind: str) -> None:
+        var = Var(f"v{l.var.name}", l.var.dtype)
+        names[l.var] = var
+        iterators.append(IterVar(var, Range(l.start, l.extent), kind))
+        values.append(l.var)
+
+    add(loop, SPATIAL)
+    for it, value in zip(old.iter_vars, block.iter_values, strict=True):
+        inside = free_vars(value)
+        if it.kind == REDUCE and loop.var in inside:
+            for l in loops:
+                if l.var in inside and l.var not in names:
+                    add(l, REDUCE)
+            renamed[it.var] = substitute(value, names)
+            continue
+        own = it.var.with_name(it.var.name)
+        renamed[it.var] = own
+        iterators.append(replace(it, var=own))
+        values.append(value)
+
+    def moved(node: Node) -> Any:
+        return substitute(node, renamed)
+
+    point = _with_axis(tuple(moved(i) for i in update.indices), names[loop.var], axis)
+    swapped = dict(zip(update.buffers, partial, strict=True))
+    body = _onto(_fresh_lets(moved(old.body)), swapped, point)
+    starts = tuple(moved(e) for e in reducer.start(update.init))
+    init = Seq.of(*(BufferStore(b, v, point) for b, v in zip(partial, starts, strict=True)))
+    made = Block(tuple(iterators), (), (), f"{old.name}_rf", body, init, annotations=dict(old.annotations))
+    writes = tuple(BufferRegion(b, tuple(Range(i, const(1, i.dtype)) for i in point)) for b in partial)
+    reads = signature(made)[0]
+    return BlockRealize(tuple(values), block.predicate, replace(made, reads=reads, writes=writes))
+
+
+def _with_axis(indices: tuple[Expr, ...], slot: Expr, axis: int) -> tuple[Expr, ...]:
+    return (*indices[:axis], slot, *indices[axis:])
+
+
+def _fresh_lets(stmt: Stmt) -> Stmt:
+    if not isinstance(stmt, LetStmt):
+        return stmt
+    var = stmt.var.with_name(f"{stmt.var.name}_rf")
+    return LetStmt(var, stmt.value, _fresh_lets(substitute(stmt.body, {stmt.var: var})))
+
+
+def _onto(stmt: Stmt, buffers: Mapping[Buffer, Buffer], point: tuple[Expr, ...]) -> Stmt:
+    """The statement with what it accumulates in other buffers, at another point."""
+
+    def change(node: Node) -> Node | None:
+        if isinstance(node, BufferLoad | BufferStore) and node.buffer in buffers:
+            if isinstance(node, BufferLoad):
+                return BufferLoad(buffers[node.buffer], point)
+            return BufferStore(buffers[node.buffer], node.value, point)
+        return None
+
+    result: Stmt = rewrite(stmt, change)
+    return result
+
+
+def _combination(
+    state: ScheduleState, block: BlockRealize, loop: For, loops: Sequence[For], update: _Update, reducer: Match,
+    partial: tuple[Buffer, ...], axis: int,
+) -> BlockRealize:  # fmt: skip
+    """The second block, in terms of the loops of the old one; it keeps the old one's id and name."""
+    old = block.block
+    kept = [(it, value) for it, value in zip(old.iter_vars, block.iter_values, strict=True) if it.kind == SPATIAL]
+    slot = Var(f"v{loop.var.name}", loop.var.dtype)
+    iterators = (IterVar(slot, Range(loop.start, loop.extent), REDUCE), *(it for it, _ in kept))
+    own = tuple(BufferLoad(b, update.indices) for b in update.buffers)
+    parts = tuple(BufferLoad(b, _with_axis(update.indices, slot, axis)) for b in partial)
+    results = reducer.apply(own, parts)
+    if len(results) == 1:
+        body: Stmt = BufferStore(update.buffers[0], results[0], update.indices)
+    else:
+        # All results are computed before the first is stored: each may read all the old values.
+        lets = [Var(f"v_{b.name}", b.dtype) for b in update.buffers]
+        body = Seq.of(*(BufferStore(b, v, update.indices) for b, v in zip(update.buffers, lets, strict=True)))
+        for var, result in reversed(list(zip(lets, results, strict=True))):
+            body = LetStmt(var, result, body)
+    reads = tuple(BufferRegion(p.buffer, tuple(Range(i, const(1, i.dtype)) for i in p.indices)) for p in parts)
+    made = replace(old, iter_vars=iterators, reads=reads, body=body)
+    predicate = _where_started(state, block, loop, loops)
+    return BlockRealize((loop.var, *(value for _, value in kept)), predicate, made)
+
+
+def _where_started(state: ScheduleState, block: BlockRealize, loop: For, loops: Sequence[For]) -> Expr:
+    """Where the first block has put a result: its predicate at the start of the loops that are gone.
+
+    Raises `Refused` where the predicate may hold later though it does not hold there.
+    """
+    gone = [l for l in _reduction_loops(block, loops) if l is not loop]
+    at_start: dict[Var, Expr] = {}
+    for l in gone:  # the start of a loop may depend on loops around it
+        at_start[l.var] = substitute(l.start, at_start)
+    analyzer = state.analyzer(block)
+    outside = Analyzer()
+    for l in state.home(block).all_loops_above(block):
+        if l not in gone:
+            outside.bind(l.var, Range(l.start, l.extent))
+    conditions = conjuncts(block.predicate)
+    kept: list[Expr] = []
+    for condition in conditions:
+        first = outside.simplify(substitute(condition, at_start))
+        if first is not condition and not _implied(analyzer, conditions, first):
+            raise slots_started.refuse(
+                Failure(
+                    {block: "this predicate"},
+                    f"{first} wherever {all_of(conditions)}: the first iteration starts the partial result",
+                    "this could not be shown",
+                    ("rfactor before the split that made the predicate",),
+                )
+            )
+        if not outside.can_prove(first):
+            kept.append(first)
+    for l in gone:
+        some = outside.simplify(substitute(l.extent, at_start) > 0)
+        if not outside.can_prove(some) and not _implied(outside, kept, some):
+            kept.append(some)
+    return all_of(kept)
+
+
+def _implied(analyzer: Analyzer, conditions: Sequence[Expr], wanted: Expr) -> bool:
+    with analyzer.constraint(*conditions):
+        return bool(analyzer.can_prove(wanted))
+
+
+def _copied_nest(loops: Sequence[For], inner: BlockRealize) -> Stmt:
+    """New loops like the old ones around the first block."""
+    renamed: dict[Var, Expr] = {l.var: l.var.with_name(l.var.name) for l in loops}
+    nest: Stmt = replace(
+        inner,
+        iter_values=tuple(substitute(v, renamed) for v in inner.iter_values),
+        predicate=substitute(inner.predicate, renamed),
+    )
+    for l in reversed(loops):
+        var = renamed[l.var]
+        assert isinstance(var, Var)  # made above
+        start, extent = substitute(l.start, renamed), substitute(l.extent, renamed)
+        nest = For(var, start, extent, l.kind, nest, l.thread, dict(l.annotations))
+    return nest
+
+
+def _second_nest(outermost: For, block: BlockRealize, loops: Sequence[For], loop: For, made: BlockRealize) -> Stmt:
+    """The old loops with the second block in the place of the old one, without the other reduction loops."""
+    gone = {l for l in _reduction_loops(block, loops) if l is not loop}
+
+    def go(stmt: Stmt) -> Stmt:
+        if stmt is block:
+            return made
+        if isinstance(stmt, For) and stmt in gone:
+            return go(stmt.body)
+        if isinstance(stmt, For) and stmt in loops:
+            return replace(stmt, body=go(stmt.body))
+        if isinstance(stmt, Seq):
+            return Seq.of(go(stmt.stmts[0]), *stmt.stmts[1:])
+        return stmt
+
+    return go(outermost)
+
+
+@rfactor.space
+def _rfactor_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    tree = state.tree()
+    for block in tree.blocks.values():
+        if block.block.init is None:
+            continue
+        for loop in _reduction_loops(block, tree.loops_above(block)):
+            for axis in range(block.block.writes[0].buffer.ndim + 1):
+                yield loop, axis

@@ -1,0 +1,265 @@
+"""The associative reducers that `rfactor` knows, and how a block's update is recognised as one of them.
+
+An update `X = f(X, e)` of one buffer, or of several at once, is matched against `combine(x, y)` of each reducer: x are
+the elements that are accumulated, y whatever is combined into them. `register_reducer` adds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from ...errors import InputError, TypeMismatch
+from ...expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    Add,
+    DType,
+    Expr,
+    Max,
+    Min,
+    Mul,
+    Node,
+    Var,
+    as_expr,
+    binary,
+    const,
+    replace,
+    rewrite,
+    structural_equal,
+)  # fmt: skip
+from .. import op
+
+Values = tuple[Expr, ...]
+Combine = Callable[[Values, Values], Sequence[Expr]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """An associative combination of tuples of `count` values.
+
+    `combine(x, y)` with x the accumulated values; `identity(dtypes)` with combine(identity, y) = y. `commutative`: the
+    order of what is combined does not matter. `idempotent`: combining a value that is in already changes nothing, so
+    that partial results may all start from the same init.
+    """
+
+    name: str
+    count: int
+    combine: Combine
+    identity: Callable[[tuple[DType, ...]], Sequence[Expr]]
+    commutative: bool = True
+    idempotent: bool = False
+
+    def apply(self, x: Values, y: Values) -> Values:
+        """The combined values."""
+        return tuple(as_expr(value) for value in self.combine(x, y))
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An update read as `reducer.combine(x, operand)`; with `swapped` as `reducer.combine(operand, x)`."""
+
+    reducer: Reducer
+    operand: Values
+    swapped: bool = False
+
+    def apply(self, x: Values, y: Values) -> Values:
+        """`y` combined into `x` in the way that the update does it."""
+        return self.reducer.apply(y, x) if self.swapped else self.reducer.apply(x, y)
+
+    def start(self, init: Values) -> Values:
+        """What a partial result starts from, where the whole starts from `init`."""
+        if self.reducer.idempotent:
+            return init
+        return tuple(self.reducer.identity(tuple(value.dtype for value in init)))
+
+
+REDUCERS: list[Reducer] = []
+
+
+def register_reducer(
+    name: str,
+    combine: Combine,
+    identity: Callable[[tuple[DType, ...]], Sequence[Expr]],
+    count: int = 1,
+    *,
+    commutative: bool = True,
+    idempotent: bool = False,
+) -> Reducer:
+    """Let `rfactor` take reductions of this form; a later registration of the same name replaces the earlier one.
+
+    `combine(x, y)` takes and gives tuples of `count` expressions, x what is accumulated; it must be associative, and
+    `identity(dtypes)` its neutral value on the left: a promise that is not checked here. Give `commutative=False` where
+    the order matters (the first of equals wins): only the outermost reduction loop may be factored then.
+
+        register_reducer("xor", lambda x, y: (x[0] ^ y[0],), lambda dtypes: (const(0, dtypes[0]),))
+
+    TVM's `tir.schedule.RegisterReducer`.
+    """
+    if count < 1:
+        raise InputError(f"register_reducer {name}: wanted at least one value, found count={count}")
+    made = Reducer(name, count, combine, identity, commutative, idempotent)
+    if name in (known.name for known in REDUCERS):
+        REDUCERS[:] = [made if known.name == name else known for known in REDUCERS]
+    else:
+        REDUCERS.append(made)
+    return made
+
+
+def recognise(own: Values, update: Values) -> Match | None:
+    """The reducer that combines something into the elements `own` to give `update`; None when none does."""
+    for reducer in REDUCERS:
+        if reducer.count != len(own):
+            continue
+        for swapped in (False, True):
+            operand = _match(reducer, own, update, swapped)
+            if operand is not None:
+                return Match(reducer, operand, swapped)
+    return None
+
+
+def _match(reducer: Reducer, own: Values, update: Values, swapped: bool) -> Values | None:
+    x = tuple(Var(f"x{k}", e.dtype) for k, e in enumerate(own))
+    y = tuple(Var(f"y{k}", e.dtype) for k, e in enumerate(own))
+    try:
+        pattern = reducer.apply(y, x) if swapped else reducer.apply(x, y)
+    except TypeMismatch:
+        return None  # the reducer has no meaning for these dtypes
+    found: dict[Var, Expr] = {}
+    fixed = dict(zip(x, own, strict=True))
+    if not all(_unify(_upright(p), _upright(u), fixed, y, found) for p, u in zip(pattern, update, strict=True)):
+        return None
+    if any(v not in found for v in y):
+        return None
+    return tuple(found[v] for v in y)
+
+
+def _upright(e: Expr) -> Expr:
+    """Comparisons all the same way round: `a < b` is `b > a`."""
+    turned: dict[type[Node], type[GT] | type[GE]] = {LT: GT, LE: GE}
+
+    def change(node: Node) -> Node | None:
+        other = turned.get(type(node))
+        return None if other is None else other(node.b, node.a)  # type: ignore[attr-defined]
+
+    upright: Expr = rewrite(e, change)
+    return upright
+
+
+def _unify(pattern: Node, e: Node, fixed: Mapping[Var, Expr], holes: Values, found: dict[Var, Expr]) -> bool:
+    """Whether an expression is the pattern with the variables `holes` replaced; what replaces them comes to `found`."""
+    if isinstance(pattern, Var):
+        if pattern in fixed:
+            return structural_equal(fixed[pattern], e)
+        if not isinstance(e, Expr) or pattern.dtype != e.dtype:
+            return False
+        known = found.setdefault(pattern, e)
+        return known is e or structural_equal(known, e)
+    if type(pattern) is not type(e):
+        return False
+    for name in pattern._children:
+        mine, theirs = getattr(pattern, name), getattr(e, name)
+        several = isinstance(mine, tuple)
+        if several and len(mine) != len(theirs):
+            return False
+        for a, b in zip(mine, theirs, strict=True) if several else ((mine, theirs),):
+            if a is None or b is None:
+                if a is not b:
+                    return False
+            elif not _unify(a, b, fixed, holes, found):
+                return False
+    # The children agree: put those of the expression into the pattern, and only what else the node says is compared.
+    return structural_equal(replace(pattern, **{name: getattr(e, name) for name in pattern._children}), e)
+
+
+# ---- the reducers that come with the package -----------------------------------------------------------------------
+
+
+def _lowest(dtype: DType) -> Expr:
+    return op.infinity(dtype, negative=True) if dtype.is_float else op.min_value(dtype)
+
+
+def _highest(dtype: DType) -> Expr:
+    return op.infinity(dtype) if dtype.is_float else op.max_value(dtype)
+
+
+register_reducer("sum", lambda x, y: (Add(x[0], y[0]),), lambda t: (const(0, t[0]),))
+register_reducer("prod", lambda x, y: (Mul(x[0], y[0]),), lambda t: (const(1, t[0]),))
+register_reducer("min", lambda x, y: (Min(x[0], y[0]),), lambda t: (_highest(t[0]),), idempotent=True)
+register_reducer("max", lambda x, y: (Max(x[0], y[0]),), lambda t: (_lowest(t[0]),), idempotent=True)
+
+
+def _better(largest: bool, a: Expr, b: Expr, or_equal: bool = False) -> Expr:
+    kind = GE if or_equal else GT
+    return kind(a, b) if largest else kind(b, a)
+
+
+def _chosen(largest: bool, at: int, ties: str, value: str) -> Combine:
+    """argmax or argmin of (index, value) pairs, with the index at place `at` of the two.
+
+    `ties` says whose index stays where values are equal: "kept" what is there, "taken" what comes, "first" the smaller
+    index, "last" the larger; "+nan": NaN is the best value. `value` is how the value itself is written.
+    """
+
+    def combine(x: Values, y: Values) -> Sequence[Expr]:
+        a, b, i, j = x[1 - at], y[1 - at], x[at], y[at]
+        rule, _, with_nan = ties.partition("+")
+        better = _better(largest, a, b, rule == "kept")
+        whole = better
+        if rule in ("first", "last"):
+            equal: Expr = _equal(a, b)
+            earlier = GT(j, i) if rule == "first" else GT(i, j)
+            if with_nan:
+                better = op.any(better, op.all(op.isnan(a), _equal(b, b)))
+                equal = op.any(equal, op.all(op.isnan(a), op.isnan(b)))
+            whole = op.any(better, op.all(equal, earlier))
+        chosen: Expr
+        if value == "same":
+            chosen = op.select(whole, a, b)
+        elif value == "extreme":
+            chosen = (Max if largest else Min)(a, b)
+        else:
+            chosen = op.select(_better(largest, a, b, value == "or_equal"), a, b)
+        index = op.select(whole, i, j)
+        return (index, chosen) if at == 0 else (chosen, index)
+
+    return combine
+
+
+def _equal(a: Expr, b: Expr) -> Expr:
+    return binary(EQ, a, b)
+
+
+def _worst(largest: bool, at: int, last: bool) -> Callable[[tuple[DType, ...]], Sequence[Expr]]:
+    def identity(dtypes: tuple[DType, ...]) -> Sequence[Expr]:
+        value = _lowest(dtypes[1 - at]) if largest else _highest(dtypes[1 - at])
+        index = const(0 if dtypes[at].kind == "uint" else -1, dtypes[at]) if last else op.max_value(dtypes[at])
+        return (index, value) if at == 0 else (value, index)
+
+    return identity
+
+
+# "kept" and "taken" choose by the order in which elements come; "first" and "last" by the index alone. All but "taken"
+# may start every partial result from the init: its index wins again, or loses again. With "taken" an init that ties
+# would win against earlier elements, so partial results start from what loses every tie.
+for _largest, _at in product((True, False), (0, 1)):
+    for _ties, _value in (
+        *product(("kept", "taken"), ("same", "extreme")),
+        ("kept", "strict"), ("taken", "or_equal"),
+        *product(("first", "last"), ("same", "strict", "or_equal", "extreme")),
+        ("first+nan", "same"), ("last+nan", "same"),
+    ):  # fmt: skip
+        register_reducer(
+            f"arg{'max' if _largest else 'min'} ({_ties}, {_value}, index {'first' if _at == 0 else 'second'})",
+            _chosen(_largest, _at, _ties, _value),
+            _worst(_largest, _at, _ties in ("taken", "last", "last+nan")),
+            2,
+            commutative=_ties not in ("kept", "taken"),
+            idempotent=_ties != "taken",
+        )
+
+__all__ = ["REDUCERS", "Match", "Reducer", "recognise", "register_reducer"]
