@@ -1,52 +1,56 @@
-"""Staging buffers in a faster memory: cache_read, cache_write."""
+"""Staging buffers in a faster memory: cache_read, cache_write, cache_inplace."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ....expr import IterVar, Range, Var, const, replace
-from ...conditions import all_of
-from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, ForKind, Seq, Stmt
+from ...nodes import BlockRealize, Buffer, BufferRegion, BufferStore
 from ..analysis import Scope, why_neither
-from ..boxes import Box, clip, fills, hull, touched, with_buffer
+from ..boxes import bound_box, fills, hull, touched
+from ..dependences import accesses
+from ..placement import box_text, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
+from ..staging import (
+    Insertion,
+    block_in,
+    bounded,
+    box_to_read,
+    box_written,
+    copy_nest,
+    copy_of,
+    listing,
+    place_after,
+    refuse_races,
+    region_of,
+    retargeted,
+    views_of,
+)
 from ..state import ScheduleState, guard
 from ..tree import Tree
-
-
-def _region(regions: Sequence[BufferRegion], index: int | str | Buffer) -> BufferRegion | None:
-    for k, region in enumerate(regions):
-        if index is region.buffer or index == k or index == region.buffer.name:
-            return region
-    return None
-
-
-def _listing(regions: Sequence[BufferRegion]) -> str:
-    return ", ".join(f"{k}: {region.buffer.name}" for k, region in enumerate(regions)) or "none"
 
 
 @requirement
 def reads_it(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> Failure | None:
     """the index (or name) is that of a buffer which the block reads"""
-    if _region(block.block.reads, read_buffer_index) is not None:
+    if region_of(block.block.reads, read_buffer_index) is not None:
         return None
     return Failure(
         {block.block: "this block"},
         f"one of the buffers that {block.block.name} reads",
-        f"{read_buffer_index!r}; it reads {_listing(block.block.reads)}",
+        f"{read_buffer_index!r}; it reads {listing(block.block.reads)}",
     )
 
 
 @requirement
 def writes_it(state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer) -> Failure | None:
     """the index (or name) is that of a buffer which the block writes"""
-    if _region(block.block.writes, write_buffer_index) is not None:
+    if region_of(block.block.writes, write_buffer_index) is not None:
         return None
     return Failure(
         {block.block: "this block"},
         f"one of the buffers that {block.block.name} writes",
-        f"{write_buffer_index!r}; it writes {_listing(block.block.writes)}",
+        f"{write_buffer_index!r}; it writes {listing(block.block.writes)}",
     )
 
 
@@ -58,7 +62,7 @@ def at_most_one_writer(
 
     Then a copy made right after the writer, or at the start, holds what every reader would have read.
     """
-    region = _region(block.block.reads, read_buffer_index)
+    region = region_of(block.block.reads, read_buffer_index)
     assert region is not None  # reads_it
     scope = Scope.around(state.home(block), block)
     writers = scope.writers(region.buffer)
@@ -77,6 +81,7 @@ def at_most_one_writer(
                     {writer.block: f"writes {name}", reader.block: f"reads {name}"},
                     f"{name} written before it is read, by another block",
                     f"block {reader.block.name} reads it before or while {writer.block.name} writes it",
+                    (f"cache_inplace({reader.block.name}, {name!r}, ...)",) if reader is writer else (),
                 )
     return None
 
@@ -91,10 +96,10 @@ def only_writer(state: ScheduleState, block: BlockRealize) -> Failure | None:
 @requirement
 def fills_its_box(state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer) -> Failure | None:
     """the block writes every element of the box that is copied back: else the copy would overwrite with garbage"""
-    region = _region(block.block.writes, write_buffer_index)
+    region = region_of(block.block.writes, write_buffer_index)
     assert region is not None  # writes_it
     tree = state.home(block)
-    _, within = _place_after(tree, block, Scope.around(tree, block).readers(region.buffer))
+    _, within = place_after(tree, block, Scope.around(tree, block).readers(region.buffer))
     reason = fills(tree, block, region, within)
     if reason is None:
         return None
@@ -110,7 +115,7 @@ def readers_are_consumers(
     """the consumer blocks named stand in the block's scope"""
     tree = state.home(block)
     for consumer in consumer_blocks or ():
-        if tree.scope(consumer) is not tree.scope(block):
+        if consumer not in tree.order or tree.scope(consumer) is not tree.scope(block):
             return Failure(
                 {consumer.block: "stands in another scope"},
                 f"consumers in the scope of {block.block.name}",
@@ -119,22 +124,99 @@ def readers_are_consumers(
     return None
 
 
-known_box = holds_inside(
-    "known_box", "the box of the buffer that is touched has bounds that the place of the copy knows"
+def _only_blocks_touch(
+    state: ScheduleState, block: BlockRealize, found: Sequence[BufferRegion], index: int | str | Buffer
+) -> Failure | None:
+    region = region_of(found, index)
+    assert region is not None  # reads_it, writes_it
+    buffer, tree = region.buffer, state.home(block)
+    scope = Scope.around(tree, block)
+    for b in scope.blocks:
+        if views_of(b.block, buffer):
+            return Failure(
+                {b.block: f"matches a view on {buffer.name}"},
+                f"loads and stores of {buffer.name} itself",
+                f"a view in block {b.block.name}",
+            )
+    for access in accesses(tree, scope.realize.block.body):
+        if access.buffer is buffer and not isinstance(access.spot, BufferRegion):
+            return Failure(
+                {access.spot: "outside of a block"},
+                f"{buffer.name} read and written inside blocks only",
+                f"{'a store' if isinstance(access.spot, BufferStore) else 'a load'} between blocks",
+            )
+    return None
+
+
+@requirement
+def read_in_blocks(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> Failure | None:
+    """in the scope, the buffer is touched by blocks only, and they match no views on it"""
+    return _only_blocks_touch(state, block, block.block.reads, read_buffer_index)
+
+
+@requirement
+def written_in_blocks(
+    state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer
+) -> Failure | None:
+    """in the scope, the buffer is touched by blocks only, and they match no views on it"""
+    return _only_blocks_touch(state, block, block.block.writes, write_buffer_index)
+
+
+values_of_writer = holds_inside(
+    "values_of_writer",
+    """Who reads the new buffer reads only what was copied, or written, there:
+    the box that the writer fills covers the box that is read, in each iteration of the loops they share.""",
 )
 
 
+def refuse_other_values(
+    state: ScheduleState, tree: Tree, writer: BlockRealize, readers: Sequence[BlockRealize], buffer: Buffer
+) -> None:
+    """Refuse when a reader may see, in the buffer, a value that `writer`, its only writer, did not give it."""
+    if buffer in Scope.around(tree, writer).allocated:
+        return  # anything else in it would be garbage
+    for reader in readers:
+        failure = uncovered(state, tree, writer, reader)
+        if failure is None:
+            failure = _more_than_written(state, tree, writer, reader, buffer)
+        if failure is not None:
+            raise values_of_writer.refuse(failure)
+
+
+def _more_than_written(
+    state: ScheduleState, tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer
+) -> Failure | None:
+    from ....arith import regions
+
+    shared = [l for l in tree.loops_above(writer) if tree.inside(reader, l)]
+    within = shared[-1] if shared else tree.scope(writer).block
+    analyzer = state.analyzer(within)
+    written = region_of(writer.block.writes, buffer)
+    read = region_of(reader.block.reads, buffer)
+    if written is None or read is None:
+        return None
+    given, wanted = (touched(tree, b, r, within, analyzer) for b, r in ((writer, written), (reader, read)))
+    if regions.covers(given, wanted, analyzer):
+        return None
+    return Failure(
+        {writer.block: f"writes {box_text(buffer, given)}", reader.block: f"reads {box_text(buffer, wanted)}"},
+        f"all that {reader.block.name} reads of {buffer.name} written by {writer.block.name}",
+        f"{box_text(buffer, wanted)} is read, {box_text(buffer, given)} is written",
+    )
+
+
 @primitive(
-    aka={"Halide": "in"}, past="was cached in", requires=[reads_it, readers_are_consumers, at_most_one_writer],
+    aka={"Halide": "in"}, past="was cached in",
+    requires=[reads_it, readers_are_consumers, at_most_one_writer, read_in_blocks],
 )  # fmt: skip
 def cache_read(
     state: ScheduleState,
     block: BlockRealize,
-    read_buffer_index: int,
+    read_buffer_index: int | str | Buffer,
     storage_scope: str,
     consumer_blocks: list[BlockRealize] | None = None,
 ) -> BlockRealize:
-    """Copy what a block reads of a buffer into a buffer of another scope, and let the block read the copy.
+    """Copy a buffer that a block reads into a buffer of another scope, and let the readers read the copy.
 
     before:
         for i, j, k in T.grid(8, 8, 8):
@@ -146,40 +228,47 @@ def cache_read(
         for i, j, k in T.grid(8, 8, 8):
             with T.block("C"): C[vi, vj] = C[vi, vj] + A_local[vi, vk] * B[vk, vj]
 
-    The new buffer has the shape of the old one; only the part that is read is copied. `consumer_blocks` are the readers
-    that change, by default the block alone. The copy stands after the block that writes the buffer, or at the start
-    of the scope; move it with compute_at.
+    The new buffer has the shape of the old one. What a block writes is copied right after it, all of it; of an input,
+    what the readers read is copied, at the start of the scope. Move the copy with compute_at. `consumer_blocks` are
+    the readers that change, by default all in the scope.
     """
-    region = _region(block.block.reads, read_buffer_index)
+    region = region_of(block.block.reads, read_buffer_index)
     assert region is not None  # reads_it
     buffer = region.buffer
     tree = state.home(block)
     scope = Scope.around(tree, block)
-    consumers = list({id(b): b for b in (block, *(consumer_blocks or ()))}.values())
-    consumers = [c for c in consumers if any(r.buffer is buffer for r in c.block.reads)]
-    cached = _cache_buffer(tree, buffer, storage_scope)
+    readers = scope.readers(buffer)
+    chosen = [r for r in readers if r in (consumer_blocks or readers)]
+    step = Insertion(tree, scope, allocated=[copy_of(tree, buffer, storage_scope)])
+    cached = step.allocated[0]
     writers = scope.writers(buffer)
     if writers:
-        after, within = _place_after(tree, writers[0], consumers)
+        after, within = place_after(tree, writers[0], chosen)
+        box = box_written(state, tree, writers[0], buffer, within)
+        refuse_other_values(state, tree, writers[0], chosen, buffer)
     else:
         after, within = None, scope.realize.block
+        box = box_to_read(state, tree, buffer, chosen, within)
     analyzer = state.analyzer(within)
-    boxes = [touched(tree, c, r, within, analyzer) for c in consumers for r in c.block.reads if r.buffer is buffer]
-    copy = _copy_nest(
-        buffer, cached, _bounded(hull(boxes, analyzer), buffer, analyzer, block, within), analyzer, cached.name
-    )
-    rewritten: dict[Stmt, Stmt | None] = {c.block: with_buffer(c.block, buffer, cached) for c in consumers}  # type: ignore[misc]
-    _insert(state, tree, scope, rewritten, copy, after, cached)
-    return _block_named_by(state, copy)
+    stage = copy_nest(buffer, cached, bounded(box, buffer, analyzer, block, within), analyzer, cached.name)
+    step.rewritten = dict(retargeted(c, buffer, cached) for c in chosen)
+    if after is None:
+        step.first.append(stage)
+    else:
+        step.after.append((after, stage))
+    step.apply(state)
+    made = block_in(state, stage)
+    refuse_races(state, made)
+    return made
 
 
 @primitive(
-    past="was cached in", requires=[writes_it, readers_are_consumers, only_writer, fills_its_box],
+    past="was cached in", requires=[writes_it, readers_are_consumers, only_writer, fills_its_box, written_in_blocks],
 )  # fmt: skip
 def cache_write(
     state: ScheduleState,
     block: BlockRealize,
-    write_buffer_index: int,
+    write_buffer_index: int | str | Buffer,
     storage_scope: str,
     consumer_blocks: list[BlockRealize] | None = None,
 ) -> BlockRealize:
@@ -198,155 +287,130 @@ def cache_write(
     `consumer_blocks` are readers that shall read the new buffer too; by default none. Move the copy with
     reverse_compute_at.
     """
-    region = _region(block.block.writes, write_buffer_index)
+    region = region_of(block.block.writes, write_buffer_index)
     assert region is not None  # writes_it
     buffer = region.buffer
     tree = state.home(block)
     scope = Scope.around(tree, block)
-    cached = _cache_buffer(tree, buffer, storage_scope)
-    after, within = _place_after(tree, block, [b for b in scope.readers(buffer) if b is not block])
+    readers = [b for b in scope.readers(buffer) if b is not block]
+    chosen = [r for r in readers if r in (consumer_blocks or ())]
+    refuse_other_values(state, tree, block, chosen, buffer)
+    after, within = place_after(tree, block, readers)
     analyzer = state.analyzer(within)
+    cached = copy_of(tree, buffer, storage_scope)
     box = touched(tree, block, region, within, analyzer)
-    copy = _copy_nest(cached, buffer, _bounded(box, buffer, analyzer, block, within), analyzer, cached.name)
-    changed = [block, *(c for c in consumer_blocks or () if c is not block)]
-    rewritten: dict[Stmt, Stmt | None] = {b.block: with_buffer(b.block, buffer, cached) for b in changed}  # type: ignore[misc]
-    _insert(state, tree, scope, rewritten, copy, after, cached)
-    return _block_named_by(state, copy)
+    stage = copy_nest(cached, buffer, bounded(box, buffer, analyzer, block, within), analyzer, cached.name)
+    rewritten = dict(retargeted(b, buffer, cached) for b in (block, *chosen))
+    Insertion(tree, scope, rewritten, after=[(after, stage)], allocated=[cached]).apply(state)  # type: ignore[arg-type]
+    made = block_in(state, stage)
+    refuse_races(state, made)
+    return made
 
 
-def _bounded(box: Box, buffer: Buffer, analyzer: Any, block: BlockRealize, within: Stmt) -> Box:
-    box = clip(box, buffer, analyzer)
-    for r in box:
-        if analyzer.bounds(r.extent)[1] is None and not isinstance(within, Block):
-            raise known_box.refuse(
-                Failure(
-                    {block.block: "this block"},
-                    f"a box of {buffer.name} of bounded extent",
-                    f"[{r.start}, {r.start} + {r.extent})",
-                )
-            )
-    return box
+@requirement
+def updates_it(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> Failure | None:
+    """the block also writes the buffer that it reads"""
+    region = region_of(block.block.reads, read_buffer_index)
+    assert region is not None  # reads_it
+    if region_of(block.block.writes, region.buffer) is not None:
+        return None
+    name = region.buffer.name
+    return Failure(
+        {block.block: "this block"},
+        f"a block that reads and writes {name}",
+        f"{block.block.name} only reads it",
+        (f"cache_read({block.block.name}, {name!r}, ...)",),
+    )
 
 
-def _cache_buffer(tree: Tree, buffer: Buffer, storage_scope: str) -> Buffer:
-    name = f"{buffer.name}_{storage_scope.replace('.', '_')}"
-    taken = {b.block.name for b in tree.blocks.values()} | {
-        x.name for b in tree.blocks.values() for x in b.block.alloc_buffers
-    }
-    number, unique = 0, name
-    while unique in taken:
-        number += 1
-        unique = f"{name}_{number}"
-    return Buffer(unique, buffer.shape, buffer.dtype, storage_scope)
+@requirement
+def writes_what_it_reads(
+    state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer
+) -> Failure | None:
+    """write region of the block is inside its read region: what is copied back was copied in, or written since"""
+    from ....arith import Analyzer, regions
+
+    read = region_of(block.block.reads, read_buffer_index)
+    assert read is not None  # reads_it
+    buffer = read.buffer
+    write = region_of(block.block.writes, buffer)
+    assert write is not None  # updates_it
+    analyzer = Analyzer({it.var: it.dom for it in block.block.iter_vars})
+    if regions.covers(read.region, write.region, analyzer):
+        return None
+    return Failure(
+        {read: "is read", write: "is written"},
+        f"what {block.block.name} writes of {buffer.name} inside what it reads of it",
+        f"{box_text(buffer, write.region)} is not shown to lie inside {box_text(buffer, read.region)}",
+    )
 
 
-def _place_after(tree: Tree, block: BlockRealize, others: Sequence[BlockRealize]) -> tuple[Stmt, Stmt]:
-    """(statement, place): where code after `block` and before `others` stands: right after the statement, in the place.
+@primitive(past="was cached in", requires=[reads_it, updates_it, writes_what_it_reads, read_in_blocks])
+def cache_inplace(
+    state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer, storage_scope: str
+) -> list[BlockRealize]:
+    """Let a block that updates a buffer in place work on a copy: copied in right before it, back right after it.
 
-    The place is the innermost loop that `block` shares with any of them, or the block of their scope.
+    before:
+        for i in range(8):
+            with T.block("A"): A[vi] = A[vi] + 1.0
+    call: `copy_in, copy_out = sch.cache_inplace("A", 0, "local")`
+    after:
+        for i in range(8):
+            for ax0 in range(1):
+                with T.block("A_local"): A_local[v0] = A[v0]
+            with T.block("A"): A_local[vi] = A_local[vi] + 1.0
+            for ax0 in range(1):
+                with T.block("A_local"): A[v0] = A_local[v0]
     """
-    loops = tree.loops_above(block)
-    shared = [l for l in loops if any(tree.inside(o, l) for o in others)]
-    within: Stmt = shared[-1] if shared else tree.scope(block).block
-    at: Stmt = block
-    # Climb until the statement is a direct child of the place, or of the sequence that is its body.
-    while tree.parent[at] is not within and not (
-        isinstance(tree.parent[at], Seq) and tree.parent[tree.parent[at]] is within
-    ):
-        at = tree.parent[at]
-    return at, within
+    read = region_of(block.block.reads, read_buffer_index)
+    assert read is not None  # reads_it
+    buffer = read.buffer
+    tree = state.home(block)
+    cached = copy_of(tree, buffer, storage_scope)
+    stages = []
+    for regions_found, source, target in ((block.block.reads, buffer, cached), (block.block.writes, cached, buffer)):
+        analyzer = state.analyzer(block)
+        box = hull([bound_box(block, r) for r in regions_found if r.buffer is buffer], analyzer)
+        box = bounded(box, buffer, analyzer, block, tree.parent[block])
+        stages.append(guard(copy_nest(source, target, box, analyzer, cached.name), block.predicate))
+    step = Insertion(tree, Scope.around(tree, block), dict([retargeted(block, buffer, cached)]), allocated=[cached])
+    step.before.append((block, stages[0]))
+    step.after.append((block, stages[1]))
+    step.apply(state)
+    made = [block_in(state, stage) for stage in stages]
+    refuse_races(state, made[0])
+    return made
 
 
-def _copy_nest(source: Buffer, target: Buffer, box: Box, analyzer: Any, name: str) -> Stmt:
-    loops: list[For] = []
-    iters: list[IterVar] = []
-    values = []
-    conditions = []
-    for d, (r, dim) in enumerate(zip(box, target.shape, strict=True)):
-        fixed = not _has_variables(analyzer, r)
-        extent = r.extent if fixed else const(int(analyzer.bounds(r.extent)[1] or 1), dim.dtype)
-        loop = Var(f"ax{d}", dim.dtype)
-        value = analyzer.simplify(r.start + loop)
-        v = Var(f"v{d}", dim.dtype)
-        iters.append(IterVar(v, Range(r.start, extent) if fixed else Range(const(0, dim.dtype), dim)))
-        analyzer.bind(loop, Range(const(0, dim.dtype), extent))
-        # Past the end of the box may lie what somebody else owns; past the end of the buffer lies nothing.
-        for condition in (value >= 0, value < dim, loop < r.extent):
-            if not analyzer.can_prove(condition):
-                conditions.append(condition)
-        values.append(value)
-        loops.append(For(loop, const(0, dim.dtype), extent, ForKind.SERIAL, Seq(())))
-    point = tuple(it.var for it in iters)
-    region = tuple(Range(v, const(1, v.dtype)) for v in point)
-    body = BufferStore(target, BufferLoad(source, point), point)
-    block = Block(tuple(iters), (BufferRegion(source, region),), (BufferRegion(target, region),), name, body)
-    nest: Stmt = guard(BlockRealize(tuple(values), const(True), block), all_of(conditions))
-    for empty in reversed(loops):
-        nest = replace(empty, body=nest)
-    return nest
-
-
-def _has_variables(analyzer: Any, r: Range) -> bool:
-    from ....expr import SizeVar, free_vars
-
-    return any(not isinstance(v, SizeVar) for part in (r.start, r.extent) for v in free_vars(part))
-
-
-def _insert(
-    state: ScheduleState,
-    tree: Tree,
-    scope: Scope,
-    rewritten: dict[Stmt, Stmt | None],
-    copy: Stmt,
-    after: Stmt | None,
-    allocated: Buffer,
-) -> None:
-    func = tree.rebuild(rewritten)
-    old_scope = scope.realize
-    state.set_func(tree, func)
-    fresh = state.tree(next(name for name, f in state.mod.items() if f is func))
-    realize = fresh.blocks[old_scope.block.id]
-    if after is None:
-        body = Seq.of(copy, realize.block.body)
-        block = replace(realize.block, body=body, alloc_buffers=(*realize.block.alloc_buffers, allocated))
-        state.replace({realize.block: block})
-        return
-    # The statement that the copy follows may itself have been rebuilt: find it by a key inside it.
-    anchor = _same_place(tree, fresh, after)
-    func = fresh.rebuild({anchor: Seq.of(anchor, copy)})
-    state.set_func(fresh, func)
-    last = state.tree(next(name for name, f in state.mod.items() if f is func)).blocks[old_scope.block.id]
-    state.replace({last.block: replace(last.block, alloc_buffers=(*last.block.alloc_buffers, allocated))})
-
-
-def _same_place(old: Tree, new: Tree, stmt: Stmt) -> Stmt:
-    if isinstance(stmt, For):
-        return new.loops[stmt.var]
-    if isinstance(stmt, BlockRealize):
-        return new.blocks[stmt.block.id]
-    return stmt
-
-
-def _block_named_by(state: ScheduleState, nest: Stmt) -> BlockRealize:
-    at = nest
-    while not isinstance(at, BlockRealize):
-        at = at.body  # type: ignore[attr-defined]
-    found = state.block(at.block.id)
-    assert found is not None  # it was just put there
-    return found
-
-
-@cache_read.space
-def _cache_read_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+def _each_read(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for block in state.tree().blocks.values():
         if block is not state.tree().root:
             for k in range(len(block.block.reads)):
                 yield block, k, "local"
 
 
+@cache_read.space
+def _cache_read_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    tree = state.tree()
+    for block, k, storage_scope in _each_read(state):
+        yield block, k, storage_scope
+        readers = Scope.around(tree, block).readers(block.block.reads[k].buffer)
+        if len(readers) > 1:
+            yield block, k, storage_scope, [block]
+
+
 @cache_write.space
 def _cache_write_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
-    for block in state.tree().blocks.values():
-        if block is not state.tree().root:
-            for k in range(len(block.block.writes)):
-                yield block, k, "local"
+    tree = state.tree()
+    for block in tree.blocks.values():
+        if block is tree.root:
+            continue
+        for k, region in enumerate(block.block.writes):
+            yield block, k, "local"
+            readers = [r for r in Scope.around(tree, block).readers(region.buffer) if r is not block]
+            if readers:
+                yield block, k, "local", readers[:1]
+
+
+cache_inplace.space(_each_read)

@@ -1,0 +1,276 @@
+"""Staging: a second buffer for part of another one, the loops that copy between them, and where these stand.
+
+What cache_read, cache_write and their relatives share. A *stage* is a nest of loops around one block that copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...arith import Analyzer, regions
+from ...expr import Expr, IterVar, Node, Range, SizeVar, Var, const, free_vars, replace, walk
+from ..conditions import all_of, conjuncts, is_const
+from ..nodes import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    Seq,
+    Stmt,
+)  # fmt: skip
+from . import requirements as req
+from .analysis import Scope
+from .boxes import Box, bound_box, clip, fills, hull, touched, with_buffer
+from .registry import Failure, holds_inside
+from .state import ScheduleState, guard
+from .tree import Tree, written_buffers
+
+known_box = holds_inside(
+    "known_box", "the box of the buffer that is touched has bounds that the place of the copy knows"
+)
+initialised = holds_inside(
+    "initialised",
+    """Every element that is copied holds a value: the buffer is an input that is not written,
+    or the block that writes it writes all of the box, or the readers read all of the box anyway.""",
+)
+
+
+def region_of(found: Sequence[BufferRegion], index: int | str | Buffer) -> BufferRegion | None:
+    """The region at a position, or of the buffer of that name, or of that buffer; None where there is none."""
+    for k, region in enumerate(found):
+        if index is region.buffer or (not isinstance(index, bool) and index == k) or index == region.buffer.name:
+            return region
+    return None
+
+
+def listing(found: Sequence[BufferRegion]) -> str:
+    """`0: A, 1: B`."""
+    return ", ".join(f"{k}: {region.buffer.name}" for k, region in enumerate(found)) or "none"
+
+
+def free_name(tree: Tree, name: str) -> str:
+    """The name, with a number behind it where a block or an allocated buffer of the function has it already."""
+    taken = {b.block.name for b in tree.blocks.values()}
+    taken |= {buffer.name for b in tree.blocks.values() for buffer in b.block.alloc_buffers}
+    taken |= {buffer.name for buffer in tree.func.buffers}
+    number, unique = 0, name
+    while unique in taken:
+        number += 1
+        unique = f"{name}_{number}"
+    return unique
+
+
+def scoped_name(buffer: Buffer, storage_scope: str) -> str:
+    """`A_shared` for A in "shared"."""
+    return f"{buffer.name}_{storage_scope.replace('.', '_')}"
+
+
+def copy_of(tree: Tree, buffer: Buffer, storage_scope: str) -> Buffer:
+    """A new buffer of the same shape and dtype in another scope."""
+    return Buffer(free_name(tree, scoped_name(buffer, storage_scope)), buffer.shape, buffer.dtype, storage_scope)
+
+
+# ---- where a stage stands ------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Insertion:
+    """What one step puts where: blocks rewritten, statements around anchors, buffers allocated in the scope."""
+
+    tree: Tree
+    scope: Scope
+    rewritten: dict[Stmt, Stmt] = field(default_factory=dict)
+    before: list[tuple[Stmt, Stmt]] = field(default_factory=list)  # (anchor, what comes right before it)
+    after: list[tuple[Stmt, Stmt]] = field(default_factory=list)
+    first: list[Stmt] = field(default_factory=list)  # at the start of the scope
+    allocated: list[Buffer] = field(default_factory=list)
+
+    def apply(self, state: ScheduleState) -> None:
+        """Change the program. Anchors are loops and block realizations: found again by their keys."""
+        tree = self._set(state, self.tree, dict(self.rewritten))
+        around: dict[Stmt, tuple[list[Stmt], list[Stmt]]] = {}
+        for pairs, side in ((self.before, 0), (self.after, 1)):
+            for anchor, stmt in pairs:
+                around.setdefault(_same_place(tree, anchor), ([], []))[side].append(stmt)
+        tree = self._set(state, tree, {a: Seq.of(*lead, a, *tail) for a, (lead, tail) in around.items()})
+        block = tree.blocks[self.scope.realize.block.id].block
+        body = Seq.of(*self.first, block.body) if self.first else block.body
+        buffers = (*block.alloc_buffers, *self.allocated)
+        self._set(state, tree, {block: replace(block, body=body, alloc_buffers=buffers)})
+
+    def _set(self, state: ScheduleState, tree: Tree, changes: Mapping[Stmt, Stmt]) -> Tree:
+        if not changes:
+            return tree
+        func = tree.rebuild(changes)
+        state.set_func(tree, func)
+        return state.tree(next(name for name, f in state.mod.items() if f is func))
+
+
+def _same_place(tree: Tree, stmt: Stmt) -> Stmt:
+    if isinstance(stmt, For):
+        return tree.loops[stmt.var]
+    if isinstance(stmt, BlockRealize):
+        return tree.blocks[stmt.block.id]
+    return stmt
+
+
+def place_after(tree: Tree, block: BlockRealize, others: Sequence[BlockRealize]) -> tuple[Stmt, Stmt]:
+    """(statement, place): where code after `block` and before `others` stands: right after the statement, in the place.
+
+    The place is the innermost loop that `block` shares with any of them, or the block of their scope.
+    """
+    loops = tree.loops_above(block)
+    shared = [l for l in loops if any(tree.inside(o, l) for o in others)]
+    within: Stmt = shared[-1] if shared else tree.scope(block).block
+    at: Stmt = block
+    # Climb until the statement is a direct child of the place, or of the sequence that is its body.
+    while tree.parent[at] is not within and not (
+        isinstance(tree.parent[at], Seq) and tree.parent[tree.parent[at]] is within
+    ):
+        at = tree.parent[at]
+    return at, within
+
+
+def block_in(state: ScheduleState, nest: Stmt) -> BlockRealize:
+    """The block that a stage consists of, as it stands in the program now."""
+    at = nest
+    while not isinstance(at, BlockRealize):
+        at = at.body  # type: ignore[attr-defined]
+    found = state.block(at.block.id)
+    assert found is not None  # it was just put there
+    return found
+
+
+def refuse_races(state: ScheduleState, realize: BlockRealize) -> None:
+    """Refuse when a new block lets iterations of a concurrent loop around it touch each other's data."""
+    for outer in state.home(realize).all_loops_above(realize):
+        if outer.kind in (ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.THREAD):
+            race = req.no_races.check(state=state, loop=outer)
+            if race is not None:
+                raise req.no_races.refuse(race)
+
+
+# ---- what is copied ------------------------------------------------------------------------------------------------
+
+
+def bounded(box: Box, buffer: Buffer, analyzer: Analyzer, block: BlockRealize, within: Stmt) -> Box:
+    """The box inside the buffer; refused where an extent is not bounded and more than sizes decides it."""
+    box = clip(box, buffer, analyzer)
+    for r in box:
+        if analyzer.bounds(r.extent)[1] is None and not isinstance(within, Block):
+            raise known_box.refuse(
+                Failure(
+                    {block.block: "this block"},
+                    f"a box of {buffer.name} of bounded extent",
+                    f"[{r.start}, {r.start} + {r.extent})",
+                )
+            )
+    return box
+
+
+def box_to_read(
+    state: ScheduleState, tree: Tree, buffer: Buffer, consumers: Sequence[BlockRealize], within: Stmt
+) -> Box:
+    """The box of an input that the consumers read in one execution of `within`, all of it initialised."""
+    analyzer = state.analyzer(within)
+    reads = [(c, r) for c in consumers for r in c.block.reads if r.buffer is buffer]
+    box = hull([touched(tree, c, r, within, analyzer) for c, r in reads], analyzer)
+    is_input = buffer in tree.func.buffers and buffer not in written_buffers(tree.func)
+    if not is_input and not any(_reads_all(state, tree, c, r, within) for c, r in reads):
+        raise initialised.refuse(
+            Failure(
+                {c.block: f"reads {buffer.name}" for c, _ in reads},
+                f"every element of the box of {buffer.name} that is copied has a value",
+                f"it is not shown that {reads[0][0].block.name} reads all of the box, and {buffer.name} is no input",
+            )
+        )
+    return box
+
+
+def _reads_all(state: ScheduleState, tree: Tree, consumer: BlockRealize, region: BufferRegion, within: Stmt) -> bool:
+    """Whether a block that reads only once reads every element of its box, by its signature."""
+    others = [r for r in consumer.block.reads if r.buffer is region.buffer]
+    if len(others) > 1 or conjuncts(consumer.predicate):
+        return False
+    loops = tree.loops_above(consumer)
+    if isinstance(within, For) and within in loops:
+        loops = loops[loops.index(within) + 1 :]
+    box = bound_box(consumer, region)
+    if not loops:
+        return True
+    if not all(is_const(r.extent, 1) for r in box):
+        return False
+    ranges = {l.var: Range(l.start, l.extent) for l in loops}
+    return regions.evaluate([r.start for r in box], ranges, state.analyzer(consumer)).exact
+
+
+def box_written(state: ScheduleState, tree: Tree, writer: BlockRealize, buffer: Buffer, within: Stmt) -> Box:
+    """The box that the writer of a buffer writes in one execution of `within`, all of it."""
+    region = region_of(writer.block.writes, buffer)
+    assert region is not None  # it writes the buffer
+    reason = fills(tree, writer, region, within)
+    if reason is not None:
+        raise initialised.refuse(
+            Failure(
+                {writer.block: f"writes {buffer.name}"},
+                f"every element of its box of {buffer.name} written, as all of it is copied",
+                reason,
+            )
+        )
+    return touched(tree, writer, region, within, state.analyzer(within))
+
+
+def copy_nest(source: Buffer, target: Buffer, box: Box, analyzer: Analyzer, name: str) -> Stmt:
+    """Loops `ax0`, ... around a block that copies a box, as far as it lies inside the buffers."""
+    loops: list[For] = []
+    iters: list[IterVar] = []
+    values = []
+    conditions = []
+    for d, (r, dim) in enumerate(zip(box, target.shape, strict=True)):
+        fixed = not _has_variables(r)
+        extent = r.extent if fixed else const(int(analyzer.bounds(r.extent)[1] or 1), dim.dtype)
+        loop = Var(f"ax{d}", dim.dtype)
+        value = analyzer.simplify(r.start + loop)
+        v = Var(f"v{d}", dim.dtype)
+        iters.append(IterVar(v, Range(r.start, extent) if fixed else Range(const(0, dim.dtype), dim)))
+        analyzer.bind(loop, Range(const(0, dim.dtype), extent))
+        # Past the end of the box may lie what somebody else owns; past the end of the buffer lies nothing.
+        for condition in (value >= 0, value < dim, loop < r.extent):
+            if not analyzer.can_prove(condition):
+                conditions.append(condition)
+        values.append(value)
+        loops.append(For(loop, const(0, dim.dtype), extent, ForKind.SERIAL, Seq(())))
+    point = tuple(it.var for it in iters)
+    body = BufferStore(target, BufferLoad(source, point), point)
+    block = Block(tuple(iters), (point_region(source, point),), (point_region(target, point),), name, body)
+    nest: Stmt = guard(BlockRealize(tuple(values), const(True), block), all_of(conditions))
+    for empty in reversed(loops):
+        nest = replace(empty, body=nest)
+    return nest
+
+
+def point_region(buffer: Buffer, indices: Iterable[Expr]) -> BufferRegion:
+    """The region of a single element."""
+    return BufferRegion(buffer, tuple(Range(i, const(1, i.dtype)) for i in indices))
+
+
+def _has_variables(r: Range) -> bool:
+    return any(not isinstance(v, SizeVar) for part in (r.start, r.extent) for v in free_vars(part))
+
+
+def retargeted(realize: BlockRealize, old: Buffer, new: Buffer) -> tuple[Block, Block]:
+    """(block, the same block on another buffer of the same shape)."""
+    changed = with_buffer(realize.block, old, new)
+    assert isinstance(changed, Block)
+    return realize.block, changed
+
+
+def views_of(node: Node, buffer: Buffer) -> bool:
+    """Whether a block anywhere inside matches a view on the buffer: a view would have to change its scope too."""
+    blocks = (part for part in walk(node) if isinstance(part, Block))
+    return any(match.source.buffer is buffer for block in blocks for match in block.match_buffers)
