@@ -188,7 +188,7 @@ class ElementCompiler(ScalarCompiler):
         offsets = self._vector_places(e.buffer, e.indices, e)
         explain, fetch, slot = self._explain, self._fetch(e.buffer, e), self.slot(e.buffer)
         mask = self._indices([e.predicate])[0] if e.predicate is not None else None
-        numpy, lanes = e.dtype.numpy, e.dtype.lanes
+        numpy, lanes = self.cells(e.dtype), e.dtype.lanes
 
         def evaluate(env: Environment) -> Value:
             view: View = env[slot]

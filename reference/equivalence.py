@@ -64,6 +64,5 @@ def check(
     if not ran:
         reasons = "".join(f"\n  {name}: {why}" for name, why in refused.items())
         raise Unsupported(f"the programs cannot be compared: every mode refuses{reasons}")
-    found = [v for v in ran.values() if not v]
-    told = found[0] if found else next(iter(ran.values()))
+    told = next((v for v in ran.values() if not v), next(iter(ran.values())))
     return replace(told, ran=tuple(ran), refused=refused)

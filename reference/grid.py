@@ -37,6 +37,8 @@ def narrowed(mask: Any, condition: np.ndarray) -> Any:
 class GridCompiler(ScalarCompiler):
     """Compiles expressions to closures over arrays."""
 
+    mask_slot = MASK
+
     def __init__(self, reserved: int = RESERVED) -> None:
         super().__init__(reserved)
 
@@ -97,7 +99,7 @@ class GridCompiler(ScalarCompiler):
 
     def _select(self, e: x.Select) -> Evaluate:
         condition, yes, no = self.expr(e.condition), self.expr(e.true_value), self.expr(e.false_value)
-        numpy = e.dtype.numpy
+        numpy = self.cells(e.dtype)
 
         def evaluate(env: Environment) -> Value:
             chosen, first, second = condition(env), yes(env), no(env)
@@ -109,7 +111,8 @@ class GridCompiler(ScalarCompiler):
 
     def _if_then_else(self, e: x.Call) -> Evaluate:
         condition, yes, no = (self.expr(a) for a in e.args)
-        numpy, zero = e.dtype.numpy, e.dtype.numpy.type(0)
+        numpy = self.cells(e.dtype)
+        zero = np.zeros((), numpy)[()]
 
         def evaluate(env: Environment) -> Value:
             chosen = condition(env)
@@ -172,10 +175,10 @@ class GridCompiler(ScalarCompiler):
 
     def _shuffle(self, e: x.Shuffle) -> Evaluate:
         vectors = [(self.expr(v), v.dtype.lanes) for v in e.vectors]
-        indices, dtype = list(e.indices), e.dtype
+        indices, numpy = list(e.indices), self.cells(e.dtype)
 
         def evaluate(env: Environment) -> Value:
-            parts = [spread(np.atleast_1d(np.asarray(v(env), dtype.numpy)), lanes) for v, lanes in vectors]
+            parts = [spread(np.atleast_1d(np.asarray(v(env), numpy)), lanes) for v, lanes in vectors]
             around = np.broadcast_shapes(*(p.shape[:-1] for p in parts))
             joined = np.concatenate([np.broadcast_to(p, (*around, p.shape[-1])) for p in parts], axis=-1)
             return joined[..., indices]

@@ -97,17 +97,17 @@ class GridElements(GridCompiler):
         read = self._plain_load(e)
         if e.predicate is None:
             return read
-        predicate, numpy = self.expr(e.predicate), e.dtype.numpy
+        predicate, zero = self.expr(e.predicate), np.zeros((), self.cells(e.dtype))[()]
 
         def masked(env: Environment) -> Value:
             needed, outer = np.atleast_1d(np.asarray(predicate(env))), env[MASK]
             both = narrowed(outer, needed)
             if both is False:
-                return numpy.type(0)
+                return zero
             env[MASK] = both
             value = read(env)
             env[MASK] = outer
-            return np.where(needed, value, numpy.type(0))
+            return np.where(needed, value, zero)
 
         return masked
 

@@ -19,6 +19,8 @@ from minitvm.tir import nodes as t
 
 from . import shadow as checks
 from .dependence import Dependence
+from .domain import Domain
+from .domain_expressions import in_domain
 from .grid import MASK
 from .lockstep import GridView, LockstepCompiler, NeedsOrder
 from .runner import Run
@@ -43,17 +45,19 @@ def run(
     inout: Sequence[str] = (),
     sizes: Mapping[str, int] | None = None,
     entry: str | None = None,
+    domain: Domain | None = None,
 ) -> None:
     """Run a lowered module's host function, or a single kernel, on arrays; results are written in place.
 
     Buffers are flat at this level, and an array of any shape with the right number of elements is taken. `sizes` gives
     symbolic dimensions by name where flat shapes do not (n * m elements tell neither n nor m). `order` is the order of
-    threads and of other independent iterations, in slow mode. The rest is as in `reference.tir.run`.
+    threads and of other independent iterations, in slow mode. Of a `domain`, floats are elements (`reference.domain`).
+    The rest is as in `reference.tir.run`.
     """
     if isinstance(module, t.PrimFunc):
         module = t.IRModule({module.name: module})
     host = host_function(module, entry)
-    settings = Settings(shadow, order, seed, listeners, threads)
+    settings = Settings(shadow, order, seed, listeners, threads, domain)
     run_host(module, host, args, settings, mode, inout, sizes or {})
 
 
@@ -73,13 +77,13 @@ def run_host(module: t.IRModule, host: t.PrimFunc, args: Sequence[Any], settings
              inout: Sequence[str], sizes: Mapping[str, int]) -> None:  # fmt: skip
     """Run a host function whose kernels are in `module`."""
     flat = [flattened(p, a) for p, a in zip(host.params, args)] + list(args[len(host.params) :])
-    values = bind_dimensions(host, flat, sizes)
+    domain, values = settings.domain, bind_dimensions(host, flat, sizes, settings.domain)
     written = stored_buffers(host, module)
     facts: dict[str, Dependence] = {}
     Run(
         host, flat, values, [p for p in host.buffers if p in written], settings, inout,
-        lambda: KernelCompiler(host, settings, module),
-        lambda in_order: LockstepKernels(host, settings, in_order, module, facts),
+        lambda: in_domain(KernelCompiler, domain)(host, settings, module),
+        lambda in_order: in_domain(LockstepKernels, domain)(host, settings, in_order, module, facts),
     ).start(mode)  # fmt: skip
     for array, used in zip(args, flat):
         if isinstance(array, np.ndarray) and not np.may_share_memory(array, used):
@@ -163,7 +167,7 @@ class KernelCompiler(StatementCompiler):
     def kernel_call(self, s: t.KernelCall) -> Execute:
         kernel = _checked_args(s, self.module)
         if s.kernel not in self.calls:
-            compiler = KernelCompiler(kernel, self.settings, self.module)
+            compiler = type(self)(kernel, self.settings, self.module)
             compiler.calls = self.calls
             self.calls[s.kernel] = _Call(compiler, kernel)
         call: _Call = self.calls[s.kernel]

@@ -238,7 +238,7 @@ class LockstepCompiler(GridElements):
 
     def fresh(self, size: int, dtype: x.DType) -> np.ndarray:
         """Storage in which nothing was written yet."""
-        return poison(size, dtype)
+        return poison(size, dtype, self.domain)
 
     def allocation(self, buffer: t.Buffer) -> Callable[[Environment], GridView]:
         """Fresh storage, one copy for each point of the grid."""

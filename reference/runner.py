@@ -13,6 +13,7 @@ from minitvm.errors import ExecutionError, InputError
 from minitvm.tir import nodes as t
 
 from .dependence import Dependence
+from .domain_expressions import in_domain
 from .lockstep import GridView, LockstepCompiler, NeedsOrder
 from .scalar import Environment
 from .scalar import evaluate as evaluate_scalar
@@ -116,7 +117,7 @@ class Run:
             strides = tuple(int(evaluate_scalar(s, known)) for s in param.strides) or dense
             offset = int(evaluate_scalar(param.elem_offset, known))
             init = None if not self.settings.shadow else param not in self.outputs or param.name in self.inout
-            bound.append(Argument(param, array, strides, offset, init))
+            bound.append(Argument(param, array, strides, offset, init, self.settings.domain))
         return bound
 
     def _finish(self, bound: Sequence[Argument]) -> None:
@@ -138,9 +139,10 @@ def _compile(
 
 def run_level_3(func: t.PrimFunc, args: Sequence[Any], settings: Settings, mode: str, inout: Sequence[str]) -> None:
     """Run a function that calls no kernels."""
-    values, written, facts = bind_dimensions(func, args), stored_buffers(func), Dependence(func)
+    domain, written, facts = settings.domain, stored_buffers(func), Dependence(func)
+    values = bind_dimensions(func, args, domain=domain)
     Run(
         func, args, values, [p for p in func.buffers if p in written], settings, inout,
-        lambda: StatementCompiler(func, settings),
-        lambda in_order: LockstepCompiler(func, settings, in_order, facts),
+        lambda: in_domain(StatementCompiler, domain)(func, settings),
+        lambda in_order: in_domain(LockstepCompiler, domain)(func, settings, in_order, facts),
     ).start(mode)  # fmt: skip

@@ -16,6 +16,7 @@ from minitvm import expr as x
 from minitvm.errors import ExecutionError, InternalError, Unsupported
 
 from . import operations
+from .domain import Domain, stored
 from .intrinsics import VECTOR_REDUCTIONS, as_value, meaning
 
 Value = Any
@@ -29,7 +30,13 @@ RESERVED = 2
 
 
 class ScalarCompiler:
-    """Compiles expressions; one instance a function, as it hands out the slots of the environment."""
+    """Compiles expressions; one instance a function, as it hands out the slots of the environment.
+
+    `domain` gives floats another meaning (`reference.domain`); None: the numbers that they are.
+    """
+
+    domain: Domain | None = None
+    mask_slot = LANES
 
     def __init__(self, reserved: int = RESERVED) -> None:
         self.slots: dict[Any, int] = {}
@@ -65,7 +72,7 @@ class ScalarCompiler:
 
     def cells(self, dtype: x.DType) -> np.dtype:
         """How values of a dtype are stored; compilers that give values another meaning override it."""
-        return dtype.numpy
+        return stored(self.domain, dtype)
 
     def load(self, e: x.Expr) -> Evaluate:
         """The expressions that only one level has."""
@@ -205,21 +212,21 @@ class ScalarCompiler:
         return lambda env: numpy.type(base(env)) + steps * numpy.type(stride(env))
 
     def _broadcast(self, e: x.Broadcast) -> Evaluate:
-        value, numpy, lanes, inner = self.expr(e.value), e.dtype.numpy, e.lanes, e.value.dtype.lanes
+        value, numpy, lanes, inner = self.expr(e.value), self.cells(e.dtype), e.lanes, e.value.dtype.lanes
         if inner > 1:
             return lambda env: np.tile(value(env), lanes)
         return lambda env: np.full(lanes, value(env), numpy)
 
     def _shuffle(self, e: x.Shuffle) -> Evaluate:
         vectors = [self.expr(v) for v in e.vectors]
-        indices, dtype = list(e.indices), e.dtype
+        indices, dtype, numpy = list(e.indices), e.dtype, self.cells(e.dtype)
         total = sum(v.dtype.lanes for v in e.vectors)
         if not all(0 <= i < total for i in indices):
             raise InternalError(f"{e}: a lane outside the {total} that there are")
 
         def evaluate(env: Environment) -> Value:
             joined = np.concatenate([np.atleast_1d(v(env)) for v in vectors])
-            return joined[indices].astype(dtype.numpy) if len(indices) > 1 else as_value(joined[indices[0]], dtype)
+            return joined[indices].astype(numpy) if len(indices) > 1 else as_value(joined[indices[0]], dtype)
 
         return evaluate
 

@@ -15,6 +15,7 @@ from minitvm.errors import InputError
 from minitvm.tir import nodes as t
 
 from . import shadow as checks
+from .domain import Domain
 from .storage import Memory, View
 
 ORDERS = ("forward", "backward", "shuffled")
@@ -24,13 +25,14 @@ INDEPENDENT = (t.ForKind.PARALLEL, t.ForKind.VECTORIZED, t.ForKind.THREAD)
 
 @dataclass
 class Settings:
-    """How to run: what is checked, in which order independent iterations come, and who listens."""
+    """How to run: what is checked, in which order independent iterations come, who listens, what floats mean."""
 
     shadow: bool = True
     order: str = "forward"
     seed: int = 0
     listeners: Sequence[events.Listener] = ()
     threads: int = 1
+    domain: Domain | None = None
     random: random.Random = field(init=False)
     executions: Iterator[int] = field(default_factory=itertools.count)
 

@@ -15,6 +15,7 @@ from minitvm import expr as x
 from minitvm.errors import ExecutionError, InputError
 from minitvm.tir import nodes as t
 
+from .domain import Domain, stored
 from .scalar import Environment, Evaluate, ScalarCompiler
 
 
@@ -67,21 +68,24 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def poison(size: int, dtype: x.DType) -> np.ndarray:
+def poison(size: int, dtype: x.DType, domain: Domain | None = None) -> np.ndarray:
     """Storage that nobody wrote yet: NaN, or a striking integer, so that a wrong program shows without shadow too."""
     if dtype.is_float:
+        if domain is not None:
+            return domain.poison(size, dtype)
         return np.full(size, np.nan, dtype.numpy)
     if dtype.is_bool:
         return np.ones(size, np.bool_)
     return np.full(size, int(dtype.max) // 3 * 2 + 1, dtype.numpy)
 
 
-def allocate(name: str, shape: tuple[int, ...], dtype: x.DType, scope: str, shadow: bool) -> View:
+def allocate(name: str, shape: tuple[int, ...], dtype: x.DType, scope: str, shadow: bool,
+             domain: Domain | None = None) -> View:  # fmt: skip
     """Fresh, uninitialised, dense storage; a dtype with lanes takes as many elements."""
     if any(n < 0 for n in shape):
         raise ExecutionError(f"{name} is allocated with a negative size: {shape}")
     size = int(np.prod(shape, dtype=np.int64)) if shape else 1
-    memory = Memory(name, poison(size, dtype), scope, bytearray(size) if shadow else None)
+    memory = Memory(name, poison(size, dtype, domain), scope, bytearray(size) if shadow else None)
     return View(memory, shape, row_major(shape), 0)
 
 
@@ -93,34 +97,35 @@ def allocator(compiler: ScalarCompiler, buffer: t.Buffer, shadow: bool) -> Alloc
     dims = [compiler.expr(d) for d in buffer.shape]
     strides = [compiler.expr(s) for s in buffer.strides]
     offset = compiler.expr(buffer.elem_offset)
-    name, dtype, scope = buffer.name, buffer.dtype, buffer.scope
+    name, dtype, scope, domain = buffer.name, buffer.dtype, buffer.scope, compiler.domain
 
     def make(env: Environment) -> View:
         shape = tuple(int(d(env)) for d in dims)
         start = int(offset(env))
         if not strides and start == 0:
-            return allocate(name, shape, dtype, scope, shadow)
-        return laid_out(
-            name, shape, tuple(int(s(env)) for s in strides) or row_major(shape), start, dtype, scope, shadow
-        )
+            return allocate(name, shape, dtype, scope, shadow, domain)
+        steps = tuple(int(s(env)) for s in strides) or row_major(shape)
+        return laid_out(name, shape, steps, start, dtype, scope, shadow, domain)
 
     return make
 
 
 def laid_out(name: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: x.DType, scope: str,
-             shadow: bool) -> View:  # fmt: skip
+             shadow: bool, domain: Domain | None = None) -> View:  # fmt: skip
     """Storage just large enough for a view of that layout."""
-    view = View(Memory(name, np.empty(0, dtype.numpy), scope, None), shape, strides, offset)
+    view = View(Memory(name, np.empty(0), scope, None), shape, strides, offset)
     low, high = view.extent
     if low < 0:
         raise ExecutionError(f"{name} reaches {-low} elements before its data: strides {strides}, offset {offset}")
-    return View(Memory(name, poison(high, dtype), scope, bytearray(high) if shadow else None), shape, strides, offset)
+    memory = Memory(name, poison(high, dtype, domain), scope, bytearray(high) if shadow else None)
+    return View(memory, shape, strides, offset)
 
 
-def bind_dimensions(func: t.PrimFunc, args: Sequence[Any], sizes: Mapping[str, int] | None = None) -> dict[x.Var, Any]:
+def bind_dimensions(func: t.PrimFunc, args: Sequence[Any], sizes: Mapping[str, int] | None = None,
+                    domain: Domain | None = None) -> dict[x.Var, Any]:  # fmt: skip
     """The values of the scalar parameters and symbolic dimensions that these arguments give; InputError on a misfit.
 
-    `sizes` gives dimensions by name that the shapes do not tell.
+    `sizes` gives dimensions by name that the shapes do not tell. Floats are elements of the domain, where there is one.
     """
     if len(args) != len(func.params):
         names = ", ".join(p.name for p in func.params)
@@ -128,9 +133,9 @@ def bind_dimensions(func: t.PrimFunc, args: Sequence[Any], sizes: Mapping[str, i
     values: dict[x.Var, Any] = {}
     for param, arg in zip(func.params, args):
         if isinstance(param, x.Var):
-            values[param] = scalar_argument(param, arg)
+            values[param] = arg if domain and param.dtype.is_float else scalar_argument(param, arg)
         else:
-            check_array(func, param, arg)
+            check_array(func, param, arg, stored(domain, param.dtype))
     if sizes:
         unbound = [v for p in func.buffers for d in p.shape for v in x.free_vars(d) if v not in values]
         values |= {v: int(sizes[v.name]) for v in unbound if v.name in sizes}
@@ -178,11 +183,11 @@ def scalar_argument(param: x.Var, arg: Any) -> Any:
     return bool(value) if param.dtype.is_bool else value
 
 
-def check_array(func: t.PrimFunc, param: t.Buffer, arg: Any) -> None:
-    """Refuse what is not an array of the parameter's dtype and rank."""
+def check_array(func: t.PrimFunc, param: t.Buffer, arg: Any, wanted: np.dtype) -> None:
+    """Refuse what is not an array of the parameter's dtype, as it is stored, and rank."""
     if not isinstance(arg, np.ndarray):
         raise InputError(f"{func.name}: {param.name} takes a NumPy array, found {type(arg).__name__}")
-    if arg.dtype != param.dtype.numpy:
+    if arg.dtype != wanted:
         raise InputError(f"{func.name}: {param.name} has dtype {param.dtype}, found an array of {arg.dtype}")
     if arg.ndim != len(param.shape):
         shape = ", ".join(map(str, param.shape))
@@ -193,8 +198,9 @@ class Argument:
     """An array argument during a run: its view, and the way back into the caller's array."""
 
     def __init__(
-        self, param: t.Buffer, array: np.ndarray, strides: tuple[int, ...], offset: int, init: bool | None
-    ) -> None:
+        self, param: t.Buffer, array: np.ndarray, strides: tuple[int, ...], offset: int, init: bool | None,
+        domain: Domain | None = None,
+    ) -> None:  # fmt: skip
         self.param, self.array = param, array
         dense = strides == row_major(array.shape) and offset == 0 and array.flags.c_contiguous
         shadow = init is not None
@@ -204,7 +210,7 @@ class Argument:
             self.view = View(memory, array.shape, strides, 0)
             self.copied = False
             return
-        self.view = laid_out(param.name, array.shape, strides, offset, param.dtype, param.scope, shadow)
+        self.view = laid_out(param.name, array.shape, strides, offset, param.dtype, param.scope, shadow, domain)
         places = self.view.offsets().reshape(-1)
         self.view.data[places] = array.reshape(-1)
         if init and self.view.memory.init is not None:

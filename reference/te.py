@@ -17,6 +17,8 @@ from minitvm import expr as x
 from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.te import nodes as te
 
+from .domain import Domain, stored
+from .domain_expressions import in_domain
 from .grid import GRID, MASK, GridCompiler, axis_values, inside, narrowed
 from .scalar import Environment, Evaluate, ScalarCompiler, Value
 from .scalar import evaluate as evaluate_scalar
@@ -30,12 +32,14 @@ def evaluate(
     scalars: Mapping[x.Var, Any] | None = None,
     mode: str = "fast",
     compiler: type[TensorCompiler] | None = None,
+    domain: Domain | None = None,
 ) -> list[np.ndarray]:
     """The arrays of the outputs, given an array for each placeholder.
 
     Symbolic dimensions take their values from the arrays' shapes, other free variables from `scalars`. An inner tensor
-    may be given too; it is not computed then. `compiler` gives expressions another meaning, in fast mode. Raises
-    `InputError` for arrays that do not fit, `ExecutionError` where an element reads outside a tensor.
+    may be given too; it is not computed then. `compiler` gives expressions another meaning, in fast mode; of a
+    `domain`, floats are elements (`reference.domain`). Raises `InputError` for arrays that do not fit, `ExecutionError`
+    where an element reads outside a tensor.
     """
     if mode not in ("fast", "slow"):
         raise InputError(f"mode {mode!r} is unknown; known: fast, slow")
@@ -43,18 +47,19 @@ def evaluate(
     values: dict[x.Var, Any] = dict(scalars or {})
     arrays: dict[te.Tensor, np.ndarray] = {}
     for tensor, array in inputs.items():
-        _bind(tensor, array, values)
+        _bind(tensor, array, values, stored(domain, tensor.dtype))
         arrays[tensor] = array
     for tensor, array in inputs.items():
         _check_shape(tensor, array, values)
     with np.errstate(all="ignore"):
         for tensor in wanted:
-            _compute(tensor, arrays, values, mode, compiler or TensorCompiler)
+            kind = in_domain(_ElementCompiler if mode == "slow" else compiler or TensorCompiler, domain)
+            _compute(tensor, arrays, values, mode, kind)
     return [arrays[tensor] for tensor in wanted]
 
 
-def _bind(tensor: te.Tensor, array: Any, values: dict[x.Var, Any]) -> None:
-    if not isinstance(array, np.ndarray) or array.dtype != tensor.dtype.numpy or array.ndim != len(tensor.shape):
+def _bind(tensor: te.Tensor, array: Any, values: dict[x.Var, Any], wanted: np.dtype) -> None:
+    if not isinstance(array, np.ndarray) or array.dtype != wanted or array.ndim != len(tensor.shape):
         found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
         raise InputError(f"{tensor.name} takes an array of {tensor}, found {found}")
     for dim, size in zip(tensor.shape, array.shape):
@@ -77,7 +82,7 @@ def _size(dim: x.Expr, values: Mapping[x.Var, Any]) -> int:
 
 
 def _compute(tensor: te.Tensor, arrays: dict[te.Tensor, np.ndarray], values: dict[x.Var, Any], mode: str,
-             kind: type[TensorCompiler]) -> None:  # fmt: skip
+             kind: type[Any]) -> None:  # fmt: skip
     """Fill in a tensor's array, those that it needs first."""
     stack = [tensor]
     siblings: dict[te.Operation, list[np.ndarray]] = {}
@@ -94,7 +99,7 @@ def _compute(tensor: te.Tensor, arrays: dict[te.Tensor, np.ndarray], values: dic
             continue
         if top.op not in siblings:
             slow = mode == "slow"
-            siblings[top.op] = _slow(top.op, arrays, values) if slow else _fast(top.op, arrays, values, kind)
+            siblings[top.op] = _slow(top.op, arrays, values, kind) if slow else _fast(top.op, arrays, values, kind)
         arrays[top] = siblings[top.op][top.value_index]
         stack.pop()
 
@@ -140,8 +145,9 @@ class _ElementCompiler(ScalarCompiler):
         return evaluate
 
 
-def _slow(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict[x.Var, Any]) -> list[np.ndarray]:
-    compiler = _ElementCompiler(arrays)
+def _slow(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict[x.Var, Any],
+          kind: type[_ElementCompiler]) -> list[np.ndarray]:  # fmt: skip
+    compiler = kind(arrays)
     spatial, results = _domain(op.axis, values), _results(op, values, compiler)
     reduce = _reduction(op)
     slots = [compiler.define(a.var) for a in op.axis]
