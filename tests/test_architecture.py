@@ -31,7 +31,7 @@ FOUNDATION = "errors events target expr"
 NODES = "errors events expr te.nodes tir.nodes graph.nodes executable.nodes"
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
 COMPILER = f"{MIDDLE} executable runtime codegen frontend ir script transform build link"
-EVERYTHING = f"{COMPILER} interop testbeds"
+EVERYTHING = f"{COMPILER} interop testbeds models"
 
 MAY_IMPORT: dict[str, str] = {
     # what everything stands on
@@ -61,6 +61,7 @@ MAY_IMPORT: dict[str, str] = {
     # on top
     "interop": COMPILER,
     "testbeds": "errors",
+    "models": f"{FOUNDATION} arith tir te topi strategy graph testbeds",
     "cli": EVERYTHING,
     # minitvm/__init__.py itself: the public names, lazily
     "": EVERYTHING,

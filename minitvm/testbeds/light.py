@@ -18,6 +18,8 @@ import numpy as np
 
 from minitvm.errors import ModelError, missing_extra, nearest, report
 
+from .pictures import picture
+
 # Each network's name here, and its file in onnx/backend/test/data/light.
 NETWORKS = {
     "alexnet": "light_bvlc_alexnet.onnx",
@@ -89,19 +91,10 @@ def seeded(name: str, seed: int = 0) -> Any:
 
 
 def example_inputs(model: Any, seed: int = 0) -> dict[str, np.ndarray]:
-    """A float32 picture (1, 3, height, width) for each input of a light network, by name; about unit variance.
-
-    Coarse patches of colour under fine noise: all white noise looks alike to a network that averages over the picture.
-    """
+    """A float32 picture (1, 3, height, width) for each input of a light network, by name."""
     generator = np.random.default_rng([seed, 1])
     shapes = {value.name: [axis.dim_value for axis in value.type.tensor_type.shape.dim] for value in model.graph.input}
-    inputs = {}
-    for name, (batch, channels, height, width) in shapes.items():
-        patches = generator.standard_normal((batch, channels, -(-height // 32), -(-width // 32)), dtype=np.float32)
-        noise = generator.standard_normal((batch, channels, height, width), dtype=np.float32)
-        picture = patches.repeat(32, axis=2).repeat(32, axis=3)[:, :, :height, :width]
-        inputs[name] = np.ascontiguousarray(picture + np.float32(0.25) * noise)
-    return inputs
+    return {name: picture(shape, generator) for name, shape in shapes.items()}
 
 
 def _onnx() -> Any:

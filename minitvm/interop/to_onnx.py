@@ -1,0 +1,253 @@
+"""A graph as an ONNX model: to run it in another system, and to compare with that.
+
+    model = to_onnx(models.get("resnet18"))
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+
+Every operator in EXPORTS has an ONNX operator, or a few, that mean exactly the same. Import and export are inverse in
+meaning, not in text: what the importer folded stays folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import UnsupportedOperator, missing_extra, nearest
+from ..expr import IntImm, SizeVar
+from ..graph import Graph, OpNode, Value
+
+OPSET = 17
+IR_VERSION = 8
+
+
+def to_onnx(graph: Graph, opset: int = OPSET) -> Any:
+    """The graph as an `onnx.ModelProto` of an opset from 13 on, weights inside.
+
+    Inputs, outputs and symbolic dimensions keep their names. Raises UnsupportedOperator for an operator or attribute
+    that ONNX cannot say, MissingExtra where onnx is not installed.
+    """
+    try:
+        import onnx
+        from onnx import helper, numpy_helper
+    except ImportError:
+        raise missing_extra("onnx", "onnx") from None
+    writer = _Writer(helper, numpy_helper)
+    for constant in graph.constants:
+        writer.initializers.append(numpy_helper.from_array(constant.data, constant.value.name))
+    for node in graph.nodes:
+        if node.op not in EXPORTS:
+            raise UnsupportedOperator(f"no ONNX operator is known for {node.op}; {nearest(node.op, list(EXPORTS))}")
+        EXPORTS[node.op](writer, node)
+    made = helper.make_graph(
+        writer.nodes, graph.name, [_info(helper, v) for v in graph.inputs],
+        writer.outputs(helper, graph), writer.initializers,
+    )  # fmt: skip
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
+    onnx.checker.check_model(model)
+    return model
+
+
+Export = Callable[["_Writer", OpNode], None]
+EXPORTS: dict[str, Export] = {}
+
+
+class _Writer:
+    """Collects the nodes and weights of an ONNX graph."""
+
+    def __init__(self, helper: Any, numpy_helper: Any) -> None:
+        self._helper, self._numpy_helper = helper, numpy_helper
+        self.nodes: list[Any] = []
+        self.initializers: list[Any] = []
+
+    def node(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
+        """One ONNX node; attributes that are None are left out."""
+        given = {name: value for name, value in attributes.items() if value is not None}
+        self.nodes.append(self._helper.make_node(op, list(inputs), list(outputs), **given))
+
+    def weight(self, name: str, array: Any, dtype: str = "int64") -> str:
+        """The name of a new constant."""
+        self.initializers.append(self._numpy_helper.from_array(np.asarray(array, dtype), name))
+        return name
+
+    def outputs(self, helper: Any, graph: Graph) -> list[Any]:
+        """The outputs; one that is an input, a constant or given twice gets a name of its own."""
+        made = {value for node in graph.nodes for value in node.outputs}
+        found = []
+        for position, value in enumerate(graph.outputs):
+            if value in made:
+                made.discard(value)
+                found.append(_info(helper, value))
+                continue
+            name = f"{value.name}_output_{position}"
+            self.node("Identity", [value.name], [name])
+            found.append(_info(helper, value, name))
+        return found
+
+
+def _info(helper: Any, value: Value, name: str | None = None) -> Any:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype.numpy))
+    return helper.make_tensor_value_info(name or value.name, kind, [_dim(d) for d in value.shape])
+
+
+def _dim(dim: Any) -> int | str | None:
+    """A dimension as ONNX declares it: a number, a name, or unknown."""
+    if isinstance(dim, int | IntImm):
+        return int(dim) if isinstance(dim, int) else int(dim.value)
+    return dim.name if isinstance(dim, SizeVar) else None
+
+
+def _known(node: OpNode, name: str) -> tuple[int, ...]:
+    """An attribute of integers that ONNX wants as numbers."""
+    values = node.attrs[name]
+    values = tuple(values) if isinstance(values, Sequence) else (values,)
+    if not all(isinstance(v, int) for v in values):
+        raise UnsupportedOperator(f"{node.op}: ONNX wants numbers for {name}, found {values}")
+    return tuple(int(v) for v in values)
+
+
+def _spatial(node: OpNode, name: str, rank: int) -> list[int]:
+    """One number a spatial axis."""
+    values = _known(node, name)
+    return list(values) if len(values) == rank else list(values) * rank
+
+
+def _pads(node: OpNode, rank: int) -> list[int]:
+    """ONNX's order: all begins, then all ends."""
+    values = _known(node, "padding")
+    if len(values) == 1:
+        return list(values) * (2 * rank)
+    return list(values) if len(values) == 2 * rank else list(values) * 2
+
+
+def _export(*names: str) -> Callable[[Export], Export]:
+    def register(export: Export) -> Export:
+        for name in names:
+            EXPORTS[name] = export
+        return export
+
+    return register
+
+
+def _plain(name: str, onnx_name: str) -> None:
+    """An operator with the same inputs in the same order, and without attributes."""
+
+    def export(writer: _Writer, node: OpNode) -> None:
+        writer.node(onnx_name, [v.name for v in node.inputs], [v.name for v in node.outputs])
+
+    EXPORTS[name] = export
+
+
+for _ours, _theirs in (
+    ("add", "Add"), ("subtract", "Sub"), ("multiply", "Mul"), ("power", "Pow"), ("nn.relu", "Relu"), ("sqrt", "Sqrt"),
+    ("nn.matmul", "MatMul"), ("sigmoid", "Sigmoid"), ("tanh", "Tanh"), ("exp", "Exp"), ("log", "Log"), ("erf", "Erf"),
+    ("abs", "Abs"), ("negative", "Neg"), ("nn.global_avg_pool", "GlobalAveragePool"), ("copy", "Identity"),
+    ("nn.global_max_pool", "GlobalMaxPool"),
+):  # fmt: skip
+    _plain(_ours, _theirs)
+
+
+@_export("nn.matmul")
+def _matmul(writer: _Writer, node: OpNode) -> None:
+    if node.attrs["transpose_a"] or node.attrs["transpose_b"]:
+        raise UnsupportedOperator("nn.matmul: ONNX's MatMul does not transpose; put a transpose in front of it")
+    writer.node("MatMul", [v.name for v in node.inputs], [node.outputs[0].name])
+
+
+@_export("nn.conv1d", "nn.conv2d", "nn.conv3d")
+def _conv(writer: _Writer, node: OpNode) -> None:
+    rank = node.inputs[0].ndim - 2
+    writer.node(
+        "Conv", [v.name for v in node.inputs], [node.outputs[0].name],
+        strides=_spatial(node, "strides", rank), pads=_pads(node, rank), dilations=_spatial(node, "dilation", rank),
+        group=node.attrs["groups"],
+    )  # fmt: skip
+
+
+@_export("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d", "nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
+def _pool(writer: _Writer, node: OpNode) -> None:
+    rank = node.inputs[0].ndim - 2
+    is_max = "max" in node.op
+    if not is_max and any(d != 1 for d in _spatial(node, "dilation", rank)):
+        raise UnsupportedOperator(f"{node.op}: ONNX has no dilated average pooling before opset 19")
+    writer.node(
+        "MaxPool" if is_max else "AveragePool", [node.inputs[0].name], [node.outputs[0].name],
+        kernel_shape=_spatial(node, "pool_size", rank), strides=_spatial(node, "strides", rank),
+        pads=_pads(node, rank), ceil_mode=int(node.attrs["ceil_mode"]),
+        dilations=_spatial(node, "dilation", rank) if is_max else None,
+        count_include_pad=None if is_max else int(node.attrs["count_include_pad"]),
+    )  # fmt: skip
+
+
+@_export("nn.batch_norm")
+def _batch_norm(writer: _Writer, node: OpNode) -> None:
+    if node.attrs["axis"] != 1:
+        raise UnsupportedOperator(f"nn.batch_norm: ONNX has the channels on axis 1, found {node.attrs['axis']}")
+    names = [v.name for v in node.inputs]
+    writer.node("BatchNormalization", names, [node.outputs[0].name], epsilon=node.attrs["epsilon"])
+
+
+@_export("nn.bias_add")
+def _bias_add(writer: _Writer, node: OpNode) -> None:
+    data, bias = node.inputs
+    axis = node.attrs["axis"] % data.ndim
+    shaped = f"{node.outputs[0].name}_bias"
+    size = _dim(bias.shape[0])
+    shape = writer.weight(f"{shaped}_shape", [size if a == axis else 1 for a in range(data.ndim)])
+    writer.node("Reshape", [bias.name, shape], [shaped])
+    writer.node("Add", [data.name, shaped], [node.outputs[0].name])
+
+
+@_export("nn.dense")
+def _dense(writer: _Writer, node: OpNode) -> None:
+    data, weight = node.inputs
+    if data.ndim == 2:
+        writer.node("Gemm", [data.name, weight.name], [node.outputs[0].name], transB=1)
+        return
+    turned = f"{node.outputs[0].name}_weight"
+    writer.node("Transpose", [weight.name], [turned], perm=[1, 0])
+    writer.node("MatMul", [data.name, turned], [node.outputs[0].name])
+
+
+@_export("concatenate")
+def _concatenate(writer: _Writer, node: OpNode) -> None:
+    writer.node("Concat", [v.name for v in node.inputs], [node.outputs[0].name], axis=node.attrs["axis"])
+
+
+@_export("nn.softmax", "nn.log_softmax")
+def _softmax(writer: _Writer, node: OpNode) -> None:
+    name = "Softmax" if node.op == "nn.softmax" else "LogSoftmax"
+    writer.node(name, [node.inputs[0].name], [node.outputs[0].name], axis=node.attrs["axis"])
+
+
+@_export("transpose")
+def _transpose(writer: _Writer, node: OpNode) -> None:
+    axes = node.attrs["axes"]
+    writer.node("Transpose", [node.inputs[0].name], [node.outputs[0].name], perm=list(axes) if axes else None)
+
+
+@_export("reshape", "squeeze", "expand_dims", "nn.batch_flatten")
+def _reshape(writer: _Writer, node: OpNode) -> None:
+    shape = [_dim(d) for d in node.outputs[0].shape]
+    if sum(not isinstance(d, int) for d in shape) > 1:
+        raise UnsupportedOperator(f"{node.op}: ONNX's Reshape leaves one dimension open, found {node.outputs[0].type}")
+    numbers = [d if isinstance(d, int) else -1 for d in shape]
+    name = writer.weight(f"{node.outputs[0].name}_shape", numbers)
+    writer.node("Reshape", [node.inputs[0].name, name], [node.outputs[0].name])
+
+
+@_export("clip")
+def _clip(writer: _Writer, node: OpNode) -> None:
+    data, made = node.inputs[0], node.outputs[0]
+    low = writer.weight(f"{made.name}_min", node.attrs["a_min"], str(data.dtype))
+    high = writer.weight(f"{made.name}_max", node.attrs["a_max"], str(data.dtype))
+    writer.node("Clip", [data.name, low, high], [made.name])
+
+
+@_export("nn.lrn")
+def _lrn(writer: _Writer, node: OpNode) -> None:
+    if node.attrs["axis"] != 1:
+        raise UnsupportedOperator(f"nn.lrn: ONNX has the channels on axis 1, found {node.attrs['axis']}")
+    settings = {name: node.attrs[name] for name in ("size", "bias", "alpha", "beta")}
+    writer.node("LRN", [node.inputs[0].name], [node.outputs[0].name], **settings)

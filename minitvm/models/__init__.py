@@ -1,0 +1,47 @@
+"""The networks that everybody measures, through the graph builder, with seeded weights.
+
+    graph = models.get("resnet50")
+    module = minitvm.build(graph)
+
+Architectures follow torchvision's (MobileNet v1: the paper's), batch 1, float32, inference: 1000 logits for a picture.
+Weights are random, but keep activations at a sensible size, so that outputs depend on every layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..errors import ModelError, nearest
+from ..graph import Graph
+from ..testbeds.pictures import picture
+from .alexnet import alexnet
+from .densenet import densenet121
+from .inception import inception_v3
+from .layers import extent
+from .mobilenet import mobilenet, mobilenet_v2
+from .resnet import resnet18, resnet50
+from .squeezenet import squeezenet1_0, squeezenet1_1
+from .vgg import vgg16, vgg19
+
+NETWORKS: dict[str, Callable[[int], Graph]] = {
+    network.__name__: network
+    for network in (
+        alexnet, densenet121, inception_v3, mobilenet, mobilenet_v2, resnet18, resnet50, squeezenet1_0, squeezenet1_1,
+        vgg16, vgg19,
+    )
+}  # fmt: skip
+
+
+def get(name: str, seed: int = 0) -> Graph:
+    """A network by its name, one of NETWORKS; the same seed gives the same bits. Raises ModelError for another name."""
+    if name not in NETWORKS:
+        raise ModelError(f"no network is called {name!r}: {nearest(name, list(NETWORKS))}")
+    return NETWORKS[name](seed)
+
+
+def example_inputs(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
+    """A float32 picture for each input, by name: see `testbeds.pictures`."""
+    generator = np.random.default_rng([seed, 1])
+    return {value.name: picture([extent(d) for d in value.shape], generator) for value in graph.inputs}

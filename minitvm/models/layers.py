@@ -1,0 +1,134 @@
+"""Layers written into a graph, with weights from a seed: what every network here is built of."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph import Graph, GraphBuilder, Value
+
+PICTURE = (1, 3, 224, 224)
+
+
+class Layers:
+    """A network in the making.
+
+    Every method adds one layer and gives its output. Weights are centred normal numbers with a variance by fan-in that
+    keeps the size of activations through a ReLU (He et al. 2015); each depends on the seed and on its own place in the
+    network alone. Convolutions have a bias or a batch norm behind them, as the architecture says.
+    """
+
+    def __init__(self, name: str, seed: int, shape: Sequence[int] = PICTURE) -> None:
+        self._builder = GraphBuilder(name)
+        self._seed = seed
+        self._weights = 0
+        self.input = self._builder.input("data", tuple(shape))
+
+    def build(self, output: Value) -> Graph:
+        """The finished graph."""
+        return self._builder.build(output)
+
+    # ------------------------------------------------------------------ layers with weights
+
+    def conv(
+        self,
+        x: Value,
+        channels: int,
+        kernel: int | tuple[int, int],
+        stride: int = 1,
+        padding: int | tuple[int, int] = 0,
+        groups: int = 1,
+        bias: bool = False,
+    ) -> Value:
+        """A convolution of NCHW data; `kernel` and `padding` are one number or (height, width)."""
+        size = (kernel, kernel) if isinstance(kernel, int) else kernel
+        shape = (channels, extent(x.shape[1]) // groups, *size)
+        y = self._op("nn.conv2d", x, self._filters(shape), strides=(stride, stride), padding=padding, groups=groups)
+        return self._op("nn.bias_add", y, self._normal((channels,), 0.1)) if bias else y
+
+    def batch_norm(self, x: Value, gain: float = 1.0) -> Value:
+        """Batch norm with statistics that are constants, as in inference; `gain` scales the result."""
+        channels = (extent(x.shape[1]),)
+        gamma = self._uniform(channels, 0.6 * gain, 1.4 * gain)
+        beta, mean = self._normal(channels, 0.1), self._normal(channels, 0.1)
+        return self._op("nn.batch_norm", x, gamma, beta, mean, self._uniform(channels, 0.6, 1.4))
+
+    def conv_norm(self, x: Value, channels: int, kernel: int | tuple[int, int], stride: int = 1,
+                  padding: int | tuple[int, int] = 0, groups: int = 1, gain: float = 1.0) -> Value:  # fmt: skip
+        """A convolution without bias and its batch norm."""
+        return self.batch_norm(self.conv(x, channels, kernel, stride, padding, groups), gain)
+
+    def dense(self, x: Value, units: int) -> Value:
+        """A fully connected layer with bias, of data [batch, features]."""
+        y = self._op("nn.dense", x, self._filters((units, extent(x.shape[1]))))
+        return self._op("add", y, self._normal((units,), 0.1))
+
+    # ------------------------------------------------------------------ layers without
+
+    def relu(self, x: Value) -> Value:
+        """max(x, 0)"""
+        return self._op("nn.relu", x)
+
+    def relu6(self, x: Value) -> Value:
+        """min(max(x, 0), 6)"""
+        return self._op("clip", x, a_min=0.0, a_max=6.0)
+
+    def max_pool(self, x: Value, size: int, stride: int, padding: int = 0, ceil_mode: bool = False) -> Value:
+        """The largest of each window; `ceil_mode` keeps a last window that hangs over."""
+        return self._op("nn.max_pool2d", x, pool_size=(size, size), strides=(stride, stride),
+                        padding=(padding, padding), ceil_mode=ceil_mode)  # fmt: skip
+
+    def avg_pool(self, x: Value, size: int, stride: int, padding: int = 0) -> Value:
+        """The mean of each window, padding counted as zeros."""
+        return self._op("nn.avg_pool2d", x, pool_size=(size, size), strides=(stride, stride),
+                        padding=(padding, padding), count_include_pad=True)  # fmt: skip
+
+    def global_avg_pool(self, x: Value) -> Value:
+        """The mean over height and width, as [batch, channels]."""
+        return self.flatten(self._op("nn.global_avg_pool", x))
+
+    def flatten(self, x: Value) -> Value:
+        """[batch, everything else]"""
+        return self._op("reshape", x, newshape=(x.shape[0], math.prod(extent(d) for d in x.shape[1:])))
+
+    def add(self, a: Value, b: Value) -> Value:
+        """a + b"""
+        return self._op("add", a, b)
+
+    def concat(self, parts: Sequence[Value]) -> Value:
+        """Joined along the channels."""
+        return self._op("concatenate", *parts, axis=1)
+
+    # ------------------------------------------------------------------ weights
+
+    def _op(self, name: str, *inputs: Any, **attrs: Any) -> Value:
+        made: Value = self._builder.op(name, *inputs, **attrs)
+        return made
+
+    def _generator(self) -> np.random.Generator:
+        self._weights += 1
+        return np.random.default_rng([self._seed, zlib.crc32(self._builder.name.encode()), self._weights])
+
+    def _filters(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Filters that sum to zero where they see many values: behind a ReLU a mean would grow with every layer."""
+        fan_in = math.prod(shape[1:])
+        drawn = self._generator().standard_normal(shape, dtype=np.float32)
+        drawn *= np.float32(math.sqrt((2 if fan_in < 16 else 3) / fan_in))
+        if fan_in >= 16:
+            drawn -= drawn.mean(axis=tuple(range(1, len(shape))), keepdims=True)
+        return drawn
+
+    def _normal(self, shape: tuple[int, ...], deviation: float) -> np.ndarray:
+        return self._generator().standard_normal(shape, dtype=np.float32) * np.float32(deviation)
+
+    def _uniform(self, shape: tuple[int, ...], low: float, high: float) -> np.ndarray:
+        return self._generator().uniform(low, high, shape).astype(np.float32)
+
+
+def extent(dim: Any) -> int:
+    """A dimension of a network here: all of them are numbers."""
+    return int(dim)

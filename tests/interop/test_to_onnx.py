@@ -1,0 +1,126 @@
+"""Exported operators mean in ONNX Runtime, and after import here, what the graph interpreter says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from minitvm.errors import UnsupportedOperator
+from minitvm.expr import SizeVar
+from minitvm.frontend.onnx import from_onnx
+from minitvm.graph import Graph, GraphBuilder
+from minitvm.interop.to_onnx import EXPORTS, to_onnx
+from minitvm.reference import graph as reference
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+IMAGE, ROWS = (2, 4, 9, 7), (3, 6)
+# operator -> input shapes and attributes, several where they change what is written
+CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
+    **{name: [([ROWS, (6,)], {})] for name in ("add", "subtract", "multiply")},
+    **{
+        name: [([ROWS], {})]
+        for name in ("nn.relu", "sigmoid", "tanh", "exp", "erf", "abs", "negative", "copy")
+    },
+    **{name: [([ROWS], {"positive": True})] for name in ("sqrt", "log")},
+    "power": [([ROWS, (6,)], {"positive": True})],
+    "nn.matmul": [([(2, 3, 4), (4, 5)], {})],
+    "nn.global_avg_pool": [([IMAGE], {})],
+    "nn.global_max_pool": [([IMAGE], {})],
+    "nn.conv1d": [([(1, 4, 9), (6, 2, 3)], {"groups": 2, "padding": 1})],
+    "nn.conv2d": [
+        ([IMAGE, (6, 4, 3, 3)], {"padding": (1, 0, 2, 1), "strides": 2}),
+        ([IMAGE, (4, 1, 3, 1)], {"groups": 4, "dilation": (2, 1), "padding": (1, 0)}),
+    ],
+    "nn.conv3d": [([(1, 2, 4, 5, 6), (3, 2, 2, 3, 1)], {"padding": (1, 1, 0)})],
+    "nn.max_pool1d": [([(1, 4, 9)], {"pool_size": 3, "strides": 2})],
+    "nn.max_pool2d": [([IMAGE], {"pool_size": (3, 2), "strides": 2, "padding": 1, "ceil_mode": True})],
+    "nn.max_pool3d": [([(1, 2, 4, 5, 6)], {"pool_size": 2, "dilation": 2})],
+    "nn.avg_pool1d": [([(1, 4, 9)], {"pool_size": 3, "padding": 1})],
+    "nn.avg_pool2d": [
+        ([IMAGE], {"pool_size": 3, "padding": 1, "count_include_pad": included}) for included in (False, True)
+    ],
+    "nn.avg_pool3d": [([(1, 2, 4, 5, 6)], {"pool_size": 2, "strides": 2})],
+    "nn.batch_norm": [([IMAGE, (4,), (4,), (4,), (4,)], {"epsilon": 1e-3, "positive": True})],
+    "nn.bias_add": [([IMAGE, (4,)], {}), ([IMAGE, (7,)], {"axis": -1})],
+    "nn.dense": [([ROWS, (5, 6)], {}), ([(2, 3, 6), (5, 6)], {})],
+    "concatenate": [([(2, 3), (2, 4), (2, 1)], {"axis": -1})],
+    "nn.softmax": [([IMAGE], {"axis": 1})],
+    "nn.log_softmax": [([ROWS], {})],
+    "transpose": [([IMAGE], {"axes": (0, 2, 3, 1)}), ([ROWS], {})],
+    "reshape": [([IMAGE], {"newshape": (2, -1)})],
+    "squeeze": [([(2, 1, 3)], {"axis": 1})],
+    "expand_dims": [([ROWS], {"axis": 1})],
+    "nn.batch_flatten": [([IMAGE], {})],
+    "clip": [([ROWS], {"a_min": -0.5, "a_max": 0.25})],
+    "nn.lrn": [([IMAGE], {"size": 3, "bias": 1.5, "alpha": 0.1, "beta": 0.7})],
+}
+
+
+def _made(op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any]) -> tuple[Graph, dict[str, np.ndarray]]:
+    settings = dict(attrs)
+    positive = settings.pop("positive", False)
+    rng = np.random.default_rng(0)
+    b = GraphBuilder()
+    inputs = [b.input(f"x{k}", shape) for k, shape in enumerate(shapes)]
+    arrays = {v.name: rng.standard_normal(s).astype(np.float32) for v, s in zip(inputs, shapes, strict=True)}
+    if positive:
+        arrays = {name: np.abs(array) + np.float32(0.5) for name, array in arrays.items()}
+    return b.build(b.op(op, *inputs, **settings)), arrays
+
+
+def test_every_export_has_its_case() -> None:
+    assert sorted(EXPORTS) == sorted(CASES)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs"), [(op, *case) for op, cases in CASES.items() for case in cases], ids=lambda v: str(v)[:40]
+)
+def test_exported_operators_mean_the_same(op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any]) -> None:
+    graph, arrays = _made(op, shapes, attrs)
+    (wanted,) = reference.run(graph, arrays)
+    model = to_onnx(graph)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, arrays)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    (back,) = reference.run(from_onnx(model), arrays)
+    np.testing.assert_allclose(back, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_names_open_dimensions_and_odd_outputs_are_kept() -> None:
+    b = GraphBuilder("net")
+    x = b.input("picture", (SizeVar("n"), 3))
+    weight = b.constant(np.ones((4, 3), np.float32))
+    y = b.op("nn.relu", b.op("nn.dense", x, weight), name="answer")
+    model = to_onnx(b.build([y, x, weight, y]))
+    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "n"
+    assert model.graph.output[0].name == "answer"
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    data = np.full((5, 3), 2, np.float32)
+    first, second, third, again = session.run(None, {"picture": data})
+    assert (first == 6).all()
+    np.testing.assert_array_equal(again, first)
+    np.testing.assert_array_equal(second, data)
+    assert third.shape == (4, 3)
+    onnx.checker.check_model(model, full_check=True)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs", "message"),
+    [
+        ("cumsum", [ROWS], {}, "no ONNX operator is known for cumsum"),
+        ("nn.matmul", [(3, 4), (5, 4)], {"transpose_b": True}, "does not transpose"),
+        ("nn.batch_norm", [(2, 4), (2,), (2,), (2,), (2,)], {"axis": 0}, "the channels on axis 1"),
+        ("nn.lrn", [IMAGE], {"axis": 2}, "the channels on axis 1"),
+        ("nn.avg_pool2d", [IMAGE], {"pool_size": 2, "dilation": 2}, "no dilated average pooling"),
+    ],
+)
+def test_what_onnx_cannot_say_is_refused(
+    op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any], message: str
+) -> None:
+    graph, _ = _made(op, shapes, attrs)
+    with pytest.raises(UnsupportedOperator, match=message):
+        to_onnx(graph)
