@@ -72,13 +72,13 @@ class Result:
 class Step:
     """One call of a schedule's method: TVM's name, arguments in which a `Result` is what an earlier step gave.
 
-    `outputs` names the results, in order.
+    `outputs` names the results, in order; None where nobody asks for them.
     """
 
     method: str
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    outputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] | None = ()
 
     def python(self, schedule: str = "sch") -> str:
         """The call as a line of Python that runs under TVM."""
@@ -280,9 +280,9 @@ class RemoteSchedule:
             method=step.method,
             args=[encoded(a) for a in step.args],
             kwargs={name: encoded(value) for name, value in step.kwargs.items()},
-            outputs=list(step.outputs),
+            outputs=list(step.outputs or ()),
         )
-        if answer["results"] != len(step.outputs):
+        if step.outputs is not None and answer["results"] != len(step.outputs):
             raise InputError(
                 f"{step.method} gives another number of results in TVM\n"
                 f"  wanted: {len(step.outputs)}\n  found:  {answer['results']}"
@@ -346,34 +346,42 @@ def step_of(instruction: Instruction, names: Mapping[Any, str]) -> Step:
     kwargs: dict[str, Any] = {}
     primitive = instruction.primitive
     for name, parameter in primitive.signature.parameters.items():
-        value = _named(instruction.arguments[name], names)
+        value = arguments_of(instruction.arguments[name], names)
         if parameter.kind is parameter.VAR_POSITIONAL:
             args.extend(value)
         else:
             kwargs[name] = value
     outputs = tuple(names[handle] for handle in handles_in(instruction.outputs))
-    return Step(_METHODS.get(primitive.name, primitive.name), tuple(args), kwargs, outputs)
+    return Step(method_of(primitive.name), tuple(args), kwargs, outputs)
 
 
-def _named(value: Any, names: Mapping[Any, str]) -> Any:
+def method_of(primitive: str) -> str:
+    """TVM 0.27's name for a primitive."""
+    return _METHODS.get(primitive, primitive)
+
+
+def arguments_of(value: Any, names: Mapping[Any, str]) -> Any:
+    """An argument with its handles as the results that they are."""
     if isinstance(value, BlockRV | LoopRV):
         return Result(names[value])
     if isinstance(value, list | tuple):
-        return [_named(item, names) for item in value]
+        return type(value)(arguments_of(item, names) for item in value)
     if isinstance(value, Mapping):
-        return {key: _named(item, names) for key, item in value.items()}
+        return {key: arguments_of(item, names) for key, item in value.items()}
     return value
 
 
 def encoded(value: Any) -> Any:
     """An argument as JSON; raises `InputError` for what has none."""
+    if isinstance(value, tuple):
+        return {"tuple": [encoded(item) for item in value]}
+    if isinstance(value, list):
+        return [encoded(item) for item in value]
     value = plain(value)
     if isinstance(value, Result):
         return {"rv": value.name}
     if isinstance(value, IndexMapSource):
         return {"index_map": value.text}
-    if isinstance(value, list):
-        return [encoded(item) for item in value]
     if isinstance(value, dict):
         return {str(key): encoded(item) for key, item in value.items()}
     if value is None or isinstance(value, bool | int | float | str):
@@ -387,7 +395,9 @@ def _source(value: Any) -> str:
         return value.name
     if isinstance(value, IndexMapSource):
         return value.text
-    if isinstance(value, list | tuple):
+    if isinstance(value, tuple):
+        return f"({''.join(_source(item) + ', ' for item in value)})"
+    if isinstance(value, list):
         return f"[{', '.join(map(_source, value))}]"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k!r}: {_source(v)}" for k, v in value.items()) + "}"

@@ -89,6 +89,8 @@ class Worker:
             return value
         if "rv" in value:
             return known[value["rv"]]
+        if "tuple" in value:
+            return tuple(self.decoded(item, known) for item in value["tuple"])
         if "index_map" in value:
             return eval(value["index_map"], {"T": self.tvm.script.tirx})
         return {key: self.decoded(item, known) for key, item in value.items()}

@@ -8,7 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...expr import And, BinaryOp, Expr, FloatImm, IntImm, Max, Min, Not, Or, Var
+from ...expr import (
+    Add,
+    And,
+    BinaryOp,
+    Div,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Sub,
+    Var,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +56,13 @@ DIALECTS: dict[str, Dialect] = {
 }  # fmt: skip
 
 
+# The constants, on the left and on the right, with which an operator is not built but worked out.
+_NEUTRAL: dict[type, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    Add: ((0,), (0,)), Sub: ((), (0,)), Mul: ((0, 1), (0, 1)),
+    Div: ((0,), (1,)), FloorDiv: ((0,), (1,)), Mod: ((0,), (1,)), FloorMod: ((0,), (1,)),
+}  # fmt: skip
+
+
 def would_fold(e: Expr) -> bool:
     """Whether v0.27 may make something else of an expression when it reads it written with Python's operators."""
     if isinstance(e, Not):
@@ -50,7 +75,10 @@ def would_fold(e: Expr) -> bool:
     if isinstance(e, Min | Max):
         same = e.a is e.b and isinstance(e.a, Var)
         return same or (a is not None and b is not None) or _is_end(e.a) or _is_end(e.b)
-    return (a is not None and b is not None) or a in (0, 1) or b in (0, 1)
+    if a is not None and b is not None:
+        return True
+    left, right = _NEUTRAL.get(type(e), ((), ()))
+    return a in left or b in right
 
 
 def _value(e: Expr) -> object:

@@ -1,0 +1,192 @@
+"""The same schedule step in minitvm and in a real TVM, and what may be said of the two results.
+
+    both accept      both results are run and compared with the program before; a difference is a fault of whose it is
+    we refuse        what TVM makes of it is run: other values are a miscompile of TVM's, the same an over-strict refusal
+    TVM refuses      listed
+    both refuse      nothing to say
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minitvm.errors import ExecutionError, InputError, MinitvmError, ScheduleError, Unsupported
+from minitvm.expr import structural_equal
+from minitvm.interop.tvm import IndexMapSource, RealTVM, RemoteSchedule, Step, TVMCrash, TVMRefusal, step_of
+from minitvm.interop.tvm import arguments_of as remote_arguments
+from minitvm.interop.tvm import function_from, method_of
+from minitvm.reference import check
+from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.schedule import PRIMITIVES, Schedule
+
+from .tvm_calls import SPREAD, Tuple
+
+AGREE, BOTH_REFUSE, TVM_REFUSES, OVER_STRICT = "both accept", "both refuse", "TVM refuses", "we refuse"
+TVM_WRONG, WE_ARE_WRONG, TVM_CRASHES, WE_CRASH = "TVM miscompiles", "minitvm miscompiles", "TVM crashes", "minitvm crashes"
+OTHER_RESULTS, UNREADABLE, UNDECIDED = "other results", "unreadable here", "not decided"
+FAULTS = (TVM_WRONG, WE_ARE_WRONG, TVM_CRASHES, WE_CRASH, UNREADABLE)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a step: `kind` is one of the constants above.
+
+    `key` says why, the same for the same cause: a requirement of ours, the first line of an error of TVM's.
+    """
+
+    kind: str
+    primitive: str
+    key: str = ""
+    detail: str = ""
+    same_text: bool = False  # both accept: the results are equal up to names
+
+    @property
+    def signature(self) -> tuple[str, str, str]:
+        """What makes two outcomes the same finding."""
+        return self.kind, self.primitive, self.key
+
+
+class Pair:
+    """A schedule in minitvm and one in TVM, in step."""
+
+    def __init__(self, func: PrimFunc, real: RealTVM) -> None:
+        self.func = func
+        self.ours = Schedule(func, error_render_level="none")
+        self.theirs: RemoteSchedule = real.open(func)
+        self.steps: list[Step] = []  # that TVM was given
+        self.after: PrimFunc | None = None  # TVM's last result
+
+    def step(self, primitive: str, arguments: Mapping[str, Any]) -> Outcome:
+        """Try a call in both. After any outcome but the first two the schedules are not in step any more."""
+        known = len(self.ours.trace)
+        refusal, fault = "", ""
+        if primitive in PRIMITIVES:
+            try:
+                self.ours.call(primitive, _ours(primitive, arguments))
+            except ScheduleError as error:
+                refusal = _requirement(str(error))
+            except Exception as error:  # whatever it is, it is a fault of ours
+                refusal, fault = "crash", f"{type(error).__name__}: {error}"
+        else:
+            refusal = "not in minitvm"
+            self._introduce(arguments)
+        if fault:
+            return Outcome(WE_CRASH, primitive, fault.split("\n")[0], fault)
+        names = self.ours.trace.handle_names()
+        fresh = list(self.ours.trace)[known:]
+        queries = fresh if refusal else fresh[:-1]
+        try:
+            for instruction in queries:
+                self._call(step_of(instruction, names))
+            step = step_of(fresh[-1], names) if not refusal else self._refused_step(primitive, arguments, names)
+            text = self._call(step)
+        except TVMRefusal as error:
+            if refusal:
+                return Outcome(BOTH_REFUSE, primitive, refusal, error.message)
+            return self._ours_alone(primitive, error)
+        except InputError as error:
+            return Outcome(OTHER_RESULTS, primitive, str(error).split("\n")[0], str(error))
+        except TVMCrash as crash:
+            return Outcome(TVM_CRASHES, primitive, crash.signal, str(crash))
+        try:
+            self.after = function_from(text)
+        except MinitvmError as error:
+            return Outcome(UNREADABLE, primitive, str(error).split("\n")[0], f"{error}\n{text}")
+        return self._compared(primitive, refusal)
+
+    def _call(self, step: Step) -> str:
+        self.steps.append(step)
+        return self.theirs.call(step)
+
+    def _introduce(self, arguments: Mapping[str, Any]) -> None:
+        """Let the trace find the blocks and loops that a call of a primitive that we do not have takes."""
+        from minitvm.tir.schedule.handles import handles_in
+
+        known = self.ours.trace.handle_names()
+        for handle in handles_in([a for a in arguments.values() if not isinstance(a, IndexMapSource | Tuple)]):
+            if handle not in known:
+                self.ours._introduce(handle)
+
+    def _refused_step(self, primitive: str, arguments: Mapping[str, Any], names: Mapping[Any, str]) -> Step:
+        given = {name: tuple(value.items) if isinstance(value, Tuple) else value for name, value in arguments.items()}
+        spread = SPREAD.get(primitive, "")
+        args = tuple(remote_arguments(given.pop(spread), names)) if spread else ()
+        return Step(method_of(primitive), args, {k: remote_arguments(v, names) for k, v in given.items()}, None)
+
+    def _ours_alone(self, primitive: str, error: TVMRefusal) -> Outcome:
+        wrong = self._difference(self.ours.func)
+        if wrong:
+            return Outcome(WE_ARE_WRONG, primitive, "alone", wrong)
+        return Outcome(TVM_REFUSES, primitive, _tvm_reason(error.message), error.message)
+
+    def _compared(self, primitive: str, refusal: str) -> Outcome:
+        assert self.after is not None
+        same = not refusal and structural_equal(self.ours.func, self.after)
+        if not refusal:
+            wrong = self._difference(self.ours.func)
+            if wrong:
+                return Outcome(WE_ARE_WRONG, primitive, "", wrong)
+        try:
+            wrong = "" if same else self._difference(self.after)
+        except Unsupported as reason:
+            return Outcome(UNDECIDED, primitive, str(reason).split("\n")[0], str(reason))
+        if wrong:
+            return Outcome(TVM_WRONG, primitive, "", wrong)
+        return Outcome(OVER_STRICT if refusal else AGREE, primitive, refusal, same_text=same)
+
+    def _difference(self, after: PrimFunc) -> str:
+        """How a result differs from the program before all steps; empty where it does not."""
+        try:
+            verdict = check(self.func, after)
+        except InputError as error:  # other parameters
+            return str(error)
+        return "" if verdict else str(verdict)
+
+    def python(self) -> str:
+        """The program and the steps as a file that runs under TVM and shows the result."""
+        return script_for_tvm(self.func, self.steps)
+
+
+def script_for_tvm(func: PrimFunc, steps: Sequence[Step]) -> str:
+    """A file that runs under TVM 0.27: the program, the steps, and the result printed."""
+    lines = ["from tvm.s_tir import Schedule", "from tvm.script import tirx as T", "", ""]
+    lines += [func.script(dialect="tvm-0.27", with_header=False), "", f"sch = Schedule({func.name})"]
+    return "\n".join([*lines, *(step.python() for step in steps), "print(sch.mod.script())"])
+
+
+def runs(func: PrimFunc) -> bool:
+    """Whether a program has a meaning to compare with: it reads nothing that it has not written."""
+    try:
+        return bool(check(func, func))
+    except (ExecutionError, Unsupported):
+        return False
+
+
+def _ours(primitive: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments for our own primitive: index maps as functions, defaults filled in."""
+    signature = PRIMITIVES[primitive].signature
+    given = {
+        name: eval(value.text) if isinstance(value, IndexMapSource) else value.items if isinstance(value, Tuple) else value
+        for name, value in arguments.items()
+    }
+    for name, parameter in signature.parameters.items():
+        if name not in given and parameter.default is not parameter.empty:
+            given[name] = parameter.default
+    return {name: given[name] for name in signature.parameters}
+
+
+def _requirement(message: str) -> str:
+    """The name of the requirement in a refusal of ours."""
+    found = re.search(r"\): (\w+)$", message.split("\n")[0])
+    return found.group(1) if found else message.split("\n")[0]
+
+
+def _tvm_reason(message: str) -> str:
+    """The heart of a refusal of TVM's, without names and numbers of this one program."""
+    lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
+    told = next((line for line in lines if line.startswith("Error message:")), lines[-1] if lines else "")
+    told = told.removeprefix("Error message:").strip()
+    return re.sub(r"0x[0-9a-f]+|\b\d+\b", "N", told)[:160]
