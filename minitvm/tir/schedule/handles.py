@@ -1,11 +1,12 @@
-"""Handles: what a caller holds of a block or a loop while the program around it changes."""
+"""Handles: what a caller holds of a block, a loop or a sampled number while the program around it changes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import Var
+from ...expr import Expr, Var, node, substitute, walk
 from ..nodes import Block, BlockId, BlockRealize, For
 
 
@@ -21,6 +22,28 @@ class LoopRV:
     """A loop, through all rewrites that keep it."""
 
     key: Var
+
+
+@node
+class ExprRV(Var):
+    """A number that was sampled. It stands in expressions, and as a factor or annotation, like any variable."""
+
+
+@node
+class Place(Var):
+    """The key of a `LoopRV` that stands for no loop: computing at it means `compute_inline`, or nothing ("root")."""
+
+
+Handle = BlockRV | LoopRV | ExprRV
+INLINE, ROOT = "inline", "root"  # the names of places
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What a sampling primitive returns: numbers (or one, or a loop or place), and the decision that gives them."""
+
+    values: Any
+    decision: Any
 
 
 def to_handles(result: Any) -> Any:
@@ -40,19 +63,38 @@ def to_handles(result: Any) -> Any:
     return result
 
 
-def handles_in(value: Any) -> list[BlockRV | LoopRV]:
+def numbers_to_handles(values: Any, known: dict[ExprRV, int]) -> Any:
+    """The values of a sampling as handles, in lists as they were; `known` is told what the numbers are."""
+    if isinstance(values, list | tuple):
+        return [numbers_to_handles(item, known) for item in values]
+    if isinstance(values, int):
+        handle = ExprRV("v")
+        known[handle] = values
+        return handle
+    return to_handles(values)
+
+
+def handles_in(value: Any) -> list[Handle]:
     """The handles in an argument or result, lists flattened."""
     if isinstance(value, BlockRV | LoopRV):
         return [value]
+    if isinstance(value, Expr):
+        return [part for part in walk(value) if isinstance(part, ExprRV)]
     if isinstance(value, list | tuple):
         return [handle for item in value for handle in handles_in(item)]
+    if isinstance(value, Mapping):
+        return [handle for item in value.values() for handle in handles_in(item)]
     return []
 
 
-def map_handles(value: Any, mapping: dict[BlockRV | LoopRV, Any]) -> Any:
+def map_handles(value: Any, mapping: Mapping[Handle, Any]) -> Any:
     """A value with its handles replaced, in lists as they were; a handle that is not in `mapping` stays."""
     if isinstance(value, BlockRV | LoopRV):
         return mapping.get(value, value)
+    if isinstance(value, Expr):
+        return substitute(value, {h: mapping[h] for h in handles_in(value) if h in mapping})  # type: ignore[misc]
     if isinstance(value, list | tuple):
         return type(value)(map_handles(item, mapping) for item in value)
+    if isinstance(value, Mapping):
+        return {key: map_handles(item, mapping) for key, item in value.items()}
     return value

@@ -3,30 +3,51 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...errors import InputError, InternalError, ScheduleError, report
-from ...expr import Node, walk
-from ..nodes import Block, BlockId, BlockRealize, For, IRModule, PrimFunc, Seq, Stmt
+from ...arith import simplify
+from ...errors import InputError, InternalError, ScheduleError, TypeMismatch, nearest, report
+from ...expr import Expr, Var, const, substitute
+from ..nodes import Block, BlockRealize, For, IRModule, PrimFunc
 from ..verifier import verify_if_asked
-from .handles import BlockRV, LoopRV, handles_in, to_handles
+from .argument_types import described, fits
+from .handles import (
+    INLINE,
+    BlockRV,
+    ExprRV,
+    Handle,
+    LoopRV,
+    Place,
+    Sampled,
+    handles_in,
+    numbers_to_handles,
+    to_handles,
+)
+from .messages import arguments_text, described_value, foreign, marked_program, name_of
+from .randomness import RandomNumbers
 from .registry import PRIMITIVES, Primitive, Refused, Requirement, on_registration, transforms
 from .state import ScheduleState
 from .trace import Instruction, Trace, plain
-from .tree import Tree, with_own_keys
+from .tree import with_own_keys
 
 _LEVELS = ("detail", "fast", "none")
+# What computing a block at the place "inline" means.
+_INLINED = {"compute_at": "compute_inline", "reverse_compute_at": "reverse_compute_inline"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
     """Everything that `undo` needs to bring back."""
 
-    mod: IRModule
+    state: ScheduleState
     trace: Trace
     gone: Mapping[object, str]
+    numbers: Mapping[ExprRV, int]
+    random: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +74,8 @@ class Schedule:
     also checked by running the program before and after in the reference interpreter.
 
     `error_render_level`: "detail" shows the program with the spot marked, "fast" only the text, "none" one line.
-    `debug_mask` and `seed` are accepted as in TVM; the program is always checked.
+    `seed` makes sampling the same every time (None, or -1 as in TVM: a different seed each time). `debug_mask` is
+    accepted as in TVM; the program is always checked.
     """
 
     def __init__(
@@ -84,7 +106,8 @@ class Schedule:
         self._history: list[_Snapshot] = []
         self._level = level
         self._verify = verify
-        self.seed = seed
+        self._numbers: dict[ExprRV, int] = {}  # what was sampled
+        self._random = RandomNumbers(seed).state
 
     # ------------------------------------------------------------------ what it holds
 
@@ -116,15 +139,28 @@ class Schedule:
     def work_on(self, func_name: str) -> None:
         """Let names of blocks refer to another function of the module."""
         if func_name not in self.mod:
-            raise InputError(f"no function {func_name!r} in the module; there are {', '.join(self.mod.functions)}")
+            raise InputError(f"no function {func_name!r} in the module; {nearest(func_name, list(self.mod.functions))}")
         self._state = ScheduleState(self.mod, func_name, self._state.trees)
 
     def copy(self) -> Schedule:
-        """A schedule of its own in the same state; handles work on both."""
+        """A schedule of its own in the same state, with random numbers of its own; handles work on both."""
         other = Schedule.__new__(Schedule)
         other.__dict__.update(self.__dict__)
         other._trace, other._gone, other._history = self._trace.copy(), dict(self._gone), list(self._history)
+        other._numbers = dict(self._numbers)
+        other.seed(self.fork_seed())
         return other
+
+    def seed(self, seed: int) -> None:
+        """Start the random numbers of sampling anew; -1 means a different start each time."""
+        self._random = RandomNumbers(seed).state
+
+    def fork_seed(self) -> int:
+        """A seed for another schedule; the next one will be different."""
+        numbers = RandomNumbers(self._random)
+        forked = numbers.fork()
+        self._random = numbers.state
+        return forked
 
     def show(self, *args: Any, **options: Any) -> None:
         """Print the module and the trace."""
@@ -132,52 +168,96 @@ class Schedule:
         self._trace.show()
 
     def undo(self) -> None:
-        """Take the last step that changed the program back, and the queries after it."""
+        """Take the last step that changed the program back, and the queries and sampling after it."""
         if not self._history:
             raise ScheduleError("undo: there is no step to take back")
-        last = self._history.pop()
-        self._state = ScheduleState(last.mod, self._state.func_name)
-        self._trace, self._gone = last.trace, dict(last.gone)
+        self._restore(self._history.pop())
 
-    def get(self, handle: BlockRV | LoopRV) -> Block | For:
-        """The node that a handle stands for now; raises `ScheduleError` when it is gone."""
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """What is done inside stays done only when no exception leaves the block."""
+        before, history = self._snapshot(), list(self._history)
+        try:
+            yield
+        except BaseException:
+            self._restore(before)
+            self._history = history
+            raise
+
+    def _snapshot(self) -> _Snapshot:
+        return _Snapshot(self._state, self._trace.copy(), dict(self._gone), dict(self._numbers), self._random)
+
+    def _restore(self, at: _Snapshot) -> None:
+        self._state = ScheduleState(at.state.mod, self._state.func_name, at.state.trees)
+        self._trace, self._gone, self._numbers = at.trace.copy(), dict(at.gone), dict(at.numbers)
+        self._random = at.random
+
+    def get(self, handle: Handle | Expr) -> Any:
+        """What a handle stands for now: a `Block`, a `For` (None for a place that is no loop), a sampled number.
+
+        Raises `ScheduleError` when the block or loop is gone, with what became of it.
+        """
+        if isinstance(handle, Expr):
+            return self._to_numbers(handle)
         node = self._resolve(handle)
+        if isinstance(node, Place):
+            return None
         return node.block if isinstance(node, BlockRealize) else node
 
     def get_sref(self, handle: BlockRV | LoopRV) -> Block | For:
         """TVM's name: here the node itself."""
-        return self.get(handle)
+        found: Block | For = self.get(handle)
+        return found
 
     # ------------------------------------------------------------------ calling primitives
 
     def call(self, primitive: Primitive | str, arguments: Mapping[str, Any]) -> Any:
         """Apply a primitive to arguments by name (what its method does); all of it happens or nothing."""
-        chosen = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
+        chosen = registered(primitive) if isinstance(primitive, str) else primitive
+        length = len(self._trace)
+        try:
+            return self._call(chosen, arguments)
+        except BaseException:
+            self._trace.truncate(length)  # the queries for handles and names that the call began with
+            raise
+
+    def _call(self, chosen: Primitive, arguments: Mapping[str, Any]) -> Any:
+        arguments = {name: self._with_handles(chosen, name, value) for name, value in arguments.items()}
         known = self._trace.handle_names()
         for handle in handles_in(list(arguments.values())):
             if handle not in known:
                 self._introduce(handle)
-        state = ScheduleState(self.mod, self._state.func_name, self._state.trees)
+        state = self._fresh_state()
         try:
             nodes = {name: self._to_nodes(state, chosen, name, value) for name, value in arguments.items()}
-            result = chosen.run(state, nodes)
+            result = _run(chosen, state, nodes)
         except Refused as refused:
             raise ScheduleError(self._render(state, chosen, arguments, refused)) from None
+        except (TypeMismatch, InputError) as error:
+            raise ScheduleError(f"{self._headline(chosen, arguments)}: {error}") from None
         given = {name: plain(value) for name, value in arguments.items()}
-        outputs = to_handles(result)
+        numbers: dict[ExprRV, int] = {}
+        sampled = result if isinstance(result, Sampled) else None
+        outputs = to_handles(result) if sampled is None else numbers_to_handles(sampled.values, numbers)
         if not chosen.query:
-            self._commit(state, chosen, given, outputs)
-        if not chosen.query or chosen.kind:
-            self._trace.insts.append(Instruction(chosen, given, outputs))
+            self._commit(state, chosen, outputs)
+        self._numbers.update(numbers)
+        self._random = state.random.state
+        if sampled is not None:
+            given["decision"] = None  # the instruction holds it
+        self._trace.append(Instruction(chosen, given, outputs, None if sampled is None else sampled.decision))
         return outputs
 
-    def _commit(self, state: ScheduleState, chosen: Primitive, given: Mapping[str, Any], outputs: Any) -> None:
+    def _fresh_state(self) -> ScheduleState:
+        return ScheduleState(self.mod, self._state.func_name, self._state.trees, self._random)
+
+    def _commit(self, state: ScheduleState, chosen: Primitive, outputs: Any) -> None:
         before = self._state
         step = len(self._trace) + 1
         if self._verify:
-            _check_same_meaning(before.mod, state.mod)
-        made = ", ".join(_name_of(state, handle) for handle in handles_in(outputs))
-        history = _Snapshot(before.mod, self._trace.copy(), dict(self._gone))
+            _check_same_meaning(before.mod, state.mod, state.comparable)
+        made = ", ".join(name_of(state, handle) for handle in handles_in(outputs))
+        history = self._snapshot()
         for name, func in before.mod.items():
             if state.mod[name] is func or not isinstance(func.body, BlockRealize):
                 continue
@@ -191,8 +271,22 @@ class Schedule:
         self._history.append(history)
         self._state = ScheduleState(state.mod, before.func_name, state.trees)
 
-    def _introduce(self, handle: BlockRV | LoopRV) -> None:
+    def _with_handles(self, chosen: Primitive, name: str, value: Any) -> Any:
+        """An argument with names of blocks looked up: as in TVM, the trace holds how each was found."""
+        if not chosen.takes_blocks(name):
+            return value
+        if isinstance(value, str):
+            handle = BlockRV(self._state.block_named(value).block.id)
+            known = handle in self._trace.handle_names()
+            return handle if known else self.call("get_block", {"name": value, "func_name": None})
+        if isinstance(value, list | tuple):
+            return [self._with_handles(chosen, name, item) for item in value]
+        return value
+
+    def _introduce(self, handle: Handle) -> None:
         """Record how to find a block or loop whose handle no query gave (`space` makes such): the trace must replay."""
+        if isinstance(handle, ExprRV):
+            return
         node = self._state.block(handle.key) if isinstance(handle, BlockRV) else self._state.loop(handle.key)
         if node is None:
             return  # the call will say so
@@ -208,32 +302,55 @@ class Schedule:
         else:
             self.call("get_child_blocks", {"block_or_loop": BlockRV(tree.scope(node).block.id)})
 
-    def _resolve(self, handle: BlockRV | LoopRV, state: ScheduleState | None = None) -> BlockRealize | For:
+    def _resolve(self, handle: Any, state: ScheduleState | None = None) -> BlockRealize | For | Place:
         at = state or self._state
+        if isinstance(handle, LoopRV) and isinstance(handle.key, Place):
+            return handle.key
         node = at.block(handle.key) if isinstance(handle, BlockRV) else at.loop(handle.key)
         if node is not None:
             return node
-        raise ScheduleError(self._gone.get(handle.key) or _foreign(handle))
+        raise ScheduleError(self._gone.get(handle.key) or foreign(handle))
 
     def _to_nodes(self, state: ScheduleState, chosen: Primitive, name: str, value: Any) -> Any:
-        if not chosen.takes_nodes(name) or value is None:
+        """An argument as the primitive's function takes it: nodes for handles, values for sampled numbers."""
+        if not chosen.takes_nodes(name):
+            value = self._to_numbers(value)
+            hint = chosen.hints.get(name, Any)
+            is_list = chosen.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+            if not all(fits(item, hint) for item in value) if is_list else not fits(value, hint):
+                raise ScheduleError(f"{chosen.name}: {name} must be a {described(hint)}, found {value!r}")
+            return value
+        if value is None:
             return value
         if isinstance(value, list | tuple):
             return type(value)(self._to_nodes(state, chosen, name, item) for item in value)
-        if isinstance(value, str) and chosen.takes_blocks(name):
-            return state.block_named(value)
         if isinstance(value, BlockRV | LoopRV):
             node = self._resolve(value, state)
             if isinstance(node, BlockRealize) == chosen.takes_blocks(name) or chosen.takes_both(name):
                 return node
         wanted = "a block (a BlockRV or its name)" if chosen.takes_blocks(name) else "a loop (a LoopRV)"
-        raise ScheduleError(f"{chosen.name}: {name} must be {wanted}, found {_described(value)}")
+        raise ScheduleError(f"{chosen.name}: {name} must be {wanted}, found {described_value(value)}")
+
+    def _to_numbers(self, value: Any) -> Any:
+        """A value with sampled numbers known, lists and dictionaries as they were."""
+        if isinstance(value, list | tuple):
+            return type(value)(map(self._to_numbers, value))
+        if isinstance(value, dict):
+            return {key: self._to_numbers(item) for key, item in value.items()}
+        used = handles_in(value) if isinstance(value, Expr) else []
+        if not used:
+            return value
+        unknown = next((handle for handle in used if handle not in self._numbers), None)
+        if unknown is not None:
+            raise ScheduleError(foreign(unknown))
+        known: dict[Var, Expr] = {h: const(self._numbers[h], h.dtype) for h in used if isinstance(h, ExprRV)}
+        return plain(simplify(substitute(value, known)))
 
     # ------------------------------------------------------------------ what is legal now
 
     def space(self, *names: str) -> list[Call]:
         """The calls that are legal now, of the named primitives or of all: what tests draw from and tuners try."""
-        chosen = [PRIMITIVES[name] for name in names] if names else list(transforms())
+        chosen = [registered(name) for name in names] if names else list(transforms())
         tried = (self._legal(primitive, values) for primitive in chosen for values in self._candidates(primitive))
         return [call for call in tried if call is not None]
 
@@ -245,7 +362,7 @@ class Schedule:
         (by default 6, where there is another one) to the next primitive. None when nothing legal was found. `names` as
         in `space`.
         """
-        chosen = [PRIMITIVES[name] for name in names] if names else list(transforms())
+        chosen = [registered(name) for name in names] if names else list(transforms())
         first, at = choose(len(chosen)), choose(1 << 16)
         most = tries or (6 if len(chosen) > 1 else None)
         for primitive in (*chosen[first:], *chosen[:first]):
@@ -260,18 +377,18 @@ class Schedule:
     def _candidates(self, primitive: Primitive) -> Iterable[tuple[Any, ...]]:
         if primitive.calls is None:
             return ()
-        return primitive.calls(ScheduleState(self.mod, self._state.func_name, self._state.trees))
+        return primitive.calls(self._fresh_state())
 
     def _legal(self, primitive: Primitive, values: tuple[Any, ...]) -> Call | None:
         """The call with these arguments (nodes), None when it is refused."""
         arguments = bind(primitive, values, {})
         # Some conditions show only while a primitive works, so a call is tried on a copy: states are values.
         try:
-            primitive.run(ScheduleState(self.mod, self._state.func_name, self._state.trees), arguments)
+            primitive.run(self._fresh_state(), arguments)
         except Refused:
             return None
         handles = {name: to_handles(value) for name, value in arguments.items()}
-        return Call(primitive, handles, f"{primitive.name}({_arguments_text(self._state, primitive, handles)})")
+        return Call(primitive, handles, self._headline(primitive, handles))
 
     def apply(self, call: Call) -> Any:
         """Make a call that `space` gave."""
@@ -279,20 +396,45 @@ class Schedule:
 
     # ------------------------------------------------------------------ errors
 
+    def _headline(self, chosen: Primitive, arguments: Mapping[str, Any]) -> str:
+        return f"{chosen.name}({arguments_text(self._state, chosen, arguments, self._numbers)})"
+
     def _render(self, state: ScheduleState, chosen: Primitive, arguments: Mapping[str, Any], refused: Refused) -> str:
         failure, needed = refused.failure, refused.requirement
-        headline = f"{chosen.name}({_arguments_text(self._state, chosen, arguments)}): {needed.name}"
+        headline = f"{self._headline(chosen, arguments)}: {needed.name}"
         if self._level == "none":
             return headline
         headline = f"{headline:<79} [step {len(self._trace) + 1} of the trace]"
         program = None
         if self._level == "detail" and failure.spots:
-            program = _marked_program((self._state, state), failure.spots)
+            program = marked_program((self._state, state), failure.spots)
         return report(headline, program=program, wanted=failure.wanted, found=failure.found, tries=failure.tries)
 
-    if TYPE_CHECKING:
+    def __getattr__(self, name: str) -> Any:
+        # Primitives are attributes of the class; only what is not there comes here.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        known = [n for n in dir(type(self)) if not n.startswith("_")]
+        raise AttributeError(f"a Schedule has no {name!r}; {nearest(name, known)}", name=name, obj=self)
 
-        def __getattr__(self, name: str) -> Any: ...
+
+def registered(name: str) -> Primitive:
+    """The primitive of that name; raises `ScheduleError` with the nearest."""
+    if name not in PRIMITIVES:
+        raise ScheduleError(f"no schedule primitive {name!r}; {nearest(name, list(PRIMITIVES))}")
+    return PRIMITIVES[name]
+
+
+def _run(chosen: Primitive, state: ScheduleState, nodes: Mapping[str, Any]) -> Any:
+    place = next((value for value in nodes.values() if isinstance(value, Place)), None)
+    if place is None:
+        return chosen.run(state, nodes)
+    if chosen.name not in _INLINED:
+        takers = " and ".join(_INLINED)
+        raise ScheduleError(f"{chosen.name}: the place {place.name!r} is no loop; only {takers} take it")
+    if place.name == INLINE:
+        return PRIMITIVES[_INLINED[chosen.name]].run(state, {"block": nodes["block"]})
+    return None
 
 
 def bind(primitive: Primitive, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -319,77 +461,14 @@ def _add_method(primitive: Primitive) -> None:
 on_registration(_add_method)
 
 
-def _check_same_meaning(before: IRModule, after: IRModule) -> None:
+def _check_same_meaning(before: IRModule, after: IRModule, comparable: Mapping[str, PrimFunc]) -> None:
     from ...reference import check
 
     for name, func in before.items():
         if after[name] is not func:
-            verdict = check(func, after[name])
+            verdict = check(func, comparable.get(name, after[name]))
             if not verdict:
                 raise InternalError(f"the step changes what {name} computes\n{verdict}")
-
-
-def _name_of(state: ScheduleState, handle: BlockRV | LoopRV) -> str:
-    if isinstance(handle, LoopRV):
-        return handle.key.name
-    found = state.block(handle.key)
-    return found.block.name if found else "?"
-
-
-def _foreign(handle: BlockRV | LoopRV) -> str:
-    if isinstance(handle, LoopRV):
-        return f"loop {handle.key.name} is not part of this schedule's module"
-    return "the block is not part of this schedule's module"
-
-
-def _described(value: Any) -> str:
-    if isinstance(value, LoopRV):
-        return f"the loop {value.key.name}"
-    return "a block" if isinstance(value, BlockRV | BlockId) else repr(value)
-
-
-def _arguments_text(state: ScheduleState, primitive: Primitive, arguments: Mapping[str, Any]) -> str:
-    shown: list[str] = []
-    for name, parameter in primitive.signature.parameters.items():
-        value = arguments[name]
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            shown.extend(_argument_text(state, item) for item in value)
-        elif parameter.default is parameter.empty:
-            shown.append(_argument_text(state, value))
-        elif value != parameter.default:
-            shown.append(f"{name}={_argument_text(state, value)}")
-    return ", ".join(shown)
-
-
-def _argument_text(state: ScheduleState, value: Any) -> str:
-    if isinstance(value, BlockRV | LoopRV):
-        return _name_of(state, value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_argument_text(state, item) for item in value)}]"
-    return repr(value)
-
-
-def _marked_program(states: Sequence[ScheduleState], spots: Mapping[Node, str]) -> str:
-    """The smallest nest around all spots, as text with the spots marked.
-
-    The spots stand in the program as it was before the step, or as the step had made it when it was refused.
-    """
-    from ..script.printer import script
-
-    for state in states:
-        for tree in state.trees.values():
-            if all(s in tree.order for s in spots if isinstance(s, Stmt)):
-                return script(_nest_around(tree, spots), mark=dict(spots))
-    return script(states[0].mod)
-
-
-def _nest_around(tree: Tree, spots: Mapping[Node, str]) -> Node:
-    body = tree.root.block.body
-    for stmt in body.stmts if isinstance(body, Seq) else (body,):
-        inside = set(walk(stmt))
-        if all(spot in inside for spot in spots):
-            return stmt
-    return tree.func
 
 
 __all__ = ["Call", "Requirement", "Schedule", "bind"]

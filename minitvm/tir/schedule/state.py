@@ -9,6 +9,7 @@ from ...errors import InternalError, ScheduleError, nearest
 from ...expr import Expr, Range, SizeVar, Var, const, free_vars, replace
 from ..conditions import all_of, both, conjuncts, is_const
 from ..nodes import BlockId, BlockRealize, Buffer, For, If, IRModule, PrimFunc, Seq, Stmt, root_block
+from .randomness import RandomNumbers
 from .tree import Tree
 
 
@@ -19,11 +20,16 @@ class ScheduleState:
     the whole step succeeded, so a refused call leaves nothing behind.
     """
 
-    def __init__(self, mod: IRModule, func_name: str, trees: Mapping[PrimFunc, Tree] | None = None) -> None:
+    def __init__(
+        self, mod: IRModule, func_name: str, trees: Mapping[PrimFunc, Tree] | None = None, random_state: int = 1
+    ) -> None:
         self.mod = mod
         self.func_name = func_name
+        self.random = RandomNumbers(random_state)
         known = trees or {}
         self.trees: dict[PrimFunc, Tree] = {f: known[f] for f in mod.functions.values() if f in known}
+        # What the oracle compares instead of a function whose parameters a step has changed.
+        self.comparable: dict[str, PrimFunc] = {}
 
     def tree(self, name: str | None = None) -> Tree:
         """The tree of a function, by default of the one that is worked on."""

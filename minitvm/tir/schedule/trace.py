@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ArtifactError
-from ...expr import FloatImm, IntImm, StringImm
-from .handles import BlockRV, LoopRV, handles_in, map_handles
-from .registry import Primitive, lookup
+from ...errors import InputError, ScheduleError
+from ...expr import Expr, FloatImm, IntImm, StringImm, Var
+from .handles import BlockRV, ExprRV, Handle, LoopRV, handles_in, map_handles
+from .lambdas import IndexLambda
+from .registry import Primitive
 
 if TYPE_CHECKING:
     from .schedule import Schedule
 
-# A list that TVM's traces hold inline among an instruction's inputs instead of nested.
-_INLINE = ("factors",)
+DecisionProvider = Callable[["Instruction", Sequence[Any], Sequence[Any], Any], Any]
+POSTPROC = "enter_postproc"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Instruction:
-    """One call of a primitive: arguments by name (handles, numbers, strings, lists of them) and what it returned."""
+    """One call of a primitive: arguments by name (handles, numbers, strings, lists of them) and what it returned.
+
+    `decision` is what a sampling primitive decided, None for all others. Two instructions are never equal.
+    """
 
     primitive: Primitive
     arguments: Mapping[str, Any]
     outputs: Any
+    decision: Any = None
+
+    @property
+    def kind(self) -> str:
+        """The name in TVM's trace format."""
+        return self.primitive.kind
 
     def python(self, names: Mapping[Any, str], schedule: str = "sch") -> str:
         """The call as one line of Python; `names` gives each handle its variable."""
@@ -35,7 +45,7 @@ class Instruction:
             left += ","  # a list of one is unpacked
         shown: list[str] = []
         for name, parameter in self.primitive.signature.parameters.items():
-            value = self.arguments[name]
+            value = self.decision if name == "decision" else self.arguments[name]
             if parameter.kind is parameter.VAR_POSITIONAL:
                 shown.extend(_literal(item, names) for item in value)
             else:
@@ -43,95 +53,194 @@ class Instruction:
         call = f"{schedule}.{self.primitive.name}({', '.join(shown)})"
         return f"{left} = {call}" if left else call
 
+    def with_decision(self, decision: Any) -> Instruction:
+        """The same call with another decision."""
+        return Instruction(self.primitive, self.arguments, self.outputs, decision)
 
-@dataclass(slots=True)
+
 class Trace:
-    """The instructions of a schedule in order, and the decisions of those that sampled."""
+    """The instructions of a schedule in order, each sampling one with its decision."""
 
-    insts: list[Instruction] = field(default_factory=list)
-    decisions: dict[int, Any] = field(default_factory=dict)
+    __slots__ = ("_insts", "_names", "_numbered")
+
+    def __init__(self, insts: Sequence[Instruction] = (), decisions: Mapping[Instruction, Any] | None = None) -> None:
+        given = decisions or {}
+        self._insts = [inst.with_decision(given[inst]) if inst in given else inst for inst in insts]
+        self._names: dict[Handle, str] = {}
+        self._numbered = 0  # the instructions that _names knows
+
+    @property
+    def insts(self) -> Sequence[Instruction]:
+        """The instructions in order."""
+        return tuple(self._insts)
+
+    @property
+    def decisions(self) -> dict[Instruction, Any]:
+        """The decisions of the instructions that sampled."""
+        return {inst: inst.decision for inst in self._insts if inst.decision is not None}
+
+    def get_decision(self, inst: Instruction) -> Any:
+        """What a sampling instruction of this trace decided; None for any other."""
+        return self._insts[self._position(inst)].decision
+
+    def append(self, inst: Instruction, decision: Any = None) -> None:
+        """Add an instruction at the end."""
+        self._insts.append(inst if decision is None else inst.with_decision(decision))
+
+    def pop(self) -> Instruction | None:
+        """Take the last instruction off and give it; None where there is none."""
+        if not self._insts:
+            return None
+        last = self._insts[-1]
+        self.truncate(len(self._insts) - 1)
+        return last
+
+    def truncate(self, length: int) -> None:
+        """Keep the first `length` instructions."""
+        del self._insts[length:]
+        if self._numbered > length:
+            self._names, self._numbered = {}, 0
 
     def __len__(self) -> int:
-        return len(self.insts)
+        return len(self._insts)
 
     def __iter__(self) -> Iterator[Instruction]:
-        return iter(self.insts)
+        return iter(self._insts)
 
     def copy(self) -> Trace:
         """A trace of its own with the same instructions."""
-        return Trace(list(self.insts), dict(self.decisions))
+        made = Trace(self._insts)
+        made._names, made._numbered = dict(self._names), self._numbered
+        return made
 
-    def handle_names(self) -> dict[Any, str]:
-        """The variable that each handle gets in print: b0, l1, l2, ... counted together as TVM does."""
-        names: dict[Any, str] = {}
-        for inst in self.insts:
+    def handle_names(self) -> Mapping[Handle, str]:
+        """The variable that each handle gets in print: b0, l1, v2, ... counted together as TVM does."""
+        for inst in self._insts[self._numbered :]:
             for handle in handles_in(inst.outputs):
-                if handle not in names:
-                    names[handle] = f"{'b' if isinstance(handle, BlockRV) else 'l'}{len(names)}"
-        return names
+                if handle not in self._names:
+                    self._names[handle] = f"{_letter(handle)}{len(self._names)}"
+        self._numbered = len(self._insts)
+        return self._names
 
-    def as_python(self) -> list[str]:
+    def as_python(self, remove_postproc: bool = False) -> list[str]:
         """One line of Python an instruction, on a schedule `sch`."""
         names = self.handle_names()
-        return [inst.python(names) for inst in self.insts]
+        return [inst.python(names) for inst in self._without_postproc(remove_postproc)]
 
     def __str__(self) -> str:
         """A function that applies the trace; the text runs after `from minitvm import tir`."""
         lines = self.as_python() or ["pass"]
         return "\n".join(["def apply_trace(sch: tir.Schedule) -> None:", *("  " + line for line in lines)])
 
+    __repr__ = __str__
+
     def show(self) -> None:
         """Print the trace as Python."""
         print(self)
 
-    def apply_to_schedule(self, sch: Schedule, remove_postproc: bool = False, decision_provider: Any = None) -> None:
-        """Replay every instruction on another schedule; raises `ScheduleError` at the first that is not legal there."""
-        mapping: dict[Any, Any] = {}
-        for inst in self.insts:
-            outputs = sch.call(inst.primitive, {k: map_handles(v, mapping) for k, v in inst.arguments.items()})
-            mapping.update(zip(handles_in(inst.outputs), handles_in(outputs), strict=True))
+    # ------------------------------------------------------------------ replay
+
+    def apply_to_schedule(
+        self, sch: Schedule, remove_postproc: bool = False, decision_provider: DecisionProvider | None = None
+    ) -> None:
+        """Replay every instruction on another schedule: all of them, or, with a `ScheduleError`, none.
+
+        The error says which step does not fit there, and why. Sampling takes the recorded decisions; where a
+        `decision_provider(instruction, inputs, attributes, decision)` is given, what that returns (None: sample anew).
+        """
+        mapping: dict[Handle, Any] = {}
+        names = self.handle_names()
+        with sch.all_or_nothing():
+            for step, inst in enumerate(self._without_postproc(remove_postproc), 1):
+                try:
+                    mapping.update(_replayed(inst, sch, mapping, decision_provider))
+                except (ScheduleError, InputError) as error:
+                    line = inst.python(names)
+                    raise ScheduleError(
+                        f"the trace does not fit: step {step} of {len(self)} is refused, {line}\n{error}"
+                    ) from None
+
+    def _without_postproc(self, remove: bool) -> list[Instruction]:
+        if remove:
+            for position, inst in enumerate(self._insts):
+                if inst.primitive.name == POSTPROC:
+                    return self._insts[:position]
+        return self._insts
+
+    # ------------------------------------------------------------------ rewriting
 
     def simplified(self, remove_postproc: bool = False) -> Trace:
-        """Without queries whose results nothing uses."""
-        needed: set[Any] = set()
+        """Without dead steps: queries and sampling whose results nothing uses, and what follows `enter_postproc`."""
+        needed: set[Handle] = set()
         kept: list[Instruction] = []
-        for inst in reversed(self.insts):
+        for inst in reversed(self._without_postproc(remove_postproc)):
             if inst.primitive.query and not needed.intersection(handles_in(inst.outputs)):
                 continue
             needed.update(handles_in(list(inst.arguments.values())))
             kept.append(inst)
         return Trace(kept[::-1])
 
-    def as_json(self) -> list[Any]:
-        """`[[[kind, inputs, attributes, outputs], ...], decisions]`; plain lists, numbers and strings."""
-        names = self.handle_names()
-        return [[_instruction_json(inst, names) for inst in self.insts], []]
+    def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool) -> Trace:
+        """The trace with another decision of one sampling instruction: how evolutionary search mutates."""
+        position = self._position(inst)
+        if "decision" not in inst.primitive.signature.parameters:
+            raise InputError(f"with_decision: {inst.primitive.name} decides nothing")
+        insts = list(self._insts)
+        insts[position] = inst.with_decision(decision)
+        return Trace(Trace(insts)._without_postproc(remove_postproc))
+
+    def _position(self, inst: Instruction) -> int:
+        for position, known in enumerate(self._insts):
+            if known is inst:
+                return position
+        raise InputError("the instruction is not one of this trace")
+
+    # ------------------------------------------------------------------ saving
+
+    def as_json(self, remove_postproc: bool = False) -> list[Any]:
+        """`[[[kind, inputs, attributes, outputs], ...], [[index, decision], ...]]`: plain lists, numbers, strings."""
+        from .trace_json import to_json
+
+        return to_json(self._without_postproc(remove_postproc), self.handle_names())
 
     def dumps(self) -> str:
         """The JSON text of `as_json`."""
         return json.dumps(self.as_json())
 
     @staticmethod
+    def from_json(json_obj: Sequence[Any] | str) -> Trace:
+        """A saved trace (as JSON text, or that loaded); raises `ArtifactError` where the data is not one."""
+        from .trace_json import from_json
+
+        return from_json(json_obj)
+
+    @staticmethod
     def apply_json_to_schedule(json_obj: Sequence[Any] | str, sch: Schedule) -> None:
-        """Replay a saved trace; raises `ArtifactError` where the data is not one."""
-        known: dict[str, Any] = {}
-        try:
-            loaded: Any = json.loads(json_obj) if isinstance(json_obj, str) else json_obj
-            instructions: list[Any] = loaded[0]
-            rows = [(lookup(kind), inputs, attrs, outputs) for kind, inputs, attrs, outputs in instructions]
-        except (ValueError, TypeError, IndexError, KeyError) as error:
-            raise ArtifactError(f"not a saved trace: {error}") from error
-        for chosen, inputs, attrs, outputs in rows:
-            results = handles_in(sch.call(chosen, _arguments_from_json(chosen, inputs, attrs, known)))
-            if len(results) != len(outputs):
-                raise ArtifactError(
-                    f"{chosen.name} gives {len(results)} results here, {len(outputs)} where it was saved"
-                )
-            known.update(zip(outputs, results, strict=True))
+        """Replay a saved trace; raises `ArtifactError` where the data is not one, as `apply_to_schedule` elsewhere."""
+        Trace.from_json(json_obj).apply_to_schedule(sch)
+
+
+def _replayed(
+    inst: Instruction, sch: Schedule, mapping: Mapping[Handle, Any], provider: DecisionProvider | None
+) -> dict[Handle, Any]:
+    """Do one instruction on another schedule; what its results are there."""
+    arguments = {name: map_handles(value, mapping) for name, value in inst.arguments.items()}
+    if "decision" in arguments:
+        decision = inst.decision
+        if provider is not None:
+            inputs = [v for n, v in arguments.items() if inst.primitive.takes_nodes(n)]
+            attrs = [v for n, v in arguments.items() if n != "decision" and not inst.primitive.takes_nodes(n)]
+            decision = provider(inst, inputs, attrs, decision)
+        arguments["decision"] = decision
+    recorded, found = handles_in(inst.outputs), handles_in(sch.call(inst.primitive, arguments))
+    if len(recorded) != len(found):
+        what = f"{inst.primitive.name} gives {len(found)} results here, {len(recorded)} where it was recorded"
+        raise ScheduleError(what)
+    return dict(zip(recorded, found, strict=True))
 
 
 def plain(value: Any) -> Any:
-    """An argument as a trace keeps it: constants as numbers and strings, tuples as lists."""
+    """An argument as a trace keeps it: constants as numbers, tuples as lists, functions as what they give."""
     if isinstance(value, IntImm):
         return bool(value.value) if value.dtype.is_bool else value.value
     if isinstance(value, FloatImm):
@@ -142,12 +251,22 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
+    if callable(value) and type(value).__name__ in ("function", "method", "builtin_function_or_method", "partial"):
+        return IndexLambda.of(value)
     return value
+
+
+def _letter(handle: Handle) -> str:
+    if isinstance(handle, BlockRV):
+        return "b"
+    return "l" if isinstance(handle, LoopRV) else "v"
 
 
 def _literal(value: Any, names: Mapping[Any, str]) -> str:
     if isinstance(value, BlockRV | LoopRV):
         return names.get(value, "<gone>")
+    if isinstance(value, Expr):
+        return expression_text(value, names)
     if isinstance(value, list | tuple):
         return f"[{', '.join(_literal(item, names) for item in value)}]"
     if isinstance(value, Mapping):
@@ -155,59 +274,10 @@ def _literal(value: Any, names: Mapping[Any, str]) -> str:
     return f'"{value}"' if isinstance(value, str) and not set('"\\\n') & set(value) else repr(value)
 
 
-def _is_input(primitive: Primitive, name: str) -> bool:
-    return primitive.takes_nodes(name) or name in _INLINE
+def expression_text(value: Expr, names: Mapping[Any, str]) -> str:
+    """An expression with the sampled numbers in it under their names: `v3 * 2`."""
+    shown: dict[Handle, Any] = {h: Var(names.get(h, "<gone>")) for h in handles_in(value)}
+    return str(map_handles(value, shown))
 
 
-def _instruction_json(inst: Instruction, names: Mapping[Any, str]) -> list[Any]:
-    inputs: list[Any] = []
-    attrs: list[Any] = []
-    for name, parameter in inst.primitive.signature.parameters.items():
-        value = inst.arguments[name]
-        if not _is_input(inst.primitive, name):
-            attrs.append(value)
-        elif parameter.kind is parameter.VAR_POSITIONAL or name in _INLINE:
-            inputs.extend(_input_json(item, names) for item in value)
-        else:
-            inputs.append(_input_json(value, names))
-    return [inst.primitive.kind, inputs, attrs, [names[handle] for handle in handles_in(inst.outputs)]]
-
-
-def _input_json(value: Any, names: Mapping[Any, str]) -> Any:
-    if isinstance(value, list | tuple):
-        return [_input_json(item, names) for item in value]
-    if isinstance(value, BlockRV | LoopRV):
-        return names[value]
-    # As in TVM: a string that is not the name of a handle is written with quotes around it.
-    return f'"{value}"' if isinstance(value, str) else "None" if value is None else value
-
-
-def _input_from_json(value: Any, known: Mapping[str, Any]) -> Any:
-    if isinstance(value, list):
-        return [_input_from_json(item, known) for item in value]
-    if not isinstance(value, str):
-        return value
-    if value == "None":
-        return None
-    if value.startswith('"'):
-        return value[1:-1]
-    if value not in known:
-        raise ArtifactError(f"not a saved trace: {value} is used before it is defined")
-    return known[value]
-
-
-def _arguments_from_json(primitive: Primitive, inputs: Any, attrs: Any, known: Mapping[str, Any]) -> dict[str, Any]:
-    values = [_input_from_json(item, known) for item in inputs]
-    rest = list(attrs)
-    arguments: dict[str, Any] = {}
-    try:
-        for name, parameter in primitive.signature.parameters.items():
-            if not _is_input(primitive, name):
-                arguments[name] = rest.pop(0)
-            elif parameter.kind is parameter.VAR_POSITIONAL or name in _INLINE:
-                arguments[name], values = values, []
-            else:
-                arguments[name] = values.pop(0)
-    except IndexError:
-        raise ArtifactError(f"not a saved trace: {primitive.name} lacks an argument") from None
-    return arguments
+__all__ = ["ExprRV", "Instruction", "Trace", "expression_text", "plain"]

@@ -139,8 +139,8 @@ def test_a_copy_goes_its_own_way() -> None:
     other.split(i, [2, None])
     assert sch.get(i).var.name == "i"
     sch.parallel(i)
-    assert len(sch.trace) == 2
-    assert len(other.trace) == 2
+    assert len(sch.trace) == 3
+    assert len(other.trace) == 3
     other.parallel(j)
 
 
@@ -292,7 +292,7 @@ def test_one_registration_makes_a_primitive() -> None:
         assert sch.get(i).annotations == {"x": 1}
         verify_trace_roundtrip(sch, programs.matmul(8, 12, 4))
         with pytest.raises(
-            ScheduleError, match=r"mark_short\(j\): short +\[step 3 of the trace\][\s\S]*wanted: at most 8"
+            ScheduleError, match=r"mark_short\(j\): short +\[step 4 of the trace\][\s\S]*wanted: at most 8"
         ):
             sch.mark_short(j)
         assert "extent(loop) <= 8" in document("mark_short")

@@ -1,0 +1,114 @@
+"""Functions of indices and small expressions as data: what a trace keeps of `lambda i, j: (i, j // 4)`, and reads back.
+
+A function that a caller hands to a primitive is run once, on variables; what comes back is kept. It prints as Python,
+and the text is read by a parser of its own, never by `eval`.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import InputError
+from ...expr import Expr, Max, Min, Var, as_expr, binary, substitute
+
+_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}  # fmt: skip
+_FUNCTIONS: dict[str, type] = {"min": Min, "max": Max, "T.min": Min, "T.max": Max}
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLambda:
+    """A function of index expressions, as its parameters and what it gives for them: expressions, lists of them."""
+
+    parameters: tuple[Var, ...]
+    results: Any
+
+    @staticmethod
+    def of(function: Callable[..., Any]) -> IndexLambda:
+        """Run a function with named parameters on variables of these names; raises `InputError` for `*indices`."""
+        if isinstance(function, IndexLambda):
+            return function
+        named = inspect.signature(function).parameters.values()
+        for parameter in named:
+            if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                raise InputError(f"a function of indices names them one by one; found {parameter}")
+        variables = tuple(Var(parameter.name) for parameter in named)
+        return IndexLambda(variables, _expressions(function(*variables)))
+
+    @staticmethod
+    def parse(text: str) -> IndexLambda:
+        """The function of a text `lambda i, j: (i + 1, j)`; raises `ValueError` where it is anything else."""
+        tree = _parsed(text)
+        if not isinstance(tree, ast.Lambda) or tree.args.posonlyargs or tree.args.kwonlyargs or tree.args.vararg:
+            raise ValueError(f"{text!r} is no function of named indices")
+        variables = {argument.arg: Var(argument.arg) for argument in tree.args.args}
+        return IndexLambda(tuple(variables.values()), _expressions(_evaluated(tree.body, variables)))
+
+    def __call__(self, *indices: Any) -> Any:
+        if len(indices) != len(self.parameters):
+            raise InputError(f"{self}: wanted {len(self.parameters)} indices, found {len(indices)}")
+        values = {v: as_expr(e) for v, e in zip(self.parameters, indices)}
+
+        def go(result: Any) -> Any:
+            return type(result)(map(go, result)) if isinstance(result, list | tuple) else substitute(result, values)
+
+        return go(self.results)
+
+    def __repr__(self) -> str:
+        names = ", ".join(v.name for v in self.parameters)
+        return f"lambda {names}: {_text(self.results)}" if names else f"lambda: {_text(self.results)}"
+
+
+def parse_expression(text: str, names: Mapping[str, Expr]) -> Expr:
+    """The expression of a text over known names; raises `ValueError` where it is anything else."""
+    value = _evaluated(_parsed(text), names)
+    if isinstance(value, list | tuple):
+        raise ValueError(f"{text!r} is no single expression")
+    return as_expr(value)
+
+
+def _parsed(text: str) -> ast.expr:
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, RecursionError, MemoryError, UnicodeError) as error:
+        raise ValueError(f"{text!r} is no Python expression") from error
+
+
+def _evaluated(tree: ast.expr, names: Mapping[str, Expr]) -> Any:
+    if isinstance(tree, ast.List | ast.Tuple):
+        items = [_evaluated(item, names) for item in tree.elts]
+        return items if isinstance(tree, ast.List) else tuple(items)
+    if isinstance(tree, ast.Name) and tree.id in names:
+        return names[tree.id]
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, bool | int | float):
+        return tree.value
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        return -_evaluated(tree.operand, names)
+    if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
+        return _OPERATORS[type(tree.op)](_evaluated(tree.left, names), _evaluated(tree.right, names))
+    if isinstance(tree, ast.Call) and len(tree.args) == 2 and not tree.keywords:
+        made = _FUNCTIONS.get(ast.unparse(tree.func))
+        if made is not None:
+            return binary(made, *(as_expr(_evaluated(a, names)) for a in tree.args))
+    raise ValueError(f"{ast.unparse(tree)!r} means nothing in an index expression")
+
+
+def _expressions(result: Any) -> Any:
+    if isinstance(result, list | tuple):
+        return type(result)(map(_expressions, result))
+    return as_expr(result)
+
+
+def _text(result: Any) -> str:
+    if isinstance(result, list):
+        return f"[{', '.join(map(_text, result))}]"
+    if isinstance(result, tuple):
+        return f"({', '.join(map(_text, result))}{',' if len(result) == 1 else ''})"
+    return str(result)

@@ -1,0 +1,88 @@
+"""What errors about schedules say: names of handles, calls as they were written, the program with the spot marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...expr import Expr, Node, const, walk
+from ..nodes import BlockId, Seq, Stmt
+from .handles import BlockRV, ExprRV, Handle, LoopRV, map_handles
+from .registry import Primitive
+from .state import ScheduleState
+from .tree import Tree
+
+
+def name_of(state: ScheduleState, handle: Handle) -> str:
+    """The name of the block or loop that a handle stands for."""
+    if isinstance(handle, ExprRV):
+        return handle.name
+    if isinstance(handle, LoopRV):
+        return handle.key.name
+    found = state.block(handle.key)
+    return found.block.name if found else "?"
+
+
+def foreign(handle: Handle) -> str:
+    """Why a handle that the schedule has never seen cannot be used."""
+    if isinstance(handle, ExprRV):
+        return "the sampled number is not part of this schedule"
+    if isinstance(handle, LoopRV):
+        return f"loop {handle.key.name} is not part of this schedule's module"
+    return "the block is not part of this schedule's module"
+
+
+def described_value(value: Any) -> str:
+    """A value that was handed over in the place of another, in words."""
+    if isinstance(value, LoopRV):
+        return f"the loop {value.key.name}"
+    return "a block" if isinstance(value, BlockRV | BlockId) else repr(value)
+
+
+def arguments_text(
+    state: ScheduleState, primitive: Primitive, arguments: Mapping[str, Any], numbers: Mapping[ExprRV, int]
+) -> str:
+    """The arguments of a call as they were written, names for handles and values for sampled numbers."""
+    values: dict[Handle, Any] = {h: const(n) for h, n in numbers.items()}
+    arguments = map_handles(dict(arguments), values) if numbers else arguments
+    shown: list[str] = []
+    for name, parameter in primitive.signature.parameters.items():
+        value = arguments[name]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            shown.extend(_argument_text(state, item) for item in value)
+        elif parameter.default is parameter.empty:
+            shown.append(_argument_text(state, value))
+        elif isinstance(value, Expr) or value != parameter.default:
+            shown.append(f"{name}={_argument_text(state, value)}")
+    return ", ".join(shown)
+
+
+def _argument_text(state: ScheduleState, value: Any) -> str:
+    if isinstance(value, BlockRV | LoopRV):
+        return name_of(state, value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_argument_text(state, item) for item in value)}]"
+    return str(value) if isinstance(value, Expr) else repr(value)
+
+
+def marked_program(states: Sequence[ScheduleState], spots: Mapping[Node, str]) -> str:
+    """The smallest nest around all spots, as text with the spots marked.
+
+    The spots stand in the program as it was before the step, or as the step had made it when it was refused.
+    """
+    from ..script.printer import script
+
+    for state in states:
+        for tree in state.trees.values():
+            if all(s in tree.order for s in spots if isinstance(s, Stmt)):
+                return script(_nest_around(tree, spots), mark=dict(spots))
+    return script(states[0].mod)
+
+
+def _nest_around(tree: Tree, spots: Mapping[Node, str]) -> Node:
+    body = tree.root.block.body
+    for stmt in body.stmts if isinstance(body, Seq) else (body,):
+        inside = set(walk(stmt))
+        if all(spot in inside for spot in spots):
+            return stmt
+    return tree.func

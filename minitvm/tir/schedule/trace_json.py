@@ -1,0 +1,211 @@
+"""Traces as JSON, in the shape of TVM's: `[[[kind, inputs, attributes, outputs], ...], [[index, decision], ...]]`.
+
+Inputs are handles by their names, and what may stand in their place: factors, annotated values, orders. There a string
+that is no handle has quotes around it, and None is the string "None". Everything else is an attribute, as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...errors import ArtifactError
+from ...expr import Expr, Var
+from ..nodes import BlockId
+from .argument_types import described, fits
+from .handles import BlockRV, ExprRV, Handle, LoopRV, handles_in
+from .lambdas import IndexLambda, parse_expression
+from .registry import Primitive, lookup
+from .trace import Instruction, Trace, expression_text
+
+# Parameters that TVM holds among the inputs though they take no block or loop; the first are lists, laid out inline.
+_INLINE = ("factors",)
+_INPUTS = (*_INLINE, "ann_val", "new_order")
+
+
+def to_json(insts: Sequence[Instruction], names: Mapping[Any, str]) -> list[Any]:
+    """Instructions as plain lists, numbers and strings."""
+    decisions = [[i, inst.decision] for i, inst in enumerate(insts) if inst.decision is not None]
+    return [[_row(inst, names) for inst in insts], decisions]
+
+
+def _is_input(primitive: Primitive, name: str) -> bool:
+    return primitive.takes_nodes(name) or name in _INPUTS
+
+
+def _row(inst: Instruction, names: Mapping[Any, str]) -> list[Any]:
+    inputs: list[Any] = []
+    attrs: list[Any] = []
+    for name, parameter in inst.primitive.signature.parameters.items():
+        value = inst.arguments[name]
+        if name == "decision":
+            continue
+        if not _is_input(inst.primitive, name):
+            attrs.append(_attribute(value))
+        elif parameter.kind is parameter.VAR_POSITIONAL or name in _INLINE:
+            inputs.extend(_input(item, names) for item in value)
+        else:
+            inputs.append(_input(value, names))
+    return [inst.kind, inputs, attrs, [names[handle] for handle in handles_in(inst.outputs)]]
+
+
+def _attribute(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_attribute(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _attribute(item) for key, item in value.items()}
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+
+
+def _input(value: Any, names: Mapping[Any, str]) -> Any:
+    if isinstance(value, list | tuple):
+        return [_input(item, names) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _input(item, names) for key, item in value.items()}
+    if isinstance(value, BlockRV | LoopRV):
+        return names[value]
+    if isinstance(value, Expr):
+        return expression_text(value, names)
+    return f'"{value}"' if isinstance(value, str) else "None" if value is None else value
+
+
+# ---- reading back --------------------------------------------------------------------------------------------------
+
+
+class _Damaged(Exception):
+    """Why the data is no trace."""
+
+
+def from_json(json_obj: Sequence[Any] | str) -> Trace:
+    """The trace that was saved; raises `ArtifactError` that says which step is damaged."""
+    step = 0
+    try:
+        instructions, decisions = _parts(json_obj)
+        known: dict[str, Handle] = {}
+        insts: list[Instruction] = []
+        for step, row in enumerate(instructions, 1):
+            insts.append(_instruction(row, known, decisions.pop(step - 1, None)))
+        if decisions:
+            raise _Damaged(f"a decision for instruction {min(decisions)} of {len(insts)}, counted from 0")
+    except _Damaged as error:
+        where = f"step {step}: " if step else ""
+        raise ArtifactError(f"not a saved trace: {where}{error}") from None
+    return Trace(insts)
+
+
+def _parts(json_obj: Sequence[Any] | str) -> tuple[list[Any], dict[int, Any]]:
+    loaded: Any = json_obj
+    if isinstance(json_obj, str | bytes):
+        try:
+            loaded = json.loads(json_obj)
+        except (ValueError, RecursionError) as error:
+            raise _Damaged(f"no JSON ({error})") from None
+    if not isinstance(loaded, list | tuple) or len(loaded) != 2 or not all(isinstance(p, list | tuple) for p in loaded):
+        raise _Damaged("wanted [instructions, decisions], two lists")
+    decisions: dict[int, Any] = {}
+    for entry in loaded[1]:
+        if not isinstance(entry, list | tuple) or len(entry) != 2 or type(entry[0]) is not int or entry[0] in decisions:
+            raise _Damaged(f"wanted decisions [index, decision], each index once, found {_short(entry)}")
+        decisions[entry[0]] = entry[1]
+    return list(loaded[0]), decisions
+
+
+def _instruction(row: Any, known: dict[str, Handle], decision: Any) -> Instruction:
+    if not isinstance(row, list | tuple) or len(row) != 4 or not isinstance(row[0], str):
+        raise _Damaged(f"wanted [kind, inputs, attributes, outputs], found {_short(row)}")
+    kind, inputs, attrs, outputs = row
+    if not all(isinstance(part, list | tuple) for part in (inputs, attrs, outputs)):
+        raise _Damaged(f"{kind}: wanted lists of inputs, attributes and outputs")
+    try:
+        primitive = lookup(kind.replace("SBlock", "Block"))  # as TVM spells it since 0.24
+    except KeyError as error:
+        raise _Damaged(str(error.args[0])) from None
+    arguments = _arguments(primitive, list(inputs), list(attrs), known)
+    samples = "decision" in primitive.signature.parameters
+    if samples:
+        arguments["decision"] = None
+    if decision is not None and (not samples or not fits(decision, primitive.hints["decision"])):
+        raise _Damaged(f"{kind}: no decision of its kind is {_short(decision)}")
+    for name, value in arguments.items():
+        _check(primitive, name, value)
+    made = [_new_handle(output, known) for output in outputs]
+    is_list = fits([], primitive.hints.get("return"))
+    return Instruction(primitive, arguments, made if is_list or len(made) != 1 else made[0], decision)
+
+
+def _check(primitive: Primitive, name: str, value: Any) -> None:
+    hint = primitive.hints.get(name, Any)
+    several = primitive.signature.parameters[name].kind is primitive.signature.parameters[name].VAR_POSITIONAL
+    for item in value if several else [value]:
+        if not fits(item, hint):
+            raise _Damaged(f"{primitive.name}: {name} is a {described(hint)}, found {_short(item)}")
+
+
+def _new_handle(name: Any, known: dict[str, Handle]) -> Handle:
+    if not isinstance(name, str) or name[:1] not in ("b", "l", "v") or not name[1:].isdigit():
+        raise _Damaged(f"wanted outputs named b0, l1, v2, ..., found {_short(name)}")
+    made: Handle = BlockRV(BlockId()) if name[0] == "b" else LoopRV(Var(name)) if name[0] == "l" else ExprRV(name)
+    known[name] = made
+    return made
+
+
+def _arguments(
+    primitive: Primitive, inputs: list[Any], attrs: list[Any], known: Mapping[str, Handle]
+) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    for name, parameter in primitive.signature.parameters.items():
+        if name == "decision":
+            continue
+        is_input = _is_input(primitive, name)
+        if is_input and (parameter.kind is parameter.VAR_POSITIONAL or name in _INLINE):
+            arguments[name], inputs = [_input_value(item, known) for item in inputs], []
+        elif is_input and inputs:
+            arguments[name] = _input_value(inputs.pop(0), known)
+        elif not is_input and attrs:
+            arguments[name] = _attribute_value(attrs.pop(0))
+        elif parameter.default is not parameter.empty:
+            arguments[name] = parameter.default  # a trace of an older version
+        else:
+            raise _Damaged(f"{primitive.name} lacks its {name}")
+    if inputs or attrs:
+        raise _Damaged(f"{primitive.name}: {_short((inputs or attrs)[0])} is one argument too many")
+    return arguments
+
+
+def _input_value(value: Any, known: Mapping[str, Handle]) -> Any:
+    if isinstance(value, list | tuple):
+        return [_input_value(item, known) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _input_value(item, known) for key, item in value.items()}
+    if not isinstance(value, str):
+        return value
+    if value == "None":
+        return None
+    if len(value) > 1 and value[0] == value[-1] == '"':
+        return value[1:-1]
+    if value in known:
+        return known[value]
+    numbers = {name: handle for name, handle in known.items() if isinstance(handle, ExprRV)}
+    try:
+        found = parse_expression(value, numbers)
+    except Exception as error:
+        reason = f" ({error})" if isinstance(error, ValueError) else ""
+        raise _Damaged(f"{_short(value)} is not defined before it is used{reason}") from None
+    if not handles_in(found):
+        raise _Damaged(f"{_short(value)} is not defined before it is used")
+    return found
+
+
+def _attribute_value(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith("lambda"):
+        try:
+            return IndexLambda.parse(value)
+        except Exception as error:
+            raise _Damaged(f"{_short(value)} is no function of indices ({error})") from None
+    return value
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
