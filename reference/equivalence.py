@@ -16,7 +16,7 @@ from .programs import Program, execute, same_signature
 from .tolerance import close
 from .verdict import Verdict
 
-DEFAULT = ("exact", "shadow")
+DEFAULT = ("exact", "field", "shadow")
 LAST_RESORT = "floats"
 
 __all__ = ["Verdict", "check", "close", "exact_arguments", "execute", "random_inputs"]

@@ -167,7 +167,7 @@ def test_exact_mode_refuses_what_it_cannot_do(body: Any) -> None:
     for program in (tensors, te.create_prim_func(tensors), lower(te.create_prim_func(tensors), None, "f")):
         with pytest.raises(Unsupported, match="exact mode"):
             equivalence.exact_arguments(program)
-    verdict = check(tensors, te.create_prim_func(tensors))
+    verdict = check(tensors, te.create_prim_func(tensors), modes=("exact", "shadow"))
     assert verdict
     assert verdict.mode == "bits"
     assert "exact mode" in verdict.refused["exact"]
@@ -187,9 +187,12 @@ def test_another_association_of_floats_is_close_and_says_so() -> None:
         read = (lambda i: data[i, 49 - k]) if reverse else (lambda i: data[i, k])
         return te.create_prim_func([data, te.compute((3,), lambda i: te.sum(x.call("exp", read(i)), axis=k), name="Y")])
 
-    verdict = check(sums(False), sums(True))
+    verdict = check(sums(False), sums(True), modes=("exact", "shadow"))
     assert verdict
     assert verdict.mode == "close"
+    assert verdict.ran == ("floats", "shadow")
+    verdict = check(sums(False), sums(True))
+    assert (verdict.mode, verdict.ran) == ("field", ("field", "shadow"))
 
 
 def test_close() -> None:
