@@ -12,5 +12,6 @@ from .programs import KINDS, arguments, exprs, prim_funcs
 from .schedules import Scheduled, scheduled, schedules, steps
 
 __all__ = [
-    "KINDS", "RandomGraph", "Scheduled", "arguments", "exprs", "graphs", "prim_funcs", "scheduled", "schedules", "steps",
+    "KINDS", "RandomGraph", "Scheduled", "arguments", "exprs", "graphs", "prim_funcs", "scheduled", "schedules",
+    "steps",
 ]  # fmt: skip
