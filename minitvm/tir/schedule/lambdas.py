@@ -15,12 +15,14 @@ from typing import Any
 
 from ...errors import InputError
 from ...expr import Expr, Max, Min, Var, as_expr, binary, substitute
+from ..index_map import python
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+    ast.Mod: operator.mod, ast.BitXor: operator.xor, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
+    ast.LShift: operator.lshift, ast.RShift: operator.rshift,
 }  # fmt: skip
-_FUNCTIONS: dict[str, type] = {"min": Min, "max": Max, "T.min": Min, "T.max": Max}
+_FUNCTIONS: dict[str, type] = {"min": Min, "max": Max, "T.min": Min, "T.max": Max, "tir.min": Min, "tir.max": Max}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,4 +113,4 @@ def _text(result: Any) -> str:
         return f"[{', '.join(map(_text, result))}]"
     if isinstance(result, tuple):
         return f"({', '.join(map(_text, result))}{',' if len(result) == 1 else ''})"
-    return str(result)
+    return python(result)
