@@ -167,6 +167,11 @@ def absolute(array: np.ndarray) -> np.ndarray:
     return np.abs(array) if array.dtype.kind == "f" else array
 
 
+def magnitudes(inputs: Sequence[Any]) -> list[Any]:
+    """The magnitudes of arguments."""
+    return [absolute(a) if isinstance(a, np.ndarray) else a for a in inputs]
+
+
 def exact_inputs(draw: Callable[[int], list[Any]], measure: Callable[[list[Any], Peaks], None]) -> list[Any]:
     """Inputs on which a program computes exactly.
 
@@ -176,7 +181,7 @@ def exact_inputs(draw: Callable[[int], list[Any]], measure: Callable[[list[Any],
     for magnitude in MAGNITUDES:
         inputs = draw(magnitude)
         peaks = Peaks()
-        measure([absolute(a) if isinstance(a, np.ndarray) else a for a in inputs], peaks)
+        measure(magnitudes(inputs), peaks)
         if peaks.filled <= 1.0:
             return inputs
     raise Unsupported(
