@@ -18,6 +18,7 @@ from .argument_types import described, fits
 from .handles import (
     INLINE,
     BlockRV,
+    Chosen,
     ExprRV,
     Handle,
     LoopRV,
@@ -304,12 +305,13 @@ class Schedule:
 
     def _resolve(self, handle: Any, state: ScheduleState | None = None) -> BlockRealize | For | Place:
         at = state or self._state
-        if isinstance(handle, LoopRV) and isinstance(handle.key, Place):
-            return handle.key
-        node = at.block(handle.key) if isinstance(handle, BlockRV) else at.loop(handle.key)
+        key = handle.key.loop if isinstance(handle.key, Chosen) else handle.key
+        if isinstance(key, Place):
+            return key
+        node = at.block(key) if isinstance(handle, BlockRV) else at.loop(key)
         if node is not None:
             return node
-        raise ScheduleError(self._gone.get(handle.key) or foreign(handle))
+        raise ScheduleError(self._gone.get(key) or foreign(handle))
 
     def _to_nodes(self, state: ScheduleState, chosen: Primitive, name: str, value: Any) -> Any:
         """An argument as the primitive's function takes it: nodes for handles, values for sampled numbers."""
