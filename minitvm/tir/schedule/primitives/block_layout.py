@@ -54,8 +54,9 @@ def loops_are_iterators(state: ScheduleState, block: BlockRealize) -> Failure | 
     for it, value in zip(block.block.iter_vars, block.iter_values):
         loop = left.pop(value, None) if isinstance(value, Var) else None
         if loop is None:
-            return Failure({block.block: "its bindings"}, "a loop of its own for every iterator",
-                           f"{it.var.name} = {value}")  # fmt: skip
+            return Failure(
+                {block.block: "its bindings"}, "a loop of its own for every iterator", f"{it.var.name} = {value}"
+            )
         if not is_const(it.dom.start, 0) or not analyzer.can_prove_equal(loop.extent, it.dom.extent):
             domain = f"[{it.dom.start}, {it.dom.start + it.dom.extent})"
             spots: dict[Node, str] = {loop: "this loop", block.block: f"{it.var.name} in {domain}"}
@@ -113,8 +114,11 @@ def kinds_stay_apart(state: ScheduleState, block: BlockRealize, index_map: Calla
         if isinstance(kind, tuple) or kind == OPAQUE:
             names = {"S": "spatial", "R": "reduction", "O": "opaque"}
             text = " and ".join(names[k] for k in kind)
-            return Failure({block.block: "its iterators"}, "new iterators that are spatial or reduction",
-                           f"{e} comes from {text} ones")  # fmt: skip
+            return Failure(
+                {block.block: "its iterators"},
+                "new iterators that are spatial or reduction",
+                f"{e} comes from {text} ones",
+            )
     return None
 
 

@@ -73,8 +73,11 @@ def names_a_buffer(state: ScheduleState, block: BlockRealize, buffer: object) ->
     """the buffer is ("read", i) or ("write", i) with an i that the block has, or the name of one that it touches"""
     if chosen_region(block, buffer) is not None:
         return None
-    known = [f'("{side}", {k}): {r.buffer.name}' for side, name in _SIDES.items()
-             for k, r in enumerate(getattr(block.block, name))]  # fmt: skip
+    known = [
+        f'("{side}", {k}): {r.buffer.name}'
+        for side, name in _SIDES.items()
+        for k, r in enumerate(getattr(block.block, name))
+    ]
     return Failure({block.block: "this block"}, f"a buffer of {block.block.name}: {', '.join(known)}", repr(buffer))
 
 
@@ -92,8 +95,12 @@ def not_a_view(state: ScheduleState, block: BlockRealize, buffer: object) -> Fai
     found = _buffer(block, buffer)
     if _home(state.home(block), block, found) is not None:
         return None
-    return Failure({block.block: "this block"}, "a parameter or an allocated buffer", f"{found.name} is a view",
-                   ("change the layout of the buffer that it views",))  # fmt: skip
+    return Failure(
+        {block.block: "this block"},
+        "a parameter or an allocated buffer",
+        f"{found.name} is a view",
+        ("change the layout of the buffer that it views",),
+    )
 
 
 @requirement
@@ -210,8 +217,12 @@ def padding_has_value(
         return None
     new = ", ".join(map(str, made.map_shape(found.shape)))
     some = "some places" if where is None else f"the places where {where}"
-    return Failure({block.block: "this block"}, "a map that fills the new shape, or a pad_value",
-                   f"in the new shape ({new}) {some} stay empty", ("pad_value=0",))  # fmt: skip
+    return Failure(
+        {block.block: "this block"},
+        "a map that fills the new shape, or a pad_value",
+        f"in the new shape ({new}) {some} stay empty",
+        ("pad_value=0",),
+    )
 
 
 def _pad_expr(pad_value: object, buffer: Buffer, indices: Sequence[Expr]) -> Expr:
@@ -263,8 +274,12 @@ def known_padding(
     _, where = _padding(made, found.shape)
     if where is not None or not _writers(state.home(block), found):
         return None
-    return Failure({block.block: "this block"}, "a map whose padding is known", f"{made} has no inverse that is known",
-                   ("IndexMap.from_func(..., inverse_index_map=...)",))  # fmt: skip
+    return Failure(
+        {block.block: "this block"},
+        "a map whose padding is known",
+        f"{made} has no inverse that is known",
+        ("IndexMap.from_func(..., inverse_index_map=...)",),
+    )
 
 
 def _writers(tree: Tree, buffer: Buffer) -> list[BlockRealize]:
