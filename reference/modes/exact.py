@@ -42,11 +42,12 @@ class ExactMode:
 
     def _require_exact(self, case: Case, inputs: Sequence[Any]) -> None:
         # Rounding can make a right program differ; equal results need no such excuse, so this is not asked of them.
-        peaks = Peaks()
-        with suppress(ExecutionError):
-            measure(case.after, magnitudes(inputs), peaks, case.sizes)
-        if peaks.filled > 1.0:
-            raise Unsupported("exact mode: the second program rounds on inputs on which the first does not")
+        for program in (case.after, case.before):
+            peaks = Peaks()
+            with suppress(ExecutionError):
+                measure(program, magnitudes(inputs), peaks, case.sizes)
+            if peaks.filled > 1.0:
+                raise Unsupported("exact mode: one of the programs rounds on these inputs")
 
 
 mode = ExactMode()

@@ -62,7 +62,9 @@ def direct(channels: int, filters: int, size: int) -> list[Any]:
     return [data, weight, out]
 
 
-def winograd(channels: int, filters: int, size: int, matrices: tuple[Matrix, Matrix, Matrix], rounded: bool = False) -> list[Any]:
+def winograd(
+    channels: int, filters: int, size: int, matrices: tuple[Matrix, Matrix, Matrix], rounded: bool = False
+) -> list[Any]:
     """The same by F(m x m, 3 x 3): transforms of tiles and filters, products summed over channels, the way back."""
     m, n = len(matrices[0]), len(matrices[0][0])
     data, weight = placeholders(channels, filters, size)
@@ -74,7 +76,8 @@ def winograd(channels: int, filters: int, size: int, matrices: tuple[Matrix, Mat
 
     i, j = axes(3)
     u = te.compute(
-        (n, n, filters, channels), lambda e, f, k, c: te.sum(weight[k, c, i, j] * g[e, i] * g[f, j], axis=[i, j]), name="U"
+        (n, n, filters, channels),
+        lambda e, f, k, c: te.sum(weight[k, c, i, j] * g[e, i] * g[f, j], axis=[i, j]), name="U",
     )  # fmt: skip
     p, q = axes(n)
     v = te.compute(
