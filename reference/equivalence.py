@@ -54,8 +54,9 @@ def check(
     ran: dict[str, Verdict] = {}
     refused: dict[str, str] = {}
     # The last resorts come after those that compare and before those that look for faults of another kind.
-    for name in (name for name in known if name in modes or name in LAST_RESORTS):
-        if name in LAST_RESORTS and name not in modes and any(known[n].compares for n in ran):
+    resorts = [] if any(name in modes for name in LAST_RESORTS) else LAST_RESORTS
+    for name in (name for name in known if name in modes or name in resorts):
+        if name in resorts and any(known[n].compares for n in ran):
             continue
         try:
             verdict = _judged(known[name], case)

@@ -30,9 +30,9 @@ class Undefined(Exception):
 class Case:
     """Two programs with the same parameters. `given` are inputs of the caller, None: the modes draw their own.
 
-    `sizes` holds a size for every symbolic dimension, `open_sizes` those that the caller left
-    open. With `shadow`, runs on plain arrays are watched for undefined
-    behaviour; `watched` tells that both programs had such a run.
+    `sizes` holds a size for every symbolic dimension, `open_sizes` those that the caller left open.
+    With `shadow`, runs on plain arrays are watched for undefined behaviour; `watched` tells that both programs had such
+    a run.
     """
 
     before: Program
