@@ -32,7 +32,8 @@ from ..errors import InputError, MinitvmError, missing_extra
 from ..expr import Expr
 from ..tir.nodes import IRModule, PrimFunc
 from ..tir.schedule import Trace
-from ..tir.schedule.handles import BlockRV, LoopRV, handles_in
+from ..tir.schedule.handles import BlockRV, ExprRV, LoopRV, handles_in
+from ..tir.schedule.lambdas import IndexLambda
 from ..tir.schedule.trace import Instruction, plain
 from ..tir.script.source import from_source
 
@@ -131,9 +132,9 @@ class RealTVM:
 
     # ---- schedules ---------------------------------------------------------------------------------------------
 
-    def open(self, program: PrimFunc | IRModule) -> RemoteSchedule:
-        """A schedule over there; it lasts until the next is opened."""
-        number = self._ask("open", text=text_of(program))["schedule"]
+    def open(self, program: PrimFunc | IRModule, debug_mask: str = "none") -> RemoteSchedule:
+        """A schedule over there; it lasts until the next is opened. `debug_mask` is TVM's: "all" has it check itself."""
+        number = self._ask("open", text=text_of(program), debug_mask=debug_mask)["schedule"]
         return RemoteSchedule(self, number, self._starts)
 
     def schedule(self, program: PrimFunc | IRModule, steps: Trace | Sequence[Step]) -> IRModule:
@@ -346,7 +347,8 @@ def step_of(instruction: Instruction, names: Mapping[Any, str]) -> Step:
     kwargs: dict[str, Any] = {}
     primitive = instruction.primitive
     for name, parameter in primitive.signature.parameters.items():
-        value = arguments_of(instruction.arguments[name], names)
+        given = instruction.decision if name == "decision" else instruction.arguments[name]
+        value = arguments_of(given, names)
         if parameter.kind is parameter.VAR_POSITIONAL:
             args.extend(value)
         else:
@@ -362,8 +364,12 @@ def method_of(primitive: str) -> str:
 
 def arguments_of(value: Any, names: Mapping[Any, str]) -> Any:
     """An argument with its handles as the results that they are."""
-    if isinstance(value, BlockRV | LoopRV):
+    if isinstance(value, BlockRV | LoopRV | ExprRV):
         return Result(names[value])
+    if isinstance(value, IndexLambda):
+        return IndexMapSource(repr(value))
+    if isinstance(value, list) and len(value) == 2 and value[0] in ("read", "write"):
+        return tuple(value)  # a buffer by its place: a trace keeps tuples as lists
     if isinstance(value, list | tuple):
         return type(value)(arguments_of(item, names) for item in value)
     if isinstance(value, Mapping):

@@ -49,10 +49,10 @@ class Worker:
         """Whether TVM parses both texts as the same program."""
         return {"equal": bool(self.tvm.ir.structural_equal(self.program(text), self.program(other)))}
 
-    def open(self, text: str) -> dict[str, Any]:
+    def open(self, text: str, debug_mask: str) -> dict[str, Any]:
         """A new schedule on a program."""
         number = next(self.numbers)
-        self.schedules = {number: (self.tvm.s_tir.Schedule(self.program(text), debug_mask="all"), {})}
+        self.schedules = {number: (self.tvm.s_tir.Schedule(self.program(text), debug_mask=debug_mask), {})}
         return {"schedule": number}
 
     def call(self, schedule: int, method: str, args: list[Any], kwargs: dict[str, Any],
