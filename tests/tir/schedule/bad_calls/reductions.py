@@ -206,6 +206,70 @@ def scaled_sums() -> PrimFunc:
     return te.create_prim_func([A, s, C])
 
 
+# ---- rolling_buffer ------------------------------------------------------------------------------------------------
+
+
+@T.prim_func
+def rolled_by_data(A: T.Buffer((10,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((10,))
+    for i in range(8):
+        for j in range(3):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                v = T.axis.spatial(10, i + j)
+                B[v] = A[v] * T.Cast("float32", vi)
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
+
+
+@T.prim_func
+def changing_input(A: T.Buffer((10,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((10,))
+    for i in range(8):
+        for j in range(3):
+            with T.block("B"):
+                v = T.axis.spatial(10, i + j)
+                B[v] = A[v]
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
+        with T.block("A"):
+            vi = T.axis.spatial(8, i)
+            A[vi + 1] = 0.0
+
+
+def _below(sch: Schedule) -> None:
+    sch.compute_at("B", loop(sch, "C"))
+
+
+@T.prim_func
+def concurrent_windows(A: T.Buffer((10,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((10,))
+    for i in T.parallel(8):
+        for j in range(3):
+            with T.block("B"):
+                v = T.axis.spatial(10, i + j)
+                B[v] = A[v]
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
+
+
+CASES.update(
+    {
+        "rolling_buffer.writes_it": on(programs.chain, lambda sch: sch.rolling_buffer("B", 1), _below),
+        "rolling_buffer.producer_of_temporary": on(programs.chain, lambda sch: sch.rolling_buffer("D", 0)),
+        "rolling_buffer.meet_in_a_loop": on(programs.chain, lambda sch: sch.rolling_buffer("B", 0)),
+        "rolling_buffer.overlapping_windows": on(
+            programs.chain, lambda sch: sch.rolling_buffer("C", 0), lambda sch: sch.compute_at("C", loop(sch, "D"))
+        ),
+        "rolling_buffer.one_point_an_element": on(rolled_by_data, lambda sch: sch.rolling_buffer("B", 0)),
+        "rolling_buffer.loops_in_order": on(concurrent_windows, lambda sch: sch.rolling_buffer("B", 0)),
+        "rolling_buffer.inputs_stay": on(changing_input, lambda sch: sch.rolling_buffer("B", 0)),
+    }
+)
+
 CASES.update(
     {
         "decompose_reduction.started_first": on(late_start, lambda sch: sch.decompose_reduction("B", loop(sch, "B"))),
