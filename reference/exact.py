@@ -169,7 +169,8 @@ def absolute(array: np.ndarray) -> np.ndarray:
 
 def magnitudes(inputs: Sequence[Any]) -> list[Any]:
     """The magnitudes of arguments."""
-    return [absolute(a) if isinstance(a, np.ndarray) else a for a in inputs]
+    # NumPy makes scalars of arrays of rank 0.
+    return [np.asarray(absolute(a)) if isinstance(a, np.ndarray) else a for a in inputs]
 
 
 def exact_inputs(draw: Callable[[int], list[Any]], measure: Callable[[list[Any], Peaks], None]) -> list[Any]:
