@@ -124,6 +124,11 @@ class Schedule:
         return self._state.mod[self._state.func_name]
 
     @property
+    def began_with(self) -> IRModule:
+        """The module before the first step."""
+        return self._history[0].state.mod if self._history else self.mod
+
+    @property
     def func_working_on(self) -> str:
         """The name of the function that block names refer to."""
         return self._state.func_name
