@@ -8,6 +8,7 @@ from typing import Any
 
 from ..nodes import IRModule, PrimFunc
 from ..verifier import verify_if_asked
+from .align_storage import align_storage
 from .compact_buffers import compact_buffers
 from .drop_blocks import drop_blocks
 from .flatten_buffers import flatten_buffers
@@ -51,6 +52,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(hoist_conditions, "inits move before their reduction loops, invariant conditions around loops"),
     _plain(place_allocations, "allocations move to the smallest nest that holds all accesses, small ones to the stack"),
     _plain(compact_buffers, "allocations shrink to the region that is used"),
+    _plain(align_storage, "allocations get the strides that a schedule asked for"),
     _plain(flatten_buffers, "buffers get one dimension"),
     _plain(partition_loops, "iterations that need their conditions are peeled off the others"),
     _plain(vectorize_reductions, "annotated reduction loops accumulate in several lanes"),

@@ -148,7 +148,7 @@ def sample_partitioned_tile(
     innerpart_factor: int = 1,
     decision: list[int] | None = None,
 ) -> Sampled:
-    """Choose n factors of a loop's extent; those from `partition_pos` on have a product that `innerpart_factor` divides.
+    """Choose n factors of a loop's extent; `innerpart_factor` divides the product of those from `partition_pos` on.
 
     call: `a, b, c, d = sch.sample_partitioned_tile(i, n=4, partition_pos=2, innerpart_factor=16)`
     """
