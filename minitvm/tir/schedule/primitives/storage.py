@@ -8,7 +8,7 @@ from typing import Any
 
 from ....arith import Analyzer, regions
 from ....errors import MinitvmError
-from ....expr import Call, Cast, DType, Expr, Node, Range, as_expr, children, replace, rewrite, walk
+from ....expr import SCALARS, Call, Cast, DType, Expr, Node, Range, as_expr, children, replace, rewrite, walk
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, ForKind, Stmt
 from ...transform.align_storage import ALIGNMENTS
 from ..boxes import Box, signature
@@ -232,8 +232,9 @@ def numeric_dtype(
     """dtype, like the buffer's own, is that of one number: an integer or a float"""
     try:
         wanted = DType(dtype)
-    except MinitvmError as error:
-        return Failure({block.block: ""}, "the dtype of a number", f"{dtype!r}: {error}")
+    except (MinitvmError, ValueError):
+        known = ", ".join(SCALARS)
+        return Failure({block.block: ""}, f"the dtype of a number: {known}", repr(dtype))
     own = _buffer(block, buffer_index).dtype
     for each in (wanted, own):
         if each.lanes != 1 or each.kind not in ("int", "uint", "float", "bfloat"):
@@ -333,7 +334,9 @@ def one_range_a_dimension(
     try:
         box = _new_box(block.block, gen_new_ranges)
     except (MinitvmError, TypeError, ValueError) as error:
-        return Failure({block.block: "its iterators"}, wanted, str(error).split("\n", 1)[0])
+        # Python says "name() takes 1 positional argument": the name of a lambda says nothing.
+        found = str(error).split("\n", 1)[0].split("<lambda>() ")[-1]
+        return Failure({block.block: "its iterators"}, wanted, f"it {found}" if "<lambda>() " in str(error) else found)
     return None if len(box) == region.buffer.ndim else Failure({block.block: ""}, wanted, f"{len(box)} of them")
 
 
