@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..expr import And, Expr, IntImm, Range, Var, as_expr, const, walk
-from .affine import Affine
+from .affine import Affine, Term
 from .analyzer import Analyzer
 from .iter_check import values
 from .iter_map import _Detector, detect
@@ -62,7 +62,8 @@ def subspace_divide(
         form = analyzer.normal_form(analyzer.simplify(e))
         if form is None:
             return Divided(errors=(f"{e} is not an index expression",))
-        mine, others = {}, {}
+        mine: dict[Term, int] = {}
+        others: dict[Term, int] = {}
         for term, factor in form.terms.items():
             used = {v for v in walk(analyzer.to_expr(Affine({term: 1}), e.dtype)) if isinstance(v, Var) and v in iters}
             if used & within.keys() and used & around.keys():
