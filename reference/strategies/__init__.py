@@ -7,8 +7,9 @@ They draw from what is legal by construction and never filter. Programs are smal
 keep integers integers (sums, products, min, max, small constants), so that results can be compared bit by bit.
 """
 
+from .expressions import exprs
 from .graphs import RandomGraph, graphs
-from .programs import KINDS, arguments, exprs, prim_funcs
+from .programs import KINDS, arguments, prim_funcs
 from .schedules import Scheduled, scheduled, schedules, steps
 
 __all__ = [
