@@ -20,7 +20,7 @@ from ...expr import structural_equal
 from ..nodes import Block, BlockRealize, Buffer, PrimFunc, root_block
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TensorIntrin:
     """A description and an implementation of it, under a name. `desc` and `impl` have the same parameters.
 
@@ -64,6 +64,9 @@ class TensorIntrin:
         if name in TensorIntrin.KNOWN or allow_missing:
             return TensorIntrin.KNOWN.get(name)
         raise InputError(f"no tensor intrinsic {name!r}; {nearest(name, list(TensorIntrin.KNOWN))}")
+
+    def __repr__(self) -> str:
+        return repr(self.name)
 
     @property
     def pattern(self) -> Block:
