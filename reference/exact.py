@@ -53,7 +53,7 @@ class MagnitudeCompiler(GridCompiler):
         kind: Any = e.dtype.numpy.type
         if is_identity(e):
             return lambda env: kind(0)  # where Min and Max start; no operand of a sum (see _binary)
-        if Fraction(e.value).denominator != 1:
+        if e.value != e.value or Fraction(e.value).denominator != 1:
             raise Unsupported(f"exact mode: the constant {e} is not an integer")
         return lambda env: kind(abs(e.value))
 

@@ -18,7 +18,7 @@ from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.tir import nodes as t
 
 from . import shadow as checks
-from .dependence import Dependence
+from .dependence import Dependence, facts_of
 from .domain import Domain
 from .domain_expressions import in_domain
 from .grid import MASK
@@ -331,7 +331,7 @@ class LockstepKernels(LockstepCompiler):
     def __init__(self, func: t.PrimFunc, settings: Settings, in_order: set[t.For], module: t.IRModule,
                  facts: dict[str, Dependence]) -> None:  # fmt: skip
         if func.name not in facts:
-            facts[func.name] = Dependence(func)
+            facts[func.name] = facts_of(func)
         super().__init__(func, settings, in_order, facts[func.name])
         self.module, self.known = module, facts
         self.calls: dict[str, _Call] = {}

@@ -7,6 +7,8 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -78,8 +80,19 @@ class Settings:
         return [i for k in self.iterations(n) for i in shares[k]]
 
 
-def stored_buffers(func: t.PrimFunc, module: t.IRModule | None = None) -> set[t.Buffer]:
+def stored_buffers(func: t.PrimFunc, module: t.IRModule | None = None) -> frozenset[t.Buffer]:
     """The buffers that a function may write: itself, through views, or through the kernels that it calls."""
+    by_module = _STORED.setdefault(func, WeakKeyDictionary())
+    key = func if module is None else module
+    if key not in by_module:
+        by_module[key] = frozenset(_stored_buffers(func, module))
+    return by_module[key]
+
+
+_STORED: WeakKeyDictionary[t.PrimFunc, WeakKeyDictionary[Any, frozenset[t.Buffer]]] = WeakKeyDictionary()
+
+
+def _stored_buffers(func: t.PrimFunc, module: t.IRModule | None) -> set[t.Buffer]:
     nodes = list(x.walk(func.body))
     stored = {s.buffer for s in nodes if isinstance(s, t.BufferStore)}
     views = [m for b in nodes if isinstance(b, t.Block) for m in b.match_buffers]

@@ -64,6 +64,11 @@ class Case:
         except Unsupported as reason:
             return reason
 
+    @property
+    def was_exact(self) -> bool:
+        """Whether exact mode found inputs."""
+        return isinstance(self.__dict__.get("_exact"), list)
+
     def exact_inputs(self) -> list[Any]:
         """Inputs on which `before` does not round; `Unsupported` where there are none, or others are given."""
         if self.given is not None:

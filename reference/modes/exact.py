@@ -13,7 +13,7 @@ from minitvm.tir import nodes as t
 
 from .. import kernel, runner
 from ..arguments import random_inputs
-from ..dependence import Dependence
+from ..dependence import Dependence, facts_of
 from ..exact import MagnitudeKernels, MagnitudeStatements, Peaks, exact_inputs, magnitudes, with_peaks
 from ..exact_te import measure_tensors
 from ..programs import Program, entry
@@ -77,7 +77,7 @@ def measure(program: Program, args: Sequence[Any], peaks: Peaks, sizes: Mapping[
     def refuse() -> Any:
         raise Unsupported("exact mode: the magnitudes of this program cannot be computed")
 
-    facts = Dependence(func)
+    facts = facts_of(func)
     known: dict[str, Dependence] = {}
 
     def compiler(in_order: set[t.For]) -> Any:
