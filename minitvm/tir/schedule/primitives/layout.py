@@ -504,11 +504,15 @@ def _maps(buffer: Buffer) -> Iterator[tuple[IndexMap, int | None]]:
         yield made(lambda *i: _fused(i, buffer.shape)), None
     if rank:
         for factor in (2, 4):
-            split = made(lambda *i, f=factor: (*i[:-1], i[-1] // f, i[-1] % f))
+            split = made(_cut(factor))
             yield split, None
             yield split, 0
         yield made(lambda *i: ((i[0] + 1) // 3, *i[1:], (i[0] + 1) % 3)), 1
         yield made(lambda *i: (*i, i[0] * 0)), None
+
+
+def _cut(factor: int) -> Callable[..., Any]:
+    return lambda *i: (*i[:-1], i[-1] // factor, i[-1] % factor)
 
 
 def _fused(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
