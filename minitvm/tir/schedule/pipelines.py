@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_failure
 from typing import Any
 
 from ...arith.dependence import Access as Point
@@ -102,12 +103,11 @@ def annotated_loops(func: PrimFunc) -> Iterator[For]:
     return reversed(found)
 
 
-def malformed(loop: For, complete: bool = True) -> Failure | None:
-    """How the annotations of a loop say nothing that could be a pipeline; None where they do.
-
-    Without `complete`, an annotation that is still missing is no failure.
-    """
+def malformed(loop: For) -> Failure | None:
+    """How the annotations of a loop say nothing that could be a pipeline; None where they do."""
     given = {key: loop.annotations[key] for key in KEYS if key in loop.annotations}
+    if not given:
+        return None
     if ASYNC in given:
         return Failure(
             {loop: "here"}, "a pipeline without asynchronous stages", f"{ASYNC}: nothing runs asynchronously on a CPU"
@@ -122,19 +122,25 @@ def malformed(loop: For, complete: bool = True) -> Failure | None:
             return Failure({loop: f"{count} statements inside"}, wanted, f"{values!r}")
         if key == ORDER and len(set(values)) != count:
             return Failure({loop: "here"}, f"{ORDER}: a different number for each statement", f"{values!r}")
-    missing = [key for key in (STAGE, ORDER) if key not in given]
-    if missing and complete:
-        return Failure({loop: "here"}, f"both {STAGE} and {ORDER}", f"no {missing[0]}")
     return None
 
 
 def plan(func: PrimFunc, loop: For) -> Pipeline | Failure:
     """The pipeline that a loop's annotations ask for, or why it would change what the program means.
 
-    The loop must have been `opened`, and its annotations not be `malformed`.
+    Without an order, the parts run in a time step as they stand in the text, or, where that is not legal, those of
+    later stages first. Without stages, all are of stage 0. The loop must have been `opened`, and not be `malformed`.
     """
-    stages, order = tuple(loop.annotations[STAGE]), tuple(loop.annotations[ORDER])
-    return scheduled(func, loop, stages, order)
+    count = len(parts_of(loop))
+    stages = tuple(loop.annotations.get(STAGE, (0,) * count))
+    if ORDER in loop.annotations:
+        return scheduled(func, loop, stages, tuple(loop.annotations[ORDER]))
+    found = scheduled(func, loop, stages, tuple(range(count)))
+    if isinstance(found, Pipeline):
+        return found
+    later_first = sorted(range(count), key=lambda p: (-stages[p], p))
+    other = scheduled(func, loop, stages, tuple(later_first.index(p) for p in range(count)))
+    return other if isinstance(other, Pipeline) else found
 
 
 def scheduled(func: PrimFunc, loop: For, stages: tuple[int, ...], order: tuple[int, ...]) -> Pipeline | Failure:
@@ -234,7 +240,8 @@ def _broken_dependence(
         verb = "writes" if access.is_write else "reads"
         spots[access.spot] = f"{verb} {access.buffer.name}, in stage {stages[part]}, order {order[part]}"
     iterations = [dict(at)[loop.var] for at in (witness.source_at, witness.sink_at)]
-    name = f"{ends[0][1].buffer.name}[{', '.join(map(str, witness.cell))}]"
+    buffer = ends[0][1].buffer
+    name = f"{buffer.name}[{', '.join(map(str, witness.cell[: buffer.ndim]))}]"
     verbs = ["written" if access.is_write else "read" for _, access in ends]
     found_text = (
         f"{name} is {verbs[0]} in iteration {iterations[0]} and {verbs[1]} in iteration {iterations[1]};"
@@ -255,6 +262,39 @@ def _point(access: Access, more: tuple[Expr, ...]) -> Point:
         indices.append(r.start + inside)
     condition = access.stmt.predicate if isinstance(access.stmt, BlockRealize) else True
     return Point(access.buffer, (*indices, *more), domain, access.is_write, condition)
+
+
+def ill_formed(tree: Tree) -> Failure | None:
+    """The first annotation of a loop or block that says nothing that could be done; None where there is none."""
+    for loop in tree.loops.values():
+        failure = malformed(loop)
+        if failure is not None:
+            return failure
+    for realize in tree.blocks.values():
+        failure = unusable_double(tree, realize) if DOUBLE in realize.block.annotations else None
+        if failure is not None:
+            return failure
+    return None
+
+
+def broken(tree: Tree) -> Failure | None:
+    """The first pipeline or double buffer that would change what the program means; None where there is none."""
+    chosen = [loop for loop in tree.loops.values() if any(key in loop.annotations for key in KEYS)]
+    for realize in tree.blocks.values():
+        around = doubled_loop(tree, realize) if DOUBLE in realize.block.annotations else None
+        if around is not None and around[0] not in chosen:
+            chosen.append(around[0])
+    for loop in chosen:
+        func, flat = opened(tree.func, loop)
+        annotated = any(key in loop.annotations for key in KEYS)
+        found = plan(func, flat) if annotated else double_buffered(func, flat)
+        if isinstance(found, Pipeline):
+            continue
+        # What stands in the program as it is, not as it was looked at.
+        spots = {loop if spot is flat else spot: note for spot, note in found.spots.items()}
+        shown = {s: note for s, note in spots.items() if not isinstance(s, Stmt) or s in tree.order}
+        return replace_failure(found, spots=shown)
+    return None
 
 
 # ---- double buffers ------------------------------------------------------------------------------------------------
