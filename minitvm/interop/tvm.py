@@ -42,6 +42,7 @@ SERIES = "0.27."
 _WORKER = Path(__file__).with_name("tvm_worker.py")
 # Where the two differ in a method's name.
 _METHODS = {"get_block": "get_sblock"}
+_KINDS = {"GetBlock": "GetSBlock"}  # the same, in JSON
 _SHOWN_LINES = 30  # of what a crashed process wrote
 
 
@@ -114,7 +115,11 @@ class RealTVM:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as this object
         self._pending = b""
         self._starts = 0
-        self._start()
+        try:
+            self._start()
+        except MinitvmError:
+            self.close()
+            raise
 
     # ---- programs ----------------------------------------------------------------------------------------------
 
@@ -133,7 +138,7 @@ class RealTVM:
     # ---- schedules ---------------------------------------------------------------------------------------------
 
     def open(self, program: PrimFunc | IRModule, debug_mask: str = "none") -> RemoteSchedule:
-        """A schedule over there; it lasts until the next is opened. `debug_mask` is TVM's: "all" has it check itself."""
+        """A schedule over there; it lasts until the next is opened. `debug_mask="all"` has it check itself."""
         number = self._ask("open", text=text_of(program), debug_mask=debug_mask)["schedule"]
         return RemoteSchedule(self, number, self._starts)
 
@@ -147,7 +152,7 @@ class RealTVM:
 
     def replay(self, program: PrimFunc | IRModule, trace: Trace | Sequence[Any]) -> tuple[IRModule, list[Any]]:
         """A trace, as its JSON, applied over there: the module after it, and the trace as TVM writes it."""
-        given = trace.as_json() if isinstance(trace, Trace) else list(trace)
+        given = json_of(trace) if isinstance(trace, Trace) else list(trace)
         answer = self._ask("replay", text=text_of(program), trace=given)
         return module_from(answer["text"]), answer["json"]
 
@@ -191,7 +196,6 @@ class RealTVM:
             raise
         if not str(self._about["version"]).startswith(SERIES):
             found = self._about["version"]
-            self.close()
             raise InputError(f"the TVM of {self._python} is another\n  wanted: {SERIES}x\n  found:  {found}")
 
     def _ask(self, what: str, **given: Any) -> dict[str, Any]:
@@ -260,7 +264,11 @@ class RealTVM:
 
     @staticmethod
     def _as(program: PrimFunc | IRModule, text: str) -> PrimFunc | IRModule:
-        return module_from(text) if isinstance(program, IRModule) else function_from(text)
+        if isinstance(program, PrimFunc):
+            return function_from(text)
+        found = module_from(text)
+        # TVM's modules have an order of their own.
+        return IRModule({name: found[name] for name in program.functions if name in found}, found.attrs)
 
 
 class RemoteSchedule:
@@ -339,6 +347,18 @@ def steps_of(trace: Trace) -> Iterator[Step]:
     names = trace.handle_names()
     for instruction in trace:
         yield step_of(instruction, names)
+
+
+def json_of(trace: Trace) -> list[Any]:
+    """A trace as JSON that TVM 0.27 loads, where a block is an "SBlock"."""
+    rows, decisions = trace.as_json()
+    made = [[_KINDS.get(kind, kind), _inputs(kind, inputs), *rest] for kind, inputs, *rest in rows]
+    return [made, decisions]
+
+
+def _inputs(kind: str, inputs: list[Any]) -> list[Any]:
+    """Where all consumers are meant, TVM has an empty list of them."""
+    return [[] if item == "None" else item for item in inputs] if kind in ("CacheRead", "CacheWrite") else inputs
 
 
 def step_of(instruction: Instruction, names: Mapping[Any, str]) -> Step:

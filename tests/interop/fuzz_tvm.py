@@ -1,13 +1,14 @@
 """`make fuzz-tvm`: random programs and random steps through minitvm and a real TVM 0.27, for FUZZ_MINUTES.
 
 Every step is taken in both, and what either makes of the program is run by our interpreter beside the program before.
-What differs is shrunk by Hypothesis to the smallest program and fewest steps, and printed as a file that runs under TVM.
-At the end stand the calls that only one of the two takes, by primitive and reason. A fault of minitvm's ends with
+What differs is shrunk by Hypothesis to the smallest program and fewest steps, and printed as a file that runs under
+TVM. At the end stand the calls that only one of the two takes, by primitive and reason. A fault of minitvm's ends with
 status 1; TVM's are findings, not failures.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import secrets
@@ -110,10 +111,8 @@ def hunt(real: RealTVM, journal: Journal, names: Sequence[str], examples: int, n
             smallest[:] = [found]
             raise _Found
 
-    try:
+    with contextlib.suppress(_Found, Flaky):
         example()
-    except (_Found, Flaky):
-        pass
     return smallest[0] if smallest else None
 
 

@@ -1,9 +1,9 @@
 """The same schedule step in minitvm and in a real TVM, and what may be said of the two results.
 
-    both accept      both results are run and compared with the program before; a difference is a fault of whose it is
-    we refuse        what TVM makes of it is run: other values are a miscompile of TVM's, the same an over-strict refusal
-    TVM refuses      listed
-    both refuse      nothing to say
+both accept      both results are run and compared with the program before; a difference is a fault of whose it is
+we refuse        what TVM makes of it is run: other values are a miscompile of TVM's, the same an over-strict refusal
+TVM refuses      listed
+both refuse      nothing to say
 """
 
 from __future__ import annotations
@@ -15,9 +15,18 @@ from typing import Any
 
 from minitvm.errors import ExecutionError, InputError, MinitvmError, ScheduleError, Unsupported
 from minitvm.expr import Call, structural_equal
-from minitvm.interop.tvm import IndexMapSource, RealTVM, RemoteSchedule, Step, TVMCrash, TVMRefusal, step_of
+from minitvm.interop.tvm import (
+    IndexMapSource,
+    RealTVM,
+    RemoteSchedule,
+    Step,
+    TVMCrash,
+    TVMRefusal,
+    function_from,
+    method_of,
+    step_of,
+)
 from minitvm.interop.tvm import arguments_of as remote_arguments
-from minitvm.interop.tvm import function_from, method_of
 from minitvm.reference import check, random_inputs
 from minitvm.reference.programs import execute
 from minitvm.tir.nodes import BufferStore, PrimFunc
@@ -26,10 +35,16 @@ from minitvm.tir.schedule import PRIMITIVES, Schedule
 from .tvm_calls import SPREAD, Tuple
 
 # What a difference is about, by how its text begins.
-_CAUSES = ("out of bounds", "conflicting accesses", "the programs differ", "uninitialised", "never written")
+_CAUSES = ("out of bounds", "conflicting accesses", "the programs differ", "uninitialised", "never written",
+           "runs outside its domain")  # fmt: skip
 
 AGREE, BOTH_REFUSE, TVM_REFUSES, OVER_STRICT = "both accept", "both refuse", "TVM refuses", "we refuse"
-TVM_WRONG, WE_ARE_WRONG, TVM_CRASHES, WE_CRASH = "TVM miscompiles", "minitvm miscompiles", "TVM crashes", "minitvm crashes"
+TVM_WRONG, WE_ARE_WRONG, TVM_CRASHES, WE_CRASH = (
+    "TVM miscompiles",
+    "minitvm miscompiles",
+    "TVM crashes",
+    "minitvm crashes",
+)
 TVM_INCONSISTENT = "TVM contradicts itself"
 OTHER_RESULTS, UNREADABLE, UNDECIDED = "other results", "unreadable here", "not decided"
 OUR_FAULTS = (WE_ARE_WRONG, WE_CRASH, UNREADABLE)
@@ -61,7 +76,7 @@ class Pair:
     def __init__(self, func: PrimFunc, real: RealTVM, debug: bool = False) -> None:
         """`debug` lets TVM check after each step that what it remembers of the program is still true."""
         self.func = func
-        self.ours = Schedule(func, error_render_level="none")
+        self.ours = Schedule(func, seed=1, error_render_level="none")
         self.theirs: RemoteSchedule = real.open(func, debug_mask="all" if debug else "none")
         self.steps: list[Step] = []  # that TVM was given
         self.after: PrimFunc | None = None  # TVM's last result
@@ -193,10 +208,12 @@ def _cause(difference: str) -> str:
 def _ours(primitive: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments for our own primitive: index maps as functions, defaults filled in."""
     signature = PRIMITIVES[primitive].signature
-    given = {
-        name: eval(value.text) if isinstance(value, IndexMapSource) else value.items if isinstance(value, Tuple) else value
-        for name, value in arguments.items()
-    }
+    given: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if isinstance(value, IndexMapSource):
+            given[name] = eval(value.text)
+        else:
+            given[name] = value.items if isinstance(value, Tuple) else value
     for name, parameter in signature.parameters.items():
         if name not in given and parameter.default is not parameter.empty:
             given[name] = parameter.default

@@ -373,7 +373,7 @@ class TirPrinter(ProgramText):
         self._remap(group)
 
     def _remaps(self, axis: IterVar, value: Expr) -> bool:
-        if not isinstance(value, Var) or value not in self._loops:
+        if not isinstance(value, Var) or value not in self._loops or axis.kind not in self.dialect.remaps:
             return False
         start, extent = self._loops[value]
         same = structural_equal(axis.dom.start, start) and structural_equal(axis.dom.extent, extent)
