@@ -21,7 +21,7 @@ EXTENTS = st.sampled_from([4, 3, 5, 2, 7, 1])
 COMBINE: dict[str, Callable[..., Any]] = {"sum": te.sum, "prod": te.prod, "min": te.min, "max": te.max}
 
 
-def _arg(name: str, ties: str) -> Any:
+def arg_reducer(name: str, ties: str) -> Any:
     """argmax or argmin of (index, value): ties "kept" keep the one that came first, "first" take the smaller index."""
     largest = name == "argmax"
 
@@ -54,7 +54,7 @@ def reductions(draw: Draw, epilogue: bool = False, symbolic: bool = False) -> Pr
     condition = None if where is None else axes[-1].var < where
     name = draw(st.sampled_from(["sum", "max", "min", "prod", "argmax", "argmin"]))
     if name.startswith("arg") and not epilogue:
-        reducer = _arg(name, draw(st.sampled_from(["kept", "first", "taken"])))
+        reducer = arg_reducer(name, draw(st.sampled_from(["kept", "first", "taken"])))
         position = axes[0].var
         for axis in axes[1:]:
             position = position * 7 + axis.var
