@@ -11,8 +11,9 @@ from .expressions import exprs
 from .graphs import RandomGraph, graphs
 from .programs import KINDS, arguments, prim_funcs
 from .schedules import Scheduled, scheduled, schedules, steps
+from .tensors import STAGES, te_computes
 
 __all__ = [
-    "KINDS", "RandomGraph", "Scheduled", "arguments", "exprs", "graphs", "prim_funcs", "scheduled", "schedules",
-    "steps",
+    "KINDS", "STAGES", "RandomGraph", "Scheduled", "arguments", "exprs", "graphs", "prim_funcs", "scheduled",
+    "schedules", "steps", "te_computes",
 ]  # fmt: skip
