@@ -174,6 +174,10 @@ class Schedule:
         self.mod.show(*args, **options)
         self._trace.show()
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How Hypothesis and IPython show it: the steps so far, as Python to paste."""
+        printer.text(str(self._trace))
+
     def undo(self) -> None:
         """Take the last step that changed the program back, and the queries and sampling after it."""
         if not self._history:
