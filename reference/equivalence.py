@@ -9,7 +9,7 @@ from typing import Any
 
 from minitvm.errors import InputError, Unsupported
 
-from .arguments import chosen_sizes, random_inputs
+from .arguments import chosen_sizes, random_inputs, told_sizes
 from .modes import Mode, known_modes
 from .modes.case import Case, Undefined
 from .modes.exact import exact_arguments
@@ -48,6 +48,8 @@ def check(
     if unknown:
         raise InputError(f"modes {', '.join(sorted(unknown))} are unknown; known: {', '.join(known)}")
     same_signature(before, after)
+    if inputs is not None:
+        sizes = {**told_sizes(before, inputs), **(sizes or {})}
     every = chosen_sizes(before, seed, sizes)
     left_open = {name: n for name, n in every.items() if name not in (sizes or {})}
     case = Case(before, after, seed, every, inputs, "shadow" in modes, left_open)
@@ -65,7 +67,7 @@ def check(
             continue
         ran[name] = verdict
         if not verdict:
-            if shrink:
+            if shrink and inputs is None:
                 ran[name] = smallest(case, verdict, partial(_judged, known[name]), getattr(known[name], "on", None))
             break
     if not ran:
