@@ -100,8 +100,8 @@ def _holds(hint: Any, kind: type) -> bool:
 
 
 def any_steps(sch: Schedule, draw: Draw, names: Sequence[str], most: int) -> None:
-    """Up to `most` legal calls of those primitives."""
-    for _ in range(draw(st.integers(0, most))):
+    """At least one and up to `most` legal calls of those primitives."""
+    for _ in range(draw(st.integers(1, most))):
         step(sch, draw, draw(st.sampled_from(list(names))))
 
 

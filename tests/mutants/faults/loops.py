@@ -95,13 +95,6 @@ ISL.edit(
 
 STATE = Faults("schedule state", "minitvm.tir.schedule.state", [schedules("split", "fuse"), schedules("compute_at")])
 STATE.edit(
-    "conditions that may fail are dropped",
-    "tidy",
-    "predicate = all_of(c for c in conditions if not is_const(c, 1))",
-    "predicate = all_of(c for c in conditions[:1] if not is_const(c, 1))",
-    by=[schedules("split", prepare=("split", "split", "fuse"), depth=3)],
-)
-STATE.edit(
     "a loop's range one short",
     "tidy",
     "analyzer.bind(stmt.var, Range(start, shown))",
