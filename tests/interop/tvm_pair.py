@@ -113,7 +113,9 @@ class Pair:
                 return Outcome(BOTH_REFUSE, primitive, refusal, error.message)
             return self._ours_alone(primitive, error)
         except InputError as error:
-            return Outcome(OTHER_RESULTS, primitive, str(error).split("\n")[0], str(error))
+            # It is for an earlier step to answer for, where a query shows it.
+            changed = [s.method for s in self.steps if not s.method.startswith("get_")]
+            return Outcome(OTHER_RESULTS, changed[-1] if changed else primitive, str(error).split("\n")[0], str(error))
         except TVMCrash as crash:
             return Outcome(TVM_CRASHES, primitive, crash.signal, str(crash))
         try:
