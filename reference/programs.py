@@ -44,6 +44,13 @@ def is_lowered(program: Program) -> bool:
     return bool(func.attrs.get("host")) or not isinstance(func.body, t.BlockRealize)
 
 
+def several_functions(program: Program) -> bool:
+    """Whether a program is a module whose functions do not belong together as a host and its kernels."""
+    if not isinstance(program, t.IRModule) or len(program.functions) < 2:
+        return False
+    return not any(f.attrs.get("host") for _, f in program.items())
+
+
 def parameters(program: Program) -> list[Parameter]:
     """The parameters of a program in calling order."""
     if isinstance(program, t.PrimFunc | t.IRModule):

@@ -78,6 +78,10 @@ SAME: dict[str, tuple[Body, Body]] = {
                          lambda v: x.Max(call("tanh", v), call("exp", v))),
     "max where nothing is known": (lambda v: x.Max(call("log", v - 9.0), call("sqrt", v - 9.0)),
                                    lambda v: x.Max(call("sqrt", v - 9.0), call("log", v - 9.0))),
+    "a choice by a root": (lambda v: x.Select(call("sqrt", v) > 1.0, v, v * v),
+                           lambda v: x.Select(x.LT(x.const(1.0), call("sqrt", v)), v, v * v)),
+    "a choice by an arcsine": (lambda v: x.Select(call("asin", v) > 0.0, v, v * v),
+                               lambda v: x.Select(x.LT(x.const(0.0), call("asin", v)), v, v * v)),
     "a guarded division by zero": (lambda v: x.Select(v - v > 1.0, v / (v - v), v), lambda v: v),
 }  # fmt: skip
 
