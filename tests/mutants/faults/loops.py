@@ -80,7 +80,7 @@ DECIDE.edit(
 DECIDE.edit(
     "a wrapped index is injective", "injective", "return len(np.unique(table, axis=0)) == len(table)", "return True"
 )
-DECIDE.edit("what runs in parallel keeps its order", "exact", "(len(new) - 1,) if parallel else ()", "()")
+DECIDE.edit("what runs in parallel keeps its order", "reordered", "(len(after) - 1,) if parallel else ()", "()")
 
 ISL = Faults("dependences (integer sets)", "minitvm.arith.dependence", [
     schedules("reorder", of=DEPENDENT, prepare=("split",)),

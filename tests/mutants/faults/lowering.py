@@ -49,7 +49,7 @@ INIT.edit(
 )
 INIT.edit(
     "init before a loop that others in it depend on", "init_nest",
-    "if not ordered or not _alone(block, block.init, first):", "if not ordered:",
+    " or not _alone(block, block.init, first)", "",
 )  # fmt: skip
 INIT.edit("init without the predicate's spatial part", "init_nest", "all_of(kept)", "all_of([])")
 INIT.edit(
