@@ -329,6 +329,19 @@ def test_thread_blocks_with_barriers(mode: str) -> None:
     assert check(reversal(True), reversal(False)).mode == "shadow"
 
 
+@pytest.mark.parametrize("domain", [Field(), OrderedField()], ids=["field", "ordered"])
+def test_tensor_expressions_one_element_at_a_time(domain: Field) -> None:
+    tensors = normalisation(7)
+    case = Case(tensors, tensors, 0, {})
+    results = []
+    for mode in ("slow", "fast"):
+        args = lift(case, domain, random_inputs(tensors), random=True)
+        execute(tensors, args, domain=domain, mode=mode)
+        results.append(args[-1])
+    assert domain.same(*results).all()
+    assert len(np.unique(results[0]["r"])) == results[0]["r"].size
+
+
 @given(prim_funcs(), st.integers(0, 3))
 def test_levels_and_modes_agree_in_the_field(func: t.PrimFunc, seed: int) -> None:
     """Fast and slow, before and after lowering: the same elements."""
