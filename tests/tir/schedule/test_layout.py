@@ -17,7 +17,7 @@ from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
 from minitvm.tir import IndexMap
 from minitvm.tir.nodes import Buffer, BufferStore, PrimFunc, root_block
-from minitvm.tir.schedule import Schedule
+from minitvm.tir.schedule import BlockRV, Schedule
 from minitvm.tir.schedule.relayout import in_old_layouts
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.schedule.tree import statements
@@ -182,7 +182,7 @@ def test_random_layouts_of_any_buffer(func: PrimFunc, data: Any) -> None:
     if shape is None or not shape:
         return
     index_map = data.draw(index_maps(shape))
-    handle = sch.get_child_blocks(sch.get_block("root"))[blocks.index(block)]
+    handle = BlockRV(block.block.id)
     try:
         sch.transform_layout(handle, (side, position), index_map, pad_value=data.draw(st.integers(-3, 3)))
     except ScheduleError as error:
@@ -207,7 +207,7 @@ def test_random_iterations_of_any_block(func: PrimFunc, data: Any) -> None:
     if not shape:
         return
     index_map = data.draw(index_maps(shape, bijective=True))
-    handle = sch.get_child_blocks(sch.get_block("root"))[blocks.index(block)]
+    handle = BlockRV(block.block.id)
     try:
         sch.transform_block_layout(handle, index_map)
     except ScheduleError as error:
