@@ -257,6 +257,14 @@ def test_uninitialised_and_out_of_bounds_show_in_the_field_too() -> None:
         for i in range(9):
             B[i] = A[i] * T.float32(0.3)
 
+    zero = elementwise(lambda v: v * 0.0)
+
+    @T.prim_func
+    def nothing(X: T.Buffer((9,), "float32"), Y: T.Buffer((9,), "float32")):
+        for i in range(8):
+            Y[i] = T.float32(0)
+
+    assert not check(zero, nothing, modes=("field",))  # the last element is no zero either
     for wrong in (partial, beyond):
         verdict = field(right, wrong)
         assert not verdict
