@@ -3,14 +3,11 @@ edges, and properties on programs of their own."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import minitvm
 from minitvm import te
@@ -274,6 +271,16 @@ def test_rfactor_over_a_symbolic_extent(n: int) -> None:
     np.testing.assert_array_equal(A.sum(axis=1), compiled)
 
 
+def test_rfactor_of_a_loop_whose_predicate_names_a_loop_of_one_iteration() -> None:
+    A = te.placeholder((4, 2), name="A")
+    k, l = te.reduce_axis((0, 4), name="k"), te.reduce_axis((0, 2), name="l")
+    func = te.create_prim_func([A, te.compute((1,), lambda i: te.sum(A[k, l], axis=[k, l]), name="B")])
+    sch = Schedule(func)
+    _, inner = sch.split(sch.get_loops("B")[2], [None, 3])  # l_0 * 3 + l_1 < 2, with l_0 = 0
+    sch.rfactor(inner, 0)
+    _all_agree(func, sch)
+
+
 def test_rfactor_below_a_loop_with_readers() -> None:
     """The combination stays where the reduction was, with what reads it; the partial results come before."""
 
@@ -341,6 +348,15 @@ def test_decompose_reduction_with_predicates_on_both_sides() -> None:
     sch.reorder(k_0, i_1, k_1)
     sch.decompose_reduction("B", k_0)
     assert "T.where(i_0 * 4 + i_1_init < 7)" in _body(sch.func)
+    _all_agree(func, sch)
+
+
+def test_decompose_reduction_keeps_a_condition_on_a_loop_that_binds_nothing() -> None:
+    func = row_sums(1, 4)
+    sch = Schedule(func)
+    _, unit = sch.split(sch.get_loops("B")[0], [2, None])
+    sch.decompose_reduction("B", unit)  # T.where(i_0 + i_1 < 1): once, not again after the sum
+    assert "T.where(i_0 + i_1_init < 1)" in _body(sch.func)
     _all_agree(func, sch)
 
 
@@ -543,59 +559,6 @@ def test_after_rolling_the_order_of_the_loop_matters() -> None:
     sch.rolling_buffer("B", 0)
     with pytest.raises(ScheduleError, match="structured_below"):
         sch.parallel(i)
-
-
-# ---- properties ----------------------------------------------------------------------------------------------------
-
-DRAWN: dict[str, tuple[st.SearchStrategy[Any], tuple[str, ...]]] = {
-    "rfactor": (reductions_programs.reductions(), ("split", "reorder", "fuse")),
-    "decompose_reduction": (reductions_programs.reductions(), ("split", "reorder", "fuse")),
-    "fuse_reduction_epilogue": (
-        reductions_programs.reductions(epilogue=True), ("split", "reorder", "reverse_compute_at", "compute_at"),
-    ),
-    "decompose_padding": (reductions_programs.paddings(), ("split", "reorder", "fuse", "compute_at")),
-    "pad_einsum": (reductions_programs.einsums(), ("reorder",)),
-    "rolling_buffer": (reductions_programs.rolled(), ("unroll", "split")),
-}  # fmt: skip
-
-
-class _Enough(KeyboardInterrupt):
-    """Ends a Hypothesis test at once."""
-
-
-@pytest.mark.parametrize("name", sorted(DRAWN))
-def test_steps_on_programs_of_their_own(name: str) -> None:
-    pairs = 0
-    wanted = 200
-
-    @settings(max_examples=900, suppress_health_check=list(HealthCheck))
-    @given(st.data())
-    def steps(data: Any) -> None:
-        nonlocal pairs
-        strategy, preparation = DRAWN[name]
-        func = data.draw(strategy)
-        sch = Schedule(func)
-        for _ in range(data.draw(st.integers(0, 2))):
-            _step(sch, data, *preparation)
-        if not _step(sch, data, name):
-            return
-        for level, after in (("loops", sch.func), ("kernels", lower(sch.func))):
-            verdict = check(func, after)
-            assert verdict, f"{level}: {verdict}\n{func.script()}\n{sch.trace}\n{sch.func.script()}"
-        pairs += 1
-        if pairs >= wanted:
-            raise _Enough
-
-    with contextlib.suppress(_Enough):
-        steps()
-    assert pairs >= wanted, f"only {pairs} pairs of a program and a legal {name}"
-
-
-def _step(sch: Schedule, data: Any, *names: str) -> bool:
-    calls = sch.space(*names)
-    if calls:
-        sch.apply(calls[data.draw(st.integers(0, len(calls) - 1))])
-    return bool(calls)
 
 
 def test_the_space_of_rfactor_is_reduction_loops_and_axes() -> None:
