@@ -18,6 +18,8 @@ KNOWN: dict[tuple[str, str, str], str] = {
     (TVM_WRONG, "reindex", _OUTSIDE): "a guarded read is copied without its guard",
     (TVM_WRONG, "reindex_cache_read", _OUTSIDE): "a guarded read is copied without its guard",
     (TVM_WRONG, "read_at", _OUTSIDE): "a guarded read is copied without its guard",
+    (TVM_WRONG, "pad_einsum", _DIFFER): "a maximum is padded with zeros",
+    (TVM_WRONG, "write_at", "uninitialised"): "what the block updates is not copied in",
     (TVM_WRONG, "write_at", _OUTSIDE): "the copy forgets the predicate",
     (TVM_WRONG, "reindex", _BEYOND): "the copy forgets the predicate",
     (TVM_WRONG, "reindex_cache_read", _BEYOND): "the copy forgets the predicate",
