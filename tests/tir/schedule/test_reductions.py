@@ -3,7 +3,7 @@ edges, and properties on programs of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from minitvm.reference import check
 from minitvm.reference import tir as interpreter
 from minitvm.script import tir as T
 from minitvm.tir.nodes import PrimFunc
-from minitvm.tir.schedule import Schedule
+from minitvm.tir.schedule import PRIMITIVES, Schedule
 from minitvm.tir.schedule.reducers import REDUCERS, recognise, register_reducer
+from minitvm.tir.schedule.state import ScheduleState
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
@@ -218,39 +219,43 @@ def test_rfactor_of_argmax_as_a_tuple(ties: str) -> None:
 
 
 def test_rfactor_of_the_inner_loop_would_change_which_of_equals_wins() -> None:
-    """The refusal is no formality: with a reducer that claims to be commutative the index changes."""
-    kept = next(r for r in REDUCERS if r.name == "argmax (kept, same, index first)")
-    before = list(REDUCERS)
-    register_reducer(kept.name, kept.combine, kept.identity, 2, commutative=True, idempotent=True)
-    try:
-        sch = Schedule(first_of_equals())
-        _, inner = sch.split(sch.get_loops("R")[0], [None, 4])
-        sch.rfactor(inner, 0)
-    finally:
-        REDUCERS[:] = before
+    """The refusal is no formality: done without asking, it gives another index."""
+    sch = Schedule(first_of_equals())
+    _, inner = sch.split(sch.get_loops("R")[0], [None, 4])
+    state = ScheduleState(sch.mod, "main")
+    loop = state.loop(inner.key)
+    PRIMITIVES["rfactor"].function(state, loop, 0)
     values = np.array([0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], "float32")
     found = [np.zeros((), "int32"), np.zeros((), "float32")]
-    interpreter.run(sch.func, values, *found)
+    interpreter.run(state.mod["main"], values, *found)
     assert found[0] == 4  # the first maximum is at 1
 
 
-def test_rfactor_of_a_reducer_of_the_user() -> None:
+@pytest.fixture(scope="module")
+def union() -> Iterator[Any]:
+    """A reducer that is registered when asked for: every schedule of a test is made again after it."""
+    before = list(REDUCERS)
+
     def combine(x: Any, y: Any) -> Any:
         return x + y - x * y  # associative, commutative, 0 is neutral
 
-    union = te.comm_reducer(combine, lambda dtype: te.const(0, dtype), name="union")
-    func = row_sums(4, 6, "int32", union)
+    def register() -> None:
+        register_reducer("union", lambda x, y: (combine(x[0], y[0]),), lambda dtypes: (const(0, dtypes[0]),))
+
+    yield te.comm_reducer(combine, lambda dtype: te.const(0, dtype), name="union"), register
+    REDUCERS[:] = before
+
+
+def test_rfactor_of_a_reducer_of_the_user(union: Any) -> None:
+    reducer, register = union
+    func = row_sums(4, 6, "int32", reducer)
+    sch = Schedule(func)
+    _, inner = sch.split(sch.get_loops("B")[1], [2, 3])
     with pytest.raises(ScheduleError, match="registered_reducer"):
-        Schedule(func).rfactor(Schedule(func).get_loops("B")[1], 0)
-    before = list(REDUCERS)
-    register_reducer("union", lambda x, y: (combine(x[0], y[0]),), lambda dtypes: (const(0, dtypes[0]),))
-    try:
-        sch = Schedule(func)
-        _, inner = sch.split(sch.get_loops("B")[1], [2, 3])
         sch.rfactor(inner, 0)
-        _all_agree(func, sch)
-    finally:
-        REDUCERS[:] = before
+    register()
+    sch.rfactor(inner, 0)
+    _all_agree(func, sch)
     with pytest.raises(InputError, match="at least one value"):
         register_reducer("none", lambda x, y: (), lambda dtypes: (), 0)
 
@@ -316,15 +321,17 @@ def test_no_reducer_where_an_update_only_looks_like_one() -> None:
 # ---- threads -------------------------------------------------------------------------------------------------------
 
 
-def test_a_reduction_across_threads_means_the_same_as_loops_and_is_not_lowered_for_a_cpu() -> None:
+def test_partial_results_on_threads_and_no_thread_for_a_reduction_loop() -> None:
+    """There is no lowering of reductions across threads: such a loop is refused, with the way to go."""
     func = row_sums()
     sch = Schedule(func)
-    _i, k = sch.get_loops("B")
-    _outer, inner = sch.split(k, [None, 4])
+    _, inner = sch.split(sch.get_loops("B")[1], [None, 4])
     made = sch.rfactor(inner, 0)
     sch.bind(sch.get_loops(made)[0], "blockIdx.x")
     sch.bind(sch.get_loops(made)[2], "threadIdx.x")
     assert check(func, sch.func)
+    with pytest.raises(ScheduleError, match="only_spatial"):
+        sch.bind(sch.get_loops("B")[1], "threadIdx.x")
 
 
 # ---- decompose_reduction -------------------------------------------------------------------------------------------
