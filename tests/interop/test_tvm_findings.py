@@ -12,6 +12,8 @@ import pytest
 
 from minitvm.interop.tvm import PYTHON_VARIABLE, function_from
 from minitvm.reference import check
+from minitvm.reference.programs import parameters
+from minitvm.tir.nodes import PrimFunc
 
 from .tvm_installed import needs_tvm
 from .tvm_pair import runs
@@ -22,6 +24,10 @@ FINDINGS = re.findall(r"```py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.D
 
 def test_the_page_has_them() -> None:
     assert len(FINDINGS) > 8
+
+
+def parameters_written(func: PrimFunc) -> list[bool]:
+    return [parameter.written for parameter in parameters(func)]
 
 
 @needs_tvm
@@ -35,5 +41,8 @@ def test_a_finding_is_one(number: int, tmp_path: Path) -> None:
     python = os.environ.get(PYTHON_VARIABLE, sys.executable)
     done = subprocess.run([python, str(file)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    verdict = check(before, function_from(done.stdout))
+    after = function_from(done.stdout)
+    if parameters_written(before) != parameters_written(after):
+        return  # an output is not written any more
+    verdict = check(before, after)
     assert not verdict, f"TVM does this right now: {verdict}\n{done.stdout}"

@@ -14,6 +14,8 @@ KNOWN: dict[tuple[str, str, str], str] = {
     (TVM_WRONG, "fuse_reduction_epilogue", f"{_DIFFER}, epilogue Max"): "the bound is taken in every update",
     (TVM_WRONG, "fuse_reduction_epilogue", f"{_DIFFER}, epilogue Min"): "the bound is taken in every update",
     (TVM_WRONG, "fuse_reduction_epilogue", f"{_OUTSIDE}, epilogue BufferLoad"): "the epilogue reads another element",
+    (TVM_WRONG, "fuse_reduction_epilogue", "uninitialised, epilogue if_then_else"): "padding is no epilogue",
+    (TVM_WRONG, "decompose_padding", "the parameters"): "a block beside it in the loop is dropped",
     (TVM_WRONG, "loop_partition", _DIFFER): "the init of a reduction runs again in each part",
     (TVM_WRONG, "reindex", _OUTSIDE): "a guarded read is copied without its guard",
     (TVM_WRONG, "reindex_cache_read", _OUTSIDE): "a guarded read is copied without its guard",

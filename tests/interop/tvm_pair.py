@@ -35,7 +35,7 @@ from minitvm.tir.schedule import PRIMITIVES, Schedule
 from .tvm_calls import SPREAD, Tuple
 
 # What a difference is about, by how its text begins.
-_CAUSES = ("out of bounds", "conflicting accesses", "the programs differ", "uninitialised", "never written",
+_CAUSES = ("out of bounds", "conflicting accesses", "the programs differ", "the parameters", "uninitialised", "never written",
            "runs outside its domain")  # fmt: skip
 
 AGREE, BOTH_REFUSE, TVM_REFUSES, OVER_STRICT = "both accept", "both refuse", "TVM refuses", "we refuse"
@@ -166,7 +166,7 @@ class Pair:
         return Outcome(OVER_STRICT if refusal else AGREE, primitive, refusal, same_text=same)
 
     def _difference(self, after: PrimFunc, seeds: Sequence[int] = (0,)) -> str:
-        """How a result differs from the program before all steps; empty where it does not, for the data of all seeds."""
+        """How a result differs from the program before all steps; empty where it does not, for the data of any seed."""
         for seed in seeds:
             try:
                 verdict = check(self.func, after, seed=seed)
