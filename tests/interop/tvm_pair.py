@@ -35,8 +35,10 @@ from minitvm.tir.schedule import PRIMITIVES, Schedule
 from .tvm_calls import SPREAD, Tuple
 
 # What a difference is about, by how its text begins.
-_CAUSES = ("out of bounds", "conflicting accesses", "the programs differ", "the parameters", "uninitialised", "never written",
-           "runs outside its domain")  # fmt: skip
+_CAUSES = (
+    "out of bounds", "conflicting accesses", "the programs differ", "the parameters", "uninitialised", "never written",
+    "runs outside its domain",
+)  # fmt: skip
 
 AGREE, BOTH_REFUSE, TVM_REFUSES, OVER_STRICT = "both accept", "both refuse", "TVM refuses", "we refuse"
 TVM_WRONG, WE_ARE_WRONG, TVM_CRASHES, WE_CRASH = (
