@@ -60,9 +60,9 @@ def same_at_both_levels(before: Any, after: Any) -> None:
 
 def test_reset_and_update_go_on_over_outer_loops() -> None:
     tensor = gemv()
-    a, b = tensor.op.input_tensors
-    binds = {b: Buffer("b", (4, 4), strides=(Var("row"), const(1)))}
-    assert a.name == "a"
+    assert isinstance(tensor.op, te.ComputeOp)
+    _, b = tensor.op.input_tensors
+    binds = {b: Buffer("b", (const(4), const(4)), strides=(Var("row"), const(1)))}
     intrin = te.decl_tensor_intrin(tensor, parts, "test.gemv", binds=binds)
     assert intrin.check()
     func = product()
@@ -72,7 +72,9 @@ def test_reset_and_update_go_on_over_outer_loops() -> None:
 
 
 def test_a_body_alone_takes_a_whole_reduction() -> None:
-    te.decl_tensor_intrin(gemv().op, lambda ins, outs: parts(ins, outs)[0], "test.gemv_whole")
+    op = gemv().op
+    assert isinstance(op, te.ComputeOp)
+    te.decl_tensor_intrin(op, lambda ins, outs: parts(ins, outs)[0], "test.gemv_whole")
     func = product(4)
     sch, loop_ = tiled(func)
     sch.tensorize(loop_, "test.gemv_whole")
