@@ -16,7 +16,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from minitvm import build, lower
+from minitvm.arith import simplify
 from minitvm.errors import ScheduleError, Unsupported
+from minitvm.expr import replace, rewrite, walk
 from minitvm.graph.verify import verify_graph
 from minitvm.reference import close, random_inputs
 from minitvm.reference import executable as executable_reference
@@ -26,7 +28,7 @@ from minitvm.reference.modes.exact import exact_arguments
 from minitvm.reference.strategies import graphs as random_graphs
 from minitvm.reference.strategies import prim_funcs
 from minitvm.target import Target
-from minitvm.tir.nodes import BlockRealize, Buffer, For, PrimFunc
+from minitvm.tir.nodes import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule
 from minitvm.tir.schedule.handles import to_handles
 from minitvm.tir.transform import lower as lower_function
@@ -266,6 +268,21 @@ def linked(of: Family = random_blocks, names: Sequence[str] = LOWERED, most: int
                 raise Noticed("executable, exact", f"{spec.name}: {found} instead of {wanted[spec.name]}")
 
     return drawn(f"linking {of.__name__}", body, examples)
+
+
+def simplified(of: Family, examples: int = 600) -> Workload:
+    """Programs beside themselves with every value that they store simplified, under the ranges of its iterators."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        func = of(draw)
+        ranges = {it.var: it.dom for node in walk(func.body) if isinstance(node, Block) for it in node.iter_vars}
+
+        def change(node: Any) -> Any:
+            return replace(node, value=simplify(node.value, ranges)) if isinstance(node, BufferStore) else None
+
+        trial.same(func, func.with_body(rewrite(func.body, change)), level="tir")
+
+    return drawn(f"simplifying {of.__name__}", body, examples)
 
 
 # ---- graphs ----------------------------------------------------------------------------------------------------------

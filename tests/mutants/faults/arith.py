@@ -1,16 +1,17 @@
 """Faults in integer reasoning: rules that are not sound, ranges that are too small, folds that change values."""
 
 from ..patch import Faults
-from ..workloads import families, lowered, schedules
+from ..workloads import families, lowered, schedules, simplified
 
 ARITH = "minitvm.arith."
-INDICES = lowered(families("index_arithmetic"), ("split", "fuse", "vectorize", "unroll"), most=3, examples=400)
+SUMS = simplified(families("quotients"))
+VALUES = simplified(families("pointwise"))
+CHOICES = simplified(families("index_arithmetic"))
 QUOTIENTS = lowered(families("quotients"), ("split", "fuse", "unroll"), most=2, examples=400)
 SPLITS = lowered(families("split_indices"), ("split", "fuse", "reorder", "unroll"), examples=300)
-POINTS = lowered(families("pointwise"), ("split", "vectorize", "unroll"), most=2, examples=400)
 BLOCKS = schedules("split", "fuse", "compute_at")
 
-RULES = Faults("arith rules", ARITH + "rules", [QUOTIENTS, SPLITS, BLOCKS])
+RULES = Faults("arith rules", ARITH + "rules", [SUMS, QUOTIENTS, SPLITS, BLOCKS])
 RULES.edit(
     "x // d is 0 wherever x < d",
     "_div_in_range",
@@ -44,13 +45,11 @@ RULES.edit(
     "_merge_one",
     "if all(x.terms.get(t) == c * d * k for t, k in quotient.terms.items()):",
     "if all(t in x.terms for t, k in quotient.terms.items()):",
+    equivalent="the sum that is returned is x + c*y - c*d*(y // d) - c*(y % d), which is x for every factor",
 )
 RULES.edit("x >= 0 divided without its rest", "tighten", "tighten(domain, found[1])", "tighten(domain, found[1] + 1)")
 
-DOMAIN = Faults("arith ranges", ARITH + "domain", [QUOTIENTS, INDICES, BLOCKS])
-DOMAIN.edit(
-    "a negative factor keeps the ends", "scale_interval", "(low, high) if factor >= 0 else (high, low)", "(low, high)"
-)
+DOMAIN = Faults("arith ranges", ARITH + "domain", [SUMS, CHOICES, QUOTIENTS, BLOCKS])
 DOMAIN.edit(
     "a product is least at the least of both",
     "multiply_intervals",
@@ -64,7 +63,7 @@ DOMAIN.edit(
     "low, high = intersect(a, b)[0], intersect(a, b)[1]",
 )
 
-NORMAL = Faults("arith normal form", ARITH + "normal", [QUOTIENTS, INDICES, SPLITS])
+NORMAL = Faults("arith normal form", ARITH + "normal", [SUMS, CHOICES, QUOTIENTS, SPLITS])
 NORMAL.edit("a - b is a + b", "Normalizer._add", "self._add(e.b, -scale, terms)", "self._add(e.b, scale, terms)")
 NORMAL.edit(
     "division by a negative number as by a positive one",
@@ -75,7 +74,7 @@ NORMAL.edit(
 NORMAL.edit("truncation as floor", "Normalizer._truncated", "or not self.domain.nonnegative(x):", "or False:")
 NORMAL.edit("max for min", "Normalizer._extreme", "return a if low else b", "return b if low else a")
 
-ANALYZER = Faults("arith analyzer", ARITH + "analyzer", [QUOTIENTS, POINTS])
+ANALYZER = Faults("arith analyzer", ARITH + "analyzer", [SUMS, VALUES, CHOICES, QUOTIENTS])
 ANALYZER.edit("< negates to >", "_NEGATED", "LT: GE,", "LT: GT,")
 ANALYZER.edit(
     "a choice of two that look alike",
@@ -84,7 +83,7 @@ ANALYZER.edit(
     "return a.dtype == b.dtype",
 )
 
-FOLD = Faults("arith fold", ARITH + "fold", [POINTS, INDICES])
+FOLD = Faults("arith fold", ARITH + "fold", [VALUES, CHOICES])
 FOLD.edit(
     "bytes do not wrap", "wrap", "return (value - low) % (high - low + 1) + low", "return min(max(value, low), high)"
 )
