@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...errors import InputError, InternalError, nearest
-from ...expr import structural_equal
-from ..nodes import Block, BlockRealize, Buffer, PrimFunc, root_block
+from ...expr import structural_equal, walk
+from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, PrimFunc, root_block
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -97,6 +97,11 @@ def _check_parameters(name: str, desc: PrimFunc, impl: PrimFunc) -> None:
     for what, func in (("description", desc), ("implementation", impl)):
         if not isinstance(func.body, BlockRealize):
             raise InputError(f"{name}: the {what} is lowered already; wanted a root block")
+    own = [b.name for b in root_block(desc).alloc_buffers]
+    accessed = [n.buffer for n in walk(desc.body) if isinstance(n, BufferLoad | BufferStore)]
+    own += [b.name for b in dict.fromkeys(accessed) if b not in desc.params]
+    if own or root_block(desc).match_buffers:
+        raise InputError(f"{name}: the description has buffers of its own, {', '.join(own)}; wanted parameters only")
     if root_block(impl).init is not None and root_block(desc).init is None:
         raise InputError(f"{name}: the implementation has an init, the description has none")
 

@@ -263,6 +263,53 @@ def test_names_and_parameters_are_checked() -> None:
         TensorIntrin.get("matmul_4x4x4_f64")
 
 
+def test_one_variable_is_one_stride() -> None:
+    """A and B are tiles of buffers of different widths: they cannot share the variable of a stride."""
+    right = TensorIntrin.get(MATMUL)
+    assert right is not None
+
+    @T.prim_func
+    def impl(a: T.handle, b: T.handle, C: T.Buffer((4, 4), "float32")):
+        row = T.int32()
+        A = T.match_buffer(a, (4, 4), strides=[row, 1])
+        B = T.match_buffer(b, (4, 4), strides=[row, 1])
+        with T.block("root"):
+            T.reads(C[0:4, 0:4], A[0:4, 0:4], B[0:4, 0:4])
+            T.writes(C[0:4, 0:4])
+            for i, j, k in T.grid(4, 4, 4):
+                with T.block("tile"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+    TensorIntrin.register("test.one_stride", right.desc, impl, override=True, verify=True)
+    func, sch, loops = tiled(8, 8, 12)
+    with pytest.raises(ScheduleError, match=r"a stride of row = 12 in dimension 0 of B"):
+        sch.tensorize(loops[3], "test.one_stride")
+    func, sch, loops = tiled(8, 8, 8)
+    sch.tensorize(loops[3], "test.one_stride")
+    same_at_both_levels(func, sch.func)
+
+
+def test_a_description_has_no_buffers_of_its_own() -> None:
+    @T.prim_func
+    def desc(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+        with T.block("root"):
+            T.reads(A[0:4])
+            T.writes(C[0:4])
+            B = T.alloc_buffer((4,))
+            for i in range(4):
+                with T.block("B"):
+                    vi = T.axis.spatial(4, i)
+                    B[vi] = A[vi]
+            for i in range(4):
+                with T.block("C"):
+                    vi = T.axis.spatial(4, i)
+                    C[vi] = B[vi]
+
+    with pytest.raises(InputError, match="buffers of its own, B"):
+        TensorIntrin.register("test.own", desc, desc)
+
+
 def test_two_uses_of_one_intrinsic_have_their_own_buffers() -> None:
     A, B = te.placeholder((4, 4), name="A"), te.placeholder((4, 4), name="B")
     k, l = te.reduce_axis((0, 4), name="k"), te.reduce_axis((0, 4), name="l")

@@ -61,7 +61,8 @@ box_is_declared = holds_inside(
     "box_is_declared", "the boxes that the intrinsic touches lie in the regions that the block declares"
 )
 layout_fits = holds_inside(
-    "layout_fits", "a stride that the implementation declares as a number is that of the program's buffer"
+    "layout_fits",
+    "a stride that the implementation declares as a number, or as one variable for several, is the program's buffer's",
 )
 separate_buffers = holds_inside(
     "separate_buffers", "a buffer that the intrinsic writes stands for another one than its other buffers do"
@@ -199,23 +200,29 @@ def _check_buffers(matcher: Matcher, realize: BlockRealize, intrin: TensorIntrin
                         f"both are {box.buffer.name}",
                     )
                 )
+    strides: dict[Var, Expr] = {}
     for described, wanted in zip(intrin.desc.params, intrin.impl.params):
         if isinstance(described, Buffer) and isinstance(wanted, Buffer):
-            _check_strides(block, boxes[described].buffer, wanted, intrin, analyzer)
+            _check_strides(block, boxes[described].buffer, wanted, intrin, analyzer, strides)
+        elif isinstance(described, Var) and described not in matcher.vars:
+            raise same_structure.refuse(
+                Failure({block: "this block"}, f"a value for {described.name} of {intrin.name}", "none")
+            )
 
 
-def _check_strides(block: Block, mine: Buffer, wanted: Buffer, intrin: TensorIntrin, analyzer: Analyzer) -> None:
+def _check_strides(
+    block: Block, mine: Buffer, wanted: Buffer, intrin: TensorIntrin, analyzer: Analyzer, known: dict[Var, Expr]
+) -> None:
+    """Declared numbers are the buffer's; a variable that several strides declare is one number (`known` so far)."""
     actual = list(mine.strides) or row_major(mine)
     lead = mine.ndim - wanted.ndim
     for d, (declared, stride) in enumerate(zip(wanted.strides, actual[lead:])):
-        if isinstance(declared, IntImm) and not analyzer.can_prove_equal(stride, declared):
-            raise layout_fits.refuse(
-                Failure(
-                    {block: "this block"},
-                    f"a stride of {declared} in dimension {d} of {wanted.name} of {intrin.name}",
-                    f"{mine.name} has {analyzer.simplify(stride)}",
-                )
-            )
+        one = known.setdefault(declared, analyzer.simplify(stride)) if isinstance(declared, Var) else declared
+        if isinstance(declared, IntImm | Var) and not analyzer.can_prove_equal(stride, one):
+            name = f"{declared} = {one}" if isinstance(declared, Var) else str(declared)
+            text = f"a stride of {name} in dimension {d} of {wanted.name} of {intrin.name}"
+            found = f"{mine.name} has {analyzer.simplify(stride)}"
+            raise layout_fits.refuse(Failure({block: "this block"}, text, found))
 
 
 def _check_reduction(realize: BlockRealize, analyzer: Analyzer) -> None:
