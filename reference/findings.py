@@ -12,7 +12,7 @@ from typing import Any
 
 from minitvm.errors import ExecutionError
 from minitvm.expr import walk
-from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.nodes import IRModule, PrimFunc
 
 from .text import statement_text
 
@@ -63,8 +63,16 @@ class Finding:
     index: tuple[int, ...]
     accesses: tuple[Access, ...] = ()
 
-    def script(self, func: PrimFunc) -> str:
-        """The function's text with the accesses underlined, each with its verb and loop values."""
+    def script(self, program: PrimFunc | IRModule) -> str:
+        """The text of the function that ran, with the accesses underlined, each with its verb and loop values.
+
+        Of a module, it is the function that the accesses stand in.
+        """
+        func = program
+        if isinstance(program, IRModule):
+            candidates = [f for _, f in program.items()]
+            nodes = {one.node for one in self.accesses}
+            func = next((f for f in candidates if nodes & set(walk(f))), candidates[0])
         inside = set(walk(func))
         marks: dict[Any, str] = {}
         for one in self.accesses:

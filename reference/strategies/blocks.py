@@ -8,11 +8,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from minitvm.expr import And, Cast, DType, Expr, IterVar, Max, Min, Range, Var, as_expr, binary, call, const
+from minitvm.expr import And, Cast, DType, Expr, IterVar, Max, Min, Range, Var, as_expr, binary, call, const, walk
 from minitvm.tir.nodes import (
     Block,
     BlockRealize,
     Buffer,
+    BufferLoad,
     BufferRegion,
     BufferStore,
     For,
@@ -381,7 +382,8 @@ def _formula(draw: Draw, program: Program, source: Buffer) -> None:
     def body(*v: Expr) -> tuple[Any, ...]:
         low = 0 if program.dtype.startswith("u") else -3
         value = draw(exprs([source[v], *v], program.dtype, 2, constants=(low, 3)))
-        return output, v, value, None, [region(source, *v)]
+        used = any(isinstance(n, BufferLoad) for n in walk(value))
+        return output, v, value, None, [region(source, *v)] if used else []
 
     nest(program, output.name, source.shape, "S" * source.ndim, _same, body)
 

@@ -17,12 +17,11 @@ from .expressions import ARITHMETIC, Draw, combine, exprs
 
 @dataclass(slots=True)
 class _Stages:
-    """The tensors so far, and which of them are read."""
+    """The tensors so far."""
 
     dtype: str
     functions: Sequence[str]
     tensors: list[te.Tensor] = field(default_factory=list)
-    read: set[te.Tensor] = field(default_factory=set)
 
     def input(self, shape: Sequence[Any], dtype: str | None = None) -> te.Tensor:
         number = sum(isinstance(one.op, te.PlaceholderOp) for one in self.tensors)
@@ -30,9 +29,8 @@ class _Stages:
         self.tensors.append(te.placeholder(tuple(shape), dtype or self.dtype, name=name))
         return self.tensors[-1]
 
-    def compute(self, shape: Sequence[Any], element: Callable[..., Expr], *sources: te.Tensor) -> None:
+    def compute(self, shape: Sequence[Any], element: Callable[..., Expr]) -> None:
         number = sum(isinstance(one.op, te.ComputeOp) for one in self.tensors)
-        self.read.update(sources)
         self.tensors.append(te.compute(tuple(shape), element, name="BCDEFGHJKLMNOPQ"[number]))
 
     def constant(self, draw: Draw, low: int, high: int) -> Expr:
@@ -56,24 +54,24 @@ def _formula(draw: Draw, s: _Stages, a: te.Tensor) -> None:
         value = draw(exprs([a[i], b[i]], s.dtype, 2, constants=(low, 3)))
         return call(name, value) if name else value
 
-    s.compute(a.shape, element, a, b)
+    s.compute(a.shape, element)
 
 
 def _elementwise(draw: Draw, s: _Stages, a: te.Tensor) -> None:
     """a[i] op c."""
     kind, constant = draw(st.sampled_from(ARITHMETIC)), s.constant(draw, -3, 3)
-    s.compute(a.shape, lambda *i: combine(kind, a[i], constant), a)
+    s.compute(a.shape, lambda *i: combine(kind, a[i], constant))
 
 
 def _broadcast(draw: Draw, s: _Stages, a: te.Tensor) -> None:
     """a[.., j] op bias[j]."""
     kind, bias = draw(st.sampled_from(["+", "-", "max"])), s.input([a.shape[-1]])
-    s.compute(a.shape, lambda *i: combine(kind, a[i], bias[i[-1]]), a, bias)
+    s.compute(a.shape, lambda *i: combine(kind, a[i], bias[i[-1]]))
 
 
 def _transpose(draw: Draw, s: _Stages, a: te.Tensor) -> None:
     """The dimensions the other way round."""
-    s.compute(a.shape[::-1], lambda *i: a[i[::-1]], a)
+    s.compute(a.shape[::-1], lambda *i: a[i[::-1]])
 
 
 def _reduce(draw: Draw, s: _Stages, a: te.Tensor) -> None:
@@ -89,14 +87,14 @@ def _reduce(draw: Draw, s: _Stages, a: te.Tensor) -> None:
         place = tuple(next(reduced) if k in chosen else next(kept) for k in range(a.ndim))
         return reducer(a[place], axis=axes)
 
-    s.compute(rest or [1], element, a)
+    s.compute(rest or [1], element)
 
 
 def _matmul(draw: Draw, s: _Stages, a: te.Tensor) -> None:
     """a @ a new input."""
     weight = s.input([a.shape[1], draw(extents)])
     k = te.reduce_axis((0, a.shape[1]), "k")
-    s.compute([a.shape[0], weight.shape[1]], lambda i, j: te.sum(a[i, k] * weight[k, j], axis=k), a, weight)
+    s.compute([a.shape[0], weight.shape[1]], lambda i, j: te.sum(a[i, k] * weight[k, j], axis=k))
 
 
 def _window(draw: Draw, s: _Stages, a: te.Tensor) -> None:
@@ -107,7 +105,7 @@ def _window(draw: Draw, s: _Stages, a: te.Tensor) -> None:
     k = te.reduce_axis((0, size), "k")
     reducer = draw(st.sampled_from([te.sum, te.max]))
     shape = [(length - size) // stride + 1, *a.shape[1:]]
-    s.compute(shape, lambda i, *rest: reducer(a[(i * stride + k, *rest)], axis=k), a)
+    s.compute(shape, lambda i, *rest: reducer(a[(i * stride + k, *rest)], axis=k))
 
 
 def _pad(draw: Draw, s: _Stages, a: te.Tensor) -> None:
@@ -119,13 +117,13 @@ def _pad(draw: Draw, s: _Stages, a: te.Tensor) -> None:
         inside = te.all(i >= before, i < length + before)
         return te.if_then_else(inside, a[(i - before, *rest)], fill)
 
-    s.compute([length + before + after, *a.shape[1:]], element, a)
+    s.compute([length + before + after, *a.shape[1:]], element)
 
 
 def _flatten(draw: Draw, s: _Stages, a: te.Tensor) -> None:
     """Two dimensions into one."""
     rows, columns = _fixed(a, 0), _fixed(a, 1)
-    s.compute([rows * columns], lambda i: a[i // columns, i % columns], a)
+    s.compute([rows * columns], lambda i: a[i // columns, i % columns])
 
 
 def _gather(draw: Draw, s: _Stages, a: te.Tensor) -> None:
@@ -135,7 +133,7 @@ def _gather(draw: Draw, s: _Stages, a: te.Tensor) -> None:
     def element(i: Expr, *rest: Expr) -> Expr:
         return a[(binary(Max, binary(Min, index[i], length - 1), 0), *rest)]
 
-    s.compute([index.shape[0], *a.shape[1:]], element, a, index)
+    s.compute([index.shape[0], *a.shape[1:]], element)
 
 
 def _concatenate(draw: Draw, s: _Stages, a: te.Tensor) -> None:
@@ -145,7 +143,7 @@ def _concatenate(draw: Draw, s: _Stages, a: te.Tensor) -> None:
     def element(i: Expr, *rest: Expr) -> Expr:
         return te.if_then_else(i < length, a[(i, *rest)], a[(2 * length - 1 - i, *rest)])
 
-    s.compute([2 * length, *a.shape[1:]], element, a)
+    s.compute([2 * length, *a.shape[1:]], element)
 
 
 _BUILD: dict[str, Callable[[Draw, _Stages, te.Tensor], None]] = {
@@ -189,7 +187,8 @@ def te_computes(
     # The number first and then each stage as one draw: Hypothesis lowers the one and leaves out one of the others.
     for _ in range(draw(st.integers(min_stages, max_stages))):
         draw(_stage(made, tuple(stages)))
-    outputs = [t for t in made.tensors if isinstance(t.op, te.ComputeOp) and t not in made.read]
+    read = {one for t in made.tensors if isinstance(t.op, te.ComputeOp) for one in t.op.input_tensors}
+    outputs = [t for t in made.tensors if isinstance(t.op, te.ComputeOp) and t not in read]
     return [*(t for t in made.tensors if isinstance(t.op, te.PlaceholderOp)), *outputs]
 
 

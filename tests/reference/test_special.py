@@ -72,6 +72,12 @@ def test_integers_wrap() -> None:
                             assigning("T.Select(A[i] - B[i] > T.int8(0), A[i], B[i])", "int8"))  # fmt: skip
 
 
+def test_lowering_keeps_divisions_of_the_least_integer() -> None:
+    """A simplification of `x % -3` to `-(-x % 3)` was found by this mode: -x wraps."""
+    func = assigning("A[i] % T.int32(-3) + A[i] // T.int32(-3)", "int32")
+    assert only_special(func, lower(func, None, "f"))
+
+
 def test_a_sum_in_another_order_is_refused_and_a_lost_term_found() -> None:
     @T.prim_func
     def func(A: T.Buffer((4, 9), "float32"), C: T.Buffer((4,), "float32")):

@@ -53,6 +53,7 @@ def test_symbolic_dimensions(tensors: list[te.Tensor], size: int) -> None:
     assert check(tensors, te.create_prim_func(tensors), sizes={"n": size})
 
 
+@settings(max_examples=40)
 @given(te_computes(min_stages=2, max_stages=3))
 def test_every_tensor_is_an_argument_or_read(tensors: list[te.Tensor]) -> None:
     outputs = [t for t in tensors if isinstance(t.op, te.ComputeOp)]
@@ -66,6 +67,7 @@ def test_every_tensor_is_an_argument_or_read(tensors: list[te.Tensor]) -> None:
 # --- schedules --------------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=15)
 @given(st.data())
 def test_a_schedule_has_as_many_steps_as_asked_for(data: st.DataObject) -> None:
     func = data.draw(prim_funcs())
@@ -92,7 +94,7 @@ def test_every_step_is_drawn() -> None:
     """From all primitives: none crowds another one out."""
     seen: set[str] = set()
 
-    @settings(max_examples=200, phases=[Phase.generate], database=None, derandomize=True)
+    @settings(max_examples=80, phases=[Phase.generate], database=None, derandomize=True)
     @given(scheduled(None, *LOOPS, "compute_at", "compute_inline", "cache_read", "cache_write", min_steps=2))
     def collect(pair: Scheduled) -> None:
         seen.update(inst.primitive.name for inst in pair.schedule.trace if not inst.primitive.query)
@@ -132,7 +134,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", ["a dropped tail", pytest.param("a dropped predicate", marks=pytest.mark.full)])
 def test_a_planted_fault_shrinks_to_a_few_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, *FAULTS[name])
     monkeypatch.setenv("MINITVM_VERIFY", "0")  # the verifier would see it too, at once
