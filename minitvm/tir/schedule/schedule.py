@@ -409,7 +409,16 @@ class Schedule:
         except Refused:
             return None
         handles = {name: to_handles(value) for name, value in arguments.items()}
+        if not all(map(self._can_be_found, handles_in(list(handles.values())))):
+            return None
         return Call(primitive, handles, self._headline(primitive, handles))
+
+    def _can_be_found(self, handle: Handle) -> bool:
+        """Whether a trace can say how to find it: a loop is found through a block inside."""
+        if not isinstance(handle, LoopRV) or handle in self._trace.handle_names():
+            return True
+        node = self._state.loop(handle.key)
+        return node is not None and bool(self._state.home(node).blocks_in(node))
 
     def apply(self, call: Call) -> Any:
         """Make a call that `space` gave."""

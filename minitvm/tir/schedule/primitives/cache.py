@@ -345,7 +345,21 @@ def writes_what_it_reads(
     )
 
 
-@primitive(past="was cached in", requires=[reads_it, updates_it, writes_what_it_reads, read_in_blocks])
+@requirement
+def holds_no_blocks(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """the block holds no other blocks: what it reads of the buffer may be what one of them wrote there before, and
+    then there is nothing to copy in"""
+    inner = state.home(block).blocks_in(block)
+    if not inner:
+        return None
+    return Failure(
+        {inner[0].block: "stands in it"},
+        "a block without blocks inside",
+        f"{block.block.name} holds {', '.join(b.block.name for b in inner)}",
+    )
+
+
+@primitive(past="was cached in", requires=[reads_it, updates_it, holds_no_blocks, writes_what_it_reads, read_in_blocks])
 def cache_inplace(
     state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer, storage_scope: str
 ) -> list[BlockRealize]:

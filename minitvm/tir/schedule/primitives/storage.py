@@ -386,7 +386,18 @@ def _shown(name: str, box: Box) -> str:
     return f"{name}[{', '.join(f'{r.start}:{end(r.start + r.extent)}' for r in box)}]"
 
 
-@primitive(requires=[region_of_block, one_range_a_dimension, holds_the_accesses])
+@requirement
+def directly_in_root(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """the block stands in the root block: what a block around it declares would be too small"""
+    tree = state.home(block)
+    outer = tree.scope(block)
+    if outer is tree.root:
+        return None
+    found = f"{block.block.name} stands in {outer.block.name}"
+    return Failure({outer.block: "around it", block.block: "this block"}, "a block of the root block", found)
+
+
+@primitive(requires=[region_of_block, directly_in_root, one_range_a_dimension, holds_the_accesses])
 def annotate_buffer_access(
     state: ScheduleState, block: BlockRealize, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]
 ) -> None:
