@@ -3,11 +3,13 @@
 from ...errors import ScheduleError
 from . import primitives
 from .handles import BlockRV, LoopRV
+from .reducers import Reducer, register_reducer
 from .registry import PRIMITIVES, Failure, Primitive, Requirement, document, holds_inside, primitive, requirement
 from .schedule import Call, Schedule
 from .trace import Instruction, Trace
 
 __all__ = [
-    "PRIMITIVES", "BlockRV", "Call", "Failure", "Instruction", "LoopRV", "Primitive", "Requirement", "Schedule",
-    "ScheduleError", "Trace", "document", "holds_inside", "primitive", "primitives", "requirement",
+    "PRIMITIVES", "BlockRV", "Call", "Failure", "Instruction", "LoopRV", "Primitive", "Reducer", "Requirement",
+    "Schedule", "ScheduleError", "Trace", "document", "holds_inside", "primitive", "primitives", "register_reducer",
+    "requirement",
 ]  # fmt: skip

@@ -239,7 +239,7 @@ def only_spatial(state: ScheduleState, loop: For) -> Failure | None:
                 {loop: "this loop", realize.block: "reduces over it"},
                 "a loop that binds spatial iterators only",
                 f"{loop.var.name} binds a reduction iterator of block {realize.block.name}",
-                ("choose a spatial loop",),
+                (f"rfactor({loop.var.name}, ...) makes it spatial for partial results", "choose a spatial loop"),
             )
     return None
 

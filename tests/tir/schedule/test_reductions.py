@@ -13,13 +13,13 @@ import minitvm
 from minitvm import te
 from minitvm.errors import InputError, ScheduleError
 from minitvm.events import Listener
-from minitvm.expr import SizeVar, const
+from minitvm.expr import SizeVar, const, structural_equal
 from minitvm.reference import check
 from minitvm.reference import tir as interpreter
 from minitvm.script import tir as T
 from minitvm.tir.nodes import PrimFunc
-from minitvm.tir.schedule import PRIMITIVES, Schedule
-from minitvm.tir.schedule.reducers import REDUCERS, recognise, register_reducer
+from minitvm.tir.schedule import PRIMITIVES, Schedule, register_reducer
+from minitvm.tir.schedule.reducers import REDUCERS, recognise
 from minitvm.tir.schedule.state import ScheduleState
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.transform import lower
@@ -216,6 +216,14 @@ def test_rfactor_of_argmax_as_a_tuple(ties: str) -> None:
     interpreter.run(sch.func, rows, *wanted[2:])
     np.testing.assert_array_equal(wanted[0], wanted[2])
     np.testing.assert_array_equal(wanted[1], wanted[3])
+
+
+def test_a_tuple_reduction_survives_its_text() -> None:
+    sch = Schedule(_argmax("first"))
+    sch.rfactor(sch.get_loops("R")[1], 1)
+    for dialect in ("tvm-0.23", "tvm-0.27"):
+        again = minitvm.script.from_source(sch.func.script(dialect=dialect))
+        assert structural_equal(again, sch.func)
 
 
 def test_rfactor_of_the_inner_loop_would_change_which_of_equals_wins() -> None:
@@ -500,6 +508,23 @@ def test_pad_einsum_refuses_what_padding_would_add() -> None:
     sch = Schedule(func)
     sch.pad_einsum("C", [4, 1])  # rows that nobody reads
     _all_agree(func, sch)
+
+
+def test_padding_of_symbolic_extents() -> None:
+    n = SizeVar("n")
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n + 4,), lambda i: te.if_then_else(te.all(i >= 2, i < n + 2), A[i - 2], 0.0), name="B")
+    func = te.create_prim_func([A, B])
+    sch = Schedule(func)
+    sch.decompose_padding("B", sch.get_loops("B")[0])
+    assert "for i in range(n):" in _body(sch.func)
+    sums = row_sums(7, n)  # type: ignore[arg-type]
+    padded_sums = Schedule(sums)
+    padded_sums.pad_einsum("B", [4, 4])
+    assert "A_pad = T.alloc_buffer((8, (n + 3) // 4 * 4))" in _body(padded_sums.func)
+    for before, made in ((func, sch.func), (sums, padded_sums.func)):
+        for after in (made, lower(made)):
+            assert check(before, after)
 
 
 # ---- rolling_buffer ------------------------------------------------------------------------------------------------
