@@ -31,6 +31,7 @@ from ..schedule.boxes import hull, touched
 from ..schedule.pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
 from ..schedule.registry import Failure
 from ..schedule.tree import Tree, fresh_copy
+from .align_storage import ALIGNMENTS
 
 
 def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
@@ -198,11 +199,12 @@ def _one_iteration(tree: Tree, loop: For, buffer: Buffer) -> list[Range | None]:
 def _with_versions(part: Stmt, versions: Mapping[Buffer, _Versions]) -> Stmt:
     """A part of the pipeline's body, in terms of its loop, on the versions of buffers."""
 
-    doubled = {*versions, *(to.buffer for to in versions.values())}  # rewritten from the leaves up
+    doubled = {to.buffer for to in versions.values()}  # regions are rewritten before their block
+    numbered = {to.buffer for to in versions.values() if to.version is not None}
 
     def change(node: Node) -> Node | None:
-        if isinstance(node, Block) and DOUBLE in node.annotations and any(r.buffer in doubled for r in node.writes):
-            return replace(node, annotations={k: v for k, v in node.annotations.items() if k != DOUBLE})
+        if isinstance(node, Block) and any(r.buffer in doubled for r in node.writes):
+            return replace(node, annotations=_notes(node, numbered))
         if not isinstance(node, BufferLoad | BufferStore | BufferRegion) or node.buffer not in versions:
             return None
         to = versions[node.buffer]
@@ -215,3 +217,12 @@ def _with_versions(part: Stmt, versions: Mapping[Buffer, _Versions]) -> Stmt:
 
     changed: Stmt = rewrite(part, change)
     return changed
+
+
+def _notes(block: Block, numbered: set[Buffer]) -> dict[str, Any]:
+    """The annotations of a block that writes versions: alignments count axes behind the version, if there is one."""
+    notes = {k: v for k, v in block.annotations.items() if k != DOUBLE}
+    if ALIGNMENTS in notes:
+        shifts = [int(region.buffer in numbered) for region in block.writes]
+        notes[ALIGNMENTS] = [[w, axis + shifts[w], *rest] for w, axis, *rest in notes[ALIGNMENTS] if w < len(shifts)]
+    return notes

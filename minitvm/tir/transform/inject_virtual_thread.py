@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Expr, IntImm, Node, map_children, replace, rewrite
+from ...expr import Expr, IntImm, map_children, replace
 from ..conditions import reads_memory, uses
-from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
+from ..nodes import Allocate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
+from .separate_allocations import in_own_part, widened
 from .unroll import bind
 
 
@@ -55,8 +56,8 @@ def _inward(loop: For, stmt: Stmt) -> Stmt:
     if isinstance(stmt, Seq):
         return Seq(tuple(_inward(loop, part) for part in stmt.stmts))
     if isinstance(stmt, Allocate):
-        wide = _widened(loop, stmt.buffer)
-        return replace(stmt, buffer=wide, body=_inward(loop, _in_own_copy(stmt.body, stmt.buffer, wide, loop)))
+        wide = widened(loop, stmt.buffer)
+        return replace(stmt, buffer=wide, body=_inward(loop, in_own_part(stmt.body, stmt.buffer, wide, loop)))
     serial = isinstance(stmt, For) and stmt.kind in (ForKind.SERIAL, ForKind.UNROLLED)
     if serial and fixed:
         return replace(stmt, body=_inward(loop, stmt.body))  # type: ignore[attr-defined]
@@ -82,21 +83,3 @@ def _depends(loop: For, stmt: Stmt) -> bool:
         own = [stmt.value]
     # A value from memory may be another one later: only what indices decide is the same for all.
     return any(uses(e, [loop.var]) or reads_memory(e) for e in own)
-
-
-def _widened(loop: For, buffer: Buffer) -> Buffer:
-    dtype = buffer.shape[0].dtype if buffer.shape else loop.extent.dtype
-    strides = (buffer.strides[0] * buffer.shape[0], *buffer.strides) if buffer.strides else ()
-    return replace(buffer, shape=(loop.extent.astype(dtype), *buffer.shape), strides=strides)
-
-
-def _in_own_copy(stmt: Stmt, old: Buffer, wide: Buffer, loop: For) -> Stmt:
-    def change(node: Node) -> Node | None:
-        if isinstance(node, BufferLoad | BufferStore) and node.buffer is old:
-            index = loop.var - loop.start
-            index = index.astype(node.indices[0].dtype) if node.indices else index
-            return replace(node, buffer=wide, indices=(index, *node.indices))
-        return None
-
-    changed: Stmt = rewrite(stmt, change)
-    return changed

@@ -22,6 +22,7 @@ from .parallel_loops import fuse_parallel_loops
 from .partition_loops import partition_loops
 from .place_allocations import place_allocations
 from .promote_accumulators import promote_accumulators
+from .separate_allocations import separate_allocations
 from .share_indices import share_indices
 from .share_loads import share_loads
 from .simplify import simplify
@@ -55,6 +56,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(inject_virtual_thread, "the statements of virtual threads are interleaved"),
     _plain(simplify, "indices in linear form, decided branches gone"),
     _plain(fuse_parallel_loops, "one parallel loop a kernel, outermost"),
+    _plain(separate_allocations, "what an iteration of a concurrent loop allocates is its own, wherever it is placed"),
     _plain(hoist_conditions, "inits move before their reduction loops, invariant conditions around loops"),
     _plain(place_allocations, "allocations move to the smallest nest that holds all accesses, small ones to the stack"),
     _plain(compact_buffers, "allocations shrink to the region that is used"),

@@ -1,0 +1,82 @@
+"""Storage that each iteration of a concurrent loop allocates gets a dimension of its own for that loop.
+
+    for i in parallel(4):
+        S = alloc(8)
+        ... S[j] ...
+
+becomes
+
+    S = alloc(4, 8)
+    for i in parallel(4):
+        ... S[i, j] ...
+
+so that it may be placed outside of the loop without the iterations meeting in it. Where it fits the stack of a thread,
+`place_allocations` moves it back in, and `compact_buffers` takes the dimension away again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import Node, map_children, replace, rewrite
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc, Stmt
+
+_CONCURRENT = (ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.THREAD)
+
+
+def separate_allocations(func: PrimFunc) -> PrimFunc:
+    """Allocations inside parallel, vectorised and thread loops move outside, one part an iteration."""
+    return func.with_body(_visit(func.body))
+
+
+def _visit(node: Any) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    new = map_children(node, _visit)
+    if not isinstance(new, For) or new.kind not in _CONCURRENT:
+        return new
+    inside: list[Allocate] = []
+    loop: Stmt = replace(new, body=_without(new.body, inside))
+    for allocation in inside:
+        wide = widened(new, allocation.buffer)
+        loop = Allocate(wide, in_own_part(loop, allocation.buffer, wide, new), _aligned(allocation))
+    return loop
+
+
+def _without(stmt: Any, found: list[Allocate]) -> Any:
+    if not isinstance(stmt, Stmt):
+        return stmt
+    if isinstance(stmt, Allocate):
+        found.append(stmt)
+        return _without(stmt.body, found)
+    return map_children(stmt, lambda child: _without(child, found))
+
+
+def _aligned(allocation: Allocate) -> dict[str, Any]:
+    """The annotations, with axes counted on the buffer that has one more in front."""
+    from .align_storage import ALIGNMENTS
+
+    notes = dict(allocation.annotations)
+    if ALIGNMENTS in notes:
+        notes[ALIGNMENTS] = [(axis + 1, factor, offset) for axis, factor, offset in notes[ALIGNMENTS]]
+    return notes
+
+
+def widened(loop: For, buffer: Buffer) -> Buffer:
+    """A buffer with a part for each iteration of a loop."""
+    dtype = buffer.shape[0].dtype if buffer.shape else loop.extent.dtype
+    strides = (buffer.strides[0] * buffer.shape[0], *buffer.strides) if buffer.strides else ()
+    return replace(buffer, shape=(loop.extent.astype(dtype), *buffer.shape), strides=strides)
+
+
+def in_own_part(stmt: Stmt, old: Buffer, wide: Buffer, loop: For) -> Stmt:
+    """A statement inside a loop, on the part that belongs to its iteration."""
+
+    def change(node: Node) -> Node | None:
+        if isinstance(node, BufferLoad | BufferStore) and node.buffer is old:
+            index = (loop.var - loop.start).astype(wide.shape[0].dtype)
+            return replace(node, buffer=wide, indices=(index, *node.indices))
+        return None
+
+    changed: Stmt = rewrite(stmt, change)
+    return changed

@@ -1,0 +1,66 @@
+"""What an iteration of a concurrent loop allocates belongs to it, on the stack of a thread or in a workspace."""
+
+from __future__ import annotations
+
+import pytest
+
+from minitvm.expr import walk
+from minitvm.reference import check
+from minitvm.script import from_source
+from minitvm.tir.nodes import Allocate, For, PrimFunc
+from minitvm.tir.transform import lower
+from minitvm.tir.transform.place_allocations import STACK_BUFFER_BYTES
+
+
+def rows_through_a_buffer(columns: int, kind: str) -> PrimFunc:
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((3, {columns}), "float32"), C: T.Buffer((3, {columns}), "float32")):
+    for i in T.{kind}(3):
+        with T.block("row"):
+            vi = T.axis.spatial(3, i)
+            T.reads(A[vi, 0:{columns}])
+            T.writes(C[vi, 0:{columns}])
+            S = T.alloc_buffer(({columns},))
+            for j in range({columns}):
+                with T.block("load"):
+                    vj = T.axis.spatial({columns}, j)
+                    S[vj] = A[vi, vj] * 2.0
+            for j in range({columns}):
+                with T.block("use"):
+                    vj = T.axis.spatial({columns}, j)
+                    C[vi, vj] = S[{columns - 1} - vj] + 1.0
+"""
+    return from_source(text)  # type: ignore[return-value]
+
+
+def allocation(func: PrimFunc) -> Allocate | None:
+    return next((n for n in walk(func.body) if isinstance(n, Allocate)), None)
+
+
+@pytest.mark.parametrize("kind", ["parallel", "vectorized", "serial"])
+@pytest.mark.parametrize("columns", [8, STACK_BUFFER_BYTES // 4 + 1])
+def test_iterations_do_not_meet_in_what_they_allocate(kind: str, columns: int) -> None:
+    func = rows_through_a_buffer(columns, kind)
+    if columns > 8 and kind == "vectorized":
+        columns //= 16  # lanes that run in turn take long
+        func = rows_through_a_buffer(columns, kind)
+    verdict = check(func, lower(func), modes=("exact", "shadow"))
+    assert verdict, verdict
+
+
+def test_small_storage_stays_on_the_stack_of_a_thread() -> None:
+    module = lower(rows_through_a_buffer(8, "parallel"))
+    kernel = next(f for _, f in module.items() if not f.attrs.get("host"))
+    assert isinstance(kernel.body, For)
+    found = allocation(kernel)
+    assert found is not None
+    assert [str(d) for d in found.buffer.shape] == ["8"]
+
+
+def test_large_storage_is_a_workspace_with_a_part_for_each_iteration() -> None:
+    columns = STACK_BUFFER_BYTES // 4 + 1
+    module = lower(rows_through_a_buffer(columns, "parallel"))
+    found = allocation(next(f for _, f in module.items() if f.attrs.get("host")))
+    assert found is not None
+    assert [str(d) for d in found.buffer.shape] == [str(3 * columns)]
