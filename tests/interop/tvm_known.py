@@ -33,6 +33,9 @@ KNOWN: dict[tuple[str, str, str], str] = {
         "cache_inplace",
         "vi is used where it has no value",
     ): "the copy's region names the block's iterator",
+    (TVM_WRONG, "fuse_reduction_epilogue", f"{_DIFFER}, epilogue Add"): "a bias goes into the init of a maximum",
+    (TVM_WRONG, "cache_write", "uninitialised"): "after cache_index: a reader that is not declared is not seen",
+    (OTHER_RESULTS, "cache_index", "cache_index gives another number of results in TVM"): "more indices are kept",
     (
         OTHER_RESULTS,
         "transform_layout",
