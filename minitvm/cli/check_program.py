@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import ExecutionError, MinitvmError, Unsupported, VerificationError
 from ..target import Target
 from .difference import relative_difference
-from .program_file import Pair, read_programs
+from .program_file import Pair, is_lowered, read_programs
 
 TOLERANCE = 1e-5  # of the largest value, on integers
 Outputs = list[np.ndarray]
@@ -38,13 +38,17 @@ def check_function(func: Any, target: Target, seed: int) -> Iterator[tuple[str, 
     from ..tir.verifier import verify
 
     start = time.perf_counter()
+    lowered = is_lowered(func)
     try:
-        verify(func)
+        verify(func, "kernel" if lowered else "tir")
     except VerificationError as error:
         yield _line("verifier", "WRONG", _indented(error), start), False
         return
     yield _line("verifier", "ok", "", start), True
     inputs = random_inputs(func, seed, magnitude=4)
+    if lowered:
+        yield _lowered(func, inputs)
+        return
     start = time.perf_counter()
     first: Outputs | None = None
     try:
@@ -85,6 +89,20 @@ def check_function(func: Any, target: Target, seed: int) -> Iterator[tuple[str, 
         worst = max((relative_difference(f, w) for f, w in zip(found, wanted, strict=True)), default=0.0)
         verdict = "equal" if worst == 0 else "ok" if worst <= TOLERANCE else "WRONG"
         yield _line(level, verdict, f"largest difference {worst:.1e} of the largest value", start), worst <= TOLERANCE
+
+
+def _lowered(program: Any, inputs: Sequence[Any]) -> tuple[str, bool]:
+    """The line of a program that begins at kernel level: nothing above it tells what it should compute."""
+    from ..reference import kernel
+
+    start = time.perf_counter()
+    try:
+        kernel.run(program, *_fresh(inputs), threads=2)
+    except ExecutionError as error:
+        return _line("kernel", "WRONG", _indented(error), start), False
+    except MinitvmError as error:
+        return _line("kernel", "none", f"not interpreted: {_indented(error)}", start), True
+    return _line("kernel", "ok", f"ran {_shapes(inputs)}; nothing to compare with", start), True
 
 
 def _line(level: str, verdict: str, told: str, start: float) -> str:

@@ -41,7 +41,8 @@ class Programs:
 def read_programs(path: Path) -> Programs:
     """Run a file and collect its programs.
 
-    Functions are its `PrimFunc`s and those of its `IRModule`s. Pairs are `before` and `after`, `NAME_before` and
+    Functions are its `PrimFunc`s and those of its `IRModule`s; a lowered module, a host function with its kernels, is
+    one. Pairs are `before` and `after`, `NAME_before` and
     `NAME_after`, each `Schedule` with the function that it began with, and, where there is no `Schedule`, each function
     with what a function `apply_trace(sch)` or `schedule(sch)` of the file makes of it. Raises `ParseError` and
     `InputError` with file and line.
@@ -53,7 +54,8 @@ def read_programs(path: Path) -> Programs:
     found = Programs()
     schedules: dict[str, Schedule] = {}
     for name, value in names.items():
-        if isinstance(value, PrimFunc):
+        whole = isinstance(value, IRModule) and any(f.attrs.get("host") for _, f in value.items())
+        if isinstance(value, PrimFunc) or whole:
             found.functions[name] = value
         elif isinstance(value, IRModule):
             found.functions |= {f"{name}.{inner}": f for inner, f in value.items()}
@@ -73,6 +75,13 @@ def read_programs(path: Path) -> Programs:
     return found
 
 
+def is_lowered(program: Any) -> bool:
+    """Whether a program is one of kernel level: a lowered module, or a kernel, which has no blocks."""
+    from ..tir import BlockRealize, PrimFunc
+
+    return not (isinstance(program, PrimFunc) and isinstance(program.body, BlockRealize))
+
+
 def _partner(name: str) -> str | None:
     """The name that a program which `name` is compared with would have."""
     if name == "before" or name.endswith((".before", "_before")):
@@ -87,6 +96,8 @@ def _apply(path: Path, names: dict[str, Any], found: Programs) -> None:
     if step is None:
         return
     for name, func in found.functions.items():
+        if is_lowered(func):
+            continue
         sch = Schedule(func)
         with _told(path):
             step(sch)

@@ -161,3 +161,22 @@ def test_shapes_are_for_models(tmp_path: Path, capsys: pytest.CaptureFixture[str
     (tmp_path / "f.py").write_text(HEAD + rows("f"))
     assert main(["check", str(tmp_path / "f.py"), "--shape", "A=3"]) == 2
     assert "--shape is for models" in capsys.readouterr().err
+
+
+def test_lowered_programs_begin_at_kernel_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = HEAD + "from minitvm.tir.transform.pipeline import lower\n" + rows("f_before") + dedent("""
+        f_after = lower(f_before, None, "f")
+
+        @T.prim_func
+        def flat(A: T.Buffer((8,), "float32")):
+            for i in range(9):
+                A[i] = 1.0
+
+        kernel = flat.with_body(flat.body.block.body)
+        """)
+    status, out, err = check(tmp_path, capsys, text)
+    assert (status, err) == (1, "")
+    ran = "kernel     ok     ran on arrays of 24, 4; nothing to compare with, 0.0 s"
+    assert f"f_after\n  verifier   ok     0.0 s\n  {ran}\n" in out
+    assert "f_before, f_after\n  equal (exact, field, shadow)\n" in out
+    assert "kernel\n  verifier   ok     0.0 s\n  kernel     WRONG  out of bounds: A[i] at index (8)\n" in out
