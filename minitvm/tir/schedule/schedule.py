@@ -15,6 +15,7 @@ from ...expr import Expr, Var, const, substitute
 from ..nodes import Block, BlockRealize, For, IRModule, PrimFunc
 from ..verifier import verify_if_asked
 from .argument_types import described, fits
+from .claims import widened
 from .handles import (
     INLINE,
     BlockRV,
@@ -281,6 +282,7 @@ class Schedule:
         for name, func in before.mod.items():
             if state.mod[name] is func or not isinstance(func.body, BlockRealize):
                 continue
+            state.set_func(state.tree(name), widened(before.tree(name), state.tree(name)))
             verify_if_asked(chosen.name, state.mod[name])
             old, new = before.tree(name), state.tree(name)
             story = f"{chosen.past} {made} at step {step}" if made else f"is gone since step {step}: {chosen.name}"

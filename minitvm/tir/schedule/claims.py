@@ -1,0 +1,50 @@
+"""Blocks around what a step changed: their declared regions grow with what now happens inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...arith import Analyzer, regions
+from ...expr import replace
+from ..nodes import Block, BlockRealize, BufferRegion, PrimFunc
+from .boxes import signature, union_regions
+from .tree import Tree
+
+
+def widened(before: Tree, after: Tree) -> PrimFunc:
+    """The function with every changed block that holds blocks declaring what those declare; itself where all do."""
+    func = after.func
+    done: set[object] = set()
+    while True:
+        tree = after if func is after.func else Tree(func)
+        changed = [b for b in tree.blocks.values() if b is not tree.root and b not in before.order]
+        # Inner blocks first: what they declare is what the ones around them are asked for.
+        for realize in reversed(changed):
+            if realize.block.id in done or not tree.blocks_in(realize):
+                continue
+            done.add(realize.block.id)
+            wider = _wider(realize)
+            if wider is not None:
+                func = tree.rebuild({realize.block: wider})
+                break
+        else:
+            return func
+
+
+def _wider(realize: BlockRealize) -> Block | None:
+    block = realize.block
+    analyzer = Analyzer({it.var: it.dom for it in block.iter_vars})
+    reads, writes = signature(block)
+    lacking = [r for r in reads if not _declared(block.reads, r, analyzer)]
+    unsaid = [w for w in writes if not _declared(block.writes, w, analyzer)]
+    if not lacking and not unsaid:
+        return None
+    return replace(
+        block,
+        reads=union_regions([*block.reads, *lacking]) if lacking else block.reads,
+        writes=union_regions([*block.writes, *unsaid]) if unsaid else block.writes,
+    )
+
+
+def _declared(claims: Sequence[BufferRegion], found: BufferRegion, analyzer: Analyzer) -> bool:
+    return any(c.buffer is found.buffer and regions.covers(c.region, found.region, analyzer) for c in claims)
