@@ -36,6 +36,9 @@ HASHED = (
 _POISON = f.hashed("poison", np.arange(f.SEEDS, dtype=np.uint64))
 
 
+LARGEST_POWER = 64  # the whole exponents up to which pow is a product
+
+
 class NeedsCompanion(Exception):
     """Something looked at the order of elements, or at whether one is zero."""
 
@@ -134,15 +137,23 @@ class Field:
         return self.embed(1, x.DType("int32"))
 
     def _power(self, a: Value, b: Value) -> Value:
-        exponent = np.asarray(b["r"])
-        first = exponent.reshape(-1)[0] if exponent.size else 0
-        small = min(int(first), f.PRIME - int(first))
-        if small > 64 or not (exponent == first).all():
-            return self.hash("pow", a, b)
+        """A product where the exponent is a small whole number, element by element; else a hash."""
+        first, second = b["r"][..., 0], b["r"][..., 1]
+        whole = (first == second) & (np.minimum(first, f.P - first) <= LARGEST_POWER)
+        exponents = [int(e) for e in np.unique(np.asarray(first)[np.asarray(whole)])]
+        if len(exponents) == 1 and np.all(whole):
+            return self._product(a, exponents[0])
+        result = np.asarray(self.hash("pow", a, b))
+        for exponent in exponents:
+            result = np.where(whole & (first == exponent), self._product(a, exponent), result)
+        return result if result.ndim else result[()]
+
+    def _product(self, a: Value, exponent: int) -> Value:
+        times = min(exponent, f.PRIME - exponent)
         result = self._one()
-        for _ in range(small):
+        for _ in range(times):
             result = self.multiply(result, a)
-        return result if int(first) == small else self.divide(self._one(), result)
+        return result if times == exponent else self.divide(self._one(), result)
 
     # --- what needs an order -------------------------------------------------------------------------------------
 

@@ -337,6 +337,32 @@ def test_thread_blocks_with_barriers(mode: str) -> None:
     assert check(reversal(True), reversal(False)).mode == "shadow"
 
 
+def test_powers_are_the_same_for_one_element_and_for_many() -> None:
+    """The exponents 0 to 8 at once, and each by itself."""
+    data = te.placeholder((9,), name="X")
+    many = te.compute((9,), lambda i: x.call("pow", data[i], i.astype("float32") - 2.0), name="Y")
+
+    def product(i: Any) -> x.Expr:
+        chosen: x.Expr = x.const(0.0)
+        for k in range(9):
+            value: x.Expr = x.const(1.0)
+            for _ in range(abs(k - 2)):
+                value = value * data[i]
+            chosen = x.Select(x.EQ(i, x.const(k)), value if k >= 2 else 1.0 / value, chosen)
+        return chosen
+
+    verdict = field([data, many], [data, te.compute((9,), product, name="Y")])
+    assert verdict, verdict
+    slow = te.create_prim_func([data, many])
+    case = Case(slow, slow, 0, {})
+    results = []
+    for mode in ("slow", "fast"):
+        args = lift(case, Field(), random_inputs(slow), random=True)
+        execute(slow, args, domain=Field(), mode=mode)
+        results.append(args[1])
+    assert Field().same(*results).all()
+
+
 @pytest.mark.parametrize("domain", [Field(), OrderedField()], ids=["field", "ordered"])
 def test_tensor_expressions_one_element_at_a_time(domain: Field) -> None:
     tensors = normalisation(7)
