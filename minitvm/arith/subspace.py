@@ -50,7 +50,8 @@ def subspace_divide(
 
     The inner parts together are a bijective quasi-affine map of the inner loops (each of which starts at 0 and has an
     extent that no outer loop decides), the outer parts a surjective one of the outer loops. Each condition that
-    `predicate` joins is one of outer or of inner loops alone.
+    `predicate` joins is one of outer or of inner loops alone; under those of the inner loops the inner parts take their
+    first values only, without a hole.
     """
     within = {v: r for v, r in iters.items() if v in inner}
     around = {v: r for v, r in iters.items() if v not in inner}
@@ -94,8 +95,16 @@ def subspace_divide(
         parts.append(Division(outer_values[-1], Range(const(0, dtype), const(1, dtype)), inside, extent))
     conditions = _split_conditions(as_expr(predicate), within, around)
     if isinstance(conditions, str):
-        return Divided(errors=(), predicate_errors=(conditions,))
+        return Divided(predicate_errors=(conditions,))
     outer_condition, inner_condition = conditions
+    counts = [part.inner_extent for part in parts]
+    if not isinstance(inner_condition, IntImm):
+        # Under its condition the inner part must still take the first values without a hole.
+        limited = detect(inner_parts, within, inner_condition, "bijective", analyzer=Analyzer(around))
+        reaches = [values(row) for row in limited.sums]
+        if not limited or any(r is None or r[0] != Affine({}) for r in reaches):
+            return Divided(predicate_errors=(f"{inner_condition} leaves holes in what the inner loops run through",))
+        counts = [analyzer.to_expr(r[1], p.inner.dtype) for r, p in zip(reaches, parts) if r is not None]
     steps = detect(outer_values, around, outer_condition, "surjective", Analyzer())
     if not steps and not isinstance(outer_condition, IntImm):
         # The domains without the predicate are larger, which an iterator's domain may be.
@@ -103,13 +112,16 @@ def subspace_divide(
     if not steps:
         return Divided(errors=steps.errors)
     divided: list[Division] = []
-    for part, row in zip(parts, steps.sums):
+    for part, row, inside in zip(parts, steps.sums, counts):
         reached = values(row)
         if reached is None:
             return Divided(errors=(f"{part.outer} does not take consecutive values",))
         first, count = (analyzer.simplify(analyzer.to_expr(x, part.outer.dtype)) for x in reached)
-        extent = analyzer.simplify(part.inner_extent)
-        divided.append(Division(part.outer, Range(first, count), part.inner, extent))
+        if not analyzer.can_prove_equal(inside, part.inner_extent):
+            alone = analyzer.can_prove_equal(first, 0) and analyzer.can_prove_equal(count, 1)
+            if not alone:
+                return Divided(predicate_errors=(f"{inner_condition} leaves holes between the steps of {part.outer}",))
+        divided.append(Division(part.outer, Range(first, count), part.inner, analyzer.simplify(inside)))
     return Divided(tuple(divided), outer_condition, inner_condition)
 
 

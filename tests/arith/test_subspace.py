@@ -56,6 +56,11 @@ def test_conditions_go_to_their_side() -> None:
     ranges = {i: Range.of(4), k: Range.of(4)}
     divided = subspace_divide([i, k], ranges, [k], (i < 3) & (k < 2))
     assert divided and str(divided.outer_predicate) == "i < 3" and str(divided.inner_predicate) == "k < 2"
+    assert [str(p.inner_extent) for p in divided.parts] == ["1", "2"]
+    short = subspace_divide([i * 2 + k], {i: Range.of(2), k: Range.of(2)}, [i, k], i * 2 + k < 3)
+    assert short and str(short.parts[0].inner_extent) == "3"
+    holes = subspace_divide([i * 4 + k], ranges, [k], k < 2)
+    assert not holes and "leaves holes" in holes.predicate_errors[0]
     mixed = subspace_divide([i * 4 + k], ranges, [k], i * 4 + k < 14)
     assert not mixed and "joins outer and inner loops" in mixed.predicate_errors[0]
 

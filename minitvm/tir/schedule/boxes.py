@@ -17,10 +17,11 @@ Box = tuple[Range, ...]
 
 def relax(box: Box, loops: Sequence[For], analyzer: Analyzer, buffer: Buffer) -> Box:
     """The box that a box covers while `loops` (outermost first) run; a dimension that cannot be bounded whole."""
-    return _swept(box, loop_ranges(loops), analyzer, buffer)
+    return swept(box, loop_ranges(loops), analyzer, buffer)
 
 
-def _swept(box: Box, domains: Mapping[Var, Range], analyzer: Analyzer, buffer: Buffer) -> Box:
+def swept(box: Box, domains: Mapping[Var, Range], analyzer: Analyzer, buffer: Buffer) -> Box:
+    """The box that a box covers while variables run through `domains`; as `relax`."""
     whole = buffer.full_region().region
     low = regions.evaluate([r.start for r in box], domains, analyzer, whole)
     high = regions.evaluate([r.start + (r.extent - 1) for r in box], domains, analyzer, whole)
@@ -80,16 +81,22 @@ def union_regions(regions_found: Sequence[BufferRegion]) -> tuple[BufferRegion, 
 def signature(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """(reads, writes) of a block, worked out from its body and as tight as boxes are.
 
-    As in TVM, a block with an init does not list what it accumulates into among its reads.
+    As in TVM, a block with an init does not list what it accumulates into among its reads. An access of a view counts
+    as one of all that the view shows.
     """
     found: tuple[list[BufferRegion], list[BufferRegion]] = ([], [])
     inner = set(block.alloc_buffers)
+    views: dict[Buffer, BufferRegion] = {}
+    for match in block.match_buffers:
+        views[match.buffer] = views.get(match.source.buffer, match.source)
     analyzer = Analyzer({it.var: it.dom for it in block.iter_vars})
     for access in (a for part in (block.init, block.body) if part is not None for a in accesses(part)):
-        if access.buffer not in inner:
+        if access.buffer in views:
+            found[access.write].append(views[access.buffer])
+        elif access.buffer not in inner:
             box = tuple(substitute(r, access.lets) for r in access.ranges)
             if access.loops or isinstance(access.node, BufferRegion):  # a single element stays as it was written
-                box = _swept(box, access.loops, analyzer, access.buffer)
+                box = swept(box, access.loops, analyzer, access.buffer)
             found[access.write].append(BufferRegion(access.buffer, box))
     reads, writes = found
     hidden = {region.buffer for region in writes} if block.init is not None else set()

@@ -24,7 +24,7 @@ from ....expr import (
 from ...conditions import conjuncts, is_const, uses
 from ...nodes import Block, BlockId, BlockRealize, BufferLoad, BufferRegion, BufferStore, For, ForKind, Stmt
 from ..bindings import loop_ranges
-from ..boxes import signature, union_regions
+from ..boxes import signature, swept, union_regions
 from ..registry import Failure, primitive, requirement
 from ..relayout import with_simple_indices
 from ..state import ScheduleState
@@ -103,7 +103,9 @@ def bindings_divide(state: ScheduleState, target: For) -> Failure | None:
 
 @requirement
 def predicate_divides(state: ScheduleState, target: For) -> Failure | None:
-    """each condition of the block's predicate uses only loops around the subtree, or only loops of it"""
+    """each condition of the block's predicate uses only loops around the subtree, or only loops of it, and under the
+    latter the loops of the subtree still run through a box
+    """
     divided = _division(state, target)
     if not divided.predicate_errors:
         return None
@@ -218,13 +220,21 @@ def blockize(state: ScheduleState, target: For, preserve_unit_iters: bool = True
         init = _init_nest(block.name, moved, inner_iters, inner_values, loops, divided.inner_predicate)
     outer = Block(tuple(outer_iters), (), (), f"{block.name}_o", body, init, id=BlockId())
     around = Analyzer({it.var: it.dom for it in outer_iters})
-    reads, writes = signature(outer)
-    outer = replace(outer, reads=_simple(reads, around), writes=_simple(writes, around))
+    domains = {it.var: it.dom for it in inner_iters}
+    hidden = {r.buffer for r in inner.writes} if init is not None else set()
+    reads = [_whole_region(r, domains, around) for r in inner.reads if r.buffer not in hidden]
+    outer = replace(outer, reads=tuple(reads), writes=tuple(_whole_region(r, domains, around) for r in inner.writes))
     made = BlockRealize(tuple(outer_values), divided.outer_predicate, outer)
     state.replace({target: made})
     found = state.block(outer.id)
     assert found is not None  # it was just put there
     return found
+
+
+def _whole_region(region: BufferRegion, domains: dict[Var, Range], analyzer: Analyzer) -> BufferRegion:
+    """What a region of the inner block covers in one iteration of the outer one."""
+    box = swept(region.region, domains, analyzer, region.buffer)
+    return BufferRegion(region.buffer, tuple(analyzer.simplify(d) for d in box))
 
 
 def _simple(regions: tuple[BufferRegion, ...], analyzer: Analyzer) -> tuple[BufferRegion, ...]:

@@ -525,11 +525,11 @@ def _fused(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
 @transform_layout.space
 def _transform_layout_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     tree = state.tree()
-    params = set(tree.func.params)
+    seen = set(tree.func.params)  # not parameters: a caller's arrays have the layout that they have
     for block in tree.blocks.values():
-        for side, name in _SIDES.items():
+        for side, name in reversed(_SIDES.items()):
             for k, region in enumerate(getattr(block.block, name)):
-                # Not parameters: a caller's arrays have the layout that they have.
-                if region.buffer not in params and all(isinstance(d, IntImm) for d in region.buffer.shape):
+                if region.buffer not in seen and all(isinstance(d, IntImm) for d in region.buffer.shape):
+                    seen.add(region.buffer)
                     for index_map, pad in _maps(region.buffer):
                         yield block, (side, k), index_map, pad
