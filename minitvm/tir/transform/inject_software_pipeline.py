@@ -25,13 +25,14 @@ from typing import Any
 from ...arith import Analyzer
 from ...errors import ScheduleError, report
 from ...expr import Expr, IntImm, Node, Range, const, map_children, replace, rewrite, substitute, walk
-from ..conditions import all_of
+from ..conditions import all_of, uses
 from ..nodes import Block, Buffer, BufferLoad, BufferRegion, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
 from ..schedule.boxes import hull, touched
 from ..schedule.pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
 from ..schedule.registry import Failure
 from ..schedule.tree import Tree, fresh_copy
 from .align_storage import ALIGNMENTS
+from .separate_allocations import CONCURRENT
 
 
 def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
@@ -192,7 +193,12 @@ def _one_iteration(tree: Tree, loop: For, buffer: Buffer) -> list[Range | None]:
     analyzer = Analyzer({l.var: Range(l.start, l.extent) for l in [*tree.all_loops_above(loop), loop]})
     regions = [(b, r) for b in tree.blocks_in(loop) for r in (*b.block.reads, *b.block.writes) if r.buffer is buffer]
     box = hull([touched(tree, b, r, loop, analyzer) for b, r in regions], analyzer)
-    shrinks = [isinstance(r.extent, IntImm) and analyzer.can_prove(r.extent < dim) for r, dim in zip(box, buffer.shape)]
+    # Iterations of a concurrent loop outside lie apart in the buffer, and must stay so.
+    apart = [l.var for l in tree.all_loops_above(loop) if l.kind in CONCURRENT]
+    shrinks = [
+        isinstance(r.extent, IntImm) and analyzer.can_prove(r.extent < dim) and not uses(r.start, apart)
+        for r, dim in zip(box, buffer.shape)
+    ]
     return [r if small else None for r, small in zip(box, shrinks)]
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from ...expr import Node, map_children, replace, rewrite
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc, Stmt
 
-_CONCURRENT = (ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.THREAD)
+CONCURRENT = (ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.THREAD)
 
 
 def separate_allocations(func: PrimFunc) -> PrimFunc:
@@ -33,7 +33,7 @@ def _visit(node: Any) -> Any:
     if not isinstance(node, Stmt):
         return node
     new = map_children(node, _visit)
-    if not isinstance(new, For) or new.kind not in _CONCURRENT:
+    if not isinstance(new, For) or new.kind not in CONCURRENT:
         return new
     inside: list[Allocate] = []
     loop: Stmt = replace(new, body=_without(new.body, inside))

@@ -137,6 +137,22 @@ def test_a_symbolic_number_of_iterations(size: int) -> None:
         assert verdict, verdict
 
 
+@pytest.mark.parametrize("rows", [8, 16384])
+def test_a_pipeline_inside_a_parallel_loop(rows: int) -> None:
+    """Rows of different iterations stay apart in the panel, be it on the stack or in a workspace."""
+    func = matmul(2 * rows, 1, 8)
+    sch = Schedule(func)
+    i, j, k = sch.get_loops("C")
+    i_0, i_1 = sch.split(i, [2, None])
+    k_0, k_1 = sch.split(k, [None, 4])
+    sch.reorder(i_0, k_0, i_1, j, k_1)
+    sch.compute_at(sch.cache_read("C", 0, "shared"), k_0)
+    sch.parallel(i_0)
+    sch.annotate(k_0, "software_pipeline_stage", [0, 1])
+    assert shapes(inject_software_pipeline(sch.func), "A_shared") == {"A_shared": ["2", str(2 * rows), "4"]}
+    same(func, sch.func)
+
+
 def test_a_pipeline_inside_a_pipeline() -> None:
     func = matmul(8, 6, 16)
     sch = Schedule(func)
