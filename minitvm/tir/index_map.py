@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -67,6 +67,7 @@ class IndexMap:
     initial_indices: tuple[Var, ...]
     final_indices: tuple[Expr, ...]
     inverse_index_map: IndexMap | None = None
+    shapes: dict[tuple[Any, ...], list[Expr]] = field(default_factory=dict)  # what `map_shape` has found
 
     AXIS_SEPARATOR: ClassVar[str] = "axis_separator"
 
@@ -139,7 +140,12 @@ class IndexMap:
         Raises `InputError` where an index may become negative or its greatest value is not known.
         """
         dims = tuple(map(as_expr, shape))
-        analyzer = analyzer or Analyzer()
+        key = tuple(d.value if isinstance(d, IntImm) else d for d in dims)
+        if key not in self.shapes:
+            self.shapes[key] = self._mapped_shape(dims, analyzer or Analyzer())
+        return list(self.shapes[key])
+
+    def _mapped_shape(self, dims: tuple[Expr, ...], analyzer: Analyzer) -> list[Expr]:
         extents = [self._extent(row, dims, analyzer) for row in range(len(self.final_indices))]
         if all(e is not None for e in extents):
             return [e for e in extents if e is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -140,6 +141,14 @@ def made_map(index_map: Callable[..., Any], ndim: int) -> IndexMap:
 
 
 def _map(index_map: Callable[..., Any], ndim: int) -> tuple[IndexMap, list[int]]:
+    try:
+        return _known_map(index_map, ndim)
+    except TypeError:  # a function that has no hash
+        return _known_map.__wrapped__(index_map, ndim)
+
+
+@functools.lru_cache(maxsize=64)  # every requirement asks again
+def _known_map(index_map: Callable[..., Any], ndim: int) -> tuple[IndexMap, list[int]]:
     if isinstance(index_map, IndexMap):
         if len(index_map.initial_indices) != ndim:
             raise NotInjective(f"it takes {len(index_map.initial_indices)} indices")
@@ -195,6 +204,7 @@ def injective_map(
     return Failure({block.block: "this block"}, "no two elements in one place, and no index below zero", text, tries)
 
 
+@functools.lru_cache(maxsize=64)
 def _padding(made: IndexMap, shape: tuple[Expr, ...]) -> tuple[IndexMap | None, Expr | None]:
     """(the way back, where the padding is); None for what is not known."""
     if made.fills(shape):
