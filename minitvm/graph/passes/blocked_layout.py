@@ -7,12 +7,15 @@ What TVM calls AlterOpLayout; the idea is from Liu et al., "Optimizing CNN model
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...strategy.cpu.algorithms import Convolution, convolution_algorithms, described
+from ...target import Target
 from ...topi.shapes import paddings, per_axis
+from ...topi.winograd import transformed_weights
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
 from ..registry import Pattern, get
@@ -21,9 +24,12 @@ from ..registry import Pattern, get
 _AXES = frozenset({"axis", "shape"})
 
 
-def blocked_layout(graph: Graph, lanes: int) -> Graph:
-    """The graph with blocked convolutions; `lanes` is the target's number of float32 lanes in a vector."""
-    return _Blocking(graph, lanes).run()
+def blocked_layout(graph: Graph, target: Target, accuracy: str = "fast") -> Graph:
+    """The graph with blocked convolutions, each by the algorithm that the target's model finds the cheapest.
+
+    Blocks are as wide as the target's vectors. `accuracy="strict"` leaves out Winograd's algorithm.
+    """
+    return _Blocking(graph, target, accuracy).run()
 
 
 def block_of(channels: int, lanes: int) -> int | None:
@@ -35,9 +41,11 @@ def block_of(channels: int, lanes: int) -> int | None:
 
 
 class _Blocking:
-    def __init__(self, graph: Graph, lanes: int) -> None:
+    def __init__(self, graph: Graph, target: Target, accuracy: str) -> None:
         self.graph = graph
-        self.lanes = lanes
+        self.target = target
+        self.accuracy = accuracy
+        self.lanes = target.vector_lanes("float32")
         self.b = GraphBuilder(graph.name)
         self.plain: dict[Value, Value] = {}
         self.blocked: dict[Value, Value] = {}
@@ -141,10 +149,31 @@ class _Blocking:
             packed = self.pack(weight, ("depthwise", in_block))
             made = self.op("nn.contrib_depthwise_conv2d_NCHWc", self.as_blocked(data), packed, name=name, **attrs)
         else:
-            packed = self.pack(weight, ("conv2d", in_block, out_block))
-            made = self.op("nn.contrib_conv2d_NCHWc", self.as_blocked(data), packed, name=name, **attrs)
+            made = self.convolution(item, in_block, out_block, attrs)
         self.blocked[item.output] = made
         return True
+
+    def convolution(self, item: OpNode, in_block: int, out_block: int, attrs: dict[str, Any]) -> Value:
+        """A convolution without groups, by the algorithm that costs the least."""
+        data, weight = item.inputs[:2]
+        out_channels, in_channels, *kernel = (int(d) for d in weight.shape)  # type: ignore[arg-type]
+        batch, _, *image = (int(d) for d in item.output.shape)  # type: ignore[arg-type]
+        strides, dilation = (per_axis(attrs[name], 2, name) for name in ("strides", "dilation"))
+        what = Convolution(
+            batch, in_channels, out_channels, _pair(image), _pair(kernel), _pair(strides), _pair(dilation)
+        )
+        algorithms = convolution_algorithms(what, out_block, self.target, self.accuracy)
+        note = described(algorithms)
+        name = item.output.name
+        tile = algorithms[0].tile
+        if tile > 1:
+            packed = self.pack(weight, ("winograd", tile, in_block, out_block))
+            return self.op(
+                "nn.contrib_winograd_conv2d_NCHWc", self.as_blocked(data), packed, name=name, tile=tile,
+                padding=attrs["padding"], algorithm=note,
+            )  # fmt: skip
+        packed = self.pack(weight, ("conv2d", in_block, out_block))
+        return self.op("nn.contrib_conv2d_NCHWc", self.as_blocked(data), packed, name=name, algorithm=note, **attrs)
 
     def pack(self, weight: Value, form: tuple[Any, ...]) -> Value:
         """`weight` packed in that form, once however many operators read it: packed weights are copies."""
@@ -152,6 +181,8 @@ class _Blocking:
             kind, *blocks = form
             if kind == "depthwise":
                 made = self.b.constant(_pack_depthwise(self.data[weight], *blocks), f"{weight.name}_packed")
+            elif kind == "winograd":
+                made = self.b.constant(_pack_winograd(self.data[weight], *blocks), f"{weight.name}_transformed")
             elif kind == "dense":
                 made = self.op("layout.block_axis", self.as_plain(weight), axis=0, block=blocks[0])
             else:
@@ -218,6 +249,19 @@ def _pack_depthwise(weight: np.ndarray, block: int) -> np.ndarray:
     """[C, 1, kh, kw] as [C/x, kh, kw, x]."""
     channels, _, kh, kw = weight.shape
     return np.ascontiguousarray(np.moveaxis(weight.reshape(channels // block, block, kh, kw), 1, -1))
+
+
+def _pack_winograd(weight: np.ndarray, tile: int, in_block: int, out_block: int) -> np.ndarray:
+    """[O, I, 3, 3], transformed, as [t, t, O/y, I/x, x, y]."""
+    transformed = transformed_weights(weight, tile)
+    places, _, out, inner = transformed.shape
+    split = transformed.reshape(places, places, out // out_block, out_block, inner // in_block, in_block)
+    return np.ascontiguousarray(split.transpose(0, 1, 2, 4, 5, 3))
+
+
+def _pair(values: Sequence[Any]) -> tuple[int, int]:
+    first, second = values
+    return int(first), int(second)
 
 
 _RULES: Mapping[str, Callable[[_Blocking, OpNode], bool]] = {
