@@ -48,6 +48,17 @@ docs: $(STAMPS)/test ## run the snippets of the documentation and write down wha
 fuzz: $(STAMPS)/test ## run the property tests deeply, with new seeds, for FUZZ_MINUTES (10)
 	HYPOTHESIS_PROFILE=deep $(BIN)/python tests/fuzz.py
 
+.PHONY: fuzz-tvm
+fuzz-tvm: $(STAMPS)/test $(STAMPS)/tvm ## schedule steps through minitvm and a real TVM, for FUZZ_MINUTES (10); or MINITVM_TVM_PYTHON=... to use one
+	$(BIN)/python -m tests.interop.fuzz_tvm $(PRIMITIVES)
+
+# A TVM in another interpreter needs nothing here.
+$(if $(MINITVM_TVM_PYTHON),$(STAMPS)/tvm:;@true)
+
+.PHONY: mutants
+mutants: $(STAMPS)/test ## plant faults in the compiler, one at a time, and see that the oracle notices each (20 minutes)
+	$(BIN)/python -m tests.mutants
+
 .PHONY: clean
 clean: ## remove caches and build output (the environment stays; `rm -rf .venv` removes it)
 	rm -rf build dist out .test_cache .pytest_cache .hypothesis .mypy_cache .ruff_cache *.egg-info

@@ -45,6 +45,16 @@ def chosen_sizes(program: Program, seed: int, sizes: Mapping[str, int] | None) -
     return {**{v.name: n for v, n in chosen.items()}, **(sizes or {})}
 
 
+def told_sizes(program: Program, inputs: Sequence[Any]) -> dict[str, int]:
+    """The symbolic dimensions that the shapes of arguments tell, by name."""
+    found: dict[str, int] = {}
+    for p, value in zip(parameters(program), inputs):
+        for dim, size in zip(p.shape or (), np.shape(value)):
+            if isinstance(dim, x.Var):
+                found.setdefault(dim.name, int(size))
+    return found
+
+
 def extents(p: Parameter, dims: Mapping[x.Var, int]) -> list[int]:
     """The shape of an array parameter."""
     return [int(evaluate(d, dict(dims))) for d in p.shape or ()]

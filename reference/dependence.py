@@ -9,16 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 from minitvm import expr as x
 from minitvm.tir import nodes as t
+
+
+def facts_of(func: t.PrimFunc) -> Dependence:
+    """The facts about a function, found once for as long as it lives."""
+    known = _FACTS.get(func)
+    if known is None:
+        known = _FACTS[func] = Dependence(func)
+    return known
 
 
 class Dependence:
     """Facts about one function that do not change from run to run."""
 
     def __init__(self, func: t.PrimFunc) -> None:
-        self.func = func
         self.bindings: dict[x.Var, list[x.Expr]] = {}
         self.sources: dict[t.Buffer, t.BufferRegion] = {}
         self.ranges: dict[x.Var, list[x.Expr]] = {}
@@ -33,6 +41,7 @@ class Dependence:
             elif isinstance(node, t.For):
                 self.ranges.setdefault(node.var, []).extend((node.start, node.extent))
         self.several_masks: set[t.Buffer] = set()  # found out by runs; see `reference.tracking.SeveralMasks`
+        self.in_order: set[t.For] = set()  # loops whose iterations met in a run, though they look independent
         self._used: dict[x.Var, frozenset[x.Var]] = {}
 
     def root(self, buffer: t.Buffer) -> t.Buffer:
@@ -111,6 +120,9 @@ class Dependence:
                     if iterator.kind == x.OPAQUE and loop.var in self.variables(value):
                         return False
         return True
+
+
+_FACTS: WeakKeyDictionary[t.PrimFunc, Dependence] = WeakKeyDictionary()
 
 
 def allocated_in(nodes: Iterable[x.Node]) -> set[t.Buffer]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from minitvm.errors import ExecutionError, Unsupported
 from minitvm.tir import nodes as t
 
 from . import shadow as checks
+from .findings import Access
 from .scalar import ITERATION, LANES, Environment, Evaluate, ScalarCompiler, Value
 from .settings import Settings, stored_buffers
 from .storage import View
@@ -33,6 +35,20 @@ class ElementCompiler(ScalarCompiler):
         self.outputs = {p for p in func.buffers if p in self.stored}
         self.hear = {name: events.heard(settings.listeners, name) for name in _REPORTS}
         self._in_data = False
+        self.around: tuple[tuple[str, int], ...] = ()  # the loops around what is compiled now, each with its slot
+
+    @contextmanager
+    def inside(self, var: x.Var) -> Iterator[int]:
+        """Compile the body of a loop; gives the slot of its variable."""
+        outer, slot = self.around, self.define(var)
+        self.around = (*outer, (var.name, slot))
+        yield slot
+        self.around = outer
+
+    def site(self, verb: str, node: Any) -> Callable[[Environment], Access]:
+        """Who accesses, for messages: the node and the values of the loops around it."""
+        around = self.around
+        return lambda env: Access(verb, node, tuple((name, int(env[slot])) for name, slot in around))
 
     def load(self, e: x.Expr) -> Evaluate:
         if not isinstance(e, t.BufferLoad):
@@ -57,15 +73,23 @@ class ElementCompiler(ScalarCompiler):
 
         read = plain
         if self.settings.shadow:
-            tracked, is_output = buffer in self.stored, buffer in self.outputs
+            tracked, is_output, site = buffer in self.stored, buffer in self.outputs, self.site("read", node)
+            settings = self.settings
 
             def checked(env: Environment, view: View, offset: int) -> Value:
                 memory = view.memory
-                if memory.init is not None and not memory.init[offset]:
-                    raise checks.uninitialised(memory, _indices_of(view, offset), node, is_output)
                 now = env[ITERATION]
+                if memory.init is not None and not memory.init[offset]:
+                    error = checks.uninitialised(memory, _indices_of(view, offset), site(env), is_output)
+                    if now is None or not tracked:
+                        raise error
+                    # Perhaps a concurrent iteration writes it later: that would be a conflict, and says more.
+                    settings.suspected = settings.suspected or error
                 if tracked and now is not None:
-                    checks.note_read(memory, offset, now, node)
+                    try:
+                        checks.note_read(memory, offset, now, site(env))
+                    except checks.Concurrent as both:
+                        raise checks.conflict(memory, _indices_of(view, offset), both.accesses) from None
                 return view.data[offset] if single_float else view.data.item(offset)
 
             read = checked
@@ -88,6 +112,7 @@ class ElementCompiler(ScalarCompiler):
 
         write = plain
         if self.settings.shadow:
+            site = self.site("written", node)
 
             def checked(env: Environment, view: View, offset: int, value: Value) -> None:
                 memory = view.memory
@@ -95,7 +120,10 @@ class ElementCompiler(ScalarCompiler):
                     memory.init[offset] = 1
                 now = env[ITERATION]
                 if now is not None:
-                    checks.note_write(memory, offset, now, node)
+                    try:
+                        checks.note_write(memory, offset, now, site(env))
+                    except checks.Concurrent as both:
+                        raise checks.conflict(memory, _indices_of(view, offset), both.accesses) from None
                 view.data[offset] = value
 
             write = checked
@@ -113,11 +141,11 @@ class ElementCompiler(ScalarCompiler):
     def _address(self, buffer: t.Buffer, indices: tuple[x.Expr, ...], node: Any) -> Callable[[Environment], int]:
         """The flat offset of an element, bounds checked."""
         slot = self.slot(buffer)
-        places = self._indices(indices)
+        places, site = self._indices(indices), self.site(_verb(node), node)
 
         def refuse(env: Environment) -> ExecutionError:
             found = tuple(int(p(env)) for p in places)
-            return checks.out_of_bounds(buffer, indices, found, env[slot].shape, node)
+            return checks.out_of_bounds(buffer, indices, found, env[slot].shape, site(env))
 
         if len(places) == 1:
             (only,) = places
@@ -164,7 +192,7 @@ class ElementCompiler(ScalarCompiler):
         self, buffer: t.Buffer, indices: tuple[x.Expr, ...], node: Any
     ) -> Callable[[Environment], list[int]]:
         slot, places = self.slot(buffer), self._indices(indices)
-        lanes = indices[-1].dtype.lanes
+        lanes, site = indices[-1].dtype.lanes, self.site(_verb(node), node)
 
         def offsets(env: Environment) -> list[int]:
             view: View = env[slot]
@@ -177,7 +205,7 @@ class ElementCompiler(ScalarCompiler):
 
         def explain(env: Environment, lane: int) -> ExecutionError:
             index = tuple(int(np.broadcast_to(p(env), lanes)[lane]) for p in places)
-            return checks.out_of_bounds(buffer, indices, index, env[slot].shape, node)
+            return checks.out_of_bounds(buffer, indices, index, env[slot].shape, site(env))
 
         self._explain = explain
         return offsets
@@ -225,18 +253,17 @@ class ElementCompiler(ScalarCompiler):
         offsets = self._vector_places(s.buffer, s.indices, s)
         explain, put, slot = self._explain, self._put(s.buffer, s), self.slot(s.buffer)
         mask = self._indices([s.predicate])[0] if s.predicate is not None else None
-        lanes, shadow = s.value.dtype.lanes, self.settings.shadow
+        lanes, shadow, site = s.value.dtype.lanes, self.settings.shadow, self.site("written", s)
 
         def execute(env: Environment) -> None:
             vector = value(env)
             view: View = env[slot]
             active = _active(env, lanes, mask)
             places = offsets(env)
-            if shadow and len({places[lane] for lane in active}) < len(active):
-                raise ExecutionError(
-                    f"two lanes of one store write the same element of {view.memory.name}\n"
-                    f"  in:     {checks.statement_text(s)}"
-                )
+            touched = [places[lane] for lane in active]
+            if shadow and len(set(touched)) < len(touched):
+                twice = next(p for k, p in enumerate(touched) if p in touched[:k])
+                raise checks.lanes_meet(view.memory.name, _indices_of(view, twice), site(env))
             for lane in active:
                 if places[lane] < 0:
                     raise explain(env, lane)
@@ -264,6 +291,10 @@ def _active(env: Environment, lanes: int, predicate: Evaluate | None) -> Sequenc
         held = np.broadcast_to(predicate(env), lanes)
         needed = held if needed is None else held & needed
     return range(lanes) if needed is None else np.flatnonzero(needed).tolist()
+
+
+def _verb(node: Any) -> str:
+    return "written" if isinstance(node, t.BufferStore) else "read"
 
 
 def _indices_of(view: View, offset: int) -> tuple[int, ...]:

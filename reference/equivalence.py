@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from minitvm.errors import InputError, Unsupported
 
-from .arguments import chosen_sizes, random_inputs
-from .modes import known_modes
+from .arguments import chosen_sizes, random_inputs, told_sizes
+from .modes import Mode, known_modes
 from .modes.case import Case, Undefined
 from .modes.exact import exact_arguments
 from .programs import Program, execute, same_signature
+from .shrink import smallest
 from .tolerance import close
 from .verdict import Verdict
 
-DEFAULT = ("exact", "shadow")
-LAST_RESORT = "floats"
+DEFAULT = ("exact", "field", "shadow")
+LAST_RESORTS = ("bound", "floats")  # tried in turn when no other mode can compare
 
 __all__ = ["Verdict", "check", "close", "exact_arguments", "execute", "random_inputs"]
 
@@ -30,39 +32,55 @@ def check(
     seed: int = 0,
     sizes: Mapping[str, int] | None = None,
     inputs: Sequence[Any] | None = None,
+    shrink: bool = True,
 ) -> Verdict:
     """Whether two programs with the same parameters write the same values.
 
     A program is a `PrimFunc`, an `IRModule` or a list of te tensors, in calling order; the two may be of different
     levels. `modes` names those to try. One that cannot judge these programs is left out, and the verdict says why; when
-    all that compare values are, random floats are compared instead, up to rounding. `inputs` are arguments in calling
-    order to use instead of random ones. An undefined action of `before` raises its `ExecutionError`: there is nothing
-    to compare with; one of `after` is a difference.
+    all that compare values are, random floats are compared instead, within error bounds or else up to rounding.
+    `inputs` are arguments in calling order to use instead of random ones. `shrink` looks for a smaller counterexample.
+    An undefined action of `before` raises its `ExecutionError`: there is nothing to compare with; one of `after` is a
+    difference. Raises `Unsupported` where no mode can compare, `InputError` for programs of different parameters.
     """
     known = known_modes()
     unknown = set(modes) - set(known)
     if unknown:
         raise InputError(f"modes {', '.join(sorted(unknown))} are unknown; known: {', '.join(known)}")
     same_signature(before, after)
-    case = Case(before, after, seed, chosen_sizes(before, seed, sizes), inputs, "shadow" in modes)
+    if inputs is not None:
+        sizes = {**told_sizes(before, inputs), **(sizes or {})}
+    every = chosen_sizes(before, seed, sizes)
+    left_open = {name: n for name, n in every.items() if name not in (sizes or {})}
+    case = Case(before, after, seed, every, inputs, "shadow" in modes, left_open)
     ran: dict[str, Verdict] = {}
     refused: dict[str, str] = {}
-    # The last resort comes after those that compare and before those that look for faults of another kind.
-    for name in (name for name in known if name in modes or name == LAST_RESORT):
-        if name == LAST_RESORT and name not in modes and any(known[n].compares for n in ran):
+    # The last resorts come after those that compare and before those that look for faults of another kind.
+    resorts = [] if any(name in modes for name in LAST_RESORTS) else LAST_RESORTS
+    for name in (name for name in known if name in modes or name in resorts):
+        if name in resorts and any(known[n].compares for n in ran):
             continue
         try:
-            verdict = known[name].run(case)
+            verdict = _judged(known[name], case)
         except Unsupported as reason:
             refused[name] = str(reason)
             continue
-        except Undefined as found:
-            verdict = Verdict(False, "shadow" if case.shadow else name, str(found), inputs=found.inputs)
         ran[name] = verdict
         if not verdict:
+            if shrink and inputs is None:
+                ran[name] = smallest(case, verdict, partial(_judged, known[name]), getattr(known[name], "on", None))
             break
     if not ran:
         reasons = "".join(f"\n  {name}: {why}" for name, why in refused.items())
         raise Unsupported(f"the programs cannot be compared: every mode refuses{reasons}")
     told = next((v for v in ran.values() if not v), next(iter(ran.values())))
     return replace(told, ran=tuple(ran), refused=refused)
+
+
+def _judged(mode: Mode, case: Case) -> Verdict:
+    """A mode's verdict; what is undefined in `after` is a difference too."""
+    try:
+        return mode.run(case)
+    except Undefined as found:
+        name = "shadow" if case.shadow else mode.name
+        return Verdict(False, name, str(found), inputs=found.inputs, finding=found.finding)

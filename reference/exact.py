@@ -53,7 +53,7 @@ class MagnitudeCompiler(GridCompiler):
         kind: Any = e.dtype.numpy.type
         if is_identity(e):
             return lambda env: kind(0)  # where Min and Max start; no operand of a sum (see _binary)
-        if Fraction(e.value).denominator != 1:
+        if e.value != e.value or Fraction(e.value).denominator != 1:
             raise Unsupported(f"exact mode: the constant {e} is not an integer")
         return lambda env: kind(abs(e.value))
 
@@ -167,6 +167,12 @@ def absolute(array: np.ndarray) -> np.ndarray:
     return np.abs(array) if array.dtype.kind == "f" else array
 
 
+def magnitudes(inputs: Sequence[Any]) -> list[Any]:
+    """The magnitudes of arguments."""
+    # NumPy makes scalars of arrays of rank 0.
+    return [np.asarray(absolute(a)) if isinstance(a, np.ndarray) else a for a in inputs]
+
+
 def exact_inputs(draw: Callable[[int], list[Any]], measure: Callable[[list[Any], Peaks], None]) -> list[Any]:
     """Inputs on which a program computes exactly.
 
@@ -176,7 +182,7 @@ def exact_inputs(draw: Callable[[int], list[Any]], measure: Callable[[list[Any],
     for magnitude in MAGNITUDES:
         inputs = draw(magnitude)
         peaks = Peaks()
-        measure([absolute(a) if isinstance(a, np.ndarray) else a for a in inputs], peaks)
+        measure(magnitudes(inputs), peaks)
         if peaks.filled <= 1.0:
             return inputs
     raise Unsupported(

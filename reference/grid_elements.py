@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from minitvm import expr as x
-from minitvm.errors import ExecutionError, Unsupported
+from minitvm.errors import Unsupported
 from minitvm.tir import nodes as t
 
 from . import shadow as checks
 from .dependence import Dependence
+from .findings import Access
 from .grid import MASK, GridCompiler, inside, narrowed
 from .grid_storage import GridMemory, GridView
 from .level import Level
@@ -62,7 +63,7 @@ class GridElements(GridCompiler):
                 index, wrong = inside(place(env), extent, mask)
                 if wrong is not None:
                     found = _at_first(wrong, [p(env) for p in places])
-                    raise checks.out_of_bounds(buffer, indices, found, view.shape, node)
+                    raise checks.out_of_bounds(buffer, indices, found, view.shape, Access("accessed", node))
                 total = total + (index.astype(np.intp) * stride if type(index) is np.ndarray else index * stride)
             return total if view.base is None else total + view.base
 
@@ -144,7 +145,7 @@ class GridElements(GridCompiler):
         if suspect is not None:
             raise Conflict(suspect)  # perhaps another iteration should have written it before
         offset = int(np.broadcast_to(np.asarray(places), missing.shape)[missing].flat[0])
-        raise checks.uninitialised(_named(memory), (offset,), e, is_output)
+        raise checks.uninitialised(_named(memory), (offset,), Access("read", e), is_output)
 
     def store(self, s: t.BufferStore) -> Execute:
         lanes = s.value.dtype.lanes
@@ -220,8 +221,6 @@ def _at_first(wrong: np.ndarray, indices: Sequence[Value]) -> tuple[int, ...]:
 def _distinct_lanes(s: t.BufferStore, places: Value, lanes: int, mask: Any) -> None:
     spread = np.sort(np.broadcast_to(np.asarray(places), (*np.shape(places)[:-1], lanes)), axis=-1)
     if (spread[..., 1:] == spread[..., :-1]).any() and mask is None:
-        raise ExecutionError(
-            f"two lanes of one store write the same element of {s.buffer.name}\n  in:     {checks.statement_text(s)}"
-        )
+        raise checks.lanes_meet(s.buffer.name, (), Access("written", s))
     if mask is not None:
         raise NeedsOrder("masked lanes of a scatter")

@@ -18,7 +18,7 @@ from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.tir import nodes as t
 
 from . import shadow as checks
-from .dependence import Dependence
+from .dependence import Dependence, facts_of
 from .domain import Domain
 from .domain_expressions import in_domain
 from .grid import MASK
@@ -28,6 +28,7 @@ from .scalar import ITERATION, Environment, Evaluate
 from .settings import INDEPENDENT, Settings, stored_buffers
 from .slow import Execute, StatementCompiler
 from .storage import View, allocator, bind_dimensions
+from .text import statement_text
 from .tracking import Conflict, SeveralMasks
 
 Coroutine = Callable[[Environment], Iterator[None]]
@@ -107,15 +108,15 @@ def _is_thread(s: t.For) -> bool:
 
 def _checked_args(s: t.KernelCall, module: t.IRModule) -> t.PrimFunc:
     if s.kernel not in module:
-        raise ExecutionError(f"{checks.statement_text(s)}: the module has no function {s.kernel!r}")
+        raise ExecutionError(f"{statement_text(s)}: the module has no function {s.kernel!r}")
     kernel = module[s.kernel]
     if len(kernel.params) != len(s.args):
-        raise ExecutionError(f"{checks.statement_text(s)}: {s.kernel} takes {len(kernel.params)} arguments")
+        raise ExecutionError(f"{statement_text(s)}: {s.kernel} takes {len(kernel.params)} arguments")
     for param, arg in zip(kernel.params, s.args):
         fits = isinstance(param, t.Buffer) == isinstance(arg, t.Buffer) and param.dtype == arg.dtype
         if not fits:
             raise ExecutionError(
-                f"{checks.statement_text(s)}: {param.name} of {s.kernel} is {param.dtype}, found {arg}"
+                f"{statement_text(s)}: {param.name} of {s.kernel} is {param.dtype}, found {arg}"
             )
     return kernel
 
@@ -281,8 +282,8 @@ class KernelCompiler(StatementCompiler):
         if s.kind not in (t.ForKind.SERIAL, t.ForKind.UNROLLED):
             raise Unsupported(f"a barrier inside of the {s.kind.value} loop over {s.var.name}")
         start, extent = self.expr(s.start), self.expr(s.extent)
-        slot = self.define(s.var)
-        body = self._steps(s.body)
+        with self.inside(s.var) as slot:
+            body = self._steps(s.body)
 
         def loop(env: Environment) -> Iterator[None]:
             first = start(env)
@@ -295,8 +296,9 @@ class KernelCompiler(StatementCompiler):
     def _threads(self, s: t.For) -> Coroutine:
         """All iterations of a loop over threads, each to its next barrier in turn."""
         start, extent = self.expr(s.start), self.expr(s.extent)
-        slot = self.define(s.var)
-        body, settings = self._steps(s.body), self.settings
+        with self.inside(s.var) as slot:
+            body, settings = self._steps(s.body), self.settings
+        barrier = next(n for n in x.walk(s.body) if isinstance(n, x.Call) and n.op == "tvm_storage_sync")
 
         def block(env: Environment) -> Iterator[None]:
             first, outer, execution = start(env), env[ITERATION], next(settings.executions)
@@ -306,18 +308,16 @@ class KernelCompiler(StatementCompiler):
                 own[slot] = first + k
                 own[ITERATION] = checks.Iteration.inside(outer, execution, first + k, s.var.name, True)
                 waiting.append((first + k, body(own)))
-            while waiting:
-                met = [(k, thread) for k, thread in waiting if next(thread, _DONE) is not _DONE]
-                if met and len(met) < len(waiting):
-                    here = {k for k, _ in met}
-                    gone = next(k for k, _ in waiting if k not in here)
-                    raise ExecutionError(
-                        f"divergent barrier: thread {s.var.name} = {met[0][0]} waits at a barrier"
-                        f" that thread {s.var.name} = {gone} never reaches"
-                    )
-                waiting = met
-                if waiting:
-                    yield
+            with settings.suspecting(outermost=outer is None):
+                while waiting:
+                    met = [(k, thread) for k, thread in waiting if next(thread, _DONE) is not _DONE]
+                    if met and len(met) < len(waiting):
+                        here = {k for k, _ in met}
+                        gone = next(k for k, _ in waiting if k not in here)
+                        raise checks.divergent_barrier(s.var.name, met[0][0], gone, barrier)
+                    waiting = met
+                    if waiting:
+                        yield
 
         return block
 
@@ -331,7 +331,7 @@ class LockstepKernels(LockstepCompiler):
     def __init__(self, func: t.PrimFunc, settings: Settings, in_order: set[t.For], module: t.IRModule,
                  facts: dict[str, Dependence]) -> None:  # fmt: skip
         if func.name not in facts:
-            facts[func.name] = Dependence(func)
+            facts[func.name] = facts_of(func)
         super().__init__(func, settings, in_order, facts[func.name])
         self.module, self.known = module, facts
         self.calls: dict[str, _Call] = {}

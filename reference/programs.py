@@ -13,6 +13,7 @@ from minitvm.tir import nodes as t
 
 from . import kernel, runner
 from . import te as tensors
+from .domain import Domain
 from .settings import Settings, stored_buffers
 from .tir import entry_function
 
@@ -69,19 +70,19 @@ def same_signature(before: Program, after: Program) -> None:
 
 
 def execute(program: Program, args: Sequence[Any], shadow: bool = True, sizes: Mapping[str, int] | None = None,
-            **options: Any) -> None:  # fmt: skip
+            domain: Domain | None = None, **options: Any) -> None:  # fmt: skip
     """Run any program on arrays in calling order; outputs are written in place.
 
-    `options` are those of the level's interpreter: `mode`, `order`, `seed`; a te program has none.
+    `options` are those of the level's interpreter: `mode`, `order`, `seed`; a te program has `mode` only.
     """
     if not isinstance(program, t.PrimFunc | t.IRModule):
-        _run_tensors(program, args)
+        _run_tensors(program, args, options.get("mode", "fast"), domain)
         return
     func = entry(program)
     if func.attrs.get("host") and isinstance(program, t.IRModule):
-        kernel.run(program, *args, shadow=shadow, sizes=sizes, **options)
+        kernel.run(program, *args, shadow=shadow, sizes=sizes, domain=domain, **options)
         return
-    settings = Settings(shadow, options.get("order", "forward"), options.get("seed", 0))
+    settings = Settings(shadow, options.get("order", "forward"), options.get("seed", 0), domain=domain)
     runner.run_level_3(func, args, settings, options.get("mode", "fast"), ())
 
 
@@ -102,7 +103,8 @@ def split_tensors(
     return inputs, scalars, outputs
 
 
-def _run_tensors(program: Sequence[Any], args: Sequence[Any]) -> None:
+def _run_tensors(program: Sequence[Any], args: Sequence[Any], mode: str, domain: Domain | None) -> None:
     inputs, scalars, outputs = split_tensors(program, args)
-    for (_, array), result in zip(outputs, tensors.evaluate([one for one, _ in outputs], inputs, scalars)):
+    results = tensors.evaluate([one for one, _ in outputs], inputs, scalars, mode, domain=domain)
+    for (_, array), result in zip(outputs, results):
         array[...] = result

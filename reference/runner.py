@@ -12,7 +12,7 @@ from minitvm import expr as x
 from minitvm.errors import ExecutionError, InputError
 from minitvm.tir import nodes as t
 
-from .dependence import Dependence
+from .dependence import facts_of
 from .domain_expressions import in_domain
 from .lockstep import GridView, LockstepCompiler, NeedsOrder
 from .scalar import Environment
@@ -68,7 +68,8 @@ class Run:
         Errors are left to the slow run: it says what happened first, with both iterations of a conflict.
         """
         before = {p: array.copy() for p, array in zip(self.func.params, self.args) if p in self.outputs}
-        in_order: set[t.For] = set()
+        remembered = facts_of(self.func).in_order
+        in_order = set(remembered)
         while True:
             try:
                 compiler = self.fast(in_order)
@@ -85,6 +86,8 @@ class Run:
                 if self.settings.shadow and conflict.loop.kind in INDEPENDENT:
                     return False
                 in_order.add(conflict.loop)
+                if conflict.loop.kind not in INDEPENDENT:
+                    remembered.add(conflict.loop)
             except SeveralMasks as found:
                 self._restore(before)
                 compiler.note_masks(found.buffer)
@@ -139,7 +142,7 @@ def _compile(
 
 def run_level_3(func: t.PrimFunc, args: Sequence[Any], settings: Settings, mode: str, inout: Sequence[str]) -> None:
     """Run a function that calls no kernels."""
-    domain, written, facts = settings.domain, stored_buffers(func), Dependence(func)
+    domain, written, facts = settings.domain, stored_buffers(func), facts_of(func)
     values = bind_dimensions(func, args, domain=domain)
     Run(
         func, args, values, [p for p in func.buffers if p in written], settings, inout,

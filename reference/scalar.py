@@ -284,6 +284,8 @@ _INTEGER_FORMS: dict[type, Callable[..., Evaluate]] = {x.Add: _add, x.Sub: _sub,
 
 def evaluate(e: x.Expr, values: dict[x.Var, Value] | None = None) -> Value:
     """The value of one expression without loads, given its free variables."""
+    if isinstance(e, x.IntImm):
+        return operations.constant(e)
     compiler = ScalarCompiler()
     given = dict(values or {})
     for var in given:

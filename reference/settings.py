@@ -5,17 +5,21 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from minitvm import events
 from minitvm import expr as x
-from minitvm.errors import InputError
+from minitvm.errors import ExecutionError, InputError
 from minitvm.tir import nodes as t
 
 from . import shadow as checks
 from .domain import Domain
+from .findings import UndefinedBehaviour
 from .storage import Memory, View
 
 ORDERS = ("forward", "backward", "shuffled")
@@ -35,6 +39,26 @@ class Settings:
     domain: Domain | None = None
     random: random.Random = field(init=False)
     executions: Iterator[int] = field(default_factory=itertools.count)
+    suspected: ExecutionError | None = field(default=None, init=False)  # a read that a later conflict may explain
+
+    @contextmanager
+    def suspecting(self, outermost: bool) -> Iterator[None]:
+        """Run independent iterations; an uninitialised read in one is reported when they are over without a conflict.
+
+        Of a missing barrier, say, the read may come first; the write that it should have waited for follows.
+        """
+        if not outermost:
+            yield
+            return
+        try:
+            yield
+        except ExecutionError as error:
+            first, self.suspected = self.suspected, None
+            explains = isinstance(error, UndefinedBehaviour) and error.finding.kind == "conflict"
+            raise (error if first is None or explains else first) from None
+        first, self.suspected = self.suspected, None
+        if first is not None:
+            raise first
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -56,8 +80,19 @@ class Settings:
         return [i for k in self.iterations(n) for i in shares[k]]
 
 
-def stored_buffers(func: t.PrimFunc, module: t.IRModule | None = None) -> set[t.Buffer]:
+def stored_buffers(func: t.PrimFunc, module: t.IRModule | None = None) -> frozenset[t.Buffer]:
     """The buffers that a function may write: itself, through views, or through the kernels that it calls."""
+    by_module = _STORED.setdefault(func, WeakKeyDictionary())
+    key = func if module is None else module
+    if key not in by_module:
+        by_module[key] = frozenset(_stored_buffers(func, module))
+    return by_module[key]
+
+
+_STORED: WeakKeyDictionary[t.PrimFunc, WeakKeyDictionary[Any, frozenset[t.Buffer]]] = WeakKeyDictionary()
+
+
+def _stored_buffers(func: t.PrimFunc, module: t.IRModule | None) -> set[t.Buffer]:
     nodes = list(x.walk(func.body))
     stored = {s.buffer for s in nodes if isinstance(s, t.BufferStore)}
     views = [m for b in nodes if isinstance(b, t.Block) for m in b.match_buffers]

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitvm.errors import ExecutionError
 from minitvm.tir import nodes as t
 
+from .findings import Access, Finding, UndefinedBehaviour
 from .storage import Memory
-from .text import access_text, statement_text
+from .text import access_text
 
 
 class Iteration:
@@ -46,15 +46,12 @@ class Iteration:
                 return mine[0] == theirs[0] and mine[1] == theirs[1]
         return False
 
-    def __str__(self) -> str:
-        return ", ".join(f"{var} = {index}" for (var, _), (_, _, index) in zip(self.where, self.path))
 
-
-def note_read(memory: Memory, offset: int, now: Iteration, load: Any) -> None:
-    """Record a read from inside a parallel loop; ExecutionError if a concurrent iteration wrote the element."""
+def note_read(memory: Memory, offset: int, now: Iteration, load: Access) -> None:
+    """Record a read from inside a parallel loop; an error if a concurrent iteration wrote the element."""
     writer = memory.writers.get(offset)
     if writer is not None and writer[0] is not now and writer[0].concurrent(now):
-        raise conflict(memory, offset, ("written", *writer), ("read", now, load))
+        raise Concurrent(writer[1], load)
     readers = memory.readers.get(offset)
     if readers is None:
         memory.readers[offset] = ((now, load),)
@@ -63,55 +60,83 @@ def note_read(memory: Memory, offset: int, now: Iteration, load: Any) -> None:
         memory.readers[offset] = ((now, load),) if kept is None else (kept, (now, load))
 
 
-def note_write(memory: Memory, offset: int, now: Iteration, store: Any) -> None:
-    """Record a write from inside a parallel loop; ExecutionError if a concurrent iteration accessed the element."""
+def note_write(memory: Memory, offset: int, now: Iteration, store: Access) -> None:
+    """Record a write from inside a parallel loop; an error if a concurrent iteration accessed the element."""
     writer = memory.writers.get(offset)
     if writer is not None and writer[0] is not now and writer[0].concurrent(now):
-        raise conflict(memory, offset, ("written", *writer), ("written", now, store))
+        raise Concurrent(writer[1], store)
     for reader in memory.readers.pop(offset, ()):
         if reader[0] is not now and reader[0].concurrent(now):
-            raise conflict(memory, offset, ("read", *reader), ("written", now, store))
+            raise Concurrent(reader[1], store)
     memory.writers[offset] = (now, store)
 
 
-def conflict(
-    memory: Memory, offset: int, first: tuple[str, Iteration, Any], second: tuple[str, Iteration, Any]
-) -> ExecutionError:
+class Concurrent(Exception):
+    """Two accesses that nothing orders; who knows the element's index makes a `conflict` of it."""
+
+    def __init__(self, first: Access, second: Access) -> None:
+        super().__init__()
+        self.accesses = (first, second)
+
+
+def conflict(memory: Memory, index: tuple[int, ...], accesses: tuple[Access, Access]) -> UndefinedBehaviour:
     """Two iterations that claim to be independent meet in one element."""
-    lines = [f"conflicting accesses to element {offset} of {memory.name}: nothing orders them"]
-    for verb, iteration, node in (first, second):
-        lines.append(f"  {verb} where {iteration} by: {statement_text(node)}")
-    return ExecutionError("\n".join(lines))
+    element = f"element [{', '.join(map(str, index))}] of {memory.name}"
+    lines = [f"conflicting accesses to {element}: nothing orders them", *(f"  {one}" for one in accesses)]
+    return UndefinedBehaviour("\n".join(lines), Finding("conflict", memory.name, index, accesses))
 
 
 def out_of_bounds(
-    buffer: t.Buffer, indices: tuple[Any, ...], found: tuple[int, ...], shape: tuple[int, ...], node: Any
-) -> ExecutionError:
+    buffer: t.Buffer, indices: tuple[Any, ...], found: tuple[int, ...], shape: tuple[int, ...], access: Access
+) -> UndefinedBehaviour:
     """An index outside its dimension; negative ones included."""
     axis = next((k for k, (i, n) in enumerate(zip(found, shape)) if not 0 <= i < n), 0)
     bad = found[axis] if found else 0
     limit = shape[axis] if shape else 1
-    return ExecutionError(
+    return UndefinedBehaviour(
         f"out of bounds: {access_text(buffer, indices)} at index ({', '.join(map(str, found))})\n"
         f"  wanted: 0 <= {indices[axis] if indices else ''} < {limit} in dimension {axis} of {buffer.name}\n"
-        f"  found:  {bad}\n  in:     {statement_text(node)}"
+        f"  found:  {bad}\n  in:     {access.place}",
+        Finding("out of bounds", buffer.name, found, (access,)),
     )
 
 
-def uninitialised(memory: Memory, found: tuple[int, ...], node: Any, is_output: bool) -> ExecutionError:
+def uninitialised(memory: Memory, found: tuple[int, ...], access: Access, is_output: bool) -> UndefinedBehaviour:
     """An element is read before anything was written to it."""
     text = (
         f"uninitialised read: element [{', '.join(map(str, found))}] of {memory.name} has not been written yet\n"
-        f"  in:     {statement_text(node)}"
+        f"  in:     {access.place}"
     )
     if is_output:
         text += f"\n  try:    inout=[{memory.name!r}] if the function is meant to update what the caller passes in"
-    return ExecutionError(text)
+    return UndefinedBehaviour(text, Finding("uninitialised read", memory.name, found, (access,)))
 
 
-def never_written(buffer: t.Buffer, found: tuple[int, ...], missing: int, total: int) -> ExecutionError:
+def lanes_meet(name: str, index: tuple[int, ...], access: Access) -> UndefinedBehaviour:
+    """Two lanes of one vector store write the same element."""
+    return UndefinedBehaviour(
+        f"two lanes of one store write the same element of {name}\n  in:     {access.place}",
+        Finding("conflict", name, index, (access, access)),
+    )
+
+
+def never_written(buffer: t.Buffer, found: tuple[int, ...], missing: int, total: int) -> UndefinedBehaviour:
     """The function ended, and part of an output still has no value."""
-    return ExecutionError(
+    return UndefinedBehaviour(
         f"output {buffer.name} is incomplete: {missing} of {total} elements were never written,"
-        f" the first at [{', '.join(map(str, found))}]"
+        f" the first at [{', '.join(map(str, found))}]",
+        Finding("output not written", buffer.name, found),
+    )
+
+
+def divergent_barrier(var: str, waits: int, gone: int, barrier: Any) -> UndefinedBehaviour:
+    """Some threads of a block wait at a barrier that others never reach."""
+    return UndefinedBehaviour(
+        f"divergent barrier: thread {var} = {waits} waits at a barrier that thread {var} = {gone} never reaches",
+        Finding(
+            "divergent barrier",
+            "",
+            (),
+            (Access("waited for", barrier, ((var, waits),)), Access("never reached", barrier, ((var, gone),))),
+        ),
     )

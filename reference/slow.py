@@ -45,8 +45,8 @@ class StatementCompiler(ElementCompiler):
 
     def _for(self, s: t.For) -> Execute:
         start, extent = self.expr(s.start), self.expr(s.extent)
-        slot = self.define(s.var)
-        body = self.loop_body(s)
+        with self.inside(s.var) as slot:
+            body = self.loop_body(s)
         execute = self._independent(s, slot, start, extent, body) if s.kind in INDEPENDENT else None
         if execute is not None:
             return execute
@@ -96,11 +96,12 @@ class StatementCompiler(ElementCompiler):
         def run(env: Environment) -> None:
             first, outer, execution = start(env), env[ITERATION], next(executions)
             count = max(0, extent(env))
-            for k in settings.partitioned(count) if shared else settings.iterations(count):
-                env[slot] = first + k
-                if settings.shadow:
-                    env[ITERATION] = checks.Iteration.inside(outer, execution, first + k, name, is_thread)
-                body(env)
+            with settings.suspecting(outermost=outer is None):
+                for k in settings.partitioned(count) if shared else settings.iterations(count):
+                    env[slot] = first + k
+                    if settings.shadow:
+                        env[ITERATION] = checks.Iteration.inside(outer, execution, first + k, name, is_thread)
+                    body(env)
             env[ITERATION] = outer
 
         return self._heard_loop(s, start, extent, run)

@@ -6,14 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from .findings import Access, Finding
+
+SHOWN = 4  # elements of an input that a message lists
+
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a check; true when nothing was found.
+    """The result of a check; true when the programs mean the same.
 
     `mode` is the mode that compared the outputs, or the one that found the difference. On a difference: `message`, a
-    text that says it; the output's name, the first differing index, both values, and the inputs (in calling order).
-    `ran` are the modes that ran, `refused` says of each one that could not why.
+    text that says it; the output's name, the first differing index and both values (field mode: rationals as text);
+    `inputs`, the smallest arguments found that show it, in calling order, with the `sizes` of symbolic dimensions; and
+    for undefined behaviour the `finding`. `ran` are the modes that ran, `refused` says of each other one why not.
     """
 
     equal: bool
@@ -26,9 +33,53 @@ class Verdict:
     inputs: Sequence[Any] = field(default=(), repr=False)
     ran: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    finding: Finding | None = None
+    counterexample: str = ""  # the inputs as text
 
     def __bool__(self) -> bool:
         return self.equal
 
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        """The accesses behind undefined behaviour: of a conflict both."""
+        return self.finding.accesses if self.finding is not None else ()
+
     def __str__(self) -> str:
-        return self.message or f"equal ({self.mode})"
+        if self.equal:
+            told = ", ".join(self.ran) if self.mode in self.ran else ", ".join((self.mode, *self.ran))
+            lines = [f"equal ({told or self.mode})"]
+        else:
+            lines = [self.message, *([self.counterexample] if self.counterexample else [])]
+        for name, why in self.refused.items():
+            reason = why.removeprefix(f"{name} mode: ").splitlines()
+            lines.append(f"  {name} did not run: {reason[0]}")
+        return "\n".join(lines)
+
+
+def described(names: Sequence[str], inputs: Sequence[Any], sizes: Mapping[str, int]) -> str:
+    """Arguments as text, a line each: what is zero, what is one number, or the elements that are not zero."""
+    lines = [f"  sizes:  {', '.join(f'{name} = {size}' for name, size in sizes.items())}"] if sizes else []
+    for name, value in zip(names, inputs):
+        lines.append(f"  {name} = {_array_text(np.asarray(value))}")
+    return "\n".join(lines)
+
+
+def _array_text(array: np.ndarray) -> str:
+    if array.ndim == 0:
+        return f"{array[()]:g}"
+    shape = "x".join(map(str, array.shape))
+    if not array.size:
+        return f"nothing ({shape})"
+    if (array == array.flat[0]).all():
+        return f"{_number(array.flat[0])} everywhere ({shape})"
+    if array.size <= SHOWN:
+        return np.array2string(array, separator=", ", formatter={"all": _number}).replace("\n", "")
+    places = np.argwhere(array != 0)
+    told = [f"{_number(array[tuple(at)])} at [{', '.join(map(str, at))}]" for at in places[:SHOWN]]
+    rest = f" and {len(places) - SHOWN} others" if len(places) > SHOWN else ""
+    return f"0 but {', '.join(told)}{rest} ({shape})"
+
+
+def _number(value: Any) -> str:
+    return f"{float(value):g}" if isinstance(value, np.floating) else str(int(value))

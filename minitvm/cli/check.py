@@ -1,6 +1,9 @@
-"""`minitvm check MODEL.onnx`: every level's interpreter against the compiled result, a line a level.
+"""`minitvm check MODEL.onnx` or FILE.py: every level's interpreter against the compiled result, a line a level.
 
-The whole model is compared with the graph interpreter. The levels below are compared operator by operator: each
+A Python file with TVMScript is run; each of its functions is checked, and pairs (`before` and `after`, `X_before` and
+`X_after`, a schedule and the function that it began with) are compared by the oracle.
+
+A whole model is compared with the graph interpreter. The levels below are compared operator by operator: each
 distinct one is compiled by itself, at reduced size where interpreting the full one would take minutes, and fed with
 small integers, for which sums of products are exact in any order.
 """
@@ -11,11 +14,12 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import MinitvmError, Unsupported
+from ..errors import InputError, MinitvmError, Unsupported
 from . import options as opt
 from .difference import TOLERANCE, relative_difference
 from .progress import Report, Steps, progress
@@ -37,6 +41,8 @@ def check(options: argparse.Namespace) -> int:
     from ..build import optimize_graph, to_units
 
     target = opt.target(options.target)
+    if options.model.endswith(".py"):
+        return _check_programs(options, target)
     graph = opt.read_graph(options.model, options.shape)
     opt.fixed_shapes(graph)
     with progress() as report:
@@ -47,6 +53,20 @@ def check(options: argparse.Namespace) -> int:
     told = "1 level disagrees" if failures == 1 else f"{failures} levels disagree"
     print(told if failures else "all levels agree")
     return 1 if failures else 0
+
+
+def _check_programs(options: argparse.Namespace, target: Any) -> int:
+    from .check_program import check_file
+
+    path = Path(options.model)
+    if not path.is_file():
+        raise InputError(f"{path} is a folder, wanted a file" if path.is_dir() else f"no such file: {path}")
+    if options.shape:
+        raise InputError("--shape is for models; a program's dimensions stand in its text")
+    faults = check_file(path, target, options.seed)
+    told = "1 check failed" if faults == 1 else f"{faults} checks failed"
+    print(told if faults else "all agree")
+    return 1 if faults else 0
 
 
 def check_model(graph: Any, target: Any, seed: int, report: Report) -> int:

@@ -35,7 +35,8 @@ class _Comparison:
                 self._at(f"[{i}]", x, y, defining) for i, (x, y) in enumerate(zip(a, b, strict=True))
             )
         if isinstance(a, Mapping) and isinstance(b, Mapping):
-            return list(a) == list(b) and all(self._at(f"[{key!r}]", a[key], b[key]) for key in a)
+            # Annotations and attributes are maps: what they say does not depend on the order of writing.
+            return a.keys() == b.keys() and all(self._at(f"[{key!r}]", a[key], b[key]) for key in a)
         if not isinstance(a, Node) or not isinstance(b, Node):
             return type(a) is type(b) and self._equal_values(a, b)
         if type(a) is not type(b):

@@ -32,7 +32,8 @@ from ..errors import InputError, MinitvmError, missing_extra
 from ..expr import Expr
 from ..tir.nodes import IRModule, PrimFunc
 from ..tir.schedule import Trace
-from ..tir.schedule.handles import BlockRV, LoopRV, handles_in
+from ..tir.schedule.handles import BlockRV, ExprRV, LoopRV, handles_in
+from ..tir.schedule.lambdas import IndexLambda
 from ..tir.schedule.trace import Instruction, plain
 from ..tir.script.source import from_source
 
@@ -41,6 +42,7 @@ SERIES = "0.27."
 _WORKER = Path(__file__).with_name("tvm_worker.py")
 # Where the two differ in a method's name.
 _METHODS = {"get_block": "get_sblock"}
+_KINDS = {"GetBlock": "GetSBlock"}  # the same, in JSON
 _SHOWN_LINES = 30  # of what a crashed process wrote
 
 
@@ -113,7 +115,11 @@ class RealTVM:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as this object
         self._pending = b""
         self._starts = 0
-        self._start()
+        try:
+            self._start()
+        except MinitvmError:
+            self.close()
+            raise
 
     # ---- programs ----------------------------------------------------------------------------------------------
 
@@ -131,9 +137,9 @@ class RealTVM:
 
     # ---- schedules ---------------------------------------------------------------------------------------------
 
-    def open(self, program: PrimFunc | IRModule) -> RemoteSchedule:
-        """A schedule over there; it lasts until the next is opened."""
-        number = self._ask("open", text=text_of(program))["schedule"]
+    def open(self, program: PrimFunc | IRModule, debug_mask: str = "none") -> RemoteSchedule:
+        """A schedule over there; it lasts until the next is opened. `debug_mask="all"` has it check itself."""
+        number = self._ask("open", text=text_of(program), debug_mask=debug_mask)["schedule"]
         return RemoteSchedule(self, number, self._starts)
 
     def schedule(self, program: PrimFunc | IRModule, steps: Trace | Sequence[Step]) -> IRModule:
@@ -146,7 +152,7 @@ class RealTVM:
 
     def replay(self, program: PrimFunc | IRModule, trace: Trace | Sequence[Any]) -> tuple[IRModule, list[Any]]:
         """A trace, as its JSON, applied over there: the module after it, and the trace as TVM writes it."""
-        given = trace.as_json() if isinstance(trace, Trace) else list(trace)
+        given = json_of(trace) if isinstance(trace, Trace) else list(trace)
         answer = self._ask("replay", text=text_of(program), trace=given)
         return module_from(answer["text"]), answer["json"]
 
@@ -190,7 +196,6 @@ class RealTVM:
             raise
         if not str(self._about["version"]).startswith(SERIES):
             found = self._about["version"]
-            self.close()
             raise InputError(f"the TVM of {self._python} is another\n  wanted: {SERIES}x\n  found:  {found}")
 
     def _ask(self, what: str, **given: Any) -> dict[str, Any]:
@@ -259,7 +264,11 @@ class RealTVM:
 
     @staticmethod
     def _as(program: PrimFunc | IRModule, text: str) -> PrimFunc | IRModule:
-        return module_from(text) if isinstance(program, IRModule) else function_from(text)
+        if isinstance(program, PrimFunc):
+            return function_from(text)
+        found = module_from(text)
+        # TVM's modules have an order of their own.
+        return IRModule({name: found[name] for name in program.functions if name in found}, found.attrs)
 
 
 class RemoteSchedule:
@@ -340,13 +349,26 @@ def steps_of(trace: Trace) -> Iterator[Step]:
         yield step_of(instruction, names)
 
 
+def json_of(trace: Trace) -> list[Any]:
+    """A trace as JSON that TVM 0.27 loads, where a block is an "SBlock"."""
+    rows, decisions = trace.as_json()
+    made = [[_KINDS.get(kind, kind), _inputs(kind, inputs), *rest] for kind, inputs, *rest in rows]
+    return [made, decisions]
+
+
+def _inputs(kind: str, inputs: list[Any]) -> list[Any]:
+    """Where all consumers are meant, TVM has an empty list of them."""
+    return [[] if item == "None" else item for item in inputs] if kind in ("CacheRead", "CacheWrite") else inputs
+
+
 def step_of(instruction: Instruction, names: Mapping[Any, str]) -> Step:
     """One instruction as a step; `names` names every handle that it takes or gives."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     primitive = instruction.primitive
     for name, parameter in primitive.signature.parameters.items():
-        value = arguments_of(instruction.arguments[name], names)
+        given = instruction.decision if name == "decision" else instruction.arguments[name]
+        value = arguments_of(given, names)
         if parameter.kind is parameter.VAR_POSITIONAL:
             args.extend(value)
         else:
@@ -362,8 +384,12 @@ def method_of(primitive: str) -> str:
 
 def arguments_of(value: Any, names: Mapping[Any, str]) -> Any:
     """An argument with its handles as the results that they are."""
-    if isinstance(value, BlockRV | LoopRV):
+    if isinstance(value, BlockRV | LoopRV | ExprRV):
         return Result(names[value])
+    if isinstance(value, IndexLambda):
+        return IndexMapSource(repr(value))
+    if isinstance(value, list) and len(value) == 2 and value[0] in ("read", "write"):
+        return tuple(value)  # a buffer by its place: a trace keeps tuples as lists
     if isinstance(value, list | tuple):
         return type(value)(arguments_of(item, names) for item in value)
     if isinstance(value, Mapping):

@@ -14,22 +14,26 @@ import sys
 from typing import Any
 
 
-def load() -> Any:
-    """TVM itself. This script's folder, where Python looks first, holds a module `tvm` that is not the one wanted."""
+def load() -> tuple[Any, Any]:
+    """TVM, and its structural equality.
+
+    This script's folder, where Python looks first, holds a module `tvm` that is not the one wanted.
+    """
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
     import tvm
     import tvm.s_tir
     import tvm.script
+    from tvm_ffi import structural_equal
 
-    return tvm
+    return tvm, structural_equal
 
 
 class Worker:
     """Schedules by number, and the random variables of each by the names that the caller gave them."""
 
     def __init__(self) -> None:
-        self.tvm = load()
+        self.tvm, self.same = load()
         self.schedules: dict[int, tuple[Any, dict[str, Any]]] = {}
         self.numbers = itertools.count()
 
@@ -47,12 +51,12 @@ class Worker:
 
     def equal(self, text: str, other: str) -> dict[str, Any]:
         """Whether TVM parses both texts as the same program."""
-        return {"equal": bool(self.tvm.ir.structural_equal(self.program(text), self.program(other)))}
+        return {"equal": bool(self.same(self.program(text), self.program(other)))}
 
-    def open(self, text: str) -> dict[str, Any]:
+    def open(self, text: str, debug_mask: str) -> dict[str, Any]:
         """A new schedule on a program."""
         number = next(self.numbers)
-        self.schedules = {number: (self.tvm.s_tir.Schedule(self.program(text), debug_mask="all"), {})}
+        self.schedules = {number: (self.schedule(text, debug_mask), {})}
         return {"schedule": number}
 
     def call(self, schedule: int, method: str, args: list[Any], kwargs: dict[str, Any],
@@ -72,14 +76,25 @@ class Worker:
 
     def replay(self, text: str, trace: list[Any]) -> dict[str, Any]:
         """A JSON trace applied to a program, and the trace that TVM has of that."""
-        sch = self.tvm.s_tir.Schedule(self.program(text), debug_mask="all")
+        sch = self.schedule(text, "none")
         self.tvm.s_tir.schedule.Trace.apply_json_to_schedule(trace, sch)
         return {"text": sch.mod.script(), "json": plain(sch.trace.as_json())}
+
+    def schedule(self, text: str, debug_mask: str) -> Any:
+        """A schedule that works on the only function, or on "main"."""
+        module = self.program(text)
+        made = self.tvm.s_tir.Schedule(module, debug_mask=debug_mask)
+        names = [variable.name_hint for variable in module.functions]
+        made.work_on("main" if "main" in names else names[0])
+        return made
 
     def program(self, text: str) -> Any:
         """The module of a text."""
         parsed = self.tvm.script.from_source(text)
-        return parsed if isinstance(parsed, self.tvm.IRModule) else self.tvm.IRModule({"main": parsed})
+        if isinstance(parsed, self.tvm.IRModule):
+            return parsed
+        attrs = parsed.attrs or {}
+        return self.tvm.IRModule({str(attrs["global_symbol"]) if "global_symbol" in attrs else "main": parsed})
 
     def decoded(self, value: Any, known: dict[str, Any]) -> Any:
         """An argument: `{"rv": name}` is an earlier result, `{"index_map": source}` a function over indices."""

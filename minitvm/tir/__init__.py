@@ -100,9 +100,10 @@ from .op import (
 
 if TYPE_CHECKING:
     from ..errors import ScheduleError
-    from . import schedule, script, transform, verifier
+    from . import schedule, script, tensor_intrin, transform, verifier
     from .index_map import IndexMap
     from .schedule import Schedule
+    from .tensor_intrin import TensorIntrin
     from .verifier import verify
 
 # TVM's other names for our nodes.
@@ -112,23 +113,24 @@ SBlock, SBlockRealize = Block, BlockRealize
 
 _DEFINED_IN = {
     "IndexMap": "minitvm.tir.index_map",
+    "TensorIntrin": "minitvm.tir.tensor_intrin",
     "Schedule": "minitvm.tir.schedule",
     "ScheduleError": "minitvm.errors",
     "verify": "minitvm.tir.verifier",
 }
-_SUBMODULES = ("schedule", "script", "transform", "verifier")
+_SUBMODULES = ("schedule", "script", "tensor_intrin", "transform", "verifier")
 
 __all__ = [
     "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "Allocate", "And", "Assert", "AssertStmt", "Block", "BlockId",
-    "BlockRealize", "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "BufferStore", "Call", "Cast", "CommReducer",
-    "DeclBuffer", "Div", "Evaluate", "Expr", "FloatImm", "FloorDiv", "FloorMod", "For", "ForKind", "IRModule", "If",
-    "IfThenElse", "IndexMap", "IntImm", "IterVar", "KernelCall", "Let", "LetStmt", "MatchBufferRegion", "Max", "Min", "Mod",
-    "Mul", "Not", "Or", "PrimExpr", "PrimFunc", "Ramp", "Range", "Reduce", "SBlock", "SBlockRealize", "Schedule",
-    "ScheduleError", "Select", "Seq", "SeqStmt", "Shuffle", "SizeVar", "Stmt", "StringImm", "Sub", "Var", "While",
-    "abs", "all", "any", "call_intrin", "cast", "ceildiv", "const", "decl_buffer", "div", "floordiv", "floormod",
-    "if_then_else", "indexdiv", "indexmod", "infinity", "max", "max_value", "min", "min_value", "op", "reinterpret",
-    "root_block", "schedule", "script", "select", "transform", "truncdiv", "truncmod", "verifier", "verify",
-    "with_root",
+    "BlockRealize", "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "BufferStore", "Call", "Cast",
+    "CommReducer", "DeclBuffer", "Div", "Evaluate", "Expr", "FloatImm", "FloorDiv", "FloorMod", "For", "ForKind",
+    "IRModule", "If", "IfThenElse", "IndexMap", "IntImm", "IterVar", "KernelCall", "Let", "LetStmt",
+    "MatchBufferRegion", "Max", "Min", "Mod", "Mul", "Not", "Or", "PrimExpr", "PrimFunc", "Ramp", "Range", "Reduce",
+    "SBlock", "SBlockRealize", "Schedule", "ScheduleError", "Select", "Seq", "SeqStmt", "Shuffle", "SizeVar",
+    "Stmt", "StringImm", "Sub", "TensorIntrin", "Var", "While", "abs", "all", "any", "call_intrin", "cast",
+    "ceildiv", "const", "decl_buffer", "div", "floordiv", "floormod", "if_then_else", "indexdiv", "indexmod",
+    "infinity", "max", "max_value", "min", "min_value", "op", "reinterpret", "root_block", "schedule", "script",
+    "select", "tensor_intrin", "transform", "truncdiv", "truncmod", "verifier", "verify", "with_root",
 ]  # fmt: skip
 
 

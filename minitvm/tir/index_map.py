@@ -23,20 +23,27 @@ from ..expr import (
     BinaryOp,
     Call,
     Cast,
+    DType,
     Expr,
+    ExprPrinter,
+    FloatImm,
     FloorDiv,
     FloorMod,
     IntImm,
     Max,
     Min,
+    Mul,
+    Node,
     Not,
     Range,
     StringImm,
+    Sub,
     Var,
     as_expr,
     binary,
     const,
     free_vars,
+    rewrite,
     structural_equal,
     substitute,
     walk,
@@ -237,7 +244,7 @@ class IndexMap:
         for var, dim in zip(self.initial_indices, dims):
             shift = moved[var]
             value = values.get(shift[0], const(shift[1], dim.dtype))
-            back.append(inside.simplify(value.astype(dim.dtype) - shift[1]))
+            back.append(rewrite(inside.simplify(value.astype(dim.dtype) - shift[1]), _remainder))
         return tuple(back)
 
     def _given_back(self, dims: tuple[Expr, ...], places: tuple[Var, ...]) -> tuple[Expr, ...] | None:
@@ -259,8 +266,8 @@ class IndexMap:
 
     # ------------------------------------------------------------------ how it is seen
 
-    def _dtype(self, dims: Sequence[Expr]) -> str:
-        return "int64" if any(d.dtype == "int64" for d in dims) else "int32"
+    def _dtype(self, dims: Sequence[Expr]) -> DType:
+        return DType("int64" if any(d.dtype == "int64" for d in dims) else "int32")
 
     def _form(
         self, dims: tuple[Expr, ...], analyzer: Analyzer, level: str = "injective"
@@ -345,7 +352,30 @@ class IndexMap:
 
     def __repr__(self) -> str:
         names = ", ".join(v.name for v in self.initial_indices)
-        return f"lambda{' ' if names else ''}{names}: ({_listed(self.final_indices, trailing=True)})"
+        return f"lambda{' ' if names else ''}{names}: ({_listed([*map(python, self.final_indices)], trailing=True)})"
+
+
+class _PythonText(ExprPrinter):
+    """Expressions as Python that makes them again, run on variables: numbers bare, bit operations as operators."""
+
+    _BITS: ClassVar[dict[str, str]] = {
+        "bitwise_xor": "^", "bitwise_and": "&", "bitwise_or": "|", "shift_left": "<<", "shift_right": ">>",
+    }  # fmt: skip
+
+    def _atom(self, e: Expr) -> str:
+        if isinstance(e, IntImm) or (isinstance(e, FloatImm) and math.isfinite(e.value)):
+            return repr(e.value)
+        if isinstance(e, Call) and e.op in self._BITS:
+            a, b = map(self.expr, e.args)
+            return f"(({a}) {self._BITS[e.op]} ({b}))"
+        if isinstance(e, Min | Max):
+            return f"tir.{super()._atom(e)}"
+        return super()._atom(e)
+
+
+def python(e: Expr) -> str:
+    """An index expression as Python over the names of its variables."""
+    return _PythonText().expr(e)
 
 
 def _variables(function: Callable[..., Any], ndim: int | None, dtype: str) -> tuple[Var, ...]:
@@ -365,7 +395,15 @@ def _variables(function: Callable[..., Any], ndim: int | None, dtype: str) -> tu
                 raise InputError(f"an index map takes indices by position; found {parameter}")
     if ndim is not None and len(names) != ndim:
         raise InputError(f"an index map of {ndim} indices: its function takes {len(names)}")
-    return tuple(Var(name, dtype) for name in names)
+    return tuple(Var(name, DType(dtype)) for name in names)
+
+
+def _remainder(e: Node) -> Expr | None:
+    """`x - x // c * c` as `x % c`."""
+    if isinstance(e, Sub) and isinstance(e.b, Mul) and isinstance(e.b.a, FloorDiv):
+        if structural_equal(e.a, e.b.a.a) and structural_equal(e.b.a.b, e.b.b):
+            return e.a % e.b.b
+    return None
 
 
 def _is_separator(value: Any) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from minitvm.errors import ExecutionError, Unsupported
 
 from ..arguments import copies, random_inputs
+from ..findings import UndefinedBehaviour
 from ..programs import Parameter, Program, execute, parameters
 from ..verdict import Verdict
 
@@ -22,14 +23,16 @@ class Undefined(Exception):
     def __init__(self, error: ExecutionError, inputs: Sequence[Any]) -> None:
         super().__init__(str(error))
         self.inputs = inputs
+        self.finding = error.finding if isinstance(error, UndefinedBehaviour) else None
 
 
 @dataclass
 class Case:
     """Two programs with the same parameters. `given` are inputs of the caller, None: the modes draw their own.
 
-    `sizes` holds a size for every symbolic dimension. With `shadow`, runs on plain arrays are watched for undefined
-    behaviour; `watched` tells that both programs had such a run.
+    `sizes` holds a size for every symbolic dimension, `open_sizes` those that the caller left open.
+    With `shadow`, runs on plain arrays are watched for undefined behaviour; `watched` tells that both programs had such
+    a run.
     """
 
     before: Program
@@ -38,7 +41,14 @@ class Case:
     sizes: Mapping[str, int]
     given: Sequence[Any] | None = None
     shadow: bool = True
+    open_sizes: Mapping[str, int] = field(default_factory=dict)
     watched: bool = field(default=False, init=False)
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> Case:
+        """The same programs where open dimensions have other sizes."""
+        return Case(
+            self.before, self.after, self.seed, {**self.sizes, **sizes}, None, self.shadow, {**self.open_sizes, **sizes}
+        )
 
     @cached_property
     def parameters(self) -> list[Parameter]:
@@ -53,6 +63,11 @@ class Case:
             return exact_arguments(self.before, self.seed, self.sizes)
         except Unsupported as reason:
             return reason
+
+    @property
+    def was_exact(self) -> bool:
+        """Whether exact mode found inputs."""
+        return isinstance(self.__dict__.get("_exact"), list)
 
     def exact_inputs(self) -> list[Any]:
         """Inputs on which `before` does not round; `Unsupported` where there are none, or others are given."""

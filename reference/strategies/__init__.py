@@ -7,10 +7,13 @@ They draw from what is legal by construction and never filter. Programs are smal
 keep integers integers (sums, products, min, max, small constants), so that results can be compared bit by bit.
 """
 
+from .expressions import exprs
 from .graphs import RandomGraph, graphs
-from .programs import KINDS, arguments, exprs, prim_funcs
+from .programs import KINDS, arguments, prim_funcs
 from .schedules import Scheduled, scheduled, schedules, steps
+from .tensors import STAGES, te_computes
 
 __all__ = [
-    "KINDS", "RandomGraph", "Scheduled", "arguments", "exprs", "graphs", "prim_funcs", "scheduled", "schedules", "steps",
+    "KINDS", "STAGES", "RandomGraph", "Scheduled", "arguments", "exprs", "graphs", "prim_funcs", "scheduled",
+    "schedules", "steps", "te_computes",
 ]  # fmt: skip

@@ -55,8 +55,8 @@ class View:
         return self.some_block(lambda block: block.block.init is not None)
 
     def some_loop(self, suits: Callable[[For], bool] = lambda loop: True) -> For:
-        """Any loop."""
-        return self.one([loop for loop in self.tree.loops.values() if suits(loop)])  # type: ignore[no-any-return]
+        """A loop around some block: there is no other way to find one."""
+        return self.one([loop for loop in self.tree.loops.values() if self.tree.blocks_in(loop) and suits(loop)])  # type: ignore[no-any-return]
 
     def loop_over(self, block: BlockRealize) -> For:
         """A loop around a block."""
@@ -113,7 +113,10 @@ def _add_unit_loop(v: View) -> Arguments:
 
 
 def _bind(v: View) -> Arguments:
-    return {"loop": loop_of(v.some_loop()), "thread_axis": v.one(["blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread.x"])}
+    return {
+        "loop": loop_of(v.some_loop()),
+        "thread_axis": v.one(["blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread.x"]),
+    }
 
 
 def _blockize(v: View) -> Arguments:
@@ -126,7 +129,11 @@ def _cache_index(v: View) -> Arguments:
 
 def _cache_inplace(v: View) -> Arguments:
     block = v.some_block()
-    return {"block": block_of(block), "read_buffer_index": v.buffer_index(block, "reads"), "storage_scope": v.one(SCOPES)}
+    return {
+        "block": block_of(block),
+        "read_buffer_index": v.buffer_index(block, "reads"),
+        "storage_scope": v.one(SCOPES),
+    }
 
 
 def _cache_read(v: View) -> Arguments:

@@ -77,3 +77,36 @@ def with_function(func: PrimFunc, result: Buffer, function: str) -> PrimFunc:
     root = root_block(func)
     params = (*(p for p in func.params if p is not result), final)
     return with_root(params, Seq.of(root.body, nest), func.attrs, (*root.alloc_buffers, result))
+
+
+# Programs on which a primitive has something to do, for half of its calls.
+SUITED: dict[str, st.SearchStrategy[PrimFunc]] = {
+    "decompose_padding": prim_funcs(kinds=("pad",), max_blocks=2),
+    "decompose_reduction": prim_funcs(kinds=("reduce", "matmul", "stencil"), max_blocks=2),
+    "pad_einsum": prim_funcs(kinds=("matmul", "reduce", "elementwise"), max_blocks=2),
+    "cache_index": prim_funcs(kinds=("reshape", "gather", "stride"), max_blocks=2),
+    "rolling_buffer": prim_funcs(kinds=("stencil", "elementwise"), min_blocks=2, max_blocks=3),
+    "rfactor": prim_funcs(kinds=("reduce", "matmul", "stencil"), max_blocks=2),
+    "transform_layout": prim_funcs(min_blocks=2),
+    "compute_at": prim_funcs(min_blocks=2),
+    "reverse_compute_at": prim_funcs(min_blocks=2),
+    "merge": prim_funcs(min_blocks=2),
+}
+
+
+@st.composite
+def reductions_with_function(draw: Draw) -> PrimFunc:
+    """One or two reductions, and a function of a result."""
+    func: PrimFunc = draw(prim_funcs(kinds=("matmul", "reduce", "stencil"), max_blocks=2))
+    result = draw(st.sampled_from(_results(func)))
+    return with_function(func, result, draw(st.sampled_from(_fitting(result))))
+
+
+SUITED["fuse_reduction_epilogue"] = reductions_with_function()
+
+
+@st.composite
+def programs_for(draw: Draw, primitive: str) -> PrimFunc:
+    """A program to try a primitive on."""
+    suited = SUITED.get(primitive)
+    return draw(suited) if suited is not None and draw(st.booleans()) else draw(programs())  # type: ignore[no-any-return]

@@ -101,7 +101,7 @@ def test_the_verdict_says_where() -> None:
     assert verdict.before == (a @ b)[3, 2]
     assert str(verdict) == (
         f"the programs differ in C[3, 2] (exact mode, 1 of 64 elements)\n  before: {verdict.before!r}\n"
-        f"  after:  np.float32(99.0)"
+        "  after:  np.float32(99.0)\n  A = 0 everywhere (8x6)\n  B = 0 everywhere (6x8)"
     )
 
 
@@ -167,7 +167,7 @@ def test_exact_mode_refuses_what_it_cannot_do(body: Any) -> None:
     for program in (tensors, te.create_prim_func(tensors), lower(te.create_prim_func(tensors), None, "f")):
         with pytest.raises(Unsupported, match="exact mode"):
             equivalence.exact_arguments(program)
-    verdict = check(tensors, te.create_prim_func(tensors))
+    verdict = check(tensors, te.create_prim_func(tensors), modes=("floats", "exact", "shadow"))
     assert verdict
     assert verdict.mode == "bits"
     assert "exact mode" in verdict.refused["exact"]
@@ -187,9 +187,12 @@ def test_another_association_of_floats_is_close_and_says_so() -> None:
         read = (lambda i: data[i, 49 - k]) if reverse else (lambda i: data[i, k])
         return te.create_prim_func([data, te.compute((3,), lambda i: te.sum(x.call("exp", read(i)), axis=k), name="Y")])
 
-    verdict = check(sums(False), sums(True))
+    verdict = check(sums(False), sums(True), modes=("exact", "floats", "shadow"))
     assert verdict
     assert verdict.mode == "close"
+    assert verdict.ran == ("floats", "shadow")
+    verdict = check(sums(False), sums(True))
+    assert (verdict.mode, verdict.ran) == ("field", ("field", "shadow"))
 
 
 def test_close() -> None:
@@ -218,3 +221,78 @@ def test_signatures_that_differ() -> None:
         check(matmul(), elementwise(lambda v: v))
     with pytest.raises(InputError, match="modes magic"):
         check(matmul(), matmul(), modes=("magic",))
+
+
+# ---- verdicts ------------------------------------------------------------------------------------------------------
+
+
+def shifted(by: int) -> list[Any]:
+    n, m = te.var("n"), te.var("m")
+    a = te.placeholder((n, m), name="A")
+    return [a, te.compute((n, m), lambda i, j: a[(i + by) % n, j] * 2.0, name="C")]
+
+
+def test_counterexamples_are_small() -> None:
+    """Two rows are the fewest that can be shifted; one element is the fewest that shows it."""
+    for modes in (("exact",), ("field",)):
+        verdict = check(shifted(0), shifted(1), modes=modes, seed=3)
+        assert not verdict
+        assert verdict.sizes == {"n": 2, "m": 1}
+        assert np.count_nonzero(verdict.inputs[0]) == 1
+        assert verdict.inputs[0].max() == 1
+        assert "sizes:  n = 2, m = 1\n  A = [[" in str(verdict)
+
+
+def test_a_counterexample_shows_the_difference_when_it_is_run() -> None:
+    verdict = check(shifted(0), shifted(1), seed=3)
+    again = check(shifted(0), shifted(1), inputs=verdict.inputs, modes=("floats",))
+    assert not again
+    assert (again.index, again.before, again.after) == (verdict.index, verdict.before, verdict.after)
+
+
+def test_sizes_that_are_given_stay() -> None:
+    verdict = check(shifted(0), shifted(1), sizes={"n": 5})
+    assert verdict.sizes == {"m": 1}
+    assert verdict.inputs[0].shape == (5, 1)
+
+
+def test_without_shrinking_the_inputs_are_the_first_that_differ() -> None:
+    plain, small = (check(shifted(0), shifted(1), shrink=shrink, seed=3) for shrink in (False, True))
+    assert np.count_nonzero(plain.inputs[0]) > np.count_nonzero(small.inputs[0])
+
+
+def test_modes_that_ran_and_that_refused_are_told() -> None:
+    verdict = check(elementwise(lambda v: x.call("exp", v)), elementwise(lambda v: x.call("exp", v)))
+    assert verdict.ran == ("field", "shadow")
+    assert str(verdict) == "equal (field, shadow)\n  exact did not run: exp rounds: exp(X[i])"
+
+
+def test_exact_mode_leaves_a_program_that_only_then_rounds_to_others() -> None:
+    """x / 3 * 3 is x, but not in floats."""
+    verdict = check(elementwise(lambda v: v), elementwise(lambda v: v * x.FloatImm(Fraction(1, 7)) * 7.0))
+    assert verdict
+    assert verdict.mode == "field"
+    assert set(verdict.refused) == {"exact"}
+
+
+def test_a_conflict_has_two_accesses() -> None:
+    func = te.create_prim_func(matmul())
+    verdict = check(func, replaced(func, *FAULTS["a parallel reduction"]))
+    assert verdict.mode == "shadow"
+    assert [access.verb for access in verdict.accesses] == ["written", "read"]
+    assert dict(verdict.accesses[0].loops)["k"] == 0
+    assert dict(verdict.accesses[1].loops)["k"] == 1
+
+
+def test_shadow_alone_still_runs_both() -> None:
+    func = te.create_prim_func(matmul())
+    verdict = check(func, replaced(func, *FAULTS["a lost init"]), modes=("shadow",))
+    assert (verdict.mode, verdict.finding is not None and verdict.finding.kind) == ("shadow", "uninitialised read")
+
+
+def test_every_mode_finds_a_wrong_operator() -> None:
+    func = te.create_prim_func(matmul())
+    wrong = replaced(func, *FAULTS["a wrong operator"])
+    for mode in ("exact", "field", "bound", "floats"):
+        assert check(func, func, modes=(mode,)), mode
+        assert not check(func, wrong, modes=(mode,)), mode

@@ -53,11 +53,10 @@ def test_a_missing_barrier_is_a_conflict(mode: str) -> None:
     data, found = np.arange(32, dtype="float32"), np.empty(32, "float32")
     with pytest.raises(ExecutionError) as caught:
         kernel.run(reversal(False), data, found, mode=mode, order="backward")
-    assert str(caught.value).startswith("uninitialised read: element [0] of S")
-    full = reversal(False, n=2)
-    with pytest.raises(ExecutionError) as caught:
-        kernel.run(full, data[:8], found[:8], mode=mode, inout=(), order="forward")
-    assert "S" in str(caught.value)
+    assert str(caught.value) == (
+        "conflicting accesses to element [3] of S: nothing orders them\n"
+        "  read where b = 3, t = 4 by: S[7 - t]\n  written where b = 3, t = 3 by: S[t] = A[b * 8 + t]"
+    )
 
 
 @pytest.mark.parametrize("mode", ["slow", "fast"])
@@ -123,7 +122,7 @@ def test_vector_store_to_one_element(mode: str) -> None:
 def test_parallel_iterations_that_overlap(mode: str) -> None:
     with pytest.raises(ExecutionError) as caught:
         kernel.run(saxpy(stride=2), np.zeros(32, "float32"), 1.0, np.zeros(32, "float32"), mode=mode)
-    assert "conflicting accesses to element 8 of W" in str(caught.value) or "out of bounds" in str(caught.value)
+    assert "conflicting accesses to element [8] of W" in str(caught.value) or "out of bounds" in str(caught.value)
 
 
 @pytest.mark.parametrize("mode", ["slow", "fast"])

@@ -9,7 +9,10 @@ import pytest
 
 from minitvm.errors import ExecutionError
 from minitvm.reference import tir
+from minitvm.reference.findings import Finding, UndefinedBehaviour
+from minitvm.script import from_source
 from minitvm.script import tir as T
+from minitvm.tir.nodes import PrimFunc
 
 
 def refusal(func: Any, *args: Any, **options: Any) -> str:
@@ -34,7 +37,9 @@ def test_uninitialised_read() -> None:
         for i in range(4):
             C[i] = L[i]
 
-    assert refusal(func, A, C) == ("uninitialised read: element [3] of L has not been written yet\n  in:     L[i]")
+    assert refusal(func, A, C) == (
+        "uninitialised read: element [3] of L has not been written yet\n  in:     L[i], where i = 3"
+    )
 
 
 def test_output_read_before_it_is_written() -> None:
@@ -44,7 +49,7 @@ def test_output_read_before_it_is_written() -> None:
             C[i] = C[i] + A[i]
 
     assert refusal(func, A, C) == (
-        "uninitialised read: element [0] of C has not been written yet\n  in:     C[i]\n"
+        "uninitialised read: element [0] of C has not been written yet\n  in:     C[i], where i = 0\n"
         "  try:    inout=['C'] if the function is meant to update what the caller passes in"
     )
     updated = np.full(4, 2, "float32")
@@ -76,7 +81,7 @@ def test_out_of_bounds(shift: int, found: int) -> None:
     text = str(func.body.block.body.body.value.indices[0])
     assert refusal(func, A, C) == (
         f"out of bounds: A[{text}] at index ({found})\n  wanted: 0 <= {text} < 4 in dimension 0 of A\n"
-        f"  found:  {found}\n  in:     A[{text}]"
+        f"  found:  {found}\n  in:     A[{text}], where i = {3 if found > 0 else 0}"
     )
 
 
@@ -100,7 +105,7 @@ def test_write_write_conflict(kind: str) -> None:
             C[0] = A[i]
 
     assert refusal(func, A, C[:1]) == (
-        "conflicting accesses to element 0 of C: nothing orders them\n"
+        "conflicting accesses to element [0] of C: nothing orders them\n"
         "  written where i = 0 by: C[0] = A[i]\n  written where i = 1 by: C[0] = A[i]"
     )
 
@@ -113,7 +118,7 @@ def test_read_write_conflict() -> None:
             C[i + 1] = C[i] + A[i + 1]
 
     assert refusal(func, A, C) == (
-        "conflicting accesses to element 1 of C: nothing orders them\n"
+        "conflicting accesses to element [1] of C: nothing orders them\n"
         "  written where i = 0 by: C[i + 1] = C[i] + A[i + 1]\n  read where i = 1 by: C[i]"
     )
 
@@ -127,7 +132,7 @@ def test_write_after_read_conflict() -> None:
             C[i] = C[i + 1]
 
     assert refusal(func, A, C) == (
-        "conflicting accesses to element 1 of C: nothing orders them\n"
+        "conflicting accesses to element [1] of C: nothing orders them\n"
         "  read where i = 0 by: C[i + 1]\n  written where i = 1 by: C[i] = C[i + 1]"
     )
 
@@ -142,7 +147,7 @@ def test_reduction_over_a_parallel_loop_is_a_conflict() -> None:
                     C[0] = 0.0
                 C[0] = C[0] + A[vk]
 
-    assert refusal(func, A, C[:1]).startswith("conflicting accesses to element 0 of C")
+    assert refusal(func, A, C[:1]).startswith("conflicting accesses to element [0] of C")
 
 
 def test_nested_parallel_loops_name_both_iterations() -> None:
@@ -226,3 +231,65 @@ def test_select_guards_nothing() -> None:
             C[i] = T.Select(i < 4, A[i], T.float32(0))
 
     assert refusal(func, A, np.zeros(5, "float32")).startswith("out of bounds: A[i] at index (4)")
+
+
+def finding(func: PrimFunc, *args: np.ndarray) -> Finding:
+    with pytest.raises(UndefinedBehaviour) as caught:
+        tir.run(func, *(np.array(a) for a in args))
+    return caught.value.finding
+
+
+def test_a_conflict_has_both_accesses_with_all_loop_values() -> None:
+    @T.prim_func
+    def func(A: T.Buffer((2, 4), "float32"), C: T.Buffer((2, 4), "float32")):
+        for k in range(2):
+            for i in T.parallel(4):
+                for j in range(2):
+                    C[k, (i + j) % 4] = A[k, i]
+
+    found = finding(func, np.ones((2, 4), "f"), np.ones((2, 4), "f"))
+    assert (found.kind, found.buffer, found.index) == ("conflict", "C", (0, 1))
+    first, second = found.accesses
+    assert (first.verb, first.loops) == ("written", (("k", 0), ("i", 0), ("j", 1)))
+    assert (second.verb, second.loops) == ("written", (("k", 0), ("i", 1), ("j", 0)))
+    marked = found.script(func).splitlines()
+    line = next(k for k, text in enumerate(marked) if "C[k, (i + j) % 4] = " in text)
+    assert "^^^" in marked[line + 1]
+    assert "written where k = 0, i = 0, j = 1; written where k = 0, i = 1, j = 0" in marked[line + 1]
+
+
+def test_a_read_before_a_concurrent_write_is_a_conflict() -> None:
+    """In this order the read comes first, of what nobody wrote: the write that should have been before it is named."""
+
+    @T.prim_func
+    def func(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+        L = T.alloc_buffer((4,), "float32")
+        for i in T.parallel(4):
+            L[i] = A[i]
+            C[i] = L[3 - i]
+
+    found = finding(func, A, C)
+    assert found.kind == "conflict" and found.buffer == "L"
+    assert {(a.verb, a.loops) for a in found.accesses} == {("read", (("i", 1),)), ("written", (("i", 2),))}
+
+
+@pytest.mark.parametrize(
+    ("kind", "program"),
+    [
+        ("out of bounds", "C[i] = A[i - 1]"),
+        ("uninitialised read", "C[i] = L[i]"),
+        ("output not written", "L[i] = A[i]"),
+    ],
+)
+def test_other_findings(kind: str, program: str) -> None:
+    other = "" if kind == "output not written" else "            L[i] = A[i]\n"
+    after = "        for i in range(4):\n            C[0] = A[i]\n" if kind == "output not written" else ""
+    text = (
+        'from minitvm.script import tir as T\n@T.prim_func\n'
+        'def func(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):\n'
+        '        L = T.alloc_buffer((4,), "float32")\n'
+        f"        for i in range(4):\n            {program}\n{other}{after}"
+    )
+    found = finding(from_source(text), A, C)
+    assert found.kind == kind
+    assert [a.loops for a in found.accesses] == ([] if kind == "output not written" else [(("i", 0),)])

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from minitvm.expr import DType, Expr, IntImm, Var, walk
+from minitvm.expr import Cast, DType, Expr, IntImm, Var, walk
 from minitvm.reference import tir as interpreter
 from minitvm.reference.strategies import KINDS, arguments, exprs, prim_funcs
-from minitvm.tir.nodes import Block, PrimFunc
+from minitvm.tir.nodes import Block, PrimFunc, Seq, root_block
 from minitvm.tir.verifier import verify
 
 
@@ -42,12 +42,15 @@ def test_symbolic_programs_run_at_any_size(drawn: tuple[PrimFunc, list[np.ndarra
 
 @given(prim_funcs(min_blocks=2, max_blocks=3))
 def test_number_of_blocks(func: PrimFunc) -> None:
-    assert 2 <= len(blocks(func)) <= 3
+    body = root_block(func).body
+    nests = body.stmts if isinstance(body, Seq) else (body,)
+    scans = sum(any(v.kind == "O" for v in b.iter_vars) for b in blocks(func))  # of two nests
+    assert 2 <= len(nests) - scans <= 3
 
 
 @given(prim_funcs())
 def test_every_result_is_read_or_an_output(func: PrimFunc) -> None:
-    read = {r.buffer for b in blocks(func) for r in b.reads}
+    read = {r.buffer for b in blocks(func) for r in b.reads if r.buffer not in {w.buffer for w in b.writes}}
     written = {r.buffer for b in blocks(func) for r in b.writes}
     assert written - read == set(func.buffers) & written
 
@@ -72,6 +75,13 @@ def test_expressions_have_the_dtype_asked_for(dtype: str, data: st.DataObject) -
             sum(r.buffer is w.buffer for b in blocks(f) for r in b.reads) > 1 for p in blocks(f) for w in p.writes
         )),
         ("a guarded load", lambda f: "T.if_then_else" in f.script()),
+        ("a sequential loop", lambda f: any(v.kind == "O" for b in blocks(f) for v in b.iter_vars)),
+        ("an update in place", lambda f: any(
+            b.init is None and b.iter_vars[0].kind == "S" and {r.buffer for r in b.reads} & {w.buffer for w in b.writes}
+            for b in blocks(f)
+        )),
+        ("a block in a block", lambda f: any(isinstance(n, Block) for b in blocks(f) for n in walk(b.body))),
+        ("another dtype", lambda f: any(isinstance(n, Cast) and n.value.dtype != n.dtype for n in walk(f))),
         ("a gather", lambda f: any(b.dtype == "int32" for b in f.buffers) and "T.max(T.min(" in f.script()),
     ],
 )  # fmt: skip
@@ -84,3 +94,13 @@ def test_a_failure_shrinks_to_the_one_block_that_matters() -> None:
     quick = settings(max_examples=500, database=None)
     smallest = find(prim_funcs(), lambda f: any(b.init is not None for b in blocks(f)), settings=quick)
     assert len(blocks(smallest)) == 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint8", "int64"])
+@settings(max_examples=15)
+@given(data=st.data())
+def test_other_dtypes(dtype: str, data: st.DataObject) -> None:
+    func = data.draw(prim_funcs(dtypes=(dtype,)))
+    verify(func)
+    interpreter.run(func, *data.draw(arguments(func)))
+    assert {str(b.dtype) for b in func.buffers} <= {dtype, "int32"}

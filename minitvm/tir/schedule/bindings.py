@@ -6,11 +6,14 @@ What `arith.iter_map` reads off a block's bindings, in the words of schedules.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...arith import Analyzer, iter_map
+from ...arith.dependence import Access, find_dependence
 from ...arith.iter_check import values
 from ...arith.iter_map import IterMap, IterSum
 from ...expr import Expr, IterVar, Range, Var
+from ..conditions import is_const
 from ..nodes import BlockRealize, For
 
 
@@ -34,9 +37,19 @@ def why_not_injective(realize: BlockRealize, loops: Sequence[For], analyzer: Ana
     if found:
         return None
     if found.repeats is None:
-        return found.errors[0]
+        # Simplified, `(8 * a + b) // 5` is `a + (3 * a + b) // 5`, which is no sum of parts of loops: ask integer sets.
+        return None if _shown_injective(realize, loops) else found.errors[0]
     name = realize.block.iter_vars[found.repeats].var.name
     return f"{name} = {realize.iter_values[found.repeats]} takes one value at several iterations"
+
+
+def _shown_injective(realize: BlockRealize, loops: Sequence[For]) -> bool:
+    """Whether no two iterations of `loops` at which the predicate holds give the iterators the same values."""
+    domain = loop_ranges([l for l in loops if not is_const(l.extent, 1)])
+    point = Access("iterators", tuple(realize.iter_values), domain, True, realize.predicate)
+    order: tuple[Any, ...] = tuple(domain)
+    every = tuple(range(len(order)))
+    return find_dependence([point], {point: order}, {point: order}, every) is None
 
 
 def not_quasi_affine(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> tuple[IterVar, Expr] | None:

@@ -91,6 +91,13 @@ def exact(
 
     With `parallel` the last loop of `after` has no order among its iterations.
     """
+    return reordered(found, [l.var for l in before], [l.var for l in after], parallel)
+
+
+def reordered(
+    found: Sequence[Access], before: Sequence[Expr], after: Sequence[Expr], parallel: bool = False
+) -> Dependence | Undecided | None:
+    """As `exact`, for orders that are expressions over the loops."""
     points: list[Point] = []
     sources: dict[Point, Access] = {}
     for access in found:
@@ -107,12 +114,11 @@ def exact(
         point = Point(access.buffer, tuple(indices), domain, access.is_write, condition)
         points.append(point)
         sources[point] = access
-    old, new = tuple(l.var for l in before), tuple(l.var for l in after)
     return find_dependence(
         points,
-        dict.fromkeys(points, old),
-        dict.fromkeys(points, new),
-        (len(new) - 1,) if parallel else (),
+        dict.fromkeys(points, tuple(before)),
+        dict.fromkeys(points, tuple(after)),
+        (len(after) - 1,) if parallel else (),
         None if parallel else lambda a, b: commute(sources[a], sources[b]),
     )
 

@@ -34,6 +34,13 @@ class Place(Var):
     """The key of a `LoopRV` that stands for no loop: computing at it means `compute_inline`, or nothing ("root")."""
 
 
+@node
+class Chosen(Var):
+    """The key of a `LoopRV` that was sampled: it has its own identity, as another decision means another loop."""
+
+    loop: Var | None = None
+
+
 Handle = BlockRV | LoopRV | ExprRV
 INLINE, ROOT = "inline", "root"  # the names of places
 
@@ -71,7 +78,7 @@ def numbers_to_handles(values: Any, known: dict[ExprRV, int]) -> Any:
         handle = ExprRV("v")
         known[handle] = values
         return handle
-    return to_handles(values)
+    return LoopRV(values if isinstance(values, Place) else Chosen(values.name, values.dtype, values))
 
 
 def handles_in(value: Any) -> list[Handle]:

@@ -13,14 +13,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...arith import simplify
 from ...errors import InputError
 from ...expr import Expr, Max, Min, Var, as_expr, binary, substitute
+from ..index_map import python
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+    ast.Mod: operator.mod, ast.BitXor: operator.xor, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
+    ast.LShift: operator.lshift, ast.RShift: operator.rshift,
 }  # fmt: skip
-_FUNCTIONS: dict[str, type] = {"min": Min, "max": Max, "T.min": Min, "T.max": Max}
+_FUNCTIONS: dict[str, type] = {"min": Min, "max": Max, "T.min": Min, "T.max": Max, "tir.min": Min, "tir.max": Max}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,10 @@ class IndexLambda:
 
     parameters: tuple[Var, ...]
     results: Any
+
+    def __post_init__(self) -> None:
+        # Python folds `0 + 4` when it reads the text, so what is kept is simplified in the first place.
+        object.__setattr__(self, "results", _expressions(self.results))
 
     @staticmethod
     def of(function: Callable[..., Any]) -> IndexLambda:
@@ -40,7 +47,7 @@ class IndexLambda:
             if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
                 raise InputError(f"a function of indices names them one by one; found {parameter}")
         variables = tuple(Var(parameter.name) for parameter in named)
-        return IndexLambda(variables, _expressions(function(*variables)))
+        return IndexLambda(variables, function(*variables))
 
     @staticmethod
     def parse(text: str) -> IndexLambda:
@@ -49,7 +56,7 @@ class IndexLambda:
         if not isinstance(tree, ast.Lambda) or tree.args.posonlyargs or tree.args.kwonlyargs or tree.args.vararg:
             raise ValueError(f"{text!r} is no function of named indices")
         variables = {argument.arg: Var(argument.arg) for argument in tree.args.args}
-        return IndexLambda(tuple(variables.values()), _expressions(_evaluated(tree.body, variables)))
+        return IndexLambda(tuple(variables.values()), _evaluated(tree.body, variables))
 
     def __call__(self, *indices: Any) -> Any:
         if len(indices) != len(self.parameters):
@@ -88,8 +95,10 @@ def _evaluated(tree: ast.expr, names: Mapping[str, Expr]) -> Any:
     if isinstance(tree, ast.Name) and tree.id in names:
         return names[tree.id]
     if isinstance(tree, ast.Constant) and isinstance(tree.value, bool | int | float):
-        return tree.value
+        return as_expr(tree.value)
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        if isinstance(tree.operand, ast.Constant) and isinstance(tree.operand.value, int | float):
+            return as_expr(-tree.operand.value)
         return -_evaluated(tree.operand, names)
     if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
         return _OPERATORS[type(tree.op)](_evaluated(tree.left, names), _evaluated(tree.right, names))
@@ -103,7 +112,7 @@ def _evaluated(tree: ast.expr, names: Mapping[str, Expr]) -> Any:
 def _expressions(result: Any) -> Any:
     if isinstance(result, list | tuple):
         return type(result)(map(_expressions, result))
-    return as_expr(result)
+    return simplify(as_expr(result))
 
 
 def _text(result: Any) -> str:
@@ -111,4 +120,4 @@ def _text(result: Any) -> str:
         return f"[{', '.join(map(_text, result))}]"
     if isinstance(result, tuple):
         return f"({', '.join(map(_text, result))}{',' if len(result) == 1 else ''})"
-    return str(result)
+    return python(result)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...errors import InputError
 from ...expr import Expr, Node, const, walk
 from ..nodes import BlockId, Seq, Stmt
 from .handles import BlockRV, ExprRV, Handle, LoopRV, map_handles
 from .registry import Primitive
 from .state import ScheduleState
+from .trace import plain
 from .tree import Tree
 
 
@@ -62,7 +64,15 @@ def _argument_text(state: ScheduleState, value: Any) -> str:
         return name_of(state, value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(_argument_text(state, item) for item in value)}]"
-    return str(value) if isinstance(value, Expr) else repr(value)
+    return str(value) if isinstance(value, Expr) else _literal(value)
+
+
+def _literal(value: Any) -> str:
+    """A value as Python; a function of indices by what it gives, not by its address."""
+    try:
+        return repr(plain(value))
+    except InputError:
+        return getattr(value, "__name__", repr(value))
 
 
 def marked_program(states: Sequence[ScheduleState], spots: Mapping[Node, str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import secrets
 from collections.abc import Sequence
 
 _MULTIPLIER, _MODULUS = 48271, 2**31 - 1
@@ -14,8 +14,8 @@ class RandomNumbers:
     __slots__ = ("state",)
 
     def __init__(self, seed: int | None) -> None:
-        # As in TVM, no seed means a different one each time (from Python's own generator, which a test may seed).
-        given = random.randrange(1, _MODULUS) if seed is None or seed == -1 else seed
+        # As in TVM, no seed means a different one each time; not from Python's own generator, whose state is a test's.
+        given = 1 + secrets.randbelow(_MODULUS - 1) if seed is None or seed == -1 else seed
         self.state = given % _MODULUS or 1  # 0 would stay 0 for ever
 
     def next(self) -> int:

@@ -80,6 +80,13 @@ def requirement(check: Callable[..., Failure | None]) -> Requirement:
     return Requirement(check.__name__, inspect.cleandoc(check.__doc__ or ""), check)
 
 
+def invariant(check: Callable[[ScheduleState], Failure | None]) -> Requirement:
+    """Decorator: a requirement on the program after every step, whatever primitive it was."""
+    made = requirement(check)
+    INVARIANTS.append(made)
+    return made
+
+
 def holds_inside(name: str, statement: str) -> Requirement:
     """A requirement that the primitive itself checks while it works, by `raise NAME.refuse(Failure(...))`."""
     return Requirement(name, inspect.cleandoc(statement), lambda: None)
@@ -139,7 +146,12 @@ class Primitive:
                 named[name] = arguments[name]
             else:
                 positional.append(arguments[name])
-        return self.function(state, *positional, **named)
+        result = self.function(state, *positional, **named)
+        for kept in () if self.query else INVARIANTS:
+            failure = kept.check(state)
+            if failure is not None:
+                raise kept.refuse(failure)
+        return result
 
     def document(self) -> str:
         """The documentation page: signature, docstring, other systems' names, requirements with their statements."""
@@ -168,6 +180,7 @@ def _mentions(hint: Any, node: type) -> bool:
 
 
 PRIMITIVES: dict[str, Primitive] = {}
+INVARIANTS: list[Requirement] = []
 _listeners: list[Callable[[Primitive], None]] = []
 
 

@@ -188,7 +188,7 @@ def keeps_dependences(state: ScheduleState, loops: Sequence[For]) -> Failure | N
     if witness is None:
         return None
     names = ", ".join(loop.var.name for loop in order)
-    return _witnessed(found, witness, f"in the order {names} the second comes first")
+    return witnessed(found, witness, f"in the order {names} the second comes first")
 
 
 def _keeps_order(above: Sequence[For], old: Sequence[For], order: Sequence[For], a: Access, b: Access) -> bool:
@@ -199,7 +199,8 @@ def _keeps_order(above: Sequence[For], old: Sequence[For], order: Sequence[For],
     return [l for l in order if l in carrying] == carrying
 
 
-def _witnessed(found: Sequence[Access], witness: Dependence | Undecided, consequence: str) -> Failure:
+def witnessed(found: Sequence[Access], witness: Dependence | Undecided, consequence: str) -> Failure:
+    """The failure of a requirement that a dependence breaks: both accesses marked, with an example."""
     if isinstance(witness, Undecided):
         spots: dict[Node, str] = {a.spot: "" for a in found if a.is_write}
         return Failure(
@@ -258,4 +259,4 @@ def no_races(state: ScheduleState, loop: For) -> Failure | None:
     witness = exact(found, [*above, loop], [*above, loop], parallel=True)
     if witness is None:
         return None
-    return _witnessed(found, witness, f"iterations of {loop.var.name} run in no order")
+    return witnessed(found, witness, f"iterations of {loop.var.name} run in no order")

@@ -181,7 +181,7 @@ def box_to_read(
     reads = [(c, r) for c in consumers for r in c.block.reads if r.buffer is buffer]
     box = hull([touched(tree, c, r, within, analyzer) for c, r in reads], analyzer)
     is_input = buffer in tree.func.buffers and buffer not in written_buffers(tree.func)
-    if not is_input and not any(_reads_all(state, tree, c, r, within) for c, r in reads):
+    if not is_input and not any(reads_all(state, tree, c, r, within) for c, r in reads):
         raise initialised.refuse(
             Failure(
                 {c.block: f"reads {buffer.name}" for c, _ in reads},
@@ -192,7 +192,7 @@ def box_to_read(
     return box
 
 
-def _reads_all(state: ScheduleState, tree: Tree, consumer: BlockRealize, region: BufferRegion, within: Stmt) -> bool:
+def reads_all(state: ScheduleState, tree: Tree, consumer: BlockRealize, region: BufferRegion, within: Stmt) -> bool:
     """Whether a block that reads only once reads every element of its box, by its signature."""
     others = [r for r in consumer.block.reads if r.buffer is region.buffer]
     if len(others) > 1 or conjuncts(consumer.predicate):

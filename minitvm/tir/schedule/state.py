@@ -45,6 +45,10 @@ class ScheduleState:
             if name != self.func_name and isinstance(func.body, BlockRealize):
                 yield name, self.tree(name)
 
+    def schedulable_trees(self) -> Iterable[Tree]:
+        """The trees of all functions that are not lowered, the one that is worked on first."""
+        return (tree for _, tree in self._schedulable())
+
     def loop(self, var: Var) -> For | None:
         """The loop over a variable, or None when there is none (any more)."""
         return next((tree.loops[var] for _, tree in self._schedulable() if var in tree.loops), None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, ScheduleError
 from ...expr import Expr, FloatImm, IntImm, StringImm, Var
+from ..nodes import Buffer
 from .handles import BlockRV, ExprRV, Handle, LoopRV, handles_in, map_handles
 from .lambdas import IndexLambda
 from .registry import Primitive
@@ -240,7 +241,7 @@ def _replayed(
 
 
 def plain(value: Any) -> Any:
-    """An argument as a trace keeps it: constants as numbers, tuples as lists, functions as what they give."""
+    """An argument as a trace keeps it: constants as numbers, tuples as lists, buffers as their names."""
     if isinstance(value, IntImm):
         return bool(value.value) if value.dtype.is_bool else value.value
     if isinstance(value, FloatImm):
@@ -251,6 +252,8 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, Buffer):
+        return value.name
     if callable(value) and type(value).__name__ in ("function", "method", "builtin_function_or_method", "partial"):
         return IndexLambda.of(value)
     return value

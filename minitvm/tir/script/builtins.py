@@ -143,7 +143,20 @@ def _interval(item: Any) -> Range:
 
 
 def _loop(kind: ForKind) -> Callable[..., LoopSpec]:
-    def make(start: Any, stop: Any = None, *, annotations: Any = None, thread: str | None = None) -> LoopSpec:
+    def make(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None,
+             thread: str | None = None) -> LoopSpec:  # fmt: skip
+        # TVM's thread_binding(stop, thread) and thread_binding(start, stop, thread).
+        if isinstance(stop, str):
+            stop, thread = None, stop
+        elif isinstance(step, str):
+            step, thread = None, step
+        if step is not None and not (isinstance(step, int) and step == 1):
+            raise InputError(
+                f"a loop counts in steps of one, found a step of {step}\n"
+                f"  try:    a loop of fewer iterations, and {step} * i in its body"
+            )
+        if kind is ForKind.THREAD and thread is None:
+            raise InputError('which thread axis?\n  try:    thread="threadIdx.x"')
         interval = _interval(start) if stop is None else span(start, stop)
         return LoopSpec((interval,), kind, thread, annotations or {})
 

@@ -42,16 +42,18 @@ class Dialect:
     options: tuple[str, ...]  # of @T.prim_func on a function with blocks
     folds: bool  # whether reading the text folds neutral constants
     size_vars: bool  # whether variables say that they are sizes
+    remaps: str  # the kinds of iterators that T.axis.remap takes
     flat_lets: bool  # whether `x: T.let[dtype] = value` is the only form of a let
 
 
 DIALECTS: dict[str, Dialect] = {
     "tvm-0.23": Dialect(
-        "tvm-0.23", "minitvm.script import tir", "block", "alloc_buffer", "block_attr", "tir.", (), False, True, False
+        "tvm-0.23", "minitvm.script import tir", "block", "alloc_buffer", "block_attr", "tir.",
+        (), False, True, "SRO", False,
     ),
     "tvm-0.27": Dialect(
         "tvm-0.27", "tvm.script import tirx", "sblock", "sblock_alloc_buffer", "sblock_attr", "tirx.",
-        ("s_tir=True",), True, False, True,
+        ("s_tir=True",), True, False, "SR", True,
     ),
 }  # fmt: skip
 

@@ -101,7 +101,10 @@ class Evaluator:
             raise
         except (MinitvmError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as problem:
             headline, _, rest = str(problem).partition("\n")
-            if not isinstance(problem, MinitvmError | ValueError | AttributeError):
+            misfit = _misfit(node, headline) if isinstance(problem, TypeError) else ""
+            if misfit:
+                headline = misfit
+            elif not isinstance(problem, MinitvmError | ValueError | AttributeError):
                 headline = f"Python's {type(problem).__name__}: {headline}"  # "list index out of range" says too little
             error = self.error(node, headline)
             raise ParseError(f"{error}\n{rest}" if rest else str(error)) from problem
@@ -129,11 +132,14 @@ class Evaluator:
             return self.captured[name]
         if hasattr(python, name):
             return getattr(python, name)
+        raise self._undefined(node, f"{name} = T.int32() for a symbolic dimension")
+
+    def _undefined(self, node: ast.Name, way: str) -> ParseError:
+        """The error about a name that nothing defines; `way` is how one of that use would come to be."""
         known = [*self.variables, *(n for n in self.captured if not n.startswith("_"))]
-        raise self.error(
-            node, f"the name {name} is not defined",
-            tries=(nearest(name, known), f"{name} = T.int32() for a symbolic dimension") if known else (),
-        )  # fmt: skip
+        if hasattr(language, node.id):
+            return self.error(node, f"the name {node.id} is not defined", tries=(f"T.{node.id}",))
+        return self.error(node, f"the name {node.id} is not defined", tries=(nearest(node.id, known), way))
 
     def _Attribute(self, node: ast.Attribute) -> Any:
         owner = self.evaluate(node.value)
@@ -221,7 +227,7 @@ class Evaluator:
         return slice(*(None if n is None else self.evaluate(n) for n in (node.lower, node.upper, node.step)))
 
     def _Subscript(self, node: ast.Subscript) -> Any:
-        owner = self.evaluate(node.value)
+        owner = self.buffer_or_other(node)
         key = self.evaluate(node.slice)
         if not isinstance(owner, Buffer):
             return owner[_plain(key)]
@@ -231,6 +237,19 @@ class Evaluator:
         if len(indices) != owner.ndim:
             raise self._rank(node, owner, len(indices))
         return BufferRegion(owner, tuple(self._range(node, i, d) for i, d in zip(indices, owner.shape)))
+
+    def buffer_or_other(self, node: ast.Subscript) -> Any:
+        """What is indexed: a buffer, or a Python value that has elements."""
+        name = node.value
+        if isinstance(name, ast.Name) and not (
+            name.id in self.variables or name.id in self.captured or hasattr(python, name.id)
+        ):
+            raise self._undefined(name, f'{name.id} = T.alloc_buffer((m, n), "float32")')
+        owner = self.evaluate(name)
+        if isinstance(owner, Expr):
+            raise self.error(node, f"{ast.unparse(name)} is a scalar and has no elements", wanted="a buffer",
+                             found=f"a value of dtype {owner.dtype}")  # fmt: skip
+        return owner
 
     def _load(self, node: ast.AST, buffer: Buffer, indices: tuple[Any, ...]) -> BufferLoad:
         if len(indices) != buffer.ndim:
@@ -392,3 +411,18 @@ def _compare(operator: type, a: Any, b: Any) -> Any:
 def _suggest(name: str) -> str:
     text = nearest(name, language.names())
     return text.replace("did you mean ", "did you mean T.").replace(" or ", " or T.") if text[0] == "d" else text
+
+
+def _misfit(node: ast.expr, problem: str) -> str:
+    """What a TypeError about a call means in terms of the text; "" where it is about something else."""
+    if not isinstance(node, ast.Call):
+        return ""
+    called = ast.unparse(node.func)
+    if "unexpected keyword argument" in problem:
+        return f"{called} has no argument {problem.rsplit(' ', 1)[-1]}"
+    if "missing" in problem and "required" in problem:
+        return f"{called} needs more arguments: {problem.rsplit(': ', 1)[-1]}"
+    if "positional argument" in problem:
+        count = len(node.args)
+        return f"{called} takes fewer than {count} argument{'s' if count > 1 else ''} without a name"
+    return ""

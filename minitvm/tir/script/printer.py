@@ -340,6 +340,9 @@ class TirPrinter(ProgramText):
         for buffer in block.alloc_buffers:
             self._alloc(buffer)
         for match in block.match_buffers:
+            for variable in _layout_variables(match.buffer):  # they stand for what the source has
+                if not self.names.knows(variable):
+                    self.line(f"{self.define(variable)} = T.{variable.dtype}({self._size(variable)})")
             self.line(self._match(match), match)
         if block.init is not None:
             self.line("with T.init():")
@@ -370,7 +373,7 @@ class TirPrinter(ProgramText):
         self._remap(group)
 
     def _remaps(self, axis: IterVar, value: Expr) -> bool:
-        if not isinstance(value, Var) or value not in self._loops:
+        if not isinstance(value, Var) or value not in self._loops or axis.kind not in self.dialect.remaps:
             return False
         start, extent = self._loops[value]
         same = structural_equal(axis.dom.start, start) and structural_equal(axis.dom.extent, extent)
@@ -413,6 +416,11 @@ def trivial_root(func: PrimFunc) -> Block | None:
     if root.name != "root" or root.iter_vars or root.reads or root.writes or root.init is not None:
         return None
     return None if root.match_buffers or root.annotations else root
+
+
+def _layout_variables(buffer: Buffer) -> list[Var]:
+    parts = (*buffer.shape, *buffer.strides, buffer.elem_offset)
+    return list(dict.fromkeys(v for part in parts for v in free_vars(part)))
 
 
 def symbolic_dimensions(func: PrimFunc) -> list[Var]:

@@ -85,7 +85,7 @@ class ProgramText(ExprPrinter):
 
     def _parts(self, e: Expr) -> tuple[str, int]:
         if self.dialect.folds and would_fold(e):
-            return f"T.{type(e).__name__}({', '.join(map(self.expr, children(e)))})", _ATOM
+            return f"T.{type(e).__name__}({', '.join(self.expr(c) for c in children(e) if isinstance(c, Expr))})", _ATOM
         if isinstance(e, BinaryOp) and _is_bare(e.a) and _is_bare(e.b):
             # Python would fold two bare integers when the text is read: `T.int32(2) + 3` stays an addition.
             self._spelled_out.add(e.a)

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ...expr import Expr, IntImm, Var, map_children
-from ..nodes import Allocate, BlockRealize, If, PrimFunc, Stmt
+from ..nodes import Allocate, BlockRealize, Buffer, If, PrimFunc, Stmt
+from .align_storage import ALIGNMENTS, alignments
 
 
 def drop_blocks(func: PrimFunc) -> PrimFunc:
     """`with block(vi = i*4 + j) where p: S(vi)` -> `if p: S(i*4 + j)`. Needs `lower_init` and `lower_match_buffers`."""
-    return func.with_body(_drop(func.body, {}))
+    return func.with_body(_drop(func.body, {}, alignments(func.body)))
 
 
-def _drop(node: Any, values: dict[Var, Expr]) -> Any:
+def _drop(node: Any, values: dict[Var, Expr], aligned: Mapping[Buffer, Any]) -> Any:
     if isinstance(node, Var):
         return values.get(node, node)
     if not isinstance(node, BlockRealize):
-        return map_children(node, lambda child: _drop(child, values))
+        return map_children(node, lambda child: _drop(child, values, aligned))
     block = node.block
-    given = [_drop(v, values) for v in node.iter_values]
+    given = [_drop(v, values, aligned) for v in node.iter_values]
     inner = {**values, **{axis.var: v.astype(axis.var.dtype) for axis, v in zip(block.iter_vars, given)}}
-    body: Stmt = _drop(block.body, inner)
+    body: Stmt = _drop(block.body, inner, aligned)
     for buffer in reversed(block.alloc_buffers):
-        body = Allocate(buffer, body)
-    predicate = _drop(node.predicate, values)
+        body = Allocate(buffer, body, {ALIGNMENTS: aligned[buffer]} if buffer in aligned else {})
+    predicate = _drop(node.predicate, values, aligned)
     if isinstance(predicate, IntImm) and predicate.value:
         return body
     return If(predicate, body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ...errors import Unsupported
 from ...expr import Expr, IntImm, Var, const, map_children, replace
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc
 from .affine import expr, linear
@@ -17,6 +18,12 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
 
     def flat_buffer(buffer: Buffer) -> Buffer:
         if buffer not in flat:
+            if any(0 < axis < buffer.ndim for axis in buffer.axis_separators):
+                raise Unsupported(
+                    f"{buffer.name} has axis separators {list(buffer.axis_separators)}: memory of several dimensions\n"
+                    "  wanted: a buffer for memory of one dimension, which is all that this target has\n"
+                    "  try:    set_axis_separators(block, buffer, [])"
+                )
             flat[buffer] = _flat_buffer(buffer)
         return flat[buffer]
 

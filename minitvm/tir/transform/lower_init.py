@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import EQ, REDUCE, Expr, IntImm, IterVar, Var, map_children, replace, walk
+from ...arith import Analyzer
+from ...expr import EQ, REDUCE, Expr, IntImm, IterVar, Var, map_children, replace, substitute, walk
 from ..conditions import all_of, conjuncts, uses
 from ..nodes import Block, BlockRealize, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
 from .unroll import bind
@@ -67,7 +68,7 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
         return None
     first, inner = loops[binding[0]], loops[binding[0] :]
     ordered = all(loop.kind in (ForKind.SERIAL, ForKind.UNROLLED) for loop in inner if loop.var in reduced)
-    if not ordered or not _alone(block, block.init, first):
+    if not ordered or not _alone(block, block.init, first) or not _begins(node, loops):
         return None
     conditions = conjuncts(node.predicate)
     kept = [c for c in conditions if not uses(c, reduced)]
@@ -83,6 +84,13 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
     for loop in reversed(own):
         body = replace(loop, body=body)
     return first, bind(body, {})
+
+
+def _begins(node: BlockRealize, loops: tuple[For, ...]) -> bool:
+    """Whether the reduction begins where its loops do: else these are a later part of it, which no init precedes."""
+    starts = {loop.var: loop.start for loop in loops}
+    axes = [(v, axis.dom.start) for v, axis in zip(node.iter_values, node.block.iter_vars) if axis.kind == REDUCE]
+    return all(Analyzer().can_prove_equal(substitute(value, starts), first) for value, first in axes)
 
 
 def _is_single(loop: For) -> bool:

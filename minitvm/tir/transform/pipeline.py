@@ -8,10 +8,14 @@ from typing import Any
 
 from ..nodes import IRModule, PrimFunc
 from ..verifier import verify_if_asked
+from .align_storage import align_storage
 from .compact_buffers import compact_buffers
 from .drop_blocks import drop_blocks
 from .flatten_buffers import flatten_buffers
 from .hoist_conditions import hoist_conditions
+from .inject_double_buffer import inject_double_buffer
+from .inject_software_pipeline import inject_software_pipeline
+from .inject_virtual_thread import inject_virtual_thread
 from .lower_init import lower_init
 from .lower_match_buffers import lower_match_buffers
 from .parallel_loops import fuse_parallel_loops
@@ -44,13 +48,17 @@ def _plain(function: Callable[[PrimFunc], PrimFunc], meaning: str) -> Pass:
 
 PASSES: tuple[Pass, ...] = (
     _plain(lower_match_buffers, "accesses through views become accesses of the buffer viewed"),
+    _plain(inject_double_buffer, "blocks that fill double buffers are to run an iteration ahead: as a pipeline"),
+    _plain(inject_software_pipeline, "annotated loops run in stages, on several versions of their buffers"),
     _plain(lower_init, "a block's init runs where its reduction iterators stand at their start"),
     _plain(drop_blocks, "iterators become their values, predicates conditions, local buffers allocations"),
+    _plain(inject_virtual_thread, "the statements of virtual threads are interleaved"),
     _plain(simplify, "indices in linear form, decided branches gone"),
     _plain(fuse_parallel_loops, "one parallel loop a kernel, outermost"),
     _plain(hoist_conditions, "inits move before their reduction loops, invariant conditions around loops"),
     _plain(place_allocations, "allocations move to the smallest nest that holds all accesses, small ones to the stack"),
     _plain(compact_buffers, "allocations shrink to the region that is used"),
+    _plain(align_storage, "allocations get the strides that a schedule asked for"),
     _plain(flatten_buffers, "buffers get one dimension"),
     _plain(partition_loops, "iterations that need their conditions are peeled off the others"),
     _plain(vectorize_reductions, "annotated reduction loops accumulate in several lanes"),

@@ -12,6 +12,7 @@ from typing import Any
 from ...expr import IntImm, map_children, replace, walk
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 from .affine import Ranges, with_loop
+from .align_storage import ALIGNMENTS, aligned_strides
 from .compact_buffers import compacted_shape, used_spans
 from .coverage import carries_no_value
 
@@ -21,24 +22,24 @@ STACK_BYTES = 768 << 10
 
 def place_allocations(func: PrimFunc) -> PrimFunc:
     """`alloc B; for i: (B[..] = ..; .. = B[..])` -> `for i: alloc B; ...`, where no iteration reads another's."""
-    buffers: list[Buffer] = []
-    body = _taken_out(func.body, buffers)
+    taken: list[Allocate] = []
+    body = _taken_out(func.body, taken)
     room = STACK_BYTES
-    for buffer in reversed(buffers):
-        placed = _Placement(buffer, room).place(body, {}, top=True)
+    for allocation in reversed(taken):
+        placed = _Placement(allocation, room).place(body, {}, top=True)
         if placed is not None:
             body = placed.stmt
             room -= placed.stack_bytes
     return func.with_body(body)
 
 
-def _taken_out(stmt: Any, buffers: list[Buffer]) -> Any:
+def _taken_out(stmt: Any, taken: list[Allocate]) -> Any:
     if not isinstance(stmt, Stmt):
         return stmt
     if isinstance(stmt, Allocate):
-        buffers.append(stmt.buffer)
-        return _taken_out(stmt.body, buffers)
-    new = map_children(stmt, lambda child: _taken_out(child, buffers))
+        taken.append(stmt)
+        return _taken_out(stmt.body, taken)
+    new = map_children(stmt, lambda child: _taken_out(child, taken))
     return Seq.of(*new.stmts) if isinstance(new, Seq) else new
 
 
@@ -53,8 +54,9 @@ class _Placed:
 class _Placement:
     """Where one buffer goes."""
 
-    def __init__(self, buffer: Buffer, room: int) -> None:
-        self.buffer = buffer
+    def __init__(self, allocation: Allocate, room: int) -> None:
+        self.buffer = allocation.buffer
+        self.annotations = allocation.annotations
         self.room = room
 
     def touches(self, stmt: Stmt) -> bool:
@@ -110,14 +112,15 @@ class _Placement:
         if buffer.scope != scope:
             buffer = replace(buffer, scope=scope)
             stmt = _with_buffer(stmt, self.buffer, buffer)
-        return _Placed(Allocate(buffer, stmt), size if on_stack and size else 0)
+        return _Placed(Allocate(buffer, stmt, self.annotations), size if on_stack and size else 0)
 
     def stack_size(self, stmt: Stmt, ranges: Ranges) -> int | None:
         if self.buffer.strides:
             return None
         shape = compacted_shape(self.buffer, used_spans(self.buffer, stmt, ranges))
-        count = 1
-        for dim in shape:
+        strides = aligned_strides(shape, self.annotations.get(ALIGNMENTS, ()))
+        count = strides[0].value if strides and isinstance(strides[0], IntImm) else 1
+        for dim in shape[:1] if strides else shape:
             if not isinstance(dim, IntImm):
                 return None
             count *= dim.value

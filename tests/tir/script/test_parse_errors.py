@@ -33,6 +33,72 @@ BODIES: dict[str, tuple[str, str]] = {
           try:    known: A, I, P, T, tir, tvm
                   alhpa = T.int32() for a symbolic dimension""",
     ),
+    "undefined buffer": (
+        """\
+        Q[0, 0] = 1.0""",
+        """\
+        <text>:3:5: the name Q is not defined
+            Q[0, 0] = 1.0
+            ^
+          try:    known: A, I, P, T, tir, tvm
+                  Q = T.alloc_buffer((m, n), "float32")""",
+    ),
+    "a function of the language without T": (
+        """\
+        A[0, 0] = exp(A[0, 1])""",
+        """\
+        <text>:3:15: the name exp is not defined
+            A[0, 0] = exp(A[0, 1])
+                      ^^^
+          try:    T.exp""",
+    ),
+    "elements of a scalar": (
+        """\
+        n = T.int32()
+        n[0] = 1""",
+        """\
+        <text>:4:5: n is a scalar and has no elements
+            n[0] = 1
+            ^^^^
+          wanted: a buffer
+          found:  a value of dtype int32""",
+    ),
+    "a loop with a step": (
+        """\
+        for i in range(0, 8, 2):
+            A[0, i] = 1.0""",
+        """\
+        <text>:3:14: a loop counts in steps of one, found a step of 2
+            for i in range(0, 8, 2):
+                     ^^^^^^^^^^^^^^
+          try:    a loop of fewer iterations, and 2 * i in its body""",
+    ),
+    "a thread loop without its axis": (
+        """\
+        for i in T.thread_binding(8):
+            A[0, i] = 1.0""",
+        """\
+        <text>:3:14: which thread axis?
+            for i in T.thread_binding(8):
+                     ^^^^^^^^^^^^^^^^^^^
+          try:    thread="threadIdx.x\"""",
+    ),
+    "an unknown argument": (
+        """\
+        Q = T.alloc_buffer((8,), dtipe="float32")""",
+        """\
+        <text>:3:9: T.alloc_buffer has no argument 'dtipe'
+            Q = T.alloc_buffer((8,), dtipe="float32")
+                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^""",
+    ),
+    "too many arguments": (
+        """\
+        A[0, 0] = T.float32(1, 2, 3)""",
+        """\
+        <text>:3:15: T.float32 takes fewer than 3 arguments without a name
+            A[0, 0] = T.float32(1, 2, 3)
+                      ^^^^^^^^^^^^^^^^^^""",
+    ),
     "wrong number of indices": (
         """\
         A[0] = 1.0""",

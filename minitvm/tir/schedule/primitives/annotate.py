@@ -8,7 +8,8 @@ from typing import Any
 from ....errors import nearest
 from ....expr import replace
 from ...nodes import Block, BlockRealize, For
-from ..registry import Failure, primitive, requirement
+from .. import pipelines
+from ..registry import Failure, invariant, primitive, requirement
 from ..state import ScheduleState
 from ..trace import plain
 
@@ -30,11 +31,48 @@ def has_annotation(state: ScheduleState, block_or_loop: BlockRealize | For, ann_
     )
 
 
-@primitive()
+_ON_LOOPS, _ON_BLOCKS = pipelines.KEYS, (pipelines.DOUBLE,)
+
+
+@requirement
+def note_in_place(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str) -> Failure | None:
+    """the notes of a software pipeline are put on a loop, that of a double buffer on the block that fills it"""
+    on_loop = isinstance(block_or_loop, For)
+    if ann_key not in (_ON_BLOCKS if on_loop else _ON_LOOPS):
+        return None
+    wanted, found = ("a block", "a loop") if on_loop else ("a loop", "a block")
+    return Failure({_annotated(block_or_loop): "here"}, f"{wanted} for {ann_key}", found)
+
+
+@invariant
+def pipelines_well_formed(state: ScheduleState) -> Failure | None:
+    """A loop annotated as software pipeline is serial, and has one stage and one place in the order, numbers from 0 on,
+    for each statement of its body; no stage is asynchronous. A block annotated as double buffer names, by its position,
+    a buffer that it writes, and stands in a loop that holds other statements beside it.
+    """
+    failures = (pipelines.ill_formed(tree) for tree in state.schedulable_trees())
+    return next((failure for failure in failures if failure is not None), None)
+
+
+@invariant
+def keeps_pipelines(state: ScheduleState) -> Failure | None:
+    """Every loop that is annotated as a software pipeline can run so, and every double buffer can be one:
+    each value is written before it is read, and not overwritten before, in the order of the pipeline's time steps.
+    """
+    failures = (pipelines.broken(tree) for tree in state.schedulable_trees())
+    return next((failure for failure in failures if failure is not None), None)
+
+
+@primitive(requires=[note_in_place])
 def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str, ann_val: Any) -> None:
     """Put a note on a loop or block, for lowering passes and tuners; the meaning of the program stays.
 
     call: `sch.annotate(k, "pragma_auto_unroll_max_step", 16)`
+
+    "software_pipeline_stage" and "software_pipeline_order", with one number for each statement of the loop's body, let
+    the statements run in stages, several iterations at work at once; "double_buffer_scope" on a block, with the
+    position of a buffer that it writes, lets it run one iteration ahead. Both are refused, here and in every later
+    step, where the values that are read would not be the same (`keeps_pipelines`).
     """
     target = _annotated(block_or_loop)
     state.replace({target: replace(target, annotations={**target.annotations, ann_key: plain(ann_val)})})
@@ -55,6 +93,15 @@ def unannotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key:
 def _annotate_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for loop in state.tree().loops.values():
         yield loop, "pragma_auto_unroll_max_step", 16
+        count = len(pipelines.inner_parts(loop))
+        if count > 1:
+            yield loop, pipelines.STAGE, [0] * (count - 1) + [1]
+            yield loop, pipelines.STAGE, list(range(count))
+        if pipelines.STAGE in loop.annotations:
+            yield loop, pipelines.ORDER, list(range(count))[::-1]
+    for block in state.tree().blocks.values():
+        if block.block.writes and pipelines.doubled_loop(state.tree(), block) is not None:
+            yield block, pipelines.DOUBLE, 0
 
 
 @unannotate.space
@@ -62,3 +109,6 @@ def _unannotate_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for loop in state.tree().loops.values():
         for key in loop.annotations:
             yield loop, key
+    for block in state.tree().blocks.values():
+        for key in block.block.annotations:
+            yield block, key

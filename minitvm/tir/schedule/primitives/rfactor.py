@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ....arith import Analyzer
@@ -20,7 +19,6 @@ from ....expr import (
     free_vars,
     replace,
     rewrite,
-    structural_equal,
     substitute,
 )  # fmt: skip
 from ...conditions import all_of, conjuncts, is_const, uses
@@ -36,13 +34,14 @@ from ...nodes import (
     Seq,
     Stmt,
 )  # fmt: skip
-from ..analysis import Scope, loops_binding, reads_buffer, why_not_reduction
+from ..analysis import Scope, loops_binding, why_not_reduction
 from ..bindings import why_not_injective
 from ..boxes import signature
-from ..reducers import Match, recognise
+from ..reducers import Match
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import starts_at_zero
 from ..state import ScheduleState
+from ..updates import Update, recognised
 from .kinds import serial_loop
 from .reduction import why_not_started_first
 
@@ -184,78 +183,12 @@ def _domain(loop: For) -> str:
     return f"[{loop.start}, {Analyzer().simplify(loop.start + loop.extent)})"
 
 
-@dataclass(frozen=True, slots=True)
-class _Update:
-    """What a reduction block accumulates: `values` (in terms of loads of `buffers` at `indices`) and their start."""
-
-    buffers: tuple[Buffer, ...]
-    indices: tuple[Expr, ...]
-    values: tuple[Expr, ...]
-    init: tuple[Expr, ...]
-
-
-def _read_update(block: Block) -> _Update | str:
-    """The update of a block, or why it has another form."""
-    if block.match_buffers or block.alloc_buffers or block.init is None:
-        return "it has buffers of its own" if block.init is not None else "it has no init"
-    starts = _stores(block.init)
-    body: Stmt = block.body
-    values: dict[Var, Expr] = {}
-    while isinstance(body, LetStmt):
-        values[body.var] = substitute(body.value, values)
-        body = body.body
-    stores = _stores(body)
-    if stores is None or starts is None:
-        return "its init and its body are not stores alone"
-    buffers = tuple(s.buffer for s in stores)
-    begin = {s.buffer: s for s in starts}
-    if len(begin) != len(starts) or begin.keys() != set(buffers) or len(buffers) != len(begin):
-        return "its init and its body do not each store to every buffer once"
-    indices = stores[0].indices
-    for store in (*stores, *starts):
-        same = len(store.indices) == len(indices) and all(_same(a, b) for a, b in zip(store.indices, indices))
-        if not same or store.predicate is not None:
-            return f"{store.buffer.name} is not stored at one point alone"
-    for k, store in enumerate(stores):
-        if any(reads_buffer(store.value, buffer) for buffer in buffers[:k]):
-            return f"{store.buffer.name} is computed from what was just stored"
-    results = tuple(substitute(s.value, values) for s in stores)
-    return _Update(buffers, indices, results, tuple(begin[b].value for b in buffers))
-
-
-def _same(a: Expr, b: Expr) -> bool:
-    return a is b or structural_equal(a, b)
-
-
-def _stores(stmt: Stmt) -> list[BufferStore] | None:
-    found: list[BufferStore] = []
-    for part in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
-        if not isinstance(part, BufferStore):
-            return None
-        found.append(part)
-    return found
-
-
-def _recognised(block: Block) -> tuple[_Update, Match] | str:
-    update = _read_update(block)
-    if isinstance(update, str):
-        return f"block {block.name} is no update of a reducer: {update}"
-    own = tuple(BufferLoad(b, update.indices) for b in update.buffers)
-    found = recognise(own, update.values)
-    shown = ", ".join(f"{b.name} = {v}" for b, v in zip(update.buffers, update.values, strict=True))
-    if found is None:
-        return f"no registered reducer has the form {shown}"
-    if any(reads_buffer(e, b) for e in (*found.operand, *update.init) for b in update.buffers):
-        return f"what is combined reads the result: {shown}"
-    return update, found
-
-
 @requirement
 def registered_reducer(state: ScheduleState, loop: For) -> Failure | None:
     """the body is the update of a registered associative reducer: sum, prod, min, max, argmin, argmax, or one made
     known by `register_reducer`"""
     block = _only_block(state, loop).block
-    found = _recognised(block)
+    found = recognised(block)
     if not isinstance(found, str):
         return None
     return Failure({block.body: "here"}, "the update of an associative reducer", found, ("register_reducer",))
@@ -268,7 +201,7 @@ def keeps_order(state: ScheduleState, loop: For) -> Failure | None:
     Combined are then the parts of a sequence, each a run of consecutive elements, in the order of the sequence.
     """
     block = _only_block(state, loop)
-    found = _recognised(block.block)
+    found = recognised(block.block)
     assert not isinstance(found, str)  # registered_reducer
     if found[1].reducer.commutative:
         return None
@@ -345,7 +278,7 @@ def rfactor(state: ScheduleState, loop: For, factor_axis: int) -> BlockRealize:
     """
     tree = state.home(loop)
     block = _only_block(state, loop)
-    found = _recognised(block.block)
+    found = recognised(block.block)
     assert not isinstance(found, str)  # registered_reducer
     update, reducer = found
     loops = tree.loops_above(block)
@@ -382,7 +315,7 @@ def _turned(block: BlockRealize, loop: For, loops: Sequence[For]) -> list[For]:
 
 
 def _partial_results(
-    block: BlockRealize, loop: For, loops: Sequence[For], update: _Update, reducer: Match,
+    block: BlockRealize, loop: For, loops: Sequence[For], update: Update, reducer: Match,
     partial: tuple[Buffer, ...], axis: int,
 ) -> BlockRealize:  # fmt: skip
     """The first block, in terms of the loops of the old one."""
@@ -452,7 +385,7 @@ def _onto(stmt: Stmt, buffers: Mapping[Buffer, Buffer], point: tuple[Expr, ...])
 
 
 def _combination(
-    state: ScheduleState, block: BlockRealize, loop: For, loops: Sequence[For], update: _Update, reducer: Match,
+    state: ScheduleState, block: BlockRealize, loop: For, loops: Sequence[For], update: Update, reducer: Match,
     partial: tuple[Buffer, ...], axis: int,
 ) -> BlockRealize:  # fmt: skip
     """The second block, in terms of the loops of the old one; it keeps the old one's id and name."""

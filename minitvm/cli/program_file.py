@@ -1,0 +1,158 @@
+"""The programs of a Python file with TVMScript: its functions, modules, pairs and schedules by name."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..errors import InputError, InternalError, MinitvmError, ParseError
+
+MODULE = "__minitvm_check__"
+# A file written for TVM runs here too: these are what its imports mean, where no TVM is installed.
+STAND_INS = {
+    "tvm": "minitvm", "tvm.script": "minitvm.script", "tvm.tir": "minitvm.tir", "tvm.te": "minitvm.te",
+    "tvm.ir": "minitvm.ir",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two programs that a file claims to mean the same."""
+
+    name: str
+    before: Any
+    after: Any
+
+
+@dataclass(slots=True)
+class Programs:
+    """What a file holds: functions by name, and pairs to compare."""
+
+    functions: dict[str, Any] = field(default_factory=dict)
+    pairs: list[Pair] = field(default_factory=list)
+
+
+def read_programs(path: Path) -> Programs:
+    """Run a file and collect its programs.
+
+    Functions are its `PrimFunc`s and those of its `IRModule`s. Pairs are `before` and `after`, `NAME_before` and
+    `NAME_after`, each `Schedule` with the function that it began with, and, where there is no `Schedule`, each function
+    with what a function `apply_trace(sch)` or `schedule(sch)` of the file makes of it. Raises `ParseError` and
+    `InputError` with file and line.
+    """
+    from ..tir import IRModule, PrimFunc
+    from ..tir.schedule import Schedule
+
+    names = _run(path)
+    found = Programs()
+    schedules: dict[str, Schedule] = {}
+    for name, value in names.items():
+        if isinstance(value, PrimFunc):
+            found.functions[name] = value
+        elif isinstance(value, IRModule):
+            found.functions |= {f"{name}.{inner}": f for inner, f in value.items()}
+        elif isinstance(value, Schedule):
+            schedules[name] = value
+    for name, value in found.functions.items():
+        partner = _partner(name)
+        if partner is not None and partner in found.functions:
+            found.pairs.append(Pair(f"{name}, {partner}", value, found.functions[partner]))
+    for name, sch in schedules.items():
+        began, ended = sch.began_with, sch.mod
+        found.pairs += [Pair(f"{name}: {inner}", began[inner], ended[inner]) for inner in began.functions]
+    if not schedules:
+        _apply(path, names, found)
+    if not found.functions and not found.pairs:
+        raise InputError(f"{path}: holds no program\n  wanted: @T.prim_func, @I.ir_module or a tir.Schedule")
+    return found
+
+
+def _partner(name: str) -> str | None:
+    """The name that a program which `name` is compared with would have."""
+    if name == "before" or name.endswith((".before", "_before")):
+        return name.removesuffix("before") + "after"
+    return "after_" + name.removeprefix("before_") if name.startswith("before_") else None
+
+
+def _apply(path: Path, names: dict[str, Any], found: Programs) -> None:
+    from ..tir.schedule import Schedule
+
+    step = next((names[n] for n in ("apply_trace", "schedule") if callable(names.get(n))), None)
+    if step is None:
+        return
+    for name, func in found.functions.items():
+        sch = Schedule(func)
+        with _told(path):
+            step(sch)
+        found.pairs.append(Pair(f"{name}, scheduled", func, sch.func))
+
+
+def _run(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not a text in UTF-8 (byte {error.start})") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    module = ModuleType(MODULE)
+    module.__file__ = str(path)  # as it was asked for: messages name it so
+    with _stand_ins(), _told(path):
+        try:
+            code = compile(text, module.__file__, "exec")
+        except SyntaxError as error:
+            raise _syntax(path, error) from None
+        except ValueError as error:  # null bytes
+            raise InputError(f"{path}: not Python: {error}") from None
+        sys.modules[MODULE] = module
+        try:
+            exec(code, module.__dict__)
+        finally:
+            sys.modules.pop(MODULE, None)
+    return dict(module.__dict__)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What the file's own statements raise becomes one message with the line, unless it has one."""
+    try:
+        yield
+    except (ParseError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+        place = f"{path}:{lines[-1]}" if lines else str(path)
+        if isinstance(error, InternalError):
+            raise InternalError(f"{place}: {error}") from error
+        kind = "" if isinstance(error, MinitvmError) else f"{type(error).__name__}: "
+        raise InputError(f"{place}: {kind}{error}") from None
+
+
+def _syntax(path: Path, error: SyntaxError) -> ParseError:
+    line, column = error.lineno or 1, error.offset or 1
+    text = (error.text or "").rstrip("\n")
+    shown = text.lstrip()
+    caret = " " * max(0, column - 1 - (len(text) - len(shown))) + "^"
+    return ParseError(f"{path}:{line}:{column}: {error.msg}\n    {shown}\n    {caret}")
+
+
+@contextmanager
+def _stand_ins() -> Iterator[None]:
+    """Let `import tvm` mean this package, unless the real one is there."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    if "tvm" in sys.modules or find_spec("tvm") is not None:
+        yield
+        return
+    sys.modules.update({theirs: import_module(ours) for theirs, ours in STAND_INS.items()})
+    try:
+        yield
+    finally:
+        for theirs in STAND_INS:
+            sys.modules.pop(theirs, None)

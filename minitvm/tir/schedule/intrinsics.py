@@ -1,0 +1,133 @@
+"""Using an intrinsic: its implementation as a copy of its own, and its description as a program to try it on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InputError, ScheduleError
+from ...expr import Expr, IntImm, Range, Var, const, map_children, replace, substitute, walk
+from ..nodes import (
+    Block,
+    BlockId,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    MatchBufferRegion,
+    PrimFunc,
+    Seq,
+    Stmt,
+    with_root,
+)  # fmt: skip
+from .boxes import signature
+from .relayout import point_block
+from .tree import fresh_copy, with_own_keys
+
+if TYPE_CHECKING:
+    from ..tensor_intrin import TensorIntrin
+
+
+def check_intrinsic(intrin: TensorIntrin, **options: Any) -> Any:
+    """Whether an implementation computes what its description says: a `Verdict` of the reference interpreter.
+
+    Both run on a tile inside of larger buffers, so that strides and offsets count. `options` are those of
+    `reference.check`.
+    """
+    from ...reference import check
+    from .schedule import Schedule
+
+    func = embedded(intrin)
+    sch = Schedule(func)
+    try:
+        sch.tensorize("tile", intrin)
+    except ScheduleError as error:
+        raise InputError(f"{intrin.name} cannot be put in the place of its own description\n{error}") from None
+    return check(func, sch.func, **options)
+
+
+_LOW, _HIGH = (1, 2), (2, 1)  # elements before and after the tile, in even and odd dimensions
+
+
+def embedded(intrin: TensorIntrin) -> PrimFunc:
+    """A function with a block "tile" that does what the description says inside of buffers larger on every side.
+
+    Where a parameter of the implementation declares constant strides, its buffer is the tile alone.
+    """
+    places: dict[Buffer, tuple[Buffer, tuple[int, ...]]] = {}
+    params: list[Buffer | Var] = []
+    for given, wanted in zip(intrin.desc.params, intrin.impl.params):
+        if not isinstance(given, Buffer) or not isinstance(wanted, Buffer):
+            params.append(given)
+            continue
+        if not all(isinstance(d, IntImm) for d in given.shape):
+            raise InputError(f"{intrin.name}: the shape of {given.name} is not constant, so it cannot be tried out")
+        tight = any(isinstance(s, IntImm) for s in wanted.strides[:-1])
+        low = tuple(0 if tight else _LOW[d % 2] for d in range(given.ndim))
+        high = tuple(0 if tight else _HIGH[d % 2] for d in range(given.ndim))
+        shape = tuple(const(int(d) + a + b) for d, a, b in zip(given.shape, low, high) if isinstance(d, IntImm))
+        large = Buffer(given.name, shape, given.dtype, given.scope)
+        places[given] = (large, low)
+        params.append(large)
+
+    def moved(node: Any) -> Any:
+        made = map_children(node, moved)
+        if isinstance(made, BufferLoad | BufferStore) and made.buffer in places:
+            large, low = places[made.buffer]
+            return replace(made, buffer=large, indices=tuple(i + n if n else i for i, n in zip(made.indices, low)))
+        if isinstance(made, BufferRegion) and made.buffer in places:
+            large, low = places[made.buffer]
+            return BufferRegion(
+                large, tuple(Range(r.start + n if n else r.start, r.extent) for r, n in zip(made.region, low))
+            )
+        return made
+
+    tile: Block = replace(moved(intrin.pattern), name="tile", id=BlockId())
+    reads, writes = signature(tile)
+    tile = replace(tile, reads=reads, writes=writes)
+    body: list[Stmt] = []
+    written = {n.buffer for n in walk(tile) if isinstance(n, BufferStore)}
+    for large, _ in places.values():
+        if large not in written:
+            continue
+        # What the tile adds to must hold something: it comes from one more parameter.
+        start = replace(large, name=f"{large.name}_start")
+        params.insert(0, start)
+
+        def copied(v: tuple[Var, ...], large: Buffer = large, start: Buffer = start) -> BufferStore:
+            return BufferStore(large, BufferLoad(start, v), v)
+
+        body.append(point_block(f"{large.name}_in", large.shape, copied))
+    body.append(BlockRealize((), const(True), tile))
+    func = with_root(tuple(params), Seq.of(*body), {"global_symbol": "main"})
+    return with_own_keys(func)
+
+
+def renamed_inside(func: PrimFunc) -> PrimFunc:
+    """A copy of a function with loops, blocks, variables and buffers of its own, as each use of it must have."""
+    names: dict[Var, Expr] = {}
+    buffers: dict[Buffer, Buffer] = {}
+
+    def fresh(buffer: Buffer) -> Buffer:
+        if buffer not in buffers:
+            for part in (*buffer.strides, buffer.elem_offset, *buffer.shape):
+                if isinstance(part, Var):
+                    names.setdefault(part, part.with_name(part.name))
+            buffers[buffer] = substitute(replace(buffer), names)
+        return buffers[buffer]
+
+    params = tuple(fresh(p) if isinstance(p, Buffer) else p for p in func.params)
+
+    def go(node: Any) -> Any:
+        made = map_children(node, go)
+        if isinstance(made, Block):
+            allocated = tuple(map(fresh, made.alloc_buffers))
+            return replace(made, alloc_buffers=allocated)
+        if isinstance(made, BufferLoad | BufferStore | BufferRegion):
+            return replace(made, buffer=fresh(made.buffer))
+        if isinstance(made, MatchBufferRegion):
+            return replace(made, buffer=fresh(made.buffer))
+        return made
+
+    body = substitute(go(fresh_copy(func.body)), names)
+    return PrimFunc(params, body, func.attrs)

@@ -1,0 +1,336 @@
+"""Is this block what an intrinsic describes? A structural comparison that finds which buffers and variables are meant.
+
+Loops, blocks, stores and loads correspond one to one, in order. Indices are compared by what they are worth, other
+expressions by their structure; the operands of `+`, `*`, `min` and `max` may have changed places. A buffer of the
+description stands for a box of one in the program: the first access tells where that begins. Loops and iterators of
+one iteration that the description lacks do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...arith import Analyzer
+from ...expr import (
+    Add,
+    BinaryOp,
+    Call,
+    Cast,
+    Expr,
+    FloatImm,
+    IntImm,
+    IterVar,
+    Max,
+    Min,
+    Mul,
+    Node,
+    Range,
+    StringImm,
+    Var,
+    children,
+    const,
+    substitute,
+    walk,
+)  # fmt: skip
+from ..nodes import (
+    Assert,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    For,
+    If,
+    LetStmt,
+    Seq,
+    Stmt,
+    While,
+)  # fmt: skip
+
+_COMMUTATIVE = (Add, Mul, Min, Max)
+
+
+class Mismatch(Exception):
+    """Where the program and the description part: the node of each, what was wanted and what was found."""
+
+    def __init__(self, node: Node, pattern: Node, wanted: str, found: str) -> None:
+        super().__init__(found)
+        self.node, self.pattern, self.wanted, self.found = node, pattern, wanted, found
+
+
+class Matcher:
+    """What the variables and buffers of a description stand for, as far as it has been compared."""
+
+    def __init__(self, analyzer: Analyzer, params: tuple[Buffer | Var, ...]) -> None:
+        self.analyzer = analyzer
+        self.inside = Analyzer()  # knows the description's variables
+        self.params = params
+        self.vars: dict[Var, Expr] = {}
+        self.buffers: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {}
+        self.bound: set[Var] = set()  # variables that the matched part of the program defines
+
+    # ------------------------------------------------------------------ statements
+
+    def stmt(self, a: Stmt, b: Stmt) -> None:
+        """Compare a statement of the program with one of the description; raises `Mismatch`."""
+        a = self.without_unit_loops(a, b)
+        if isinstance(a, Seq) and len(a.stmts) == 1:
+            a = a.stmts[0]
+        if type(a) is not type(b):
+            raise Mismatch(a, b, _kind(b), _kind(a))
+        if isinstance(a, For):
+            assert isinstance(b, For)
+            self.loop(a, b)
+        elif isinstance(a, Seq):
+            assert isinstance(b, Seq)
+            if len(a.stmts) != len(b.stmts):
+                raise Mismatch(a, b, f"{len(b.stmts)} statements", f"{len(a.stmts)} statements")
+            for mine, wanted in zip(a.stmts, b.stmts):
+                self.stmt(mine, wanted)
+        elif isinstance(a, BlockRealize):
+            assert isinstance(b, BlockRealize)
+            self.realize(a, b)
+        elif isinstance(a, BufferStore):
+            assert isinstance(b, BufferStore)
+            self.access(a, b)
+            self.expr(a.value, b.value, a)
+        elif isinstance(a, If):
+            assert isinstance(b, If)
+            self.expr(a.condition, b.condition, a)
+            self.stmt(a.then_case, b.then_case)
+            if (a.else_case is None) != (b.else_case is None):
+                raise Mismatch(a, b, "no else" if b.else_case is None else "an else", "the other")
+            if a.else_case is not None and b.else_case is not None:
+                self.stmt(a.else_case, b.else_case)
+        elif isinstance(a, LetStmt):
+            assert isinstance(b, LetStmt)
+            self.expr(a.value, b.value, a)
+            self.bind(a.var, b.var)
+            self.stmt(a.body, b.body)
+        elif isinstance(a, Evaluate):
+            assert isinstance(b, Evaluate)
+            self.expr(a.value, b.value, a)
+        else:
+            raise Mismatch(a, b, "loops, blocks, stores and conditions", _kind(a))
+
+    def without_unit_loops(self, a: Stmt, b: Stmt) -> Stmt:
+        while isinstance(a, For) and not (isinstance(b, For) and self.analyzer.can_prove(b.extent <= 1)):
+            if not (isinstance(a.extent, IntImm) and a.extent.value == 1):
+                break
+            self.analyzer.bind(a.var, Range(a.start, a.extent))
+            self.bound.add(a.var)
+            a = a.body
+        return a
+
+    def bind(self, mine: Var, wanted: Var) -> None:
+        if mine.dtype.is_float != wanted.dtype.is_float:
+            raise Mismatch(mine, wanted, f"{wanted.name} of dtype {wanted.dtype}", str(mine.dtype))
+        self.vars[wanted] = mine
+        self.bound.add(mine)
+
+    def loop(self, a: For, b: For) -> None:
+        if a.kind != b.kind or a.thread != b.thread:
+            raise Mismatch(a, b, f"a {b.thread or b.kind} loop", f"{a.var.name} is {a.thread or a.kind}")
+        self.equal(a, b, a.start, b.start, f"{a.var.name} starts at {a.start}")
+        self.equal(a, b, a.extent, b.extent, f"{a.var.name} runs over {a.extent}", f"a loop over {b.extent}")
+        self.analyzer.bind(a.var, Range(a.start, a.extent))
+        self.bind(a.var, b.var)
+        self.stmt(a.body, b.body)
+
+    def realize(self, a: BlockRealize, b: BlockRealize) -> None:
+        self.expr(a.predicate, b.predicate, a)
+        self.iterators(a, b)
+        for side, other in (
+            ("init", a.block.init),
+            ("alloc_buffers", a.block.alloc_buffers or None),
+            ("match_buffers", a.block.match_buffers or None),
+        ):
+            wanted = getattr(b.block, side) or None
+            if side != "init" and (other is not None or wanted is not None):
+                raise Mismatch(a.block, b.block, "a block without buffers of its own", f"{side} in {a.block.name}")
+            if side == "init" and (other is None) != (wanted is None):
+                raise Mismatch(
+                    a.block, b.block, "no init" if wanted is None else "an init", "none" if other is None else "an init"
+                )
+        if a.block.init is not None and b.block.init is not None:
+            self.stmt(a.block.init, b.block.init)
+        self.stmt(a.block.body, b.block.body)
+
+    def iterators(self, a: BlockRealize, b: BlockRealize) -> None:
+        mine = list(zip(a.block.iter_vars, a.iter_values))
+        for it, _ in mine:
+            self.analyzer.bind(it.var, it.dom)
+            self.bound.add(it.var)
+        for wanted, value in zip(b.block.iter_vars, b.iter_values):
+            while mine and not self._same_iterator(mine[0], wanted, value):
+                it, shown = mine[0]
+                if not self.analyzer.can_prove(it.dom.extent <= 1):
+                    raise Mismatch(a.block, b.block, _axis(wanted, value), _axis(it, shown))
+                mine.pop(0)
+            if not mine:
+                raise Mismatch(a.block, b.block, f"an iterator {wanted.var.name}", "no more iterators")
+            self.vars[wanted.var] = mine.pop(0)[0].var
+        for it, shown in mine:
+            if not self.analyzer.can_prove(it.dom.extent <= 1):
+                raise Mismatch(a.block, b.block, "no more iterators", f"{it.var.name} = {shown}")
+
+    def _same_iterator(self, mine: tuple[Any, Expr], wanted: Any, value: Expr) -> bool:
+        it, own = mine
+        same = self.worth(it.dom.start, wanted.dom.start) and self.worth(it.dom.extent, wanted.dom.extent)
+        return it.kind == wanted.kind and same and self.worth(own, value)
+
+    # ------------------------------------------------------------------ expressions
+
+    def mapped(self, b: Expr) -> Expr | None:
+        """An index expression of the description in the program's variables; None where some is not known."""
+        if any(isinstance(p, BufferLoad) or (isinstance(p, Var) and p not in self.vars) for p in walk(b)):
+            return None
+        made: Expr = substitute(b, {v: e.astype(v.dtype) for v, e in self.vars.items()})
+        return made
+
+    def worth(self, a: Expr, b: Expr) -> bool:
+        """Whether two integer expressions have the same value."""
+        wanted = self.mapped(b)
+        return wanted is not None and self.analyzer.can_prove_equal(a, wanted)
+
+    def equal(self, node: Node, pattern: Node, a: Expr, b: Expr, found: str, wanted: str = "") -> None:
+        if not self.worth(a, b):
+            raise Mismatch(node, pattern, wanted or str(b), found)
+
+    def expr(self, a: Expr, b: Expr, around: Node) -> None:
+        """Compare two expressions; raises `Mismatch` at the innermost parts that differ."""
+        spot = a if not isinstance(a, IntImm | FloatImm | StringImm | Var) else around
+        if isinstance(b, Var):
+            self.variable(a, b, spot)
+            return
+        if a.dtype != b.dtype:
+            raise Mismatch(spot, b, f"{b} of dtype {b.dtype}", f"{a} of dtype {a.dtype}")
+        if a.dtype.is_int and not any(isinstance(p, BufferLoad) for e in (a, b) for p in walk(e)) and self.worth(a, b):
+            return
+        if type(a) is not type(b):
+            raise Mismatch(spot, b, str(b), str(a))
+        if isinstance(a, BufferLoad):
+            assert isinstance(b, BufferLoad)
+            self.access(a, b)
+            return
+        if isinstance(a, IntImm | FloatImm | StringImm):
+            if a.value != b.value:  # type: ignore[attr-defined]
+                raise Mismatch(spot, b, str(b), str(a))
+            return
+        if isinstance(a, Call) and isinstance(b, Call) and (a.op != b.op or len(a.args) != len(b.args)):
+            raise Mismatch(spot, b, str(b), str(a))
+        if not isinstance(a, BinaryOp | Cast | Call) and len(list(children(a))) != len(list(children(b))):
+            raise Mismatch(spot, b, str(b), str(a))
+        self.operands(a, b, spot)
+
+    def variable(self, a: Expr, b: Var, spot: Node) -> None:
+        if b in self.vars:
+            if a.dtype == b.dtype and (a is self.vars[b] or (a.dtype.is_int and self.worth(a, b))):
+                return
+            raise Mismatch(spot, b, f"{b.name}, which stands for {self.vars[b]}", str(a))
+        if b not in self.params:
+            raise Mismatch(spot, b, b.name, str(a))
+        moves = any(p in self.bound or isinstance(p, BufferLoad) for p in walk(a))
+        if a.dtype != b.dtype or moves:
+            raise Mismatch(spot, b, f"a {b.dtype} that stays the same, for {b.name}", f"{a} of dtype {a.dtype}")
+        self.vars[b] = a
+
+    def operands(self, a: Expr, b: Expr, spot: Node) -> None:
+        orders: list[Callable[[], None]] = []
+        first, second = _parts(a), _parts(b)
+
+        def in_order(parts: list[Any]) -> Callable[[], None]:
+            def compare() -> None:
+                for mine, wanted in zip(parts, second):
+                    self.expr(mine, wanted, spot)
+
+            return compare
+
+        orders.append(in_order(first))
+        if isinstance(a, _COMMUTATIVE):
+            orders.append(in_order(first[::-1]))
+        failure: Mismatch | None = None
+        for compare in orders:
+            try:
+                with self.attempt():
+                    compare()
+                return
+            except Mismatch as reason:
+                failure = failure or reason
+        assert failure is not None  # no order fitted
+        raise failure
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """What is found out inside is forgotten when that fails."""
+        variables, buffers = dict(self.vars), dict(self.buffers)
+        try:
+            yield
+        except Mismatch:
+            self.vars, self.buffers = variables, buffers
+            raise
+
+    # ------------------------------------------------------------------ buffers
+
+    def access(self, a: BufferLoad | BufferStore, b: BufferLoad | BufferStore) -> None:
+        """A place of a program's buffer and one of the description's: the difference is where the box begins."""
+        mine, wanted = a.buffer, b.buffer
+        if mine.dtype != wanted.dtype or mine.scope != wanted.scope:
+            text = f"{wanted.name}, {wanted.dtype} in {wanted.scope}"
+            raise Mismatch(a, b, text, f"{mine.name}, {mine.dtype} in {mine.scope}")
+        if a.predicate is not None or b.predicate is not None:
+            raise Mismatch(a, b, "accesses without a mask", "a mask")
+        lead = mine.ndim - wanted.ndim
+        if lead < 0:
+            raise Mismatch(a, b, f"{wanted.name} of {wanted.ndim} dimensions", f"{mine.name} has {mine.ndim}")
+        offsets: list[Expr] = []
+        for d, index in enumerate(a.indices):
+            inner = const(0, index.dtype) if d < lead else self.mapped(b.indices[d - lead])
+            if inner is None:
+                raise Mismatch(a, b, f"a place of {wanted.name} that its loops decide", str(b))
+            offset = self.analyzer.simplify(index - inner.astype(index.dtype))
+            if any(part in self.bound for part in walk(offset)):
+                place = ", ".join(map(str, a.indices))
+                raise Mismatch(a, b, f"{_place(b)} up to a constant offset", f"{mine.name}[{place}]")
+            offsets.append(offset)
+        if wanted not in self.buffers:
+            self.buffers[wanted] = (mine, tuple(offsets))
+            return
+        known, begins = self.buffers[wanted]
+        if known is not mine:
+            raise Mismatch(a, b, f"{known.name}, for which {wanted.name} stands", mine.name)
+        if not all(self.analyzer.can_prove_equal(x, y) for x, y in zip(offsets, begins)):
+            text = ", ".join(map(str, begins))
+            raise Mismatch(a, b, f"{_place(b)} in the box of {mine.name} that begins at ({text})", _place(a))
+
+
+def _axis(it: IterVar, value: Expr) -> str:
+    kind = {"S": "spatial", "R": "reduction", "O": "opaque"}[it.kind]
+    return f"a {kind} iterator {it.var.name} = {value} in [{it.dom.start}, {it.dom.start + it.dom.extent})"
+
+
+def _parts(e: Expr) -> list[Expr]:
+    return [part for part in children(e) if isinstance(part, Expr)]
+
+
+def _place(access: BufferLoad | BufferStore) -> str:
+    return f"{access.buffer.name}[{', '.join(map(str, access.indices))}]"
+
+
+def _kind(stmt: Stmt) -> str:
+    names: dict[type, str] = {
+        For: "a loop",
+        Seq: "several statements",
+        BlockRealize: "a block",
+        BufferStore: "a store",
+        If: "a condition",
+        LetStmt: "a variable",
+        Evaluate: "a call",
+        While: "a while loop",
+        Assert: "an assertion",
+        Block: "a block",
+    }
+    return names.get(type(stmt), type(stmt).__name__)

@@ -1,0 +1,355 @@
+"""Software pipelines: may the statements of a loop run in stages, and how many versions does each buffer need?
+
+The statements of the loop's body are its *parts*. Part p of iteration i runs in time step i + stage(p), and the parts
+of one time step run in the order order(p): so a load of stage 0 runs while a computation of stage 1 works on what was
+loaded a step before. After TVM's annotations "software_pipeline_stage" and "software_pipeline_order".
+
+Legal when every value is still written before it is read, and not overwritten before. A buffer that no iteration
+passes a value on with (each reads only what it wrote) gets as many *versions* as there are iterations at work at once;
+for all others, dependences between iterations must be kept by the new order. "double_buffer_scope" on a block says
+that what it writes gets two versions, and that the block runs one iteration ahead of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as replace_failure
+from typing import Any
+
+from ...arith.dependence import Access as Point
+from ...arith.dependence import Undecided, find_dependence
+from ...expr import Expr, IntImm, Node, Range, Var, const, replace, substitute, walk
+from ..conditions import is_const
+from ..nodes import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    PrimFunc,
+    Seq,
+    Stmt,
+)  # fmt: skip
+from .dependences import Access, accesses
+from .registry import Failure
+from .tree import Tree, statements
+
+STAGE, ORDER, ASYNC = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_async_stages"
+DOUBLE = "double_buffer_scope"
+KEYS = (STAGE, ORDER, ASYNC)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A loop that may be pipelined: its parts, when each runs, and the versions of buffers private to iterations."""
+
+    loop: For
+    parts: tuple[Stmt, ...]
+    stages: tuple[int, ...]
+    order: tuple[int, ...]
+    versions: Mapping[Buffer, int] = field(default_factory=dict)
+
+    @property
+    def depth(self) -> int:
+        """The largest stage: how many time steps an iteration spans, less one."""
+        return max(self.stages, default=0)
+
+    @property
+    def in_order(self) -> list[int]:
+        """The numbers of the parts in the order in which they run in a time step."""
+        return sorted(range(len(self.parts)), key=lambda p: self.order[p])
+
+
+def parts_of(loop: For) -> tuple[Stmt, ...]:
+    """The statements of a loop's body: what gets a stage each."""
+    return loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
+
+
+def inner_parts(loop: For) -> tuple[Stmt, ...]:
+    """The parts that a loop has when it is `opened`."""
+    body = loop.body
+    if isinstance(body, BlockRealize) and isinstance(body.block.body, Seq):
+        return body.block.body.stmts
+    return parts_of(loop)
+
+
+def opened(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
+    """The function with the block that is all of the loop's body, if it is one, taken apart; and the loop in it.
+
+    Pipelines of TVM's own programs stand in such a block; its local buffers move to the root.
+    """
+    inner = loop.body
+    if not isinstance(inner, BlockRealize) or not isinstance(inner.block.body, Seq):
+        return func, loop
+    block = inner.block
+    if block.init is not None or block.match_buffers or not is_const(inner.predicate, 1):
+        return func, loop
+    values = dict(zip((it.var for it in block.iter_vars), inner.iter_values))
+    flat = replace(loop, body=substitute(block.body, values))
+    tree = Tree(func)
+    moved = tree.rebuild({loop: flat})
+    root = Tree(moved).root.block
+    allocated = replace(root, alloc_buffers=(*root.alloc_buffers, *block.alloc_buffers))
+    return Tree(moved).rebuild({root: allocated}), flat
+
+
+def annotated_loops(func: PrimFunc) -> Iterator[For]:
+    """The loops of a function that carry the annotations of a pipeline, inner ones first."""
+    found = [s for s in statements(func.body) if isinstance(s, For) and any(key in s.annotations for key in KEYS)]
+    return reversed(found)
+
+
+def malformed(loop: For) -> Failure | None:
+    """How the annotations of a loop say nothing that could be a pipeline; None where they do."""
+    given = {key: loop.annotations[key] for key in KEYS if key in loop.annotations}
+    if not given:
+        return None
+    if ASYNC in given:
+        return Failure(
+            {loop: "here"}, "a pipeline without asynchronous stages", f"{ASYNC}: nothing runs asynchronously on a CPU"
+        )
+    if loop.kind != ForKind.SERIAL:
+        return Failure({loop: "here"}, "a serial loop", f"{loop.var.name} is {loop.kind}")
+    count = len(inner_parts(loop))
+    for key, values in given.items():
+        valid = isinstance(values, list | tuple) and all(type(v) is int and v >= 0 for v in values)
+        if not valid or len(values) != count:
+            wanted = f"{key}: {count} numbers from 0 on, one for each statement of the body of {loop.var.name}"
+            return Failure({loop: f"{count} statements inside"}, wanted, f"{values!r}")
+        if key == ORDER and len(set(values)) != count:
+            return Failure({loop: "here"}, f"{ORDER}: a different number for each statement", f"{values!r}")
+    return None
+
+
+def plan(func: PrimFunc, loop: For) -> Pipeline | Failure:
+    """The pipeline that a loop's annotations ask for, or why it would change what the program means.
+
+    Without an order, the parts run in a time step as they stand in the text, or, where that is not legal, those of
+    later stages first. Without stages, all are of stage 0. The loop must have been `opened`, and not be `malformed`.
+    """
+    count = len(parts_of(loop))
+    stages = tuple(loop.annotations.get(STAGE, (0,) * count))
+    if ORDER in loop.annotations:
+        return scheduled(func, loop, stages, tuple(loop.annotations[ORDER]))
+    found = scheduled(func, loop, stages, tuple(range(count)))
+    if isinstance(found, Pipeline):
+        return found
+    later_first = sorted(range(count), key=lambda p: (-stages[p], p))
+    other = scheduled(func, loop, stages, tuple(later_first.index(p) for p in range(count)))
+    return other if isinstance(other, Pipeline) else found
+
+
+def scheduled(func: PrimFunc, loop: For, stages: tuple[int, ...], order: tuple[int, ...]) -> Pipeline | Failure:
+    """The pipeline of given stages and order; buffers that blocks in it want doubled get at least two versions."""
+    tree = Tree(func)
+    parts = parts_of(loop)
+    doubled = [b for b in (doubled_buffer(realize.block) for realize in doubled_blocks(tree, loop)) if b is not None]
+    found = [accesses(tree, part) for part in parts]
+    private = _private_buffers(func, tree, loop, found)
+    for buffer in doubled:
+        if buffer not in private:
+            return Failure(
+                {loop: "this loop"},
+                f"{buffer.name}, which is to have two versions, written in each iteration before it is read there",
+                f"{buffer.name} holds values from one iteration of {loop.var.name} to the next, or is used elsewhere",
+            )
+    failure = _broken_dependence(tree, loop, found, stages, order, private)
+    if failure is not None:
+        return failure
+    versions = {}
+    for buffer in private:
+        needed = _versions(buffer, found, stages, order)
+        versions[buffer] = max(needed, 2) if buffer in doubled else needed
+    return Pipeline(loop, parts, stages, order, versions)
+
+
+def _versions(buffer: Buffer, found: Sequence[Sequence[Access]], stages: Sequence[int], order: Sequence[int]) -> int:
+    # Version i % V is free for iteration i + V when all of iteration i is done with it: for parts p and q that use it,
+    # one of them writing, (i + stage(p), order(p)) comes before (i + V + stage(q), order(q)).
+    least = 1
+    for p, mine in enumerate(found):
+        for q, theirs in enumerate(found):
+            ours = [a for a in mine if a.buffer is buffer]
+            others = [a for a in theirs if a.buffer is buffer]
+            if p != q and ours and others and any(a.is_write for a in (*ours, *others)):
+                least = max(least, stages[p] - stages[q] + (order[p] > order[q]))
+    return least
+
+
+def _private_buffers(func: PrimFunc, tree: Tree, loop: For, found: Sequence[Sequence[Access]]) -> list[Buffer]:
+    """The allocated buffers that only this loop uses, and in which no iteration finds what another one wrote."""
+    # Decided on the loop as it is lowered: by what is stored and loaded, not by what blocks claim.
+    from ..transform.affine import Ranges, with_loop
+    from ..transform.coverage import carries_no_value
+    from ..transform.drop_blocks import drop_blocks
+    from ..transform.lower_init import lower_init
+    from ..transform.lower_match_buffers import lower_match_buffers
+
+    allocated = [b for s in statements(func.body) if isinstance(s, Block) for b in s.alloc_buffers]
+    written = {a.buffer for part in found for a in part if a.is_write}
+    local = {b for s in statements(loop) if isinstance(s, Block) for b in s.alloc_buffers}
+    chosen = [b for b in allocated if b in written and b not in local and _uses(func.body, b) == _uses(loop, b)]
+    if not chosen:
+        return []
+    lowered = drop_blocks(lower_init(lower_match_buffers(func)))
+    here = next((s for s in walk(lowered.body) if isinstance(s, For) and s.var is loop.var), None)
+    if here is None:
+        return []
+    ranges: Ranges = {}
+    for outer in tree.all_loops_above(loop):
+        ranges = with_loop(outer, ranges)
+    return [b for b in chosen if _uses(lowered.body, b) == _uses(here, b) and carries_no_value(here, b, ranges)]
+
+
+def _uses(stmt: Node, buffer: Buffer) -> int:
+    return sum(isinstance(n, BufferLoad | BufferStore | BufferRegion) and n.buffer is buffer for n in walk(stmt))
+
+
+def _broken_dependence(
+    tree: Tree, loop: For, found: Sequence[Sequence[Access]], stages: Sequence[int], order: Sequence[int],
+    private: Sequence[Buffer],
+) -> Failure | None:  # fmt: skip
+    """Two accesses to one element that the new order turns round; None where there are none."""
+    outer = [l.var for l in tree.all_loops_above(loop)]
+    step: Expr = loop.var
+    points: list[Point] = []
+    before: dict[Point, tuple[Any, ...]] = {}
+    after: dict[Point, tuple[Any, ...]] = {}
+    origin: dict[Point, tuple[int, Access]] = {}
+    for part, those in enumerate(found):
+        for access in those:
+            # Elements of a private buffer are others in each iteration: the iteration is one more index.
+            point = _point(access, (step,) if access.buffer in private else ())
+            points.append(point)
+            before[point] = (*outer, step, part)
+            after[point] = (*outer, step + stages[part], order[part], step)
+            origin[point] = (part, access)
+    witness = find_dependence(points, before, after, (), lambda a, b: origin[a][0] == origin[b][0])
+    if witness is None:
+        return None
+    wanted = f"each value written before it is read, and kept until then, in the stages {list(stages)}"
+    if isinstance(witness, Undecided):
+        return Failure({loop: "this loop"}, wanted, f"this could not be decided: {witness.reason}")
+    ends = [origin[witness.source], origin[witness.sink]]
+    spots: dict[Node, str] = {loop: "this loop"}
+    for part, access in ends:
+        verb = "writes" if access.is_write else "reads"
+        spots[access.spot] = f"{verb} {access.buffer.name}, in stage {stages[part]}, order {order[part]}"
+    iterations = [dict(at)[loop.var] for at in (witness.source_at, witness.sink_at)]
+    buffer = ends[0][1].buffer
+    name = f"{buffer.name}[{', '.join(map(str, witness.cell[: buffer.ndim]))}]"
+    verbs = ["written" if access.is_write else "read" for _, access in ends]
+    found_text = (
+        f"{name} is {verbs[0]} in iteration {iterations[0]} and {verbs[1]} in iteration {iterations[1]};"
+        f" pipelined, the second comes first"
+    )
+    return Failure(spots, wanted, found_text)
+
+
+def _point(access: Access, more: tuple[Expr, ...]) -> Point:
+    domain: dict[Var, Range] = {l.var: Range(l.start, l.extent) for l in access.loops}
+    indices = []
+    for d, r in enumerate(access.box):
+        if isinstance(r.extent, IntImm) and r.extent.value == 1:
+            indices.append(r.start)
+            continue
+        inside = Var(f"e{d}", r.start.dtype)
+        domain[inside] = Range(const(0, inside.dtype), r.extent)
+        indices.append(r.start + inside)
+    condition = access.stmt.predicate if isinstance(access.stmt, BlockRealize) else True
+    return Point(access.buffer, (*indices, *more), domain, access.is_write, condition)
+
+
+def ill_formed(tree: Tree) -> Failure | None:
+    """The first annotation of a loop or block that says nothing that could be done; None where there is none."""
+    for loop in tree.loops.values():
+        failure = malformed(loop)
+        if failure is not None:
+            return failure
+    for realize in tree.blocks.values():
+        failure = unusable_double(tree, realize) if DOUBLE in realize.block.annotations else None
+        if failure is not None:
+            return failure
+    return None
+
+
+def broken(tree: Tree) -> Failure | None:
+    """The first pipeline or double buffer that would change what the program means; None where there is none."""
+    chosen = [loop for loop in tree.loops.values() if any(key in loop.annotations for key in KEYS)]
+    for realize in tree.blocks.values():
+        around = doubled_loop(tree, realize) if DOUBLE in realize.block.annotations else None
+        if around is not None and around[0] not in chosen:
+            chosen.append(around[0])
+    for loop in chosen:
+        func, flat = opened(tree.func, loop)
+        annotated = any(key in loop.annotations for key in KEYS)
+        found = plan(func, flat) if annotated else double_buffered(func, flat)
+        if isinstance(found, Pipeline):
+            continue
+        # What stands in the program as it is, not as it was looked at.
+        spots = {loop if spot is flat else spot: note for spot, note in found.spots.items()}
+        shown = {s: note for s, note in spots.items() if not isinstance(s, Stmt) or s in tree.order}
+        return replace_failure(found, spots=shown)
+    return None
+
+
+# ---- double buffers ------------------------------------------------------------------------------------------------
+
+
+def doubled_loop(tree: Tree, realize: BlockRealize) -> tuple[For, int] | None:
+    """(the innermost loop that holds the block and other statements beside it, the number of the block's part)."""
+    for loop in reversed(tree.all_loops_above(realize)):
+        parts = inner_parts(loop)
+        if len(parts) > 1:
+            return loop, next(k for k, part in enumerate(parts) if tree.inside(realize, part))
+    return None
+
+
+def doubled_blocks(tree: Tree, loop: For) -> list[BlockRealize]:
+    """The blocks whose output is to have two versions in a loop."""
+    marked = [b for b in tree.blocks.values() if DOUBLE in b.block.annotations]
+    return [b for b in marked if (doubled_loop(tree, b) or (None, 0))[0] is loop]
+
+
+def doubled_buffer(block: Block) -> Buffer | None:
+    """The buffer that a block's annotation names by its position among the writes; None where it names none."""
+    index = block.annotations.get(DOUBLE)
+    if type(index) is not int or not 0 <= index < len(block.writes):
+        return None
+    return block.writes[index].buffer
+
+
+def unusable_double(tree: Tree, realize: BlockRealize) -> Failure | None:
+    """How the annotation of a block as a double buffer says nothing; None where it does."""
+    block = realize.block
+    if doubled_buffer(block) is None:
+        wanted = f"{DOUBLE}: the position of one of the {len(block.writes)} buffers that {block.name} writes"
+        return Failure({block: "this block"}, wanted, f"{block.annotations.get(DOUBLE)!r}")
+    if doubled_loop(tree, realize) is None:
+        wanted = f"a loop around {block.name} that holds other statements beside it, which read what it writes"
+        way_out = "compute_at brings the block and its readers together"
+        return Failure({block: "this block"}, wanted, "no such loop", (way_out,))
+    return None
+
+
+def double_buffered(func: PrimFunc, loop: For) -> Pipeline | Failure:
+    """The pipeline in which the blocks of a loop that are annotated so run one iteration ahead of the others.
+
+    Where they need what comes before them in the same iteration, that runs ahead with them. The loop is `opened`.
+    """
+    tree = Tree(func)
+    blocks = doubled_blocks(tree, loop)
+    chosen = {k for b in blocks for k, part in enumerate(parts_of(loop)) if tree.inside(b, part)}
+    order = tuple(range(len(parts_of(loop))))
+    first: Failure | None = None
+    for ahead in (chosen, set(range(max(chosen) + 1))):
+        found = scheduled(func, loop, tuple(int(p not in ahead) for p in order), order)
+        if isinstance(found, Pipeline):
+            return found
+        first = first or found
+    assert first is not None  # there were two tries
+    return first

@@ -1,0 +1,288 @@
+"""Staging buffers of which a block touches one element an iteration, in a layout of the block's iterators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...arith import Analyzer, regions
+from ...expr import (
+    SPATIAL,
+    Expr,
+    IntImm,
+    IterVar,
+    Let,
+    Node,
+    Range,
+    Var,
+    const,
+    replace,
+    rewrite,
+    structural_equal,
+    substitute,
+    walk,
+)
+from ..accesses import accesses
+from ..conditions import all_of, conjuncts, reads_memory, uses
+from ..nodes import (
+    Block,
+    BlockId,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    LetStmt,
+    Stmt,
+)  # fmt: skip
+from .analysis import Scope
+from .boxes import fills, relax
+from .placement import box_text, nest_for
+from .registry import Failure, holds_inside
+from .staging import Insertion, block_in, box_written, initialised, place_after, point_region, refuse_races
+from .state import ScheduleState, guard
+from .tree import Tree, written_buffers
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The one element of a buffer that each iteration of a block touches, and the iterators that decide which."""
+
+    realize: BlockRealize
+    buffer: Buffer
+    write: bool
+    indices: tuple[Expr, ...]
+
+    @property
+    def iterators(self) -> list[IterVar]:
+        """The iterators in the indices, in the block's order."""
+        return [it for it in self.realize.block.iter_vars if uses_var(self.indices, it.var)]
+
+
+def uses_var(expressions: Sequence[Expr], var: Var) -> bool:
+    """Whether a variable occurs in any of the expressions."""
+    return any(part is var for e in expressions for part in walk(e))
+
+
+def point_of(realize: BlockRealize, buffer: Buffer, write: bool) -> Point | str:
+    """The single point, or why there is none."""
+    block = realize.block
+    found: list[tuple[Expr, ...]] = []
+    for node in walk(block):
+        if isinstance(node, Block) and node is not block:
+            return f"block {node.name} stands inside it"
+        if isinstance(node, BufferLoad | BufferStore) and node.buffer is buffer:
+            found.append(node.indices)
+    if block.match_buffers:
+        return "it matches views"
+    if not found:
+        return f"it has no load or store of {buffer.name} itself"
+    for other in found[1:]:
+        if not structural_equal(found[0], other):
+            shown = [", ".join(map(str, indices)) for indices in (found[0], other)]
+            return f"it uses {buffer.name}[{shown[0]}] and {buffer.name}[{shown[1]}]"
+    inside = {n.var for n in walk(block) if isinstance(n, For | LetStmt | Let)}
+    if any(reads_memory(i) or uses(i, inside) for i in found[0]):
+        return f"{buffer.name}[{', '.join(map(str, found[0]))}] is no function of its iterators"
+    return Point(realize, buffer, write, found[0])
+
+
+copies_its_values = holds_inside(
+    "copies_its_values",
+    """What is copied in has been written by then; what is copied back was written by the block:
+    every combination of iterators that the copy runs through is one that the block runs through, or reads an input.""",
+)
+
+
+# ---- the copy ------------------------------------------------------------------------------------------------------
+
+
+def stage_points(
+    state: ScheduleState, tree: Tree, point: Point, cached: Buffer, places: tuple[Expr, ...], copied_loops: bool
+) -> BlockRealize:
+    """Put the copy into the program and let the block use it."""
+    realize, buffer = point.realize, point.buffer
+    scope = Scope.around(tree, realize)
+    step = Insertion(tree, scope, {realize.block: _using(realize.block, buffer, cached, places)}, allocated=[cached])
+    anchor: Stmt | None = None
+    within: Stmt = scope.realize.block
+    writers = [] if point.write else scope.writers(buffer)
+    if point.write:
+        anchor, within = place_after(tree, realize, [r for r in scope.readers(buffer) if r is not realize])
+    elif writers:
+        anchor, within = place_after(tree, writers[0], [realize])
+    nest, exact = _copied_nest(tree, point, within) if copied_loops else (None, False)
+    stage_block = _stage_block(point, cached, places)
+    if nest is None:
+        stage = _domain_nest(state, tree, point, stage_block, within)
+        if point.write:
+            reason = fills(tree, realize, point_region(cached, [it.var for it in point.iterators]), within)
+            if reason is not None:
+                raise copies_its_values.refuse(
+                    Failure({realize.block: "this block"}, "every combination of its iterators run through", reason)
+                )
+    else:
+        stage = nest(stage_block)
+    if not point.write:
+        _refuse_uninitialised(state, tree, point, writers, stage, within, exact)
+    if anchor is None:
+        step.first.append(stage)
+    else:
+        step.after.append((anchor, stage))
+    step.apply(state)
+    made = block_in(state, stage)
+    refuse_races(state, made)
+    return made
+
+
+def _using(block: Block, buffer: Buffer, cached: Buffer, places: tuple[Expr, ...]) -> Block:
+    def change(node: Node) -> Node | None:
+        if isinstance(node, BufferLoad) and node.buffer is buffer:
+            return BufferLoad(cached, places)
+        if isinstance(node, BufferStore) and node.buffer is buffer:
+            return BufferStore(cached, node.value, places)
+        return None
+
+    def regions_of(found: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
+        kept = [r for r in found if r.buffer is not buffer]
+        first = next((k for k, r in enumerate(found) if r.buffer is buffer), None)
+        if first is not None:
+            kept.insert(first, point_region(cached, places))
+        return tuple(kept)
+
+    init = None if block.init is None else rewrite(block.init, change)
+    return replace(
+        block, reads=regions_of(block.reads), writes=regions_of(block.writes), init=init,
+        body=rewrite(block.body, change),
+    )  # fmt: skip
+
+
+def _stage_block(point: Point, cached: Buffer, places: tuple[Expr, ...]) -> Block:
+    fresh = {it.var: it.var.with_name(it.var.name) for it in point.iterators}
+    iters = tuple(IterVar(fresh[it.var], it.dom, SPATIAL) for it in point.iterators)
+    original, copy = ([substitute(i, fresh) for i in indices] for indices in (point.indices, places))
+    source, target = (point.buffer, original), (cached, copy)
+    if point.write:
+        source, target = target, source
+    body = BufferStore(target[0], BufferLoad(source[0], tuple(source[1])), tuple(target[1]))
+    reads, writes = (point_region(source[0], source[1]),), (point_region(target[0], target[1]),)
+    return Block(iters, reads, writes, cached.name, body, id=BlockId())
+
+
+def _in_bounds(point: Point, values: Sequence[Expr], analyzer: Analyzer) -> list[Expr]:
+    """The conditions for the buffer's element to exist at given values of the iterators, as far as they may fail."""
+    bindings = dict(zip((it.var for it in point.iterators), values))
+    found = []
+    for index, dim in zip(point.indices, point.buffer.shape):
+        value = analyzer.simplify(substitute(index, bindings))
+        found += [c for c in (value >= 0, value < dim) if not analyzer.can_prove(c)]
+    return found
+
+
+def _domain_nest(state: ScheduleState, tree: Tree, point: Point, block: Block, within: Stmt) -> Stmt:
+    """Loops over the domains of the iterators; in a loop that is shared, over the values that they take there."""
+    realize = point.realize
+    analyzer = state.analyzer(within)
+    ranges: dict[Var, Range] = {}
+    if isinstance(within, For):
+        loops = tree.loops_above(realize)
+        inner = loops[loops.index(within) + 1 :]
+        bindings = dict(zip(realize.block.iter_vars, realize.iter_values))
+        values = [bindings[it] for it in point.iterators]
+        whole = Buffer("domain", tuple(it.dom.start + it.dom.extent for it in point.iterators))
+        box = relax(tuple(Range(v, const(1, v.dtype)) for v in values), inner, analyzer, whole)
+        ranges = dict(zip((it.var for it in block.iter_vars), box))
+    nest = nest_for(
+        BlockRealize(tuple(it.var for it in block.iter_vars), const(True), block), ranges, const(True), analyzer, True
+    )
+    return _guarded(point, nest, state.analyzer(within))
+
+
+def _guarded(point: Point, nest: Stmt, analyzer: Analyzer) -> Stmt:
+    at = nest
+    while isinstance(at, For):
+        analyzer.bind(at.var, Range(at.start, at.extent))
+        at = at.body
+    assert isinstance(at, BlockRealize)
+    with analyzer.constraint(*conjuncts(at.predicate)):
+        conditions = _in_bounds(point, at.iter_values, analyzer)
+    return guard(nest, all_of(conditions))
+
+
+def _copied_nest(tree: Tree, point: Point, within: Stmt) -> tuple[Callable[[Block], Stmt] | None, bool]:
+    """(how to put a block into loops like those around the point's block, whether they run through the same values).
+
+    None where a predicate ties loops that index the buffer to others.
+    """
+    realize = point.realize
+    loops = tree.loops_above(realize)
+    if isinstance(within, For):
+        loops = loops[loops.index(within) + 1 :]
+    bindings = dict(zip(realize.block.iter_vars, realize.iter_values))
+    values = [bindings[it] for it in point.iterators]
+    kept: list[For] = []
+    for loop in reversed(loops):
+        if any(uses_var([e], loop.var) for e in (*values, *(x for l in kept for x in (l.start, l.extent)))):
+            kept.insert(0, loop)
+    dropped = [loop for loop in loops if loop not in kept]
+    if any(uses(c, [l.var for l in dropped]) for c in conjuncts(realize.predicate)):
+        return None, False
+    always = all(isinstance(l.extent, IntImm) and l.extent.value > 0 for l in dropped)
+    if point.write and not always:
+        return None, False  # a loop that never runs writes nothing
+
+    def nest(block: Block) -> Stmt:
+        fresh = {loop.var: loop.var.with_name(loop.var.name) for loop in kept}
+        inside: Stmt = BlockRealize(
+            tuple(substitute(v, fresh) for v in values), substitute(realize.predicate, fresh), block
+        )
+        for loop in reversed(kept):
+            start, extent = substitute(loop.start, fresh), substitute(loop.extent, fresh)
+            inside = For(fresh[loop.var], start, extent, ForKind.SERIAL, inside)
+        analyzer = Analyzer({l.var: Range(l.start, l.extent) for l in tree.all_loops_above(realize)})
+        return _guarded(point, inside, analyzer)
+
+    return nest, always
+
+
+def _refuse_uninitialised(
+    state: ScheduleState, tree: Tree, point: Point, writers: Sequence[BlockRealize], stage: Stmt, within: Stmt,
+    exact: bool,
+) -> None:  # fmt: skip
+    """Refuse when the copy may read an element that nobody has written by then."""
+    buffer, realize = point.buffer, point.realize
+    if not writers:
+        is_input = buffer in tree.func.buffers and buffer not in written_buffers(tree.func)
+        guarded = any(a.guarded for a in accesses(realize.block.body) if a.buffer is buffer)
+        if is_input or (exact and not guarded):
+            return
+        raise initialised.refuse(
+            Failure(
+                {realize.block: f"reads {buffer.name}"},
+                f"every element of {buffer.name} that is copied has a value",
+                f"{buffer.name} is no input, and the copy may read more of it than {realize.block.name} does",
+            )
+        )
+    analyzer = state.analyzer(within)
+    given = box_written(state, tree, writers[0], buffer, within)
+    loops: list[For] = []
+    at = stage
+    while isinstance(at, For):
+        loops.append(at)
+        at = at.body
+    assert isinstance(at, BlockRealize)
+    bindings = dict(zip((it.var for it in at.block.iter_vars), at.iter_values))
+    read = tuple(substitute(r, bindings) for r in at.block.reads[0].region)
+    wanted = relax(read, loops, analyzer, buffer)
+    whole = buffer.full_region().region
+    given, wanted = (regions.intersect(box, whole, analyzer) for box in (given, wanted))
+    if not regions.covers(given, wanted, analyzer):
+        raise copies_its_values.refuse(
+            Failure(
+                {writers[0].block: f"writes {box_text(buffer, given)}"},
+                f"all of {box_text(buffer, wanted)} written before it is copied",
+                f"{box_text(buffer, given)} is written",
+            )
+        )

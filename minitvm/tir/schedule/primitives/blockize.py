@@ -1,0 +1,264 @@
+"""A subtree as a block: blockize."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ....arith import Analyzer
+from ....arith.subspace import Divided, subspace_divide
+from ....expr import (
+    REDUCE,
+    SPATIAL,
+    Expr,
+    IterVar,
+    Range,
+    Var,
+    const,
+    free_vars,
+    replace,
+    structural_equal,
+    substitute,
+    walk,
+)
+from ...conditions import conjuncts, is_const, uses
+from ...nodes import Block, BlockId, BlockRealize, BufferLoad, BufferRegion, BufferStore, For, ForKind, Stmt
+from ..bindings import loop_ranges
+from ..boxes import signature, union_regions
+from ..registry import Failure, primitive, requirement
+from ..relayout import with_simple_indices
+from ..state import ScheduleState
+from ..tree import Tree, fresh_copy, statements
+
+
+def _inside(tree: Tree, loop: For) -> tuple[list[For], BlockRealize] | None:
+    """The loops from one down, and the only block in them; None where there is anything else."""
+    loops = [loop]
+    while isinstance(loops[-1].body, For):
+        loops.append(loops[-1].body)
+    below = loops[-1].body
+    return (loops, below) if isinstance(below, BlockRealize) else None
+
+
+def _parts(state: ScheduleState, loop: For) -> tuple[list[For], BlockRealize]:
+    found = _inside(state.home(loop), loop)
+    assert found is not None  # one_block_below
+    return found
+
+
+@requirement
+def one_block_below(state: ScheduleState, target: For) -> Failure | None:
+    """below the loop stand loops, each directly in the one before, and in the innermost one block"""
+    tree = state.home(target)
+    if _inside(tree, target) is not None:
+        return None
+    names = ", ".join(b.block.name for b in tree.blocks_in(target))
+    return Failure(
+        {target: "this loop"},
+        "one block in loops that hold nothing else",
+        f"blocks {names} and what joins them",
+        ("loop_partition, decompose_reduction or compute_at may have joined them",),
+    )
+
+
+@requirement
+def fixed_inner_domains(state: ScheduleState, target: For) -> Failure | None:
+    """the loops below start at 0, and no loop around the subtree decides how far they run"""
+    tree = state.home(target)
+    outer = [l.var for l in tree.loops_above(target)]
+    for loop in _parts(state, target)[0]:
+        if not is_const(loop.start, 0) or uses(loop.extent, outer):
+            return Failure(
+                {loop: "this loop"},
+                "a loop from 0 over an extent that is the same every time",
+                f"{loop.var.name} in [{loop.start}, {loop.start + loop.extent})",
+            )
+    return None
+
+
+def _division(state: ScheduleState, target: For) -> Divided:
+    loops, block = _parts(state, target)
+    tree = state.home(target)
+    ranges = loop_ranges([*tree.loops_above(target), *loops])
+    return subspace_divide(block.iter_values, ranges, [l.var for l in loops], block.predicate)
+
+
+@requirement
+def bindings_divide(state: ScheduleState, target: For) -> Failure | None:
+    """each iterator's value is outer * n + inner: `inner`, of the loops below, runs once through 0 <= inner < n, and
+    `outer` is a quasi-affine function of the loops around
+
+    Together the inner parts are a bijective map of the loops below.
+    """
+    divided = _division(state, target)
+    if not divided.errors:
+        return None
+    block = _parts(state, target)[1]
+    return Failure(
+        {target: "from here inward", block.block: "its bindings"},
+        "iterators that divide into a part of the outer loops and a part of the inner ones",
+        divided.errors[0],
+    )
+
+
+@requirement
+def predicate_divides(state: ScheduleState, target: For) -> Failure | None:
+    """each condition of the block's predicate uses only loops around the subtree, or only loops of it"""
+    divided = _division(state, target)
+    if not divided.predicate_errors:
+        return None
+    block = _parts(state, target)[1]
+    return Failure(
+        {block: "this predicate"},
+        "conditions on outer loops or on inner loops",
+        divided.predicate_errors[0],
+        ("split by a factor that divides the extent", "pad_einsum or transform_layout pad it"),
+    )
+
+
+@requirement
+def init_moves_out(state: ScheduleState, target: For) -> Failure | None:
+    """where the block has an init, its loops are no thread loops, its inner conditions bind no reduction, and its body
+    loads what the init stores at that place only
+
+    Then all the init's of a subtree may run before all its updates.
+    """
+    loops, block = _parts(state, target)
+    init = block.block.init
+    if init is None:
+        return None
+    for loop in loops:
+        if loop.kind == ForKind.THREAD:
+            return Failure(
+                {loop: "this loop"},
+                "loops that are bound to no thread",
+                f"bound to {loop.thread}",
+                ("blockize before bind", "decompose_reduction"),
+            )
+    reducing = {v for it, e in zip(block.block.iter_vars, block.iter_values) if it.kind == REDUCE for v in free_vars(e)}
+    for condition in conjuncts(_division(state, target).inner_predicate):
+        if uses(condition, reducing):
+            return Failure({block: "this predicate"}, "conditions on the loops that initialise", f"{condition} reduces")
+    stores = [s for s in statements(init) if isinstance(s, BufferStore)]
+    for node in walk(block.block.body):
+        if not isinstance(node, BufferLoad) or all(s.buffer is not node.buffer for s in stores):
+            continue
+        if not any(s.buffer is node.buffer and structural_equal(s.indices, node.indices) for s in stores):
+            return Failure(
+                {node: "loads what another iteration initialises"},
+                "a body that reads what it accumulates",
+                str(node),
+                ("decompose_reduction",),
+            )
+    return None
+
+
+@primitive(
+    past="was made a block in",
+    requires=[one_block_below, fixed_inner_domains, bindings_divide, predicate_divides, init_moves_out],
+)  # fmt: skip
+def blockize(state: ScheduleState, target: For, preserve_unit_iters: bool = True) -> BlockRealize:
+    """Make the subtree of a loop a block, with the block that stood there inside of it.
+
+    before:
+        for i, j, i_1, j_1 in T.grid(4, 2, 4, 8):
+            with T.block("B"):
+                vi = T.axis.spatial(16, i * 4 + i_1)
+                vj = T.axis.spatial(16, j * 8 + j_1)
+                B[vi, vj] = A[vi, vj] * 2.0
+    call: `outer = sch.blockize(i_1)`
+    after:
+        for i, j in T.grid(4, 2):
+            with T.block("B_o"):
+                vi_o, vj_o = T.axis.remap("SS", [i, j])
+                for i_1, j_1 in T.grid(4, 8):
+                    with T.block("B"):
+                        vi_i, vj_i = T.axis.remap("SS", [i_1, j_1])
+                        B[vi_o * 4 + vi_i, vj_o * 8 + vj_i] = A[vi_o * 4 + vi_i, vj_o * 8 + vj_i] * 2.0
+
+    The init of a reduction moves to the outer block, in loops of its own. Without `preserve_unit_iters` an iterator of
+    the outer block that has one value only is left out.
+    """
+    loops, realize = _parts(state, target)
+    divided = _division(state, target)
+    block = realize.block
+    outer_iters: list[IterVar] = []
+    outer_values: list[Expr] = []
+    inner_iters: list[IterVar] = []
+    inner_values: list[Expr] = []
+    whole: dict[Var, Expr] = {}
+    for it, part in zip(block.iter_vars, divided.parts):
+        outside: Expr = part.outer_range.start
+        if preserve_unit_iters or not is_const(part.outer_range.extent, 1):
+            var = it.var.with_name(f"{it.var.name}_o")
+            outer_iters.append(replace(it, var=var, dom=part.outer_range))
+            outer_values.append(part.outer)
+            outside = var
+        if is_const(part.inner_extent, 1):
+            whole[it.var] = outside
+            continue
+        var = it.var.with_name(f"{it.var.name}_i")
+        inner_iters.append(replace(it, var=var, dom=Range(const(0, var.dtype), part.inner_extent)))
+        inner_values.append(part.inner)
+        whole[it.var] = var if is_const(outside, 0) else outside * part.inner_extent + var
+    analyzer = Analyzer({it.var: it.dom for it in (*outer_iters, *inner_iters)})
+    inner = with_simple_indices(substitute(replace(block, iter_vars=(), init=None), whole), analyzer)
+    inner = replace(inner, iter_vars=tuple(inner_iters))
+    if block.init is not None:
+        accumulated = {r.buffer for r in block.writes}
+        inner = replace(
+            inner, reads=_reads(inner, [r for r in signature(inner)[0] if r.buffer in accumulated], analyzer)
+        )
+    body: Stmt = replace(realize, iter_values=tuple(inner_values), predicate=divided.inner_predicate, block=inner)
+    for loop in reversed(loops):
+        body = replace(loop, body=body)
+    init = None
+    if block.init is not None:
+        moved = with_simple_indices(substitute(block.init, whole), analyzer)
+        init = _init_nest(block.name, moved, inner_iters, inner_values, loops, divided.inner_predicate)
+    outer = Block(tuple(outer_iters), (), (), f"{block.name}_o", body, init, id=BlockId())
+    around = Analyzer({it.var: it.dom for it in outer_iters})
+    reads, writes = signature(outer)
+    outer = replace(outer, reads=_simple(reads, around), writes=_simple(writes, around))
+    made = BlockRealize(tuple(outer_values), divided.outer_predicate, outer)
+    state.replace({target: made})
+    found = state.block(outer.id)
+    assert found is not None  # it was just put there
+    return found
+
+
+def _simple(regions: tuple[BufferRegion, ...], analyzer: Analyzer) -> tuple[BufferRegion, ...]:
+    return tuple(BufferRegion(r.buffer, tuple(analyzer.simplify(d) for d in r.region)) for r in regions)
+
+
+def _reads(block: Block, more: list[BufferRegion], analyzer: Analyzer) -> tuple[BufferRegion, ...]:
+    """What a block reads, with what it accumulates into in front: its init no longer hides that."""
+    known = [r for r in block.reads if all(r.buffer is not m.buffer for m in more)]
+    return _simple(union_regions([*more, *known]), analyzer)
+
+
+def _init_nest(
+    name: str, init: Stmt, iters: list[IterVar], values: list[Expr], loops: list[For], predicate: Expr
+) -> Stmt:
+    """The init in loops over the spatial iterators of the subtree, as a block of its own."""
+    spatial = [(it, value) for it, value in zip(iters, values) if it.kind == SPATIAL]
+    if not spatial:
+        return fresh_copy(init)
+    own = {it.var: it.var.with_name(f"{it.var.name}_init") for it, _ in spatial}
+    axes = tuple(replace(it, var=own[it.var]) for it, _ in spatial)
+    body = substitute(init, own)
+    block = Block(axes, (), (), f"{name}_init", body)
+    reads, writes = signature(block)
+    used = {v for _, value in spatial for v in free_vars(value)} | set(free_vars(predicate))
+    nest: Stmt = BlockRealize(tuple(v for _, v in spatial), predicate, replace(block, reads=reads, writes=writes))
+    for loop in reversed(loops):
+        if loop.var in used:
+            nest = For(loop.var, loop.start, loop.extent, ForKind.SERIAL, nest)
+    return fresh_copy(nest)
+
+
+@blockize.space
+def _blockize_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for loop in state.tree().loops.values():
+        yield (loop,)
+        yield loop, False

@@ -1,0 +1,212 @@
+"""Index computations done once and kept in memory: cache_index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ....arith import Analyzer
+from ....expr import (
+    SPATIAL,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Let,
+    Node,
+    Range,
+    SizeVar,
+    Var,
+    const,
+    free_vars,
+    replace,
+    rewrite,
+    structural_equal,
+    substitute,
+    walk,
+)
+from ...conditions import reads_memory
+from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, Stmt
+from ..analysis import Scope
+from ..registry import Failure, primitive, requirement
+from ..staging import Insertion, block_in, free_name, point_region
+from ..state import ScheduleState
+
+
+@requirement
+def valid_threshold(state: ScheduleState, block: BlockRealize, cse_thresh: int) -> Failure | None:
+    """cse_thresh >= 0"""
+    if isinstance(cse_thresh, int) and cse_thresh >= 0:
+        return None
+    return Failure({block.block: "this block"}, "cse_thresh of 0 or more", repr(cse_thresh))
+
+
+@requirement
+def one_level(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """the block holds no other block: its index computations are functions of its own iterators"""
+    inner = next((n for n in walk(block.block.body) if isinstance(n, Block)), None)
+    if inner is None:
+        return None
+    return Failure(
+        {inner: "stands inside"},
+        f"a block with no block inside, as {block.block.name} is not",
+        f"block {inner.name} inside it",
+        (f"cache_index({inner.name}, ...)",),
+    )
+
+
+@primitive(past="has its indices cached in", requires=[valid_threshold, one_level])
+def cache_index(
+    state: ScheduleState, block: BlockRealize, storage_scope: str, cse_thresh: int = 0
+) -> list[BlockRealize]:
+    """Compute the indices at which a block loads beforehand, for all its iterations, and look them up.
+
+    before:
+        for i, j in T.grid(8, 8):
+            with T.block("B"): B[vi, vj] = A[vi // 4 + vj // 4, vj // 2]
+    call: `sch.cache_index("B", "global")`
+    after:
+        for ax0, ax1 in T.grid(8, 8):
+            with T.block("index_0"): index_var_0[v0, v1] = v0 // 4 + v1 // 4
+        for ax0 in range(8):
+            with T.block("index_1"): index_var_1[v0] = v0 // 2
+        for i, j in T.grid(8, 8):
+            with T.block("B"): B[vi, vj] = A[index_var_0[vi, vj], index_var_1[vj]]
+
+    With `cse_thresh=0` every index that is computed is cached, each different one once; with n > 0, parts of indices
+    that occur at least n times, larger ones first. An index that depends on data, or divides by what may be zero, or
+    on variables other than the block's iterators and sizes, stays as it is. Where nothing is left the program stays.
+    """
+    candidates = _chosen(block.block, cse_thresh)
+    if not candidates:
+        return []
+    tree = state.home(block)
+    step = Insertion(tree, Scope.around(tree, block))
+    body, init = block.block.body, block.block.init
+    reads = list(block.block.reads)
+    written = {region.buffer for region in block.block.writes}
+    for number, value in enumerate(candidates):
+        used = [it for it in block.block.iter_vars if any(part is it.var for part in walk(value))]
+        name = free_name(tree, f"index_var_{number}")
+        cached = Buffer(name, tuple(it.dom.extent for it in used), value.dtype, storage_scope)
+        place = tuple(Analyzer().simplify(it.var - it.dom.start) for it in used)
+        load = BufferLoad(cached, place)
+        body = _looked_up(body, value, load, written)
+        init = None if init is None else _looked_up(init, value, load, written)
+        step.first.append(_stage(cached, value, used, free_name(tree, f"index_{number}")))
+        step.allocated.append(cached)
+        reads.append(point_region(cached, place))
+    step.rewritten[block.block] = replace(block.block, body=body, init=init, reads=tuple(reads))
+    stages = list(step.first)
+    step.apply(state)
+    return [block_in(state, stage) for stage in stages]
+
+
+def _chosen(block: Block, cse_thresh: int) -> list[Expr]:
+    """The computations to cache, in order of appearance or, of parts, the largest first."""
+    # What a block reads back from its own output must stay recognisable as the element that it writes.
+    written = {region.buffer for region in block.writes}
+    indices = [i for part in (block.init, block.body) if part is not None for i in _load_indices(part, written)]
+    inside = {n.var for n in walk(block.body) if isinstance(n, For | LetStmt | Let)}
+    usable = {it.var for it in block.iter_vars if _known(it)}
+    if cse_thresh == 0:
+        return _distinct([i for i in indices if _eligible(i, usable, inside)])
+    found: list[Expr] = []
+    parts = _distinct([p for i in indices for p in walk(i) if isinstance(p, Expr) and _eligible(p, usable, inside)])
+    for part in sorted(parts, key=_size, reverse=True):
+        if sum(_count(i, part) for i in indices) >= cse_thresh:
+            found.append(part)
+            name = Var("cached", part.dtype)  # what is looked up hides the parts that it is made of
+            indices = [_replaced(i, part, name) for i in indices]
+    return found
+
+
+def _load_indices(stmt: Stmt, written: set[Buffer]) -> Iterator[Expr]:
+    for node in walk(stmt):
+        if isinstance(node, BufferLoad) and node.buffer not in written:
+            yield from node.indices
+
+
+def _known(it: IterVar) -> bool:
+    return all(isinstance(v, SizeVar) for e in (it.dom.start, it.dom.extent) for v in free_vars(e))
+
+
+def _eligible(e: Expr, usable: set[Var], inside: set[Any]) -> bool:
+    if isinstance(e, Var | IntImm) or not e.dtype.is_int or e.dtype.lanes > 1 or reads_memory(e):
+        return False
+    variables = [v for v in free_vars(e) if not isinstance(v, SizeVar)]
+    if not variables or any(v not in usable or v in inside for v in variables):
+        return False
+    # It is computed at every point of the domain, also where the block does not run.
+    divisors = [p.b for p in walk(e) if isinstance(p, FloorDiv | FloorMod)]
+    return all(isinstance(d, IntImm) and d.value != 0 for d in divisors) and not _may_fail(e)
+
+
+def _may_fail(e: Expr) -> bool:
+    return any(type(p).__name__ in ("Div", "Mod", "Call", "Let") for p in walk(e))
+
+
+def _distinct(found: Sequence[Expr]) -> list[Expr]:
+    kept: list[Expr] = []
+    for e in found:
+        if not any(structural_equal(e, other) for other in kept):
+            kept.append(e)
+    return kept
+
+
+def _size(e: Expr) -> int:
+    return sum(1 for _ in walk(e))
+
+
+def _count(e: Expr, part: Expr) -> int:
+    return sum(isinstance(p, type(part)) and structural_equal(p, part) for p in walk(e))
+
+
+def _replaced(e: Any, part: Expr, by: Expr) -> Any:
+    """The expression with each occurrence of a part replaced."""
+
+    def change(node: Node) -> Node | None:
+        return by if type(node) is type(part) and structural_equal(node, part) else None
+
+    return rewrite(e, change)
+
+
+def _looked_up(stmt: Stmt, value: Expr, load: BufferLoad, written: set[Buffer]) -> Any:
+    """The statement with a value looked up wherever it stands in an index of a load."""
+
+    def change(node: Node) -> Node | None:
+        if isinstance(node, BufferLoad) and node.buffer not in written:
+            indices = tuple(_replaced(i, value, load) for i in node.indices)
+            return replace(node, indices=indices) if any(a is not b for a, b in zip(indices, node.indices)) else None
+        return None
+
+    return rewrite(stmt, change)
+
+
+def _stage(cached: Buffer, value: Expr, used: Sequence[IterVar], name: str) -> Stmt:
+    loops = [Var(f"ax{k}", it.var.dtype) for k, it in enumerate(used)]
+    fresh = [Var(f"v{k}", it.var.dtype) for k, it in enumerate(used)]
+    moved = {it.var: v + it.dom.start for it, v in zip(used, fresh)}
+    zero_based = Analyzer().simplify(substitute(value, moved)) if any(_shifted(it) for it in used) else None
+    result = substitute(value, dict(zip((it.var for it in used), fresh))) if zero_based is None else zero_based
+    iters = tuple(IterVar(v, Range(const(0, v.dtype), it.dom.extent), SPATIAL) for v, it in zip(fresh, used))
+    block = Block(iters, (), (point_region(cached, fresh),), name, BufferStore(cached, result, tuple(fresh)))
+    nest: Stmt = BlockRealize(tuple(loops), const(True), block)
+    for loop, it in reversed(list(zip(loops, used))):
+        nest = For(loop, const(0, loop.dtype), it.dom.extent, ForKind.SERIAL, nest)
+    return nest
+
+
+def _shifted(it: IterVar) -> bool:
+    return not (isinstance(it.dom.start, IntImm) and it.dom.start.value == 0)
+
+
+@cache_index.space
+def _cache_index_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    tree = state.tree()
+    for block in tree.blocks.values():
+        if block is not tree.root:
+            for threshold in (0, 2):
+                if one_level.check(state=state, block=block) is None and _chosen(block.block, threshold):
+                    yield block, "global", threshold

@@ -1,0 +1,535 @@
+"""Physical layouts: transform_layout, set_axis_separators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from ....arith import Analyzer
+from ....errors import MinitvmError
+from ....expr import (
+    SPATIAL,
+    Expr,
+    FloatImm,
+    IntImm,
+    IterVar,
+    Node,
+    Range,
+    Var,
+    as_expr,
+    const,
+    free_vars,
+    replace,
+    rewrite,
+    substitute,
+    walk,
+)  # fmt: skip
+from ...conditions import conjuncts, is_const
+from ...index_map import IndexMap, NotInjective
+from ...nodes import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    MatchBufferRegion,
+    PrimFunc,
+    Seq,
+    Stmt,
+)  # fmt: skip
+from ...op import if_then_else
+from ..boxes import signature, with_buffer
+from ..registry import Failure, primitive, requirement
+from ..relayout import in_old_layouts, point_block, relaid
+from ..state import ScheduleState
+from ..tree import Tree
+
+_SIDES = {"read": "reads", "write": "writes"}
+
+
+def chosen_region(block: BlockRealize, buffer: object) -> BufferRegion | None:
+    """The region that a caller means: ("read", i), ("write", i), the name of a buffer, or the buffer; None for none."""
+    both = (*block.block.reads, *block.block.writes)
+    if isinstance(buffer, list | tuple) and len(buffer) == 2 and buffer[0] in _SIDES:
+        regions = getattr(block.block, _SIDES[buffer[0]])
+        position = buffer[1]
+        return regions[position] if isinstance(position, int) and 0 <= position < len(regions) else None
+    found = [r for r in both if r.buffer is buffer or (isinstance(buffer, str) and r.buffer.name == buffer)]
+    return found[0] if found and all(r.buffer is found[0].buffer for r in found) else None
+
+
+def _buffer(block: BlockRealize, buffer: object) -> Buffer:
+    region = chosen_region(block, buffer)
+    assert region is not None  # names_a_buffer
+    return region.buffer
+
+
+@requirement
+def names_a_buffer(state: ScheduleState, block: BlockRealize, buffer: object) -> Failure | None:
+    """the buffer is ("read", i) or ("write", i) with an i that the block has, or the name of one that it touches"""
+    if chosen_region(block, buffer) is not None:
+        return None
+    known = [
+        f'("{side}", {k}): {r.buffer.name}'
+        for side, name in _SIDES.items()
+        for k, r in enumerate(getattr(block.block, name))
+    ]
+    return Failure({block.block: "this block"}, f"a buffer of {block.block.name}: {', '.join(known)}", repr(buffer))
+
+
+def _home(tree: Tree, block: BlockRealize, buffer: Buffer) -> BlockRealize | None:
+    """The block that allocates a buffer, the root for a parameter; None for a view."""
+    if buffer in tree.func.params:
+        return tree.root
+    around = [block, *(b for b in tree.above(block) if isinstance(b, BlockRealize))]
+    return next((b for b in around if buffer in b.block.alloc_buffers), None)
+
+
+@requirement
+def not_a_view(state: ScheduleState, block: BlockRealize, buffer: object) -> Failure | None:
+    """the buffer is a parameter or allocated in a block: not a view of part of another, whose layout it has"""
+    found = _buffer(block, buffer)
+    if _home(state.home(block), block, found) is not None:
+        return None
+    return Failure(
+        {block.block: "this block"},
+        "a parameter or an allocated buffer",
+        f"{found.name} is a view",
+        ("change the layout of the buffer that it views",),
+    )
+
+
+@requirement
+def row_major(state: ScheduleState, block: BlockRealize, buffer: object) -> Failure | None:
+    """the buffer declares no strides and no offset: these would say where its elements are in the old layout"""
+    found = _buffer(block, buffer)
+    if not found.strides and is_const(found.elem_offset, 0):
+        return None
+    text = f"{found.name} has strides ({', '.join(map(str, found.strides))}) and offset {found.elem_offset}"
+    return Failure({block.block: "this block"}, "a buffer without strides and offset", text)
+
+
+@requirement
+def plain_accesses(state: ScheduleState, block: BlockRealize, buffer: object) -> Failure | None:
+    """all accesses of the buffer are loads and stores of single elements: none as a view, a vector or a pointer"""
+    found = _buffer(block, buffer)
+    tree = state.home(block)
+    seen = {id(n.buffer) for n in walk(tree.func.body) if isinstance(n, BufferLoad | BufferStore)}
+    for node in walk(tree.func.body):
+        what = ""
+        if isinstance(node, MatchBufferRegion) and node.source.buffer is found:
+            what = f"{node.buffer.name} is a view of a box of it, which is no box any more"
+        elif isinstance(node, BufferLoad | BufferStore) and node.buffer is found:
+            if any(i.dtype.lanes > 1 for i in node.indices) or node.predicate is not None:
+                what = "a vector is accessed"
+        elif isinstance(node, BufferRegion) and node.buffer is found and id(found) not in seen:
+            what = "a block declares to touch it, but nothing shows where"
+        if what:
+            spot: Node = node if not isinstance(node, MatchBufferRegion) else node.source
+            return Failure({spot: "here"}, f"loads and stores of {found.name} at single elements", what)
+    return None
+
+
+def made_map(index_map: Callable[..., Any], ndim: int) -> IndexMap:
+    """The map that a caller means; raises `InputError` where it does not take `ndim` indices."""
+    return _map(index_map, ndim)[0]
+
+
+def _map(index_map: Callable[..., Any], ndim: int) -> tuple[IndexMap, list[int]]:
+    if isinstance(index_map, IndexMap):
+        if len(index_map.initial_indices) != ndim:
+            raise NotInjective(f"it takes {len(index_map.initial_indices)} indices")
+        return index_map, []
+    return IndexMap.from_func_with_separators(index_map, ndim)
+
+
+def fitting_map(index_map: Callable[..., Any], ndim: int, what: str, spot: Node) -> Failure | None:
+    """How a map fails to be a function of `ndim` indices to at least one, None where it is one."""
+    try:
+        made, _ = _map(index_map, ndim)
+    except (MinitvmError, TypeError) as error:
+        return Failure({spot: what}, f"a function of {ndim} indices, to one or more", str(error))
+    if not made.final_indices:
+        return Failure({spot: what}, f"a function of {ndim} indices, to one or more", f"{made} gives none")
+    return None
+
+
+@requirement
+def map_fits_buffer(
+    state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any]
+) -> Failure | None:
+    """the map takes as many indices as the buffer has dimensions and gives at least one, in terms of these alone"""
+    found = _buffer(block, buffer)
+    return fitting_map(index_map, found.ndim, f"{found.name} has {found.ndim} dimensions", block.block)
+
+
+@requirement
+def injective_map(
+    state: ScheduleState,
+    block: BlockRealize,
+    buffer: object,
+    index_map: Callable[..., Any],
+    assume_injective_transform: bool,
+) -> Failure | None:
+    """for elements p != q of the buffer's shape: 0 <= map(p) != map(q)
+
+    Decided from the quasi-affine form of the map, else by looking at every element. Only where neither gives an answer
+    the caller's word (assume_injective_transform) counts.
+    """
+    found = _buffer(block, buffer)
+    made, _ = _map(index_map, found.ndim)
+    try:
+        made.map_shape(found.shape)
+        reason = made.why_not_injective(found.shape)
+    except MinitvmError as error:
+        reason = str(error)
+    else:
+        if reason is None or (assume_injective_transform and "both go to" not in reason):
+            return None
+    text = f"{found.name} of shape ({', '.join(map(str, found.shape))}): {reason}"
+    tries = ("give every index its own place: lambda i: (i // 4, i % 4)",)
+    return Failure({block.block: "this block"}, "no two elements in one place, and no index below zero", text, tries)
+
+
+def _padding(made: IndexMap, shape: tuple[Expr, ...]) -> tuple[IndexMap | None, Expr | None]:
+    """(the way back, where the padding is); None for what is not known."""
+    if made.fills(shape):
+        return None, const(False)
+    try:
+        return made.non_surjective_inverse(shape)
+    except NotInjective:
+        return None, None
+
+
+@requirement
+def padding_has_value(
+    state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any], pad_value: object
+) -> Failure | None:
+    """where the new shape has places that no element goes to, pad_value says what they hold"""
+    found = _buffer(block, buffer)
+    made, _ = _map(index_map, found.ndim)
+    _, where = _padding(made, found.shape)
+    if pad_value is not None or (where is not None and is_const(where, 0)):
+        return None
+    new = ", ".join(map(str, made.map_shape(found.shape)))
+    some = "some places" if where is None else f"the places where {where}"
+    return Failure(
+        {block.block: "this block"},
+        "a map that fills the new shape, or a pad_value",
+        f"in the new shape ({new}) {some} stay empty",
+        ("pad_value=0",),
+    )
+
+
+def _pad_expr(pad_value: object, buffer: Buffer, indices: Sequence[Expr]) -> Expr:
+    value = as_expr(pad_value(*indices) if callable(pad_value) else pad_value)
+    if isinstance(value, IntImm | FloatImm) and value.dtype != buffer.dtype:
+        number = value.value
+        if not buffer.dtype.is_float and int(number) != number:
+            raise NotInjective(f"{number} is not a value of dtype {buffer.dtype}")
+        return const(number, buffer.dtype)
+    return value
+
+
+@requirement
+def pad_value_fits(
+    state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any], pad_value: object
+) -> Failure | None:
+    """pad_value is a number of the buffer's dtype, or a function from the new indices to one, which reads no memory"""
+    if pad_value is None:
+        return None
+    found = _buffer(block, buffer)
+    made, _ = _map(index_map, found.ndim)
+    indices = [Var(f"axis{k}") for k in range(len(made.final_indices))]
+    reason = ""
+    try:
+        value = _pad_expr(pad_value, found, indices)
+    except (MinitvmError, TypeError) as error:
+        reason = str(error)
+    else:
+        strange = [v.name for v in free_vars(value) if v not in indices]
+        if any(isinstance(n, BufferLoad) for n in walk(value)):
+            reason = f"{value} reads memory"
+        elif value.dtype != found.dtype:
+            reason = f"{value} has dtype {value.dtype}"
+        elif strange:
+            reason = f"{value} uses {', '.join(strange)}"
+    if not reason:
+        return None
+    wanted = f"a {found.dtype}, or a function from {len(indices)} indices to one"
+    return Failure({block.block: f"{found.name} is {found.dtype}"}, wanted, reason)
+
+
+@requirement
+def known_padding(
+    state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any]
+) -> Failure | None:
+    """of a buffer that the function writes, the padding is a condition on the new indices: somebody must write it"""
+    found = _buffer(block, buffer)
+    made, _ = _map(index_map, found.ndim)
+    _, where = _padding(made, found.shape)
+    if where is not None or not _writers(state.home(block), found):
+        return None
+    return Failure(
+        {block.block: "this block"},
+        "a map whose padding is known",
+        f"{made} has no inverse that is known",
+        ("IndexMap.from_func(..., inverse_index_map=...)",),
+    )
+
+
+def _writers(tree: Tree, buffer: Buffer) -> list[BlockRealize]:
+    """The innermost blocks that store to a buffer."""
+    found: list[BlockRealize] = []
+    for stmt in tree.order:
+        if isinstance(stmt, BufferStore) and stmt.buffer is buffer:
+            realize = tree.scope(stmt)
+            if realize not in found:
+                found.append(realize)
+    return found
+
+
+@primitive(
+    past="was laid out anew in",
+    requires=[
+        names_a_buffer, not_a_view, row_major, plain_accesses, map_fits_buffer, injective_map, padding_has_value,
+        pad_value_fits, known_padding,
+    ],
+)  # fmt: skip
+def transform_layout(
+    state: ScheduleState,
+    block: BlockRealize,
+    buffer: object,
+    index_map: Callable[..., Any],
+    pad_value: object = None,
+    *,
+    assume_injective_transform: bool = False,
+) -> None:
+    """Store a buffer in another layout: element `p` goes to `index_map(*p)`, for all who read and write it.
+
+    before:
+        B = T.alloc_buffer((8, 16))
+        for i, j in T.grid(8, 16):
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+        for i, j in T.grid(8, 16):
+            with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0
+    call: `sch.transform_layout("B", ("write", 0), lambda i, j: (j // 4, i, j % 4))`
+    after:
+        B = T.alloc_buffer((4, 8, 4))
+        for i, j in T.grid(8, 16):
+            with T.block("B"): B[vj // 4, vi, vj % 4] = A[vi, vj] * 2.0
+        for i, j in T.grid(8, 16):
+            with T.block("C"): C[vi, vj] = B[vj // 4, vi, vj % 4] + 1.0
+
+    `buffer` is ("read", i), ("write", i) or a name. The new shape is the smallest that holds all elements. A parameter
+    changes its shape too: the caller then passes arrays in the new layout (`IndexMap.map_ndarray`). Loops stay as they
+    are, so where the new shape has more places than there are elements, the padding is written: by the producer,
+    whose loops then run over the new shape, where that is a single block which stores every element once; else by a
+    block of its own right after the last writer. Nobody reads the padding of a buffer that the function only reads.
+    """
+    tree = state.home(block)
+    old = _buffer(block, buffer)
+    made, separators = _map(index_map, old.ndim)
+    new = replace(old, shape=tuple(made.map_shape(old.shape)), axis_separators=tuple(separators))
+    back, where = _padding(made, old.shape)
+    producers = _writers(tree, old)
+    home = _home(tree, block, old)
+    assert home is not None  # not_a_view
+    changes: dict[Stmt, Stmt | None] = {}
+    if where is not None and not is_const(where, 0) and producers:
+        assert back is not None  # known_padding
+
+        def value(indices: Sequence[Expr]) -> Expr:
+            return _pad_expr(pad_value, old, indices)
+
+        nest = _whole_nest(tree, producers[0], old) if len(producers) == 1 else None
+        if nest is not None:
+            changes[nest] = _over_new_shape(producers[0], new, back, where, value)
+        else:
+
+            def pad(v: tuple[Var, ...]) -> BufferStore:
+                return BufferStore(new, value(v), v)
+
+            def outside(v: tuple[Var, ...]) -> Expr:
+                moved: Expr = substitute(where, dict(zip(back.initial_indices, v)))
+                return moved
+
+            last = _statement_of(tree, home, producers[-1])
+            changes[last] = Seq.of(last, point_block(f"{old.name}_pad", new.shape, pad, outside))
+    name = next(n for n, f in state.mod.items() if f is tree.func)
+    func = tree.rebuild(changes) if changes else tree.func
+    analyzer = Analyzer()
+    body = relaid(func.body, old, new, made.map_indices, analyzer)
+    params = tuple(new if p is old else p for p in func.params)
+    func = PrimFunc(params, with_allocation(body, old, new), func.attrs)
+    state.set_func(tree, func)
+    if new in params:
+        state.comparable[name] = in_old_layouts(func, {new: (old, made)})
+
+
+def with_allocation(body: Any, old: Buffer, new: Buffer) -> Any:
+    """A statement in which the block that allocates `old` allocates `new`."""
+
+    def change(node: Node) -> Node | None:
+        if isinstance(node, Block) and old in node.alloc_buffers:
+            return replace(node, alloc_buffers=tuple(new if b is old else b for b in node.alloc_buffers))
+        return None
+
+    return rewrite(body, change)
+
+
+def _statement_of(tree: Tree, home: BlockRealize, inner: Stmt) -> Stmt:
+    """The statement of a block's body that holds `inner`."""
+    at = inner
+    while tree.parent[at] is not home.block and not (
+        isinstance(tree.parent[at], Seq) and tree.parent[tree.parent[at]] is home.block
+    ):
+        at = tree.parent[at]
+    return at
+
+
+def _whole_nest(tree: Tree, producer: BlockRealize, buffer: Buffer) -> For | None:
+    """The loops of a block that stores every element once and does nothing else, as their outermost; else None."""
+    # Iterations are independent: the block writes this buffer only, each element once, and does not read it.
+    store, block = producer.block.body, producer.block
+    plain = isinstance(store, BufferStore) and block.init is None and not block.alloc_buffers
+    if not plain or conjuncts(producer.predicate) or any(r.buffer is buffer for r in block.reads):
+        return None
+    assert isinstance(store, BufferStore)
+    loops = tree.loops_above(producer)
+    if not loops or len(loops) != len(producer.iter_values) or len(store.indices) != len(loops):
+        return None
+    if any(loop.kind != ForKind.SERIAL or loop.annotations for loop in loops):
+        return None
+    chained = [*loops[1:], producer]
+    if any(loop.body is not inner for loop, inner in zip(loops, chained)):
+        return None
+    analyzer = Analyzer()
+    loop_of = {loop.var: loop for loop in loops}
+    axis_of = {it.var: (it, v) for it, v in zip(block.iter_vars, producer.iter_values)}
+    seen: set[Var] = set()
+    for index, dim in zip(store.indices, buffer.shape):
+        if not isinstance(index, Var) or index not in axis_of or index in seen:
+            return None
+        seen.add(index)
+        it, value = axis_of[index]
+        if it.kind != SPATIAL or not isinstance(value, Var) or value not in loop_of:
+            return None
+        loop = loop_of[value]
+        whole = is_const(loop.start, 0) and is_const(it.dom.start, 0)
+        if not whole or not all(analyzer.can_prove_equal(e, dim) for e in (loop.extent, it.dom.extent)):
+            return None
+    return loops[0]
+
+
+def _over_new_shape(
+    producer: BlockRealize, new: Buffer, back: IndexMap, where: Expr, pad: Callable[[Sequence[Expr]], Expr]
+) -> Stmt:
+    """The producer over the places of the new shape: in the padding the pad value, elsewhere its own."""
+    store = producer.block.body
+    assert isinstance(store, BufferStore)  # _whole_nest
+    loops = [Var(f"axis{k}", d.dtype) for k, d in enumerate(new.shape)]
+    iters = tuple(IterVar(Var(f"v{k}", d.dtype), Range(const(0, d.dtype), d)) for k, d in enumerate(new.shape))
+    here = tuple(it.var for it in iters)
+    elements: dict[Var, Expr] = {
+        index: value for index, value in zip(store.indices, back.map_indices(here)) if isinstance(index, Var)
+    }
+    padding = substitute(where, dict(zip(back.initial_indices, here)))
+    value = if_then_else(padding, pad(here), substitute(store.value, elements))
+    block = replace(producer.block, iter_vars=iters, body=BufferStore(new, value, here))
+    reads, writes = signature(block)
+    nest: Stmt = replace(producer, iter_values=tuple(loops), block=replace(block, reads=reads, writes=writes))
+    for loop, dim in reversed(list(zip(loops, new.shape))):
+        nest = For(loop, const(0, loop.dtype), dim, ForKind.SERIAL, nest)
+    return nest
+
+
+@requirement
+def increasing_axes(
+    state: ScheduleState, block: BlockRealize, buffer: object, axis_separators: list[int] | None
+) -> Failure | None:
+    """the separators are positions between dimensions of the buffer, 0 to its number of dimensions, increasing"""
+    found = _buffer(block, buffer)
+    given = list(axis_separators or ())
+    ordered = all(a < b for a, b in pairwise(given))
+    if ordered and all(0 <= a <= found.ndim for a in given):
+        return None
+    return Failure({block.block: "this block"}, f"increasing positions from 0 to {found.ndim}", str(given))
+
+
+@primitive(kind="SetAxisSeparator", requires=[names_a_buffer, not_a_view, increasing_axes])
+def set_axis_separators(
+    state: ScheduleState, block: BlockRealize, buffer: object, axis_separators: list[int] | None
+) -> None:
+    """Say which dimensions of a buffer become one dimension of memory each: those between two separators.
+
+    before:
+        B = T.alloc_buffer((4, 8, 4))
+    call: `sch.set_axis_separators("B", ("write", 0), [2])`
+    after:
+        B = T.alloc_buffer((4, 8, 4), axis_separators=[2])
+
+    The program computes the same. Memory of one dimension, which is all that our targets have, cannot hold such a
+    buffer: `flatten_buffers` refuses it. An empty list (or None) takes the separators away.
+    """
+    tree = state.home(block)
+    old = _buffer(block, buffer)
+    new = replace(old, axis_separators=tuple(axis_separators or ()))
+    body = with_allocation(with_buffer(tree.func.body, old, new), old, new)
+    params = tuple(new if p is old else p for p in tree.func.params)
+    state.set_func(tree, PrimFunc(params, body, tree.func.attrs))
+
+
+@set_axis_separators.space
+def _set_axis_separators_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for block in state.tree().blocks.values():
+        for side, name in _SIDES.items():
+            for k in range(len(getattr(block.block, name))):
+                yield block, (side, k), []  # no others: every target of ours has memory of one dimension
+
+
+def _maps(buffer: Buffer) -> Iterator[tuple[IndexMap, int | None]]:
+    """Layouts worth trying, each with a pad value where it leaves padding."""
+    rank = buffer.ndim
+
+    def made(function: Callable[..., Any]) -> IndexMap:
+        return IndexMap.from_func(function, ndim=rank)
+
+    if rank > 1:
+        yield made(lambda *i: i[::-1]), None
+        yield made(lambda *i: _fused(i, buffer.shape)), None
+    if rank:
+        for factor in (2, 4):
+            split = made(_cut(factor))
+            yield split, None
+            yield split, 0
+        yield made(lambda *i: ((i[0] + 1) // 3, *i[1:], (i[0] + 1) % 3)), 1
+        yield made(lambda *i: (*i, i[0] * 0)), None
+
+
+def _cut(factor: int) -> Callable[..., Any]:
+    return lambda *i: (*i[:-1], i[-1] // factor, i[-1] % factor)
+
+
+def _fused(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
+    total = indices[0]
+    for index, dim in zip(indices[1:], shape[1:]):
+        total = total * dim + index
+    return total
+
+
+@transform_layout.space
+def _transform_layout_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    tree = state.tree()
+    params = set(tree.func.params)
+    for block in tree.blocks.values():
+        for side, name in _SIDES.items():
+            for k, region in enumerate(getattr(block.block, name)):
+                # Not parameters: a caller's arrays have the layout that they have.
+                if region.buffer not in params and all(isinstance(d, IntImm) for d in region.buffer.shape):
+                    for index_map, pad in _maps(region.buffer):
+                        yield block, (side, k), index_map, pad

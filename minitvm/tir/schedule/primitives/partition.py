@@ -1,0 +1,458 @@
+"""Loops side by side: merge makes one of several, loop_partition several of one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ....arith import Analyzer
+from ....arith.dependence import Access as Point
+from ....arith.dependence import find_dependence
+from ....expr import (
+    OPAQUE,
+    REDUCE,
+    SPATIAL,
+    Expr,
+    IntImm,
+    IterVar,
+    Range,
+    Var,
+    const,
+    free_vars,
+    replace,
+    rewrite,
+    substitute,
+)  # fmt: skip
+from ...nodes import Block, BlockId, BlockRealize, For, ForKind, Seq, Stmt
+from .. import requirements as req
+from ..analysis import loops_binding, reads_buffer
+from ..bindings import loop_ranges
+from ..boxes import signature, union_regions, with_buffer
+from ..dependences import Access, accesses
+from ..registry import Failure, primitive, requirement
+from ..state import ScheduleState, tidy
+from ..tree import Tree, fresh_copy, statements
+
+# ---- merge ---------------------------------------------------------------------------------------------------------
+
+
+@requirement
+def at_least_two(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """the loops are at least two, and different ones"""
+    if len(set(loops)) == len(loops) >= 2:
+        return None
+    return Failure(dict.fromkeys(loops, ""), "two different loops, or more", f"{len(set(loops))} of {len(loops)}")
+
+
+@requirement
+def sibling_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """there is a sequence of statements, in one block, of which each loop's nest is one
+
+    From that statement inward to the loop, each loop's body is the next loop.
+    """
+    tree = state.home(loops[0])
+    homes = []
+    for loop in loops:
+        top = _nest(tree, loop)[0] if loop in tree.order else loop
+        parent = tree.parent.get(top)
+        if not isinstance(parent, Seq):
+            wanted = "loops of different nests, which are statements of one sequence"
+            return Failure({loop: "this loop"}, wanted, f"{top.var.name} is not one of several statements")
+        homes.append((parent, top, loop))
+    for (first, top, loop), (second, other, later) in itertools.pairwise(homes):
+        if first is not second or top is other:
+            wanted = "loops of different nests, which are statements of one sequence"
+            found = "they are in one nest" if top is other else "their nests stand in different places"
+            return Failure({loop: "this loop", later: "and this one"}, wanted, found)
+    return None
+
+
+@requirement
+def same_depth(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """the same number of loops stands around each of the loops, from the sequence of nests inward"""
+    tree = state.home(loops[0])
+    depths = {loop: len(_nest(tree, loop)) for loop in loops}
+    if len(set(depths.values())) == 1:
+        return None
+    found = ", ".join(f"{depths[loop]} for {loop.var.name}" for loop in loops)
+    return Failure(dict.fromkeys(loops, ""), "loops at the same depth of their nests", found)
+
+
+@requirement
+def plain_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """the loops and those around them in their nests are serial, without annotation or thread, and start at 0"""
+    tree = state.home(loops[0])
+    nests = [loop for l in loops for loop in _nest(tree, l)]
+    return req.plain_loops.check(state=state, loops=nests) or req.starts_at_zero.check(state=state, loops=nests)
+
+
+@requirement
+def same_extents(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """at each depth, down to that of the loops, the nests' loops have one extent"""
+    tree = state.home(loops[0])
+    first = _nest(tree, loops[0])
+    analyzer = state.analyzer(loops[0])
+    for other in loops[1:]:
+        renamed: dict[Var, Expr] = {}
+        for mine, theirs in zip(first, _nest(tree, other), strict=True):
+            if not analyzer.can_prove_equal(mine.extent, substitute(theirs.extent, renamed)):
+                return Failure(
+                    {mine: f"{mine.extent} iterations", theirs: f"{theirs.extent} iterations"},
+                    "equal extents at each depth",
+                    f"{mine.extent} and {theirs.extent}",
+                    ("split or loop_partition the longer one",),
+                )
+            renamed[theirs.var] = mine.var
+    return None
+
+
+@requirement
+def keeps_order_of_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """no value is read or overwritten out of order
+
+    For accesses a, b to one buffer, one a write, in nests A before B: not at iterations p, q of the merged loops with
+    p > q. And what stands between the nests touches nothing that a nest before it does, one a write.
+    """
+    tree = state.home(loops[0])
+    nests = _ordered(tree, loops)
+    tops = [nest[0] for nest in nests]
+    parent = tree.parent[tops[0]]
+    assert isinstance(parent, Seq)  # sibling_nests holds
+    stmts = parent.stmts[parent.stmts.index(tops[0]) : parent.stmts.index(tops[-1]) + 1]
+    above = [l.var for l in tree.all_loops_above(tops[0])]
+    # Statements that are merged come to stand where the last of them is, so all others come before.
+    points: list[Point] = []
+    before: dict[Point, tuple[Any, ...]] = {}
+    after: dict[Point, tuple[Any, ...]] = {}
+    found: list[Access] = []
+    depth = len(nests[0])
+    for place, stmt in enumerate(stmts):
+        for access in accesses(tree, stmt):
+            point = _point(access)
+            inner = [l.var for l in access.loops[len(above) :]]
+            mine, rest = (inner[:depth], inner[depth:]) if stmt in tops else ([], inner)
+            points.append(point)
+            found.append(access)
+            before[point] = (*above, place, *mine, *[0] * (depth - len(mine)), 0, *rest)
+            moved = len(stmts) if stmt in tops else place
+            after[point] = (*above, moved, *mine, *[0] * (depth - len(mine)), place, *rest)
+    witness = find_dependence(points, before, after)
+    if witness is None:
+        return None
+    names = " and ".join(loop.var.name for loop in loops)
+    return req.witnessed(found, witness, f"with {names} merged the second comes first")
+
+
+def _point(access: Access) -> Point:
+    domain: dict[Var, Range] = {l.var: Range(l.start, l.extent) for l in access.loops}
+    indices: list[Expr] = []
+    for d, r in enumerate(access.box):
+        if isinstance(r.extent, IntImm) and r.extent.value == 1:
+            indices.append(r.start)
+            continue
+        inside = Var(f"e{d}", r.start.dtype)  # an element of a box that is wider than one
+        domain[inside] = Range(const(0, inside.dtype), r.extent)
+        indices.append(r.start + inside)
+    condition = access.stmt.predicate if isinstance(access.stmt, BlockRealize) else True
+    return Point(access.buffer, tuple(indices), domain, access.is_write, condition)
+
+
+def _nest(tree: Tree, loop: For) -> list[For]:
+    """The loop and the loops that it is the only thing in, outermost first."""
+    nest = [loop]
+    while isinstance(outer := tree.parent.get(nest[0]), For):
+        nest.insert(0, outer)
+    return nest
+
+
+def _ordered(tree: Tree, loops: Sequence[For]) -> list[list[For]]:
+    return [_nest(tree, loop) for loop in sorted(loops, key=lambda l: tree.order[l])]
+
+
+@primitive(
+    past="was merged into", aka={"Halide": "compute_with", "Exo": "fuse"},
+    requires=[at_least_two, sibling_nests, same_depth, plain_nests, same_extents, keeps_order_of_nests],
+)  # fmt: skip
+def merge(state: ScheduleState, *loops: For) -> For:
+    """Make one loop of loops of neighbouring nests, and of those around them: one iteration does what each of them did.
+
+    before:
+        for i, j in T.grid(8, 4):
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+        for i, j in T.grid(8, 4):
+            with T.block("C"): C[vi, vj] = A[vi, vj] + 1.0
+    call: `i_m = sch.merge(i_of_B, i_of_C)`
+    after:
+        for i_m in range(8):
+            for j in range(4):
+                with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+            for j in range(4):
+                with T.block("C"): C[vi, vj] = A[vi, vj] + 1.0
+
+    The merged nest stands where the last one was. Within an iteration the parts keep the order that they had.
+    """
+    tree = state.home(loops[0])
+    nests = _ordered(tree, loops)
+    variables = [Var(f"{loop.var.name}_m", loop.var.dtype) for loop in nests[0]]
+    parts: list[Stmt] = []
+    for nest in nests:
+        parts.append(substitute(nest[-1].body, {l.var: v for l, v in zip(nest, variables, strict=True)}))
+    merged: Stmt = Seq.of(*parts)
+    renamed: dict[Var, Expr] = {l.var: v for l, v in zip(nests[0], variables, strict=True)}
+    for loop, var in reversed(list(zip(nests[0], variables, strict=True))):
+        merged = For(var, loop.start, substitute(loop.extent, renamed), ForKind.SERIAL, merged)
+    changes: dict[Stmt, Stmt | None] = {nest[0]: None for nest in nests}
+    state.replace({**changes, nests[-1][0]: merged})
+    return _required(state, variables[-1])
+
+
+@merge.space
+def _merge_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    tree = state.tree()
+    for stmt in tree.order:
+        if not isinstance(stmt, Seq):
+            continue
+        nests = [_chain_below(s) for s in stmt.stmts if isinstance(s, For)]
+        for first, second in itertools.pairwise(nests):
+            yield from zip(first, second, strict=False)
+        if len(nests) > 2:
+            yield nests[0][0], nests[2][0]
+            yield nests[0][0], nests[1][0], nests[2][0]
+
+
+def _chain_below(loop: For) -> list[For]:
+    nest = [loop]
+    while isinstance(nest[-1].body, For):
+        nest.append(nest[-1].body)
+    return nest
+
+
+# ---- loop_partition ------------------------------------------------------------------------------------------------
+
+
+@requirement
+def known_bounds(state: ScheduleState, loop: For) -> Failure | None:
+    """start and extent of the loop are constants; those of the loops around it are, or depend on no loop"""
+    if not (isinstance(loop.start, IntImm) and isinstance(loop.extent, IntImm)):
+        found = f"{loop.var.name} runs from {loop.start}, {loop.extent} times"
+        return Failure({loop: "this loop"}, "a loop with constant bounds", found)
+    around = state.home(loop).loops_above(loop)
+    variables = {outer.var for outer in around}
+    for outer in around:
+        if variables.intersection((*free_vars(outer.start), *free_vars(outer.extent))):
+            found = f"{outer.var.name} runs from {outer.start}, {outer.extent} times"
+            return Failure({outer: "around it"}, "loops around it whose bounds depend on no other loop", found)
+    return None
+
+
+@requirement
+def positive_factors(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Failure | None:
+    """factors are positive constants, or None for at most one; there is at least one"""
+    given = [f for f in factors if f is not None]
+    wanted = "positive integers, and None for at most one of them"
+    if (
+        len(factors) - len(given) > 1
+        or not factors
+        or any(not isinstance(f, int | IntImm) or int(f) < 1 for f in given)
+    ):
+        return Failure({loop: ""}, wanted, f"[{', '.join(map(str, factors))}]")
+    return None
+
+
+@requirement
+def leaves_a_rest(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Failure | None:
+    """sum(factors) < extent: what is left is a range too"""
+    total, extent = sum(int(f) for f in factors if f is not None), _value(loop.extent)
+    if total < extent:
+        return None
+    return Failure(
+        {loop: f"{extent} iterations"},
+        f"factors whose sum is below {extent}",
+        f"{' + '.join(str(f) for f in factors if f is not None)} = {total}",
+        ("leave out the last factor: the rest is a range of its own",),
+    )
+
+
+@requirement
+def starts_in_one_part(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Failure | None:
+    """a reduction that goes on from one range to the next starts in the first: in the others some reduction iterator
+    never stands at its start"""
+    tree = state.home(loop)
+    for block in _going_on(tree, loop):
+        for first, extent in _ranges(loop, factors)[1:]:
+            if not _never_starts(tree, block, loop, first, extent):
+                return Failure(
+                    {loop: "this loop", block.block: "starts a sum"},
+                    f"a loop that starts the reduction of {block.block.name} in its first iterations only",
+                    f"it may start at {loop.var.name} = {first} or after, too",
+                    ("decompose_reduction first",),
+                )
+    return None
+
+
+def _value(e: Expr) -> int:
+    return e.value if isinstance(e, IntImm) else 0
+
+
+def _going_on(tree: Tree, loop: For) -> list[BlockRealize]:
+    """The reduction blocks with an init below a loop that binds their reduction iterators."""
+    return [
+        b for b in tree.blocks_in(loop) if b.block.init is not None and loop.var in loops_binding(b, (REDUCE, OPAQUE))
+    ]
+
+
+def _never_starts(tree: Tree, block: BlockRealize, loop: For, first: int, extent: int) -> bool:
+    """Whether in iterations [first, first + extent) of a loop the init of a block does not run."""
+    ranges = loop_ranges(tree.all_loops_above(block))
+    dtype = loop.var.dtype
+    analyzer = Analyzer({**ranges, loop.var: Range(const(first, dtype), const(extent, dtype))})
+    return any(
+        it.kind == REDUCE and analyzer.can_prove(value > it.dom.start)
+        for it, value in zip(block.block.iter_vars, block.iter_values, strict=True)
+    )
+
+
+def _ranges(loop: For, factors: Sequence[Any]) -> list[tuple[int, int]]:
+    """(first iteration, how many) of each part: the factors, None for what they leave; without None that comes last."""
+    start, left = _value(loop.start), _value(loop.extent) - sum(int(f) for f in factors if f is not None)
+    counts = [left if f is None else int(f) for f in factors]
+    if None not in list(factors):
+        counts.append(left)
+    return [(start + sum(counts[:k]), count) for k, count in enumerate(counts)]
+
+
+@primitive(
+    past="was partitioned into", aka={"Exo": "cut_loop"},
+    requires=[req.plain_loops, known_bounds, positive_factors, leaves_a_rest, starts_in_one_part],
+)  # fmt: skip
+def loop_partition(
+    state: ScheduleState, loop: For, factors: Sequence[int | Expr | None], preserve_unit_iters: bool = True
+) -> list[For]:
+    """Make consecutive loops of one, over as many iterations as the factors say; the rest makes one more.
+
+    before:
+        for i in range(8):
+            with T.block("B"): vi = T.axis.spatial(8, i) ...
+    call: `i0, i1 = sch.loop_partition(i, [2])`
+    after:
+        with T.block("B_i_common"):
+            with T.block("B_i0_partition"):
+                for i0 in range(2):
+                    with T.block("B_i0"): vi = T.axis.spatial(8, i0) ...
+            with T.block("B_i1_partition"):
+                for i1 in range(2, 8):
+                    with T.block("B_i1"): vi = T.axis.spatial(8, i1) ...
+
+    Where a factor is None the rest goes there. The order of iterations stays the same, so no dependence can break. A
+    reduction that goes on in a later range does so without its init. TVM's blocks around the ranges are declared to
+    touch nothing; here they say what they touch.
+    """
+    tree = state.home(loop)
+    blocks = tree.blocks_in(loop)
+    name = f"{blocks[0].block.name}_{loop.var.name}" if blocks else loop.var.name
+    around = tree.loops_above(loop)
+    going_on = {b.block.id for b in _going_on(tree, loop)}
+    made: list[For] = []
+    parts: list[Stmt] = []
+    for k, (first, extent) in enumerate(_ranges(loop, factors)):
+        body = _without_init(loop.body, going_on) if k > 0 else loop.body
+        part = _copy_of_range(state, loop, body, k, first, extent, preserve_unit_iters)
+        made.append(part)
+        parts.append(_wrapped(part, f"{name}{k}_partition", around, blocks))
+    common = _wrapped(Seq.of(*parts), f"{name}_common", around, blocks)
+    state.replace({loop: common})
+    return [_required(state, part.var) for part in made]
+
+
+def _copy_of_range(
+    state: ScheduleState, loop: For, body: Stmt, k: int, first: int, extent: int, preserve_unit_iters: bool
+) -> For:
+    copied = fresh_copy(replace(loop, body=body))
+    assert isinstance(copied, For)  # as the original
+    suffix = f"_{loop.var.name}{k}"
+    var = Var(f"{loop.var.name}{k}", loop.var.dtype)
+    inner: Stmt = _own_names(substitute(copied.body, {copied.var: var}), suffix)
+    dtype = loop.var.dtype
+    part = For(var, const(first, dtype), const(extent, dtype), ForKind.SERIAL, inner)
+    tidied = tidy(part, state.analyzer(state.home(loop).parent[loop]), keep_unit=preserve_unit_iters)
+    assert isinstance(tidied, For)  # tidy keeps loops
+    return tidied
+
+
+def _own_names(stmt: Stmt, suffix: str) -> Stmt:
+    """Blocks named apart, and buffers of their own for those that they allocate or match."""
+    for block in [s for s in statements(stmt) if isinstance(s, Block)]:
+        for buffer in (*block.alloc_buffers, *(m.buffer for m in block.match_buffers)):
+            stmt = _with_own_buffer(stmt, buffer)
+
+    def go(at: Any) -> Any:
+        if isinstance(at, Block):
+            return replace(at, name=at.name + suffix)
+        return at
+
+    return _map_blocks(stmt, go)
+
+
+def _with_own_buffer(stmt: Stmt, buffer: Any) -> Stmt:
+    own = replace(buffer)
+
+    def go(block: Block) -> Block:
+        allocated = tuple(own if b is buffer else b for b in block.alloc_buffers)
+        matched = tuple(replace(m, buffer=own) if m.buffer is buffer else m for m in block.match_buffers)
+        return replace(block, alloc_buffers=allocated, match_buffers=matched)
+
+    moved: Any = with_buffer(stmt, buffer, own)
+    return _map_blocks(moved, go)
+
+
+def _map_blocks(stmt: Stmt, change: Any) -> Stmt:
+    changed: Stmt = rewrite(stmt, lambda node: change(node) if isinstance(node, Block) else None)
+    return changed
+
+
+def _without_init(stmt: Stmt, blocks: set[BlockId]) -> Stmt:
+    """The blocks of these ids go on with what stands in their buffers: no init, and they say that they read it."""
+
+    def go(block: Block) -> Block:
+        if block.id not in blocks:
+            return block
+        read = [region for region in block.writes if reads_buffer(block.body, region.buffer)]
+        return replace(block, init=None, reads=union_regions([*read, *block.reads]))
+
+    return _map_blocks(stmt, go) if blocks else stmt
+
+
+def _wrapped(body: Stmt, name: str, around: Sequence[For], blocks: Sequence[BlockRealize]) -> BlockRealize:
+    """A statement in a block of its own, with an iterator for each loop around that it uses."""
+    used = set(free_vars(body))
+    iterators: list[IterVar] = []
+    values: list[Expr] = []
+    for outer in around:
+        if outer.var not in used:
+            continue
+        in_order = any(outer.var in loops_binding(b, (REDUCE, OPAQUE)) for b in blocks)
+        var = Var(f"v{outer.var.name}", outer.var.dtype)
+        iterators.append(IterVar(var, Range(outer.start, outer.extent), OPAQUE if in_order else SPATIAL))
+        values.append(outer.var)
+    inside = substitute(body, {v: it.var for v, it in zip(values, iterators, strict=True)})  # type: ignore[misc]
+    block = Block(tuple(iterators), (), (), name, inside)
+    reads, writes = signature(block)
+    return BlockRealize(tuple(values), const(True), replace(block, reads=reads, writes=writes))
+
+
+@loop_partition.space
+def _loop_partition_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for loop in state.tree().loops.values():
+        extent = _value(loop.extent)
+        yield loop, [1]
+        yield loop, [2, None] if extent > 3 else [None, 1]
+        if extent > 3:
+            yield loop, [1, 2]
+            yield loop, [1, None, 1], False
+
+
+def _required(state: ScheduleState, var: Var) -> For:
+    loop = state.loop(var)
+    assert loop is not None  # it was just made
+    return loop

@@ -1,0 +1,310 @@
+"""Caches with another layout: reindex, reindex_cache_read, reindex_cache_write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ....arith import Analyzer, iter_map
+from ....errors import InputError
+from ....expr import Expr, Node, SizeVar, free_vars, substitute
+from ...index_map import IndexMap
+from ...nodes import Block, BlockRealize, Buffer
+from ..analysis import Scope, why_neither
+from ..lambdas import IndexLambda
+from ..point_stages import Point, point_of, stage_points, uses_var
+from ..registry import Failure, primitive, requirement
+from ..staging import free_name, listing, region_of, scoped_name
+from ..state import ScheduleState
+from .cache import at_most_one_writer, only_writer, reads_it, writes_it
+
+Chosen = tuple[str, int] | list[Any] | str | Buffer
+
+
+def _access(block: Block, buffer: Chosen) -> tuple[str, Buffer] | None:
+    """("read" or "write", the buffer) that an argument of `reindex` names; None where it names none of the block's."""
+    if isinstance(buffer, list | tuple):
+        if len(buffer) != 2 or buffer[0] not in ("read", "write"):
+            return None
+        found = region_of(block.reads if buffer[0] == "read" else block.writes, buffer[1])
+        return None if found is None else (buffer[0], found.buffer)
+    for kind, signature in (("write", block.writes), ("read", block.reads)):
+        found = region_of(signature, buffer)
+        if found is not None:
+            return kind, found.buffer
+    return None
+
+
+@requirement
+def names_an_access(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> Failure | None:
+    """the buffer is given as ("read", k), ("write", k), or by a name, and is one that the block reads or writes"""
+    if _access(block.block, buffer) is not None:
+        return None
+    return Failure(
+        {block.block: "this block"},
+        '("read", position), ("write", position) or the name of a buffer of the block',
+        f"{buffer!r}; it reads {listing(block.block.reads)} and writes {listing(block.block.writes)}",
+    )
+
+
+def _single(realize: BlockRealize, buffer: Buffer, write: bool) -> Failure | None:
+    found = point_of(realize, buffer, write)
+    if isinstance(found, str):
+        wanted = f"one element of {buffer.name} in each iteration of {realize.block.name}"
+        return Failure({realize.block: "this block"}, wanted, found)
+    analyzer = Analyzer()
+    outside = {v for it in found.iterators for part in (it.dom.start, it.dom.extent) for v in free_vars(part)}
+    if any(not isinstance(v, SizeVar) for v in outside):
+        return Failure(
+            {realize.block: "this block"},
+            "iterators whose domains are constants or sizes",
+            f"a domain depends on {', '.join(v.name for v in outside)}",
+        )
+    if not write:
+        return None
+    # A copy runs in an order of its own: it may not matter which of two writes to one element comes last.
+    domains = {it.var: it.dom for it in found.iterators}
+    if not iter_map.detect([analyzer.simplify(i) for i in found.indices], domains, level="injective"):
+        return Failure(
+            {realize.block: "this block"},
+            f"every element of {buffer.name} written by one combination of iterators only",
+            f"it is not shown that {buffer.name}[{', '.join(map(str, found.indices))}] is written once",
+        )
+    return None
+
+
+@requirement
+def single_point(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> Failure | None:
+    """each iteration of the block touches one element of the buffer, f(v); for a write, f is injective"""
+    kind, chosen = _access(block.block, buffer) or ("", None)
+    assert chosen is not None  # names_an_access
+    return _single(block, chosen, kind == "write")
+
+
+@requirement
+def single_point_read(
+    state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer
+) -> Failure | None:
+    """each iteration of the block reads one element of the buffer"""
+    region = region_of(block.block.reads, read_buffer_index)
+    assert region is not None  # reads_it
+    return _single(block, region.buffer, False)
+
+
+@requirement
+def single_point_written(
+    state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer
+) -> Failure | None:
+    """each iteration of the block writes one element f(v) of the buffer, and f is injective"""
+    region = region_of(block.block.writes, write_buffer_index)
+    assert region is not None  # writes_it
+    return _single(block, region.buffer, True)
+
+
+@requirement
+def sound_dataflow(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> Failure | None:
+    """as in cache_read and cache_write: the buffer that is read has at most one writer, and that comes first;
+    the block that writes is complete or a reduction
+    """
+    kind, chosen = _access(block.block, buffer) or ("", None)
+    if kind == "write":
+        return only_writer.check(state=state, block=block)
+    return at_most_one_writer.check(state=state, block=block, read_buffer_index=chosen)
+
+
+Map = IndexMap | Callable[..., Any]
+
+
+def _mapped(block: Block, index_map: Map) -> IndexMap:
+    dtype = str(block.iter_vars[0].var.dtype) if block.iter_vars else "int32"
+    if isinstance(index_map, IndexMap):
+        return index_map
+    return IndexMap.from_func(index_map, ndim=len(block.iter_vars), index_dtype=dtype)
+
+
+def _bad_map(block: BlockRealize, buffer: Buffer, write: bool, index_map: Map) -> Failure | None:
+    point = point_of(block, buffer, write)
+    assert isinstance(point, Point)  # single_point
+    spots: dict[Node, str] = {block.block: "this block"}
+    names = ", ".join(it.var.name for it in block.block.iter_vars)
+    wanted = f"a map from its {len(block.block.iter_vars)} iterators ({names}) to indices"
+    try:
+        made = _mapped(block.block, index_map)
+        finals = made.map_indices([it.var for it in block.block.iter_vars])
+    except InputError as error:
+        return Failure(spots, wanted, str(error).splitlines()[0])
+    extra = [it.var.name for it in block.block.iter_vars if it not in point.iterators and uses_var(finals, it.var)]
+    if extra:
+        return Failure(spots, f"a map of the iterators that index {buffer.name}", f"it uses {', '.join(extra)}")
+    try:
+        narrow, extents = _narrowed(point, finals)
+        narrow.map_shape(extents)
+        reason = narrow.why_not_injective(extents)
+    except InputError as error:
+        return Failure(spots, "a map whose indices have known ranges from zero", str(error).splitlines()[0])
+    return None if reason is None else Failure(spots, "a map that takes no two iterations to one place", reason)
+
+
+def _narrowed(point: Point, finals: Sequence[Expr]) -> tuple[IndexMap, list[Expr]]:
+    """(map of the iterators that count, from zero; their extents)."""
+    fresh = [it.var.with_name(it.var.name) for it in point.iterators]
+    moved = {it.var: v + it.dom.start for it, v in zip(point.iterators, fresh)}
+    analyzer = Analyzer()
+    rows = tuple(analyzer.simplify(substitute(e, moved)) for e in finals)
+    return IndexMap(tuple(fresh), rows), [it.dom.extent for it in point.iterators]
+
+
+@requirement
+def map_of_read(
+    state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer, index_map: Map
+) -> Failure | None:
+    """the map takes the block's iterators to indices from zero, uses only those that index the buffer,
+    and takes no two of their values to one place
+    """
+    region = region_of(block.block.reads, read_buffer_index)
+    assert region is not None  # reads_it
+    return _bad_map(block, region.buffer, False, index_map)
+
+
+@requirement
+def map_of_write(
+    state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer, index_map: Map
+) -> Failure | None:
+    """the map takes the block's iterators to indices from zero, uses only those that index the buffer,
+    and takes no two of their values to one place
+    """
+    region = region_of(block.block.writes, write_buffer_index)
+    assert region is not None  # writes_it
+    return _bad_map(block, region.buffer, True, index_map)
+
+
+@primitive(past="was reindexed in", kind="ReIndex", requires=[names_an_access, single_point, sound_dataflow])
+def reindex(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> BlockRealize:
+    """Let a block use a copy of a buffer whose indices are the block's iterators: those that index it, in their order.
+
+    before:
+        for i, j in T.grid(8, 4):
+            with T.block("B"): B[vi, vj] = A[vj, vi] * 2.0
+    call: `sch.reindex("B", ("read", 0))`
+    after:
+        for ax0, ax1 in T.grid(8, 4):
+            with T.block("A_reindex"): A_reindex[v0, v1] = A[v1, v0]
+        for i, j in T.grid(8, 4):
+            with T.block("B"): B[vi, vj] = A_reindex[vi, vj] * 2.0
+
+    `buffer` is ("read", position), ("write", position), or a name. A written buffer is copied back after the block.
+    """
+    kind, chosen = _access(block.block, buffer) or ("", None)
+    assert chosen is not None  # names_an_access
+    point = point_of(block, chosen, kind == "write")
+    assert isinstance(point, Point)  # single_point
+    analyzer = Analyzer()
+    places = tuple(analyzer.simplify(it.var - it.dom.start) for it in point.iterators)
+    shape = tuple(it.dom.extent for it in point.iterators)
+    tree = state.home(block)
+    cached = Buffer(free_name(tree, f"{chosen.name}_reindex"), shape, chosen.dtype, chosen.scope)
+    return stage_points(state, tree, point, cached, places, copied_loops=False)
+
+
+@primitive(
+    past="was cached in", requires=[reads_it, single_point_read, at_most_one_writer, map_of_read],
+)  # fmt: skip
+def reindex_cache_read(
+    state: ScheduleState, block: BlockRealize, read_buffer_index: int, storage_scope: str, index_map: Map
+) -> BlockRealize:
+    """Copy what a block reads into a buffer of another scope, laid out as a map of the block's iterators says.
+
+    before:
+        for i, j in T.grid(8, 4):
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+    call: `sch.reindex_cache_read("B", 0, "local", lambda vi, vj: (vj, vi))`
+    after:
+        for i, j in T.grid(8, 4):
+            with T.block("A_local"): A_local[vj, vi] = A[vi, vj]
+        for i, j in T.grid(8, 4):
+            with T.block("B"): B[vi, vj] = A_local[vj, vi] * 2.0
+
+    The copy runs in loops like those of the block, without the ones that do not index the buffer.
+    """
+    region = region_of(block.block.reads, read_buffer_index)
+    assert region is not None  # reads_it
+    return _cached(state, block, region.buffer, False, storage_scope, index_map)
+
+
+@primitive(
+    past="was cached in", requires=[writes_it, single_point_written, only_writer, map_of_write],
+)  # fmt: skip
+def reindex_cache_write(
+    state: ScheduleState, block: BlockRealize, write_buffer_index: int, storage_scope: str, index_map: Map
+) -> BlockRealize:
+    """Let a block write into a buffer of another scope, laid out as a map of its iterators says, and copy back.
+
+    before:
+        for i, j in T.grid(8, 4):
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+    call: `sch.reindex_cache_write("B", 0, "local", lambda vi, vj: (vi // 2, vj, vi % 2))`
+    after:
+        for i, j in T.grid(8, 4):
+            with T.block("B"): B_local[vi // 2, vj, vi % 2] = A[vi, vj] * 2.0
+        for i, j in T.grid(8, 4):
+            with T.block("B_local"): B[vi, vj] = B_local[vi // 2, vj, vi % 2]
+    """
+    region = region_of(block.block.writes, write_buffer_index)
+    assert region is not None  # writes_it
+    return _cached(state, block, region.buffer, True, storage_scope, index_map)
+
+
+def _cached(
+    state: ScheduleState, block: BlockRealize, buffer: Buffer, write: bool, storage_scope: str, index_map: Map
+) -> BlockRealize:
+    point = point_of(block, buffer, write)
+    assert isinstance(point, Point)  # single_point
+    finals = _mapped(block.block, index_map).map_indices([it.var for it in block.block.iter_vars])
+    narrow, extents = _narrowed(point, finals)
+    tree = state.home(block)
+    name = free_name(tree, scoped_name(buffer, storage_scope))
+    cached = Buffer(name, tuple(narrow.map_shape(extents)), buffer.dtype, storage_scope)
+    return stage_points(state, tree, point, cached, tuple(finals), copied_loops=True)
+
+
+# ---- what to try ---------------------------------------------------------------------------------------------------
+
+
+@reindex.space
+def _reindex_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for block in _blocks(state):
+        for kind, found in (("read", block.block.reads), ("write", block.block.writes)):
+            for k in range(len(found)):
+                yield block, (kind, k)
+
+
+def _turned(realize: BlockRealize, buffer: Buffer, write: bool) -> IndexLambda | None:
+    """A map worth trying: the iterators that index the buffer, last first, the last of them in pairs."""
+    point = point_of(realize, buffer, write)
+    if isinstance(point, str) or not point.iterators:
+        return None
+    used: list[Expr] = [it.var for it in reversed(point.iterators)]
+    return IndexLambda(tuple(it.var for it in realize.block.iter_vars), (used[0] // 2, *used[1:], used[0] % 2))
+
+
+@reindex_cache_read.space
+def _reindex_cache_read_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for block in _blocks(state):
+        for k, region in enumerate(block.block.reads):
+            found = _turned(block, region.buffer, False)
+            if found is not None:
+                yield block, k, "local", found
+
+
+@reindex_cache_write.space
+def _reindex_cache_write_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for block in _blocks(state):
+        for k, region in enumerate(block.block.writes):
+            found = _turned(block, region.buffer, True)
+            if found is not None and why_neither(Scope.around(state.home(block), block), block) is None:
+                yield block, k, "local", found
+
+
+def _blocks(state: ScheduleState) -> Iterator[BlockRealize]:
+    tree = state.tree()
+    return (block for block in tree.blocks.values() if block is not tree.root)

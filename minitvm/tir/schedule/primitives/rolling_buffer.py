@@ -1,0 +1,354 @@
+"""rolling_buffer: a producer keeps what the next iteration needs again in a buffer that goes round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ....arith import Analyzer, regions
+from ....expr import (
+    OPAQUE,
+    REDUCE,
+    SPATIAL,
+    Expr,
+    IntImm,
+    IterVar,
+    Node,
+    Or,
+    Range,
+    Var,
+    const,
+    free_vars,
+    replace,
+    rewrite,
+)
+from ...conditions import both, is_const, uses
+from ...nodes import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    Seq,
+    Stmt,
+)
+from ..analysis import Scope, loops_binding, why_neither
+from ..boxes import Box, bound_box, in_iterators, relax
+from ..placement import uncovered
+from ..registry import Failure, primitive, requirement
+from ..state import ScheduleState
+from ..tree import Tree, statements
+
+
+@dataclass(frozen=True, slots=True)
+class _Roll:
+    """Dimension `dim` of a box starts at `stride * loop + offset` and is `extent` > `stride` wide."""
+
+    dim: int
+    loop: For
+    start: Expr
+    stride: int
+    extent: int
+
+    @property
+    def overlap(self) -> int:
+        """How much of the box the iteration before has computed."""
+        return self.extent - self.stride
+
+
+@requirement
+def writes_it(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
+    """0 <= write_buffer_index < the number of regions that the block writes"""
+    count = len(block.block.writes)
+    if 0 <= write_buffer_index < count:
+        return None
+    return Failure({block.block: "this block"}, f"a write_buffer_index below {count}", str(write_buffer_index))
+
+
+@requirement
+def producer_of_temporary(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
+    """the block is complete or a reduction, and writes no other buffer; this one is allocated in the scope; others read
+    it by plain loads only"""
+    tree = state.home(block)
+    scope = Scope.around(tree, block)
+    reason = why_neither(scope, block)
+    if reason is None and len(block.block.writes) > 1:
+        reason = f"block {block.block.name} writes {len(block.block.writes)} buffers"
+    if reason is not None:
+        return Failure({block.block: "this block"}, "a complete or reduction block with one result", reason)
+    buffer = block.block.writes[write_buffer_index].buffer
+    if buffer not in scope.allocated:
+        found = f"{buffer.name} is not allocated in this scope"
+        return Failure({block.block: "this block"}, "an intermediate buffer", found)
+    for reader in (block, *scope.readers(buffer)):
+        for stmt in statements(reader):
+            if isinstance(stmt, Block) and any(m.source.buffer is buffer for m in stmt.match_buffers):
+                return Failure({stmt: "here"}, f"plain loads and stores of {buffer.name}", "it is matched as a region")
+    if not scope.consumers(block):
+        return Failure({block.block: "this block"}, f"a reader of {buffer.name}", "no block reads it")
+    return None
+
+
+@requirement
+def meet_in_a_loop(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
+    """block and readers share a loop; what is read in an iteration of the innermost such loop the block computes in the
+    same iteration; around the block stand only loops, no condition"""
+    tree = state.home(block)
+    scope = Scope.around(tree, block)
+    shared = _shared_loops(tree, block, scope)
+    if not shared:
+        return Failure(
+            {block.block: "this block", **{c.block: "reads it" for c in scope.consumers(block)}},
+            f"one loop around {block.block.name} and all its readers", "there is none",
+            (f"compute_at({block.block.name!r}, loop of the reader)",),
+        )  # fmt: skip
+    for outer in tree.above(block):
+        if outer is scope.realize.block:
+            break
+        if not isinstance(outer, For | Seq):
+            return Failure({outer: "here"}, f"only loops around {block.block.name}", f"a {type(outer).__name__}")
+    for consumer in scope.consumers(block):
+        failure = uncovered(state, tree, block, consumer)
+        if failure is not None:
+            return failure
+    return None
+
+
+def _shared_loops(tree: Tree, block: BlockRealize, scope: Scope) -> list[For]:
+    consumers = scope.consumers(block)
+    return [l for l in tree.loops_above(block) if all(tree.inside(c, l) for c in consumers)]
+
+
+def _window(state: ScheduleState, block: BlockRealize, region: BufferRegion) -> Box:
+    """What the block writes in one iteration of the innermost loop that it shares with all readers."""
+    tree = state.home(block)
+    shared = _shared_loops(tree, block, Scope.around(tree, block))
+    inner = tree.loops_above(block)[len(shared) :]
+    return relax(bound_box(block, region), inner, state.analyzer(block), region.buffer)
+
+
+def _rolls(state: ScheduleState, block: BlockRealize, region: BufferRegion) -> list[_Roll] | str:
+    """The dimensions whose windows overlap from one iteration of a loop to the next, outermost loop first."""
+    tree = state.home(block)
+    shared = _shared_loops(tree, block, Scope.around(tree, block))
+    analyzer = state.analyzer(block)
+    box = _window(state, block, region)
+    found: list[_Roll] = []
+    moving = {l.var: l for l in shared}
+    for d, r in enumerate(box):
+        used = [v for v in free_vars(r.start) if v in moving]
+        extent = analyzer.simplify(r.extent)
+        if len(used) != 1 or not isinstance(extent, IntImm):
+            continue
+        loop = moving[used[0]]
+        stride = regions.stride_of(r.start, loop.var, analyzer)
+        elsewhere = [k for k, other in enumerate(box) if k != d and uses(other, {loop.var})]
+        if stride is not None and 0 < stride < extent.value and not elsewhere:
+            found.append(_Roll(d, loop, r.start, stride, extent.value))
+    if not found:
+        shown = ", ".join(f"{r.start} : {analyzer.simplify(r.start + r.extent)}" for r in box)
+        return f"{region.buffer.name}[{shown}] in each iteration of {shared[-1].var.name}"
+    return sorted(found, key=lambda roll: shared.index(roll.loop))
+
+
+@requirement
+def overlapping_windows(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
+    """some dimension of what the block writes in an iteration is [s*l + c, s*l + c + e) with constants 0 < s < e, for
+    one loop l around block and readers that moves no other dimension"""
+    found = _rolls(state, block, block.block.writes[write_buffer_index])
+    if not isinstance(found, str):
+        return None
+    return Failure(
+        {block.block: "this block"}, "windows that overlap from one iteration to the next, along one loop", found
+    )
+
+
+@requirement
+def one_point_an_element(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
+    """the block stores single elements, each from one point of its spatial iterators: each of these is alone in some
+    index; its predicate depends on the element only; a reduction takes place below the shared loops
+
+    So an element gets the same value in each iteration that computes it, and in each or in none.
+    """
+    tree = state.home(block)
+    region = block.block.writes[write_buffer_index]
+    wanted = "one point of the iterators for each element, the same in every iteration"
+    alone = {free[0] for r in region.region if len(free := free_vars(r.start)) == 1 and is_const(r.extent, 1)}
+    found = next((f"a region of {r.extent} elements" for r in region.region if not is_const(r.extent, 1)), None)
+    for it in block.block.iter_vars:
+        if found is None and it.kind == SPATIAL and it.var not in alone and not is_const(it.dom.extent, 1):
+            found = f"{it.var.name} is not alone in an index of {region.buffer.name}"
+    if found is not None:
+        return Failure({block.block: "this block"}, wanted, found)
+    if in_iterators(tree, block) is None:
+        return Failure({block: "this predicate"}, wanted, f"the block runs where {block.predicate}")
+    reduced = loops_binding(block, (REDUCE,))
+    for loop in _shared_loops(tree, block, Scope.around(tree, block)):
+        if loop.var in reduced:
+            return Failure({loop: "this loop"}, wanted, f"{loop.var.name} binds a reduction iterator")
+    return None
+
+
+@requirement
+def loops_in_order(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
+    """the loop of the overlap and the loops from there down to the readers are serial, and their domains do not depend
+    on each other: the iteration before has run, and over the same other windows"""
+    tree = state.home(block)
+    found = _rolls(state, block, block.block.writes[write_buffer_index])
+    assert not isinstance(found, str)  # overlapping_windows
+    shared = _shared_loops(tree, block, Scope.around(tree, block))
+    inner = shared[shared.index(found[0].loop) :]
+    for loop in inner:
+        if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
+            kind = f"bound to {loop.thread}" if loop.kind == ForKind.THREAD else str(loop.kind)
+            return Failure({loop: "this loop"}, "serial loops from the overlap inward", f"{loop.var.name} is {kind}")
+    around = {l.var for l in inner}
+    for loop in tree.loops_above(block)[len(shared) - len(inner) :]:
+        if uses(loop.start, around) or uses(loop.extent, around):
+            return Failure(
+                {loop: "its domain"}, "domains that do not depend on the loops around", f"{loop.extent} iterations"
+            )
+    return None
+
+
+@requirement
+def inputs_stay(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
+    """what the block reads has the same values in every iteration: each of these buffers is written by nobody in the
+    scope, or by one complete or reduction block that reads nothing which it overwrites
+
+    An element that is not computed again would otherwise have got another value.
+    """
+    tree = state.home(block)
+    scope = Scope.around(tree, block)
+    seen: set[Buffer] = set()
+    pending = [r.buffer for r in block.block.reads]
+    while pending:
+        buffer = pending.pop()
+        if buffer in seen:
+            continue
+        seen.add(buffer)
+        for writer in scope.writers(buffer):
+            reason = why_neither(scope, writer)
+            if reason is not None:
+                return Failure(
+                    {writer.block: f"writes {buffer.name}", block.block: "depends on it"},
+                    f"{buffer.name} written once and for all", reason,
+                )  # fmt: skip
+            pending += [r.buffer for r in writer.block.reads]
+    return None
+
+
+@primitive(
+    aka={"Halide": "fold_storage"}, past="rolls",
+    requires=[
+        writes_it, producer_of_temporary, meet_in_a_loop, overlapping_windows, one_point_an_element, loops_in_order,
+        inputs_stay,
+    ],
+)  # fmt: skip
+def rolling_buffer(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> None:
+    """Keep what neighbouring iterations share, and compute only what is new.
+
+    before:
+        B = T.alloc_buffer((10,))
+        for i in range(8):
+            for ax0 in range(3):
+                with T.block("B"):
+                    v = T.axis.spatial(10, i + ax0)
+                    B[v] = A[v] * T.float32(2.0)
+            with T.block("C"):
+                vi = T.axis.remap("S", [i])
+                C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
+    call: `sch.rolling_buffer("B", 0)`
+    after:
+        B = T.alloc_buffer((3,))
+        for i in range(8):
+            for ax0 in range(3):
+                with T.block("B"):
+                    v = T.axis.opaque(10, i + ax0)
+                    T.where(i < 1 or ax0 >= 2)
+                    B[v % 3] = A[v] * T.float32(2.0)
+            with T.block("C"):
+                vi = T.axis.opaque(8, i)
+                C[vi] = B[vi % 3] + B[(vi + 1) % 3] + B[(vi + 2) % 3]
+
+    The buffer is folded along the dimension whose overlap belongs to the outermost loop; along the others it keeps its
+    size, and what was computed before is skipped as well. Iterators that index the folded dimension become opaque:
+    their order matters now.
+    """
+    tree = state.home(block)
+    scope = Scope.around(tree, block)
+    region = block.block.writes[write_buffer_index]
+    buffer = region.buffer
+    found = _rolls(state, block, region)
+    assert not isinstance(found, str)  # overlapping_windows
+    fold = found[0]
+    analyzer = state.analyzer(block)
+    shape = tuple(const(fold.extent, d.dtype) if k == fold.dim else d for k, d in enumerate(buffer.shape))
+    folded = Buffer(buffer.name, shape, buffer.dtype, buffer.scope, align=buffer.align, device=buffer.device)
+    changes: dict[Stmt, Stmt | None] = {}
+    for reader in scope.consumers(block):
+        changes[reader] = _with_folded(reader, {buffer: (folded, fold)})
+    made = _with_folded(block, {buffer: (folded, fold)})
+    predicate = block.predicate
+    at = bound_box(block, region)
+    for roll in found:
+        place = analyzer.simplify(at[roll.dim].start - roll.start)
+        first = roll.loop.var < roll.loop.start + 1
+        predicate = both(predicate, Or(analyzer.simplify(first), analyzer.simplify(place >= roll.overlap)))
+    changes[block] = replace(made, predicate=predicate)
+    state.set_func(tree, tree.rebuild(changes))
+    now = state.block(scope.realize.block.id)
+    assert now is not None  # the scope stays
+    allocated = tuple(folded if b is buffer else b for b in now.block.alloc_buffers)
+    state.replace({now.block: replace(now.block, alloc_buffers=allocated)})
+
+
+def _with_folded(realize: BlockRealize, buffers: Mapping[Buffer, tuple[Buffer, _Roll]]) -> BlockRealize:
+    """A block with accesses of a buffer going round in the folded one, and the iterators in them opaque."""
+    ordered: set[Var] = set()
+
+    def change(node: Node) -> Node | None:
+        if isinstance(node, BufferLoad | BufferStore) and node.buffer in buffers:
+            new, roll = buffers[node.buffer]
+            ordered.update(free_vars(node.indices[roll.dim]))
+            indices = tuple(_around(i, roll) if k == roll.dim else i for k, i in enumerate(node.indices))
+            return replace(node, buffer=new, indices=indices)
+        if isinstance(node, BufferRegion) and node.buffer in buffers:
+            new, roll = buffers[node.buffer]
+            ordered.update(free_vars(node.region[roll.dim]))
+            box = tuple(_wrapped(r, roll) if k == roll.dim else r for k, r in enumerate(node.region))
+            return replace(node, buffer=new, region=box)
+        return None
+
+    changed: BlockRealize = rewrite(realize, change)
+    iters = tuple(_opaque(it) if it.var in ordered else it for it in changed.block.iter_vars)
+    return replace(changed, block=replace(changed.block, iter_vars=iters))
+
+
+def _around(index: Expr, roll: _Roll) -> Expr:
+    around: Expr = Analyzer().simplify(index % roll.extent)
+    return around
+
+
+def _wrapped(r: Range, roll: _Roll) -> Range:
+    if is_const(r.extent, 1):
+        return Range(_around(r.start, roll), r.extent)
+    # What goes round is no box: the whole dimension.
+    return Range(const(0, r.start.dtype), const(roll.extent, r.start.dtype))
+
+
+def _opaque(it: IterVar) -> IterVar:
+    return replace(it, kind=OPAQUE) if it.kind == SPATIAL else it
+
+
+@rolling_buffer.space
+def _rolling_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    tree = state.tree()
+    for block in tree.blocks.values():
+        for index in range(len(block.block.writes)):
+            if tree.loops_above(block):
+                yield block, index

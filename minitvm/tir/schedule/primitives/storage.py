@@ -1,0 +1,426 @@
+"""Where and how a buffer is stored: storage_align, set_scope, unsafe_set_dtype; annotate_buffer_access."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ....arith import Analyzer, regions
+from ....errors import MinitvmError
+from ....expr import SCALARS, Call, Cast, DType, Expr, Node, Range, as_expr, children, replace, rewrite, walk
+from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, ForKind, Stmt
+from ...transform.align_storage import ALIGNMENTS
+from ..boxes import Box, signature
+from ..lambdas import IndexLambda
+from ..registry import Failure, primitive, requirement
+from ..staging import free_name, listing, region_of, scoped_name
+from ..state import ScheduleState
+from ..tree import Tree, statements
+
+# As in TVM: where a buffer lives, and after a dot which part or layout of it.
+_SCOPES = re.compile(r"^(global|shared|local|warp|wmma|m16n8k8|metal|texture|amx|vtcm|acc|inp|wgt|out)\b[\w.]*$")
+
+
+@requirement
+def written_buffer(state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer) -> Failure | None:
+    """buffer_index is the position, or the name, of a buffer that the block writes"""
+    if region_of(block.block.writes, buffer_index) is not None:
+        return None
+    wanted = f"one of the buffers that {block.block.name} writes, which are {listing(block.block.writes)}"
+    return Failure({block.block: "this block"}, wanted, repr(buffer_index))
+
+
+@requirement
+def allocated(state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer) -> Failure | None:
+    """the buffer is allocated by a block of the function: how a parameter is stored is the caller's affair"""
+    buffer = _buffer(block, buffer_index)
+    if _owner(state.home(block), buffer) is not None:
+        return None
+    kind = "a parameter" if buffer in state.home(block).func.params else "a view"
+    return Failure({block.block: f"writes {buffer.name}"}, "a buffer that the function allocates",
+                   f"{buffer.name} is {kind}", ("cache_write, and do this to the copy",))  # fmt: skip
+
+
+@requirement
+def axis_of_buffer(
+    state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer, axis: int
+) -> Failure | None:
+    """-ndim <= axis < ndim"""
+    buffer = _buffer(block, buffer_index)
+    if -buffer.ndim <= axis < buffer.ndim:
+        return None
+    return Failure(
+        {block.block: f"writes {buffer.name}"}, f"an axis from {-buffer.ndim} to {buffer.ndim - 1}", str(axis)
+    )
+
+
+@requirement
+def alignment(state: ScheduleState, block: BlockRealize, factor: int, offset: int) -> Failure | None:
+    """factor > 0 and 0 <= offset < factor: the stride is offset modulo factor"""
+    if factor > 0 and 0 <= offset < factor:
+        return None
+    return Failure({block.block: ""}, "a factor above zero and an offset from 0 to below it",
+                   f"factor={factor}, offset={offset}")  # fmt: skip
+
+
+def _buffer(block: BlockRealize, index: int | str | Buffer) -> Buffer:
+    region = region_of(block.block.writes, index)
+    assert region is not None  # written_buffer holds
+    return region.buffer
+
+
+def _owner(tree: Tree, buffer: Buffer) -> BlockRealize | None:
+    """The block that allocates a buffer, None where none does."""
+    return next((b for b in tree.blocks.values() if buffer in b.block.alloc_buffers), None)
+
+
+@primitive(requires=[written_buffer, allocated, axis_of_buffer, alignment])
+def storage_align(
+    state: ScheduleState, block: BlockRealize, buffer_index: int, axis: int, factor: int, offset: int
+) -> None:
+    """Let the stride of one dimension of a buffer be `offset` modulo `factor`: rows no longer meet in one cache set
+    or memory bank.
+
+    before:
+        B = T.alloc_buffer((128, 128)) ...
+        with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+    call: `sch.storage_align("B", 0, axis=-2, factor=32, offset=1)`
+    after:
+        with T.block("B"):
+            T.block_attr({"buffer_dim_align": [[0, 0, 32, 1]]})
+            B[vi, vj] = A[vi, vj] * 2.0
+
+    Lowering gives B the strides (129, 1). Indices stay what they are, so the meaning of the program stays.
+    """
+    buffer = _buffer(block, buffer_index)
+    number = next(k for k, region in enumerate(block.block.writes) if region.buffer is buffer)
+    axis %= buffer.ndim
+    known = [list(entry) for entry in block.block.annotations.get(ALIGNMENTS, ())]
+    kept = [entry for entry in known if entry[:2] != [number, axis]]
+    entries = sorted([*kept, [number, axis, factor, offset]])
+    state.replace({block.block: replace(block.block, annotations={**block.block.annotations, ALIGNMENTS: entries})})
+
+
+@storage_align.space
+def _storage_align_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for block, number, buffer in _written(state.tree()):
+        for axis in range(buffer.ndim):
+            yield block, number, axis, 8, 1
+        if buffer.ndim > 1:
+            yield block, number, -2, 5, 0
+
+
+def _written(tree: Tree) -> Iterator[tuple[BlockRealize, int, Buffer]]:
+    for block in tree.blocks.values():
+        for number, region in enumerate(block.block.writes):
+            if _owner(tree, region.buffer) is not None:
+                yield block, number, region.buffer
+
+
+# ---- set_scope -----------------------------------------------------------------------------------------------------
+
+
+@requirement
+def known_scope(state: ScheduleState, block: BlockRealize, storage_scope: str) -> Failure | None:
+    """storage_scope is global, shared, local, warp or that of a matrix unit or accelerator"""
+    if _SCOPES.match(storage_scope):
+        return None
+    return Failure({block.block: ""}, "global, shared, local, warp, or a scope of an accelerator", repr(storage_scope))
+
+
+@requirement
+def one_owner(
+    state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer, storage_scope: str
+) -> Failure | None:
+    """whoever owns the storage alone touches it
+
+    All accesses stand in the same loops of those that divide the storage: threads and parallel loops for "local" and
+    whatever else is not global or shared, block indices (and parallel loops) for "shared". Iterations of such a loop
+    pass nothing on to each other, which `no_races` has shown.
+    """
+    if storage_scope.startswith("global"):
+        return None
+    tree = state.home(block)
+    buffer = _buffer(block, buffer_index)
+    places: list[tuple[BlockRealize, frozenset[For]]] = []
+    for other in tree.blocks.values():
+        if any(r.buffer is buffer for r in (*other.block.reads, *other.block.writes)) and not tree.blocks_in(other):
+            around = tree.all_loops_above(other)
+            places.append((other, frozenset(l for l in around if _divides(l, storage_scope))))
+    for other, loops in places[1:]:
+        if loops != places[0][1]:
+            loop = next(iter(loops ^ places[0][1]))
+            kind = loop.thread or str(loop.kind)
+            inside, outside = (other, places[0][0]) if loop in loops else (places[0][0], other)
+            return Failure(
+                {loop: f"{kind}: has its own {storage_scope} storage", outside.block: f"touches {buffer.name} outside"},
+                f"{buffer.name} touched inside {loop.var.name} only: its iterations share no {storage_scope} storage",
+                f"{inside.block.name} is inside, {outside.block.name} is not",
+                ("compute_at, to bring both together",),
+            )
+    return None
+
+
+def _divides(loop: For, scope: str) -> bool:
+    if loop.kind == ForKind.PARALLEL:
+        return True
+    return loop.kind == ForKind.THREAD and (not scope.startswith("shared") or str(loop.thread).startswith("blockIdx"))
+
+
+@primitive(requires=[written_buffer, allocated, known_scope, one_owner])
+def set_scope(state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer, storage_scope: str) -> None:
+    """Let a buffer live in another scope: "shared", "local", ... All who use it follow.
+
+    before:
+        B = T.alloc_buffer((8, 8)) ...
+        with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+    call: `sch.set_scope("B", 0, "shared")`
+    after:
+        B_shared = T.alloc_buffer((8, 8), scope="shared") ...
+        with T.block("B"): B_shared[vi, vj] = A[vi, vj] * 2.0
+    """
+    tree = state.home(block)
+    buffer = _buffer(block, buffer_index)
+    if buffer.scope == storage_scope:
+        return
+    moved = {buffer: replace(buffer, name=free_name(tree, scoped_name(buffer, storage_scope)), scope=storage_scope)}
+    for view in _views(tree, buffer):
+        moved[view] = replace(view, scope=storage_scope)
+    state.set_func(tree, tree.func.with_body(_with_buffers(tree.func.body, moved)))
+
+
+def _views(tree: Tree, buffer: Buffer) -> list[Buffer]:
+    """The buffers that blocks match on a buffer, or on a view of it."""
+    found = [buffer]
+    for block in tree.blocks.values():
+        found += [m.buffer for m in block.block.match_buffers if m.source.buffer in found]
+    return found[1:]
+
+
+def _with_buffers(body: Stmt, moved: Mapping[Buffer, Buffer]) -> Stmt:
+    """All uses and definitions of buffers moved to others of the same shape and dtype."""
+
+    def change(at: Node) -> Node | None:
+        if isinstance(at, BufferLoad | BufferStore | BufferRegion) and at.buffer in moved:
+            return replace(at, buffer=moved[at.buffer])
+        if isinstance(at, Block):
+            allocated = tuple(moved.get(b, b) for b in at.alloc_buffers)
+            matched = tuple(replace(m, buffer=moved.get(m.buffer, m.buffer)) for m in at.match_buffers)
+            return replace(at, alloc_buffers=allocated, match_buffers=matched)
+        return None
+
+    changed: Stmt = rewrite(body, change)
+    return changed
+
+
+@set_scope.space
+def _set_scope_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for block, number, buffer in _written(state.tree()):
+        for scope in ("local", "shared", "global"):
+            if scope != buffer.scope:
+                yield block, number, scope
+
+
+# ---- unsafe_set_dtype ----------------------------------------------------------------------------------------------
+
+
+@requirement
+def numeric_dtype(
+    state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer, dtype: str
+) -> Failure | None:
+    """dtype, like the buffer's own, is that of one number: an integer or a float"""
+    try:
+        wanted = DType(dtype)
+    except (MinitvmError, ValueError):
+        known = ", ".join(SCALARS)
+        return Failure({block.block: ""}, f"the dtype of a number: {known}", repr(dtype))
+    own = _buffer(block, buffer_index).dtype
+    for each in (wanted, own):
+        if each.lanes != 1 or each.kind not in ("int", "uint", "float", "bfloat"):
+            return Failure({block.block: ""}, "the dtype of a number", f"{each}")
+    return None
+
+
+@requirement
+def plain_accesses(state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer) -> Failure | None:
+    """the buffer is loaded and stored only: no view of it, no intrinsic that is given its address"""
+    tree = state.home(block)
+    buffer = _buffer(block, buffer_index)
+    for stmt in statements(tree.func.body):
+        if isinstance(stmt, Block) and any(m.source.buffer is buffer for m in stmt.match_buffers):
+            return Failure({stmt: f"has a view of {buffer.name}"}, "loads and stores only", f"a view in {stmt.name}")
+    for node in walk(tree.func.body):
+        if isinstance(node, Call) and any(isinstance(a, Buffer) and a is buffer for a in children(node)):
+            return Failure({node: "is given the buffer"}, "loads and stores only", str(node))
+        if isinstance(node, Call) and node.op in ("address_of", "tvm_access_ptr"):
+            if any(isinstance(part, BufferLoad) and part.buffer is buffer for part in walk(node)):
+                return Failure({node: "takes its address"}, "loads and stores only", str(node))
+    return None
+
+
+@primitive(requires=[written_buffer, allocated, numeric_dtype, plain_accesses], kind="UnsafeSetDType")
+def unsafe_set_dtype(state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer, dtype: str) -> None:
+    """Let a buffer hold numbers of another dtype: stores convert to it, loads convert back.
+
+    before:
+        B = T.alloc_buffer((8, 8)) ...
+        with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+        with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0
+    call: `sch.unsafe_set_dtype("B", 0, "float16")`
+    after:
+        B = T.alloc_buffer((8, 8), "float16") ...
+        with T.block("B"): B[vi, vj] = T.Cast("float16", A[vi, vj] * 2.0)
+        with T.block("C"): C[vi, vj] = T.Cast("float32", B[vi, vj]) + 1.0
+
+    Unsafe, as its name says: what the dtype cannot hold is rounded, so the meaning stays only where all fits.
+    """
+    tree = state.home(block)
+    old = _buffer(block, buffer_index)
+    new = replace(old, dtype=DType(dtype))
+
+    def change(at: Node) -> Node | None:
+        if isinstance(at, BufferLoad) and at.buffer is old:
+            return Cast(old.dtype, BufferLoad(new, at.indices, at.predicate))
+        if isinstance(at, BufferRegion) and at.buffer is old:
+            return replace(at, buffer=new)
+        if isinstance(at, Block) and old in at.alloc_buffers:
+            return replace(at, alloc_buffers=tuple(new if b is old else b for b in at.alloc_buffers))
+        return None
+
+    def go(at: Any) -> Any:
+        # A store is rebuilt at once: with its value converted, or with the old buffer and not at all.
+        if isinstance(at, BufferStore) and at.buffer is old:
+            value, predicate = rewrite(at.value, change), at.predicate and rewrite(at.predicate, change)
+            return BufferStore(new, Cast(new.dtype, value), tuple(rewrite(i, change) for i in at.indices), predicate)
+        return None
+
+    if new.dtype != old.dtype:
+        stored = rewrite(tree.func.body, go)
+        state.set_func(tree, tree.func.with_body(rewrite(stored, change)))
+
+
+@unsafe_set_dtype.space
+def _unsafe_set_dtype_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    wider = {"float32": "float64", "float16": "float32", "int32": "int64", "int8": "int32"}
+    for block, number, buffer in _written(state.tree()):
+        if str(buffer.dtype) in wider:
+            yield block, number, wider[str(buffer.dtype)]
+
+
+# ---- annotate_buffer_access ----------------------------------------------------------------------------------------
+
+
+@requirement
+def region_of_block(state: ScheduleState, block: BlockRealize, buffer_index: int, buf_type: str) -> Failure | None:
+    """buf_type is "read" or "write", and buffer_index the position of one of the block's regions of that kind"""
+    if buf_type not in ("read", "write"):
+        return Failure({block.block: ""}, 'buf_type "read" or "write"', repr(buf_type))
+    found = _regions(block.block, buf_type)
+    if 0 <= buffer_index < len(found):
+        return None
+    return Failure(
+        {block.block: "this block"}, f"one of its {buf_type}s, which are {listing(found)}", str(buffer_index)
+    )
+
+
+@requirement
+def one_range_a_dimension(
+    state: ScheduleState, block: BlockRealize, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]
+) -> Failure | None:
+    """gen_new_ranges takes the block's iterators; for each dimension of the buffer it gives an index or (begin, end)"""
+    region = _regions(block.block, buf_type)[buffer_index]
+    wanted = f"for {len(block.block.iter_vars)} iterators {region.buffer.ndim} indices or pairs (begin, end)"
+    try:
+        box = _new_box(block.block, gen_new_ranges)
+    except (MinitvmError, TypeError, ValueError) as error:
+        # Python says "name() takes 1 positional argument": the name of a lambda says nothing.
+        found = str(error).split("\n", 1)[0].split("<lambda>() ")[-1]
+        return Failure({block.block: "its iterators"}, wanted, f"it {found}" if "<lambda>() " in str(error) else found)
+    return None if len(box) == region.buffer.ndim else Failure({block.block: ""}, wanted, f"{len(box)} of them")
+
+
+@requirement
+def holds_the_accesses(
+    state: ScheduleState, block: BlockRealize, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]
+) -> Failure | None:
+    """the new region holds all that the block's body touches; one that is written is all written, so it is equal"""
+    region = _regions(block.block, buf_type)[buffer_index]
+    touched = signature(block.block)[1 if buf_type == "write" else 0]
+    own = next((r.region for r in touched if r.buffer is region.buffer), None)
+    box = _new_box(block.block, gen_new_ranges)
+    if own is None:
+        return None
+    analyzer = Analyzer({it.var: it.dom for it in block.block.iter_vars})
+    if buf_type == "read":
+        fits = regions.covers(box, own, analyzer)
+    else:
+        fits = all(
+            analyzer.can_prove_equal(a.start, b.start) and analyzer.can_prove_equal(a.extent, b.extent)
+            for a, b in zip(box, own, strict=True)
+        )
+    if fits:
+        return None
+    name = region.buffer.name
+    word = "a region that holds" if buf_type == "read" else "the region"
+    return Failure({block.block: f"touches {_shown(name, own)}"}, f"{word} {_shown(name, own)}", f"{_shown(name, box)}")
+
+
+def _regions(block: Block, buf_type: str) -> Sequence[BufferRegion]:
+    return block.reads if buf_type == "read" else block.writes
+
+
+def _new_box(block: Block, gen_new_ranges: Callable[..., Any]) -> Box:
+    given = gen_new_ranges(*(it.var for it in block.iter_vars))
+    analyzer = Analyzer()
+    box: list[Range] = []
+    for entry in given if isinstance(given, list | tuple) else [given]:
+        begin, end = entry if isinstance(entry, list | tuple) else (entry, as_expr(entry) + 1)
+        first: Expr = as_expr(begin)
+        box.append(Range(first, analyzer.simplify(as_expr(end) - first)))
+    return tuple(box)
+
+
+def _shown(name: str, box: Box) -> str:
+    end = Analyzer().simplify
+    return f"{name}[{', '.join(f'{r.start}:{end(r.start + r.extent)}' for r in box)}]"
+
+
+@primitive(requires=[region_of_block, one_range_a_dimension, holds_the_accesses])
+def annotate_buffer_access(
+    state: ScheduleState, block: BlockRealize, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]
+) -> None:
+    """Declare which region of a buffer a block reads or writes, where that is to be more than its body shows.
+
+    before:
+        with T.block("B"):
+            T.reads(A[vi, vj])
+            B[vi, vj] = A[vi, vj] * 2.0
+    call: `sch.annotate_buffer_access("B", 0, "read", lambda vi, vj: ((vi - 1, vi + 1), vj))`
+    after:
+        with T.block("B"):
+            T.reads(A[vi - 1:vi + 1, vj])
+            T.block_attr({"explicit_read_region": [0]})
+            B[vi, vj] = A[vi, vj] * 2.0
+
+    `compute_at` and whoever else asks what the block reads takes that. TVM believes what it is told; here the region
+    must hold what the body touches, and one that is written must be all written.
+    """
+    inner = block.block
+    box = _new_box(inner, gen_new_ranges)
+    found = list(_regions(inner, buf_type))
+    found[buffer_index] = BufferRegion(found[buffer_index].buffer, box)
+    key = f"explicit_{buf_type}_region"
+    noted = {**inner.annotations, key: sorted({*inner.annotations.get(key, ()), buffer_index})}
+    changed = {"reads" if buf_type == "read" else "writes": tuple(found), "annotations": noted}
+    state.replace({inner: replace(inner, **changed)})
+
+
+@annotate_buffer_access.space
+def _annotate_buffer_access_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for block in state.tree().blocks.values():
+        for number, region in enumerate(block.block.reads):
+            ranges = [(r.start, r.start + r.extent) for r in region.region]
+            if ranges:
+                ranges[0] = (ranges[0][0], ranges[0][1] + 1)
+            yield block, number, "read", IndexLambda(tuple(it.var for it in block.block.iter_vars), ranges)

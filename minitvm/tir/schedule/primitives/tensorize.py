@@ -1,0 +1,267 @@
+"""A subtree as a hardware instruction: tensorize."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ....arith import Analyzer, regions
+from ....errors import InputError
+from ....expr import REDUCE, Expr, IntImm, Range, Var, const, replace, substitute, walk
+from ...nodes import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    BufferStore,
+    For,
+    MatchBufferRegion,
+    root_block,
+)
+from ...tensor_intrin import TensorIntrin
+from ...transform.lower_match_buffers import row_major
+from ..intrinsics import renamed_inside
+from ..matching import Matcher, Mismatch
+from ..placement import box_text
+from ..registry import Failure, holds_inside, primitive, requirement
+from ..state import ScheduleState
+from .blockize import blockize
+
+
+def _intrinsic(tensor_intrin: str | TensorIntrin) -> TensorIntrin:
+    if isinstance(tensor_intrin, TensorIntrin):
+        return tensor_intrin
+    found = TensorIntrin.get(tensor_intrin)
+    assert found is not None  # nothing is allowed to miss
+    return found
+
+
+@requirement
+def known_intrinsic(
+    state: ScheduleState, block_or_loop: BlockRealize | For, tensor_intrin: str | TensorIntrin
+) -> Failure | None:
+    """there is a tensor intrinsic of that name"""
+    try:
+        _intrinsic(tensor_intrin)
+    except InputError as error:
+        return Failure({block_or_loop: "to be tensorized"}, "the name of a tensor intrinsic", str(error))
+    return None
+
+
+becomes_block = holds_inside("becomes_block", "a loop's subtree can be made a block: all that blockize requires holds")
+same_structure = holds_inside(
+    "same_structure",
+    """the block is what the intrinsic describes, with its buffers for boxes of the program's, its variables for theirs
+
+    Loops, blocks, stores and loads correspond in order; indices have the same value up to where a box begins; operands
+    of +, *, min and max may have changed places; loops and iterators of one iteration do not count.
+    """,
+)
+box_is_declared = holds_inside(
+    "box_is_declared", "the boxes that the intrinsic touches lie in the regions that the block declares"
+)
+layout_fits = holds_inside(
+    "layout_fits", "a stride that the implementation declares as a number is that of the program's buffer"
+)
+separate_buffers = holds_inside(
+    "separate_buffers", "a buffer that the intrinsic writes stands for another one than its other buffers do"
+)
+whole_reduction = holds_inside(
+    "whole_reduction",
+    "where the implementation starts the reduction itself, no loop around repeats it: the outer part has one step",
+)
+
+
+@primitive(
+    past="was replaced by an intrinsic in",
+    requires=[
+        known_intrinsic, becomes_block, same_structure, box_is_declared, layout_fits, separate_buffers, whole_reduction,
+    ],
+)  # fmt: skip
+def tensorize(
+    state: ScheduleState,
+    block_or_loop: BlockRealize | For,
+    tensor_intrin: str | TensorIntrin,
+    preserve_unit_iters: bool = True,
+) -> None:
+    """Replace the computation of a block, or of a loop's subtree, by an intrinsic that does the same.
+
+    before:
+        with T.block("C_o"):
+            for i_1, j_1, k_1 in T.grid(4, 4, 4):
+                with T.block("C"):
+                    C[vi_o * 4 + vi_i, vj_o * 4 + vj_i] = C[...] + A[vi_o * 4 + vi_i, vk_o * 4 + vk_i] * B[...]
+    call: `sch.tensorize("C_o", "matmul_4x4x4_f32")`
+    after:
+        with T.block("C_o"):
+            a = T.match_buffer(A[vi_o * 4:vi_o * 4 + 4, vk_o * 4:vk_o * 4 + 4], (4, 4))
+            ...the body of the implementation, over a, b and c
+
+    A loop is made a block first, as by `blockize`. The init of a reduction stays as it is, unless the description has
+    one too. See `tir.TensorIntrin`.
+    """
+    intrin = _intrinsic(tensor_intrin)
+    realize = _as_block(state, block_or_loop, preserve_unit_iters)
+    tree = state.home(realize)
+    analyzer = Analyzer()
+    for outer in [realize, *tree.above(realize)]:
+        if isinstance(outer, For):
+            analyzer.bind(outer.var, Range(outer.start, outer.extent))
+        elif isinstance(outer, BlockRealize):
+            for it in outer.block.iter_vars:
+                analyzer.bind(it.var, it.dom)
+    matcher = Matcher(analyzer, intrin.desc.params)
+    _compare(matcher, realize.block, intrin)
+    _check_buffers(matcher, realize, intrin)
+    if intrin.pattern.init is not None and root_block(intrin.impl).init is None:
+        _check_reduction(realize, analyzer)
+    made = _implemented(matcher, realize.block, intrin, analyzer)
+    state.replace({realize.block: made})
+
+
+def _as_block(state: ScheduleState, target: BlockRealize | For, preserve_unit_iters: bool) -> BlockRealize:
+    if isinstance(target, BlockRealize):
+        return target
+    arguments: Mapping[str, Any] = {"target": target, "preserve_unit_iters": preserve_unit_iters}
+    broken = blockize.first_failure(state, arguments)
+    if broken is not None:
+        needed, failure = broken
+        found = f"{needed.name} does not hold: {failure.found}"
+        raise becomes_block.refuse(Failure(failure.spots, failure.wanted, found, failure.tries))
+    made: BlockRealize = blockize.function(state, target, preserve_unit_iters)
+    return made
+
+
+def _compare(matcher: Matcher, block: Block, intrin: TensorIntrin) -> None:
+    pattern = intrin.pattern
+    try:
+        if pattern.init is not None:
+            if block.init is None:
+                raise Mismatch(block, pattern, "a block with an init", "no init")
+            matcher.stmt(block.init, pattern.init)
+        if block.alloc_buffers or block.match_buffers:
+            raise Mismatch(block, pattern, "a block without buffers of its own", "buffers or views")
+        matcher.stmt(block.body, pattern.body)
+    except Mismatch as at:
+        raise same_structure.refuse(
+            Failure(
+                {at.node: "here they part"}, f"{at.wanted}, as {intrin.name} describes{_context(intrin, at)}", at.found
+            )
+        ) from None
+
+
+def _context(intrin: TensorIntrin, at: Mismatch) -> str:
+    """The description with the spot marked, to be read beside the program."""
+    from ...script.printer import script
+
+    inside = any(node is at.pattern for node in walk(intrin.desc.body))
+    text: str = script(intrin.desc.body, mark={at.pattern: "here"} if inside else None, context=3 if inside else None)
+    return "\n" + text.rstrip("\n") if inside else ""
+
+
+def _boxes(matcher: Matcher, intrin: TensorIntrin) -> dict[Buffer, BufferRegion]:
+    """The box of the program that each buffer of the description stands for."""
+    found: dict[Buffer, BufferRegion] = {}
+    for buffer, (mine, begins) in matcher.buffers.items():
+        lead = mine.ndim - buffer.ndim
+        dtype = [d.dtype for d in mine.shape]
+        front = tuple(Range(b, const(1, t)) for b, t in zip(begins[:lead], dtype))
+        dims = [matcher.mapped(d) or d for d in buffer.shape]
+        box = tuple(Range(b, d.astype(t)) for b, d, t in zip(begins[lead:], dims, dtype[lead:]))
+        found[buffer] = BufferRegion(mine, (*front, *box))
+    return found
+
+
+def _check_buffers(matcher: Matcher, realize: BlockRealize, intrin: TensorIntrin) -> None:
+    block, analyzer = realize.block, matcher.analyzer
+    boxes = _boxes(matcher, intrin)
+    for given in intrin.desc.buffers:
+        if given not in boxes:
+            raise same_structure.refuse(
+                Failure({block: "this block"}, f"an access for every buffer of {intrin.name}", f"none of {given.name}")
+            )
+    written = {n.buffer for n in walk(intrin.desc.body) if isinstance(n, BufferStore)}
+    for buffer, box in boxes.items():
+        declared = [r for r in (*block.reads, *block.writes) if r.buffer is box.buffer]
+        for sides, needed in ((block.writes, buffer in written), (block.reads, buffer not in written)):
+            mine = [r for r in sides if r.buffer is box.buffer]
+            if needed and not any(regions.covers(r.region, box.region, analyzer) for r in mine):
+                shown = ", ".join(box_text(r.buffer, r.region) for r in declared) or "no part of it"
+                raise box_is_declared.refuse(
+                    Failure({block: "this block"}, f"{box_text(box.buffer, box.region)} declared", shown)
+                )
+        for other, theirs in boxes.items():
+            if other is not buffer and theirs.buffer is box.buffer and (buffer in written or other in written):
+                raise separate_buffers.refuse(
+                    Failure(
+                        {block: "this block"},
+                        f"different buffers for {buffer.name} and {other.name}",
+                        f"both are {box.buffer.name}",
+                    )
+                )
+    for described, wanted in zip(intrin.desc.params, intrin.impl.params):
+        if isinstance(described, Buffer) and isinstance(wanted, Buffer):
+            _check_strides(block, boxes[described].buffer, wanted, intrin, analyzer)
+
+
+def _check_strides(block: Block, mine: Buffer, wanted: Buffer, intrin: TensorIntrin, analyzer: Analyzer) -> None:
+    actual = list(mine.strides) or row_major(mine)
+    lead = mine.ndim - wanted.ndim
+    for d, (declared, stride) in enumerate(zip(wanted.strides, actual[lead:])):
+        if isinstance(declared, IntImm) and not analyzer.can_prove_equal(stride, declared):
+            raise layout_fits.refuse(
+                Failure(
+                    {block: "this block"},
+                    f"a stride of {declared} in dimension {d} of {wanted.name} of {intrin.name}",
+                    f"{mine.name} has {analyzer.simplify(stride)}",
+                )
+            )
+
+
+def _check_reduction(realize: BlockRealize, analyzer: Analyzer) -> None:
+    for it, value in zip(realize.block.iter_vars, realize.iter_values):
+        if it.kind == REDUCE and not analyzer.can_prove(it.dom.extent <= 1):
+            raise whole_reduction.refuse(
+                Failure(
+                    {realize.block: "this block"},
+                    "a reduction that is whole inside the block",
+                    f"{it.var.name} = {value} takes {it.dom.extent} values",
+                    ("an implementation with an init, T.init() in its root block",),
+                )
+            )
+
+
+def _implemented(matcher: Matcher, block: Block, intrin: TensorIntrin, analyzer: Analyzer) -> Block:
+    impl = renamed_inside(intrin.impl)
+    root = root_block(impl)
+    boxes = _boxes(matcher, intrin)
+    scalars: dict[Var, Expr] = {}
+    views: list[MatchBufferRegion] = []
+    for given, wanted in zip(intrin.desc.params, impl.params):
+        if isinstance(given, Buffer) and isinstance(wanted, Buffer):
+            views.append(MatchBufferRegion(wanted, boxes[given]))
+        elif isinstance(given, Var) and isinstance(wanted, Var):
+            scalars[wanted] = matcher.vars.get(given, given)
+    init = block.init
+    if intrin.pattern.init is not None:
+        init = None if root.init is None else substitute(root.init, scalars)
+    return replace(
+        block,
+        init=init,
+        body=substitute(root.body, scalars),
+        alloc_buffers=(*block.alloc_buffers, *root.alloc_buffers),
+        match_buffers=(*block.match_buffers, *views),
+        annotations={**block.annotations, **root.annotations},
+    )
+
+
+@tensorize.space
+def _tensorize_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    TensorIntrin.get("", allow_missing=True)
+    tree = state.tree()
+    for name in TensorIntrin.KNOWN:
+        for loop in tree.loops.values():
+            yield loop, name
+        for block in tree.blocks.values():
+            if block is not tree.root and any(isinstance(n, For) for n in walk(block.block.body)):
+                yield block, name

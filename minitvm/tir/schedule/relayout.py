@@ -1,0 +1,139 @@
+"""A buffer in another layout: every access of the old one becomes an access of the new one, where the map sends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...arith import Analyzer
+from ...expr import Expr, IterVar, Max, Min, Range, Var, const, map_children, replace, walk
+from ..index_map import IndexMap
+from ..nodes import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    PrimFunc,
+    Seq,
+    Stmt,
+    root_block,
+)  # fmt: skip
+from .boxes import signature
+
+Mapped = Callable[[Sequence[Expr]], Sequence[Expr]]
+
+
+def relaid(stmt: Any, old: Buffer, new: Buffer, mapped: Mapped, analyzer: Analyzer) -> Any:
+    """A statement with the accesses of `old` made at `mapped(indices)` of `new`; signatures of blocks follow.
+
+    `analyzer` knows the loops around the statement; it simplifies the new indices.
+    """
+
+    def go(node: Any) -> Any:
+        if isinstance(node, For):
+            analyzer.bind(node.var, Range(node.start, node.extent))
+        elif isinstance(node, Block):
+            for it in node.iter_vars:
+                analyzer.bind(it.var, it.dom)
+        made = map_children(node, go)
+        if isinstance(made, BufferLoad | BufferStore) and made.buffer is old:
+            return replace(made, buffer=new, indices=tuple(analyzer.simplify(i) for i in mapped(made.indices)))
+        return _with_regions(made, old, new, analyzer) if isinstance(made, Block) else made
+
+    return go(stmt)
+
+
+def _with_regions(block: Block, old: Buffer, new: Buffer, analyzer: Analyzer) -> Block:
+    if not any(r.buffer is old for r in (*block.reads, *block.writes)):
+        return block
+    own = signature(block)
+
+    def change(regions: tuple[BufferRegion, ...], found: tuple[BufferRegion, ...]) -> tuple[BufferRegion, ...]:
+        box = next((r for r in found if r.buffer is new), new.full_region())
+        shown = BufferRegion(new, tuple(_plain(r, dim, analyzer) for r, dim in zip(box.region, new.shape)))
+        return tuple(shown if r.buffer is old else r for r in regions)
+
+    return replace(block, reads=change(block.reads, own[0]), writes=change(block.writes, own[1]))
+
+
+def _plain(r: Range, dim: Expr, analyzer: Analyzer) -> Range:
+    """A range simplified; all of the dimension where it would be a contest of several bounds."""
+    if any(isinstance(part, Min | Max) for part in (*walk(r.start), *walk(r.extent))):
+        return Range(const(0, dim.dtype), dim)
+    made: Range = analyzer.simplify(r)
+    return made
+
+
+def point_block(
+    name: str,
+    shape: Sequence[Expr],
+    body: Callable[[tuple[Var, ...]], BufferStore],
+    predicate: Callable[[tuple[Var, ...]], Expr] | None = None,
+) -> Stmt:
+    """`for ax0, ... in grid(*shape): with block(name): body(v0, ...)`, with iterators over the whole shape."""
+    loops = [Var(f"ax{d}", dim.dtype) for d, dim in enumerate(shape)]
+    iters = tuple(IterVar(Var(f"v{d}", dim.dtype), Range(const(0, dim.dtype), dim)) for d, dim in enumerate(shape))
+    store = body(tuple(it.var for it in iters))
+    block = Block(iters, (), (), name, store)
+    reads, writes = signature(block)
+    block = replace(block, reads=reads, writes=writes)
+    condition = const(True) if predicate is None else predicate(tuple(loops))
+    nest: Stmt = BlockRealize(tuple(loops), condition, block)
+    for loop, dim in reversed(list(zip(loops, shape))):
+        nest = For(loop, const(0, loop.dtype), dim, ForKind.SERIAL, nest)
+    return nest
+
+
+def in_old_layouts(func: PrimFunc, moved: Mapping[Buffer, tuple[Buffer, IndexMap]]) -> PrimFunc:
+    """The function as one over parameters in their old layouts, which it copies into the new ones and back.
+
+    `moved` gives for a parameter as it is now (what it was, the map from there). So the oracle can compare a function
+    whose parameters have changed with the one before.
+    """
+    root = root_block(func)
+    stored = {node.buffer for node in walk(func.body) if isinstance(node, BufferStore)}
+    read = {r.buffer for node in walk(func.body) if isinstance(node, Block) for r in node.reads}
+    before: list[Stmt] = []
+    after: list[Stmt] = []
+    for now, (was, index_map) in moved.items():
+
+        def copied_in(v: tuple[Var, ...], now: Buffer = now, was: Buffer = was, m: IndexMap = index_map) -> BufferStore:
+            return BufferStore(now, BufferLoad(was, v), tuple(m.map_indices(v)))
+
+        def copied_out(
+            v: tuple[Var, ...], now: Buffer = now, was: Buffer = was, m: IndexMap = index_map
+        ) -> BufferStore:
+            return BufferStore(was, BufferLoad(now, tuple(m.map_indices(v))), v)
+
+        if now in read:
+            before.append(point_block(f"{was.name}_in", was.shape, copied_in))
+        if now in stored:
+            after.append(point_block(f"{was.name}_out", was.shape, copied_out))
+    body = Seq.of(*before, root.body, *after)
+    block = replace(root, body=body, alloc_buffers=(*root.alloc_buffers, *moved))
+    params = tuple(moved[p][0] if isinstance(p, Buffer) and p in moved else p for p in func.params)
+    assert isinstance(func.body, BlockRealize)  # root_block
+    return PrimFunc(params, replace(func.body, block=block), func.attrs)
+
+
+def with_simple_indices(node: Any, analyzer: Analyzer) -> Any:
+    """A node with the indices of its accesses, and its regions, simplified; `analyzer` knows what is around it."""
+
+    def go(at: Any) -> Any:
+        if isinstance(at, For):
+            analyzer.bind(at.var, Range(at.start, at.extent))
+        elif isinstance(at, Block):
+            for it in at.iter_vars:
+                analyzer.bind(it.var, it.dom)
+        made = map_children(at, go)
+        if isinstance(made, BufferLoad | BufferStore):
+            return replace(made, indices=tuple(analyzer.simplify(i) for i in made.indices))
+        if isinstance(made, BufferRegion):
+            return replace(made, region=tuple(analyzer.simplify(r) for r in made.region))
+        return made
+
+    return go(node)

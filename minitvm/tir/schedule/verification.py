@@ -1,0 +1,35 @@
+"""`Schedule(..., verify=True)`: each step is judged by the oracle as it is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...errors import ExecutionError, InternalError, ScheduleError, Unsupported
+from ..nodes import IRModule, PrimFunc
+
+MODES = ("exact", "field", "shadow")
+
+
+def verify_step(
+    before: IRModule, after: IRModule, comparable: Mapping[str, PrimFunc], headline: str, step: int
+) -> None:
+    """Run each function that a step changed before and after it, in the modes `MODES` of `minitvm.reference.check`.
+
+    `headline` is the call as text; `comparable` has, for functions whose signature the step changed, one with the old
+    signature. A difference is an `InternalError`: the primitive is wrong. Where the oracle cannot judge the step, it is
+    refused with a `ScheduleError`.
+    """
+    from ...reference import check
+
+    for name, func in before.items():
+        if after[name] is func:
+            continue
+        try:
+            verdict = check(func, comparable.get(name, after[name]), modes=MODES)
+        except (ExecutionError, Unsupported) as reason:
+            raise ScheduleError(
+                f"{headline}: verify=True cannot judge step {step} of the trace: {reason}"
+            ) from None
+        if not verdict:
+            told = str(verdict).replace("\n", "\n  ")
+            raise InternalError(f"{headline}: step {step} of the trace changes what {name} computes\n  {told}")

@@ -1,0 +1,104 @@
+"""Tensor intrinsics: what a machine does in one instruction, as a description (loops) and an implementation.
+
+    TensorIntrin.register("dot_4x_i8i8i32", desc, impl)
+    sch.tensorize(loop, "dot_4x_i8i8i32")
+
+Both are functions over the same buffers, in TVM's form: the root block declares what it reads and writes, and its body
+is the computation; the description's in plain loops, which `tensorize` looks for, the implementation's whatever the
+machine has: calls, or plain loops again. Where the root block has an init, that is the start of the reduction.
+
+The intrinsics of this package, `cpu.py`, are known by their names without being imported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...errors import InputError, InternalError, nearest
+from ...expr import structural_equal
+from ..nodes import Block, BlockRealize, Buffer, PrimFunc, root_block
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TensorIntrin:
+    """A description and an implementation of it, under a name. `desc` and `impl` have the same parameters.
+
+    A parameter of `impl` may declare strides and an offset as variables, which stand for those of the buffer where it
+    is used, or as constants, which that buffer then must have.
+    """
+
+    name: str
+    desc: PrimFunc
+    impl: PrimFunc
+
+    KNOWN: ClassVar[dict[str, TensorIntrin]] = {}
+
+    @staticmethod
+    def register(
+        name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False, *, verify: bool = False
+    ) -> TensorIntrin:
+        """Make an intrinsic known to `tensorize`.
+
+        Raises `InputError` where the two do not fit together, or the name is taken (unless `override`). With `verify`
+        also `InternalError` where the oracle finds that they do not compute the same, in a tile of larger buffers.
+        """
+        if name in TensorIntrin.KNOWN and not override:
+            raise InputError(f"there is a tensor intrinsic {name!r} already\n  try:    override=True")
+        _check_parameters(name, desc, impl)
+        made = TensorIntrin(name, desc, impl)
+        if verify:
+            verdict = made.check()
+            if not verdict:
+                raise InternalError(f"{name}: description and implementation differ\n{verdict}")
+        TensorIntrin.KNOWN[name] = made
+        return made
+
+    @staticmethod
+    def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
+        """The intrinsic of a name; raises `InputError` with the nearest names, or gives None if `allow_missing`."""
+        if name not in TensorIntrin.KNOWN:
+            from . import cpu
+
+            cpu.register_all()
+        if name in TensorIntrin.KNOWN or allow_missing:
+            return TensorIntrin.KNOWN.get(name)
+        raise InputError(f"no tensor intrinsic {name!r}; {nearest(name, list(TensorIntrin.KNOWN))}")
+
+    def __repr__(self) -> str:
+        return repr(self.name)
+
+    @property
+    def pattern(self) -> Block:
+        """The block of the description that `tensorize` looks for."""
+        return root_block(self.desc)
+
+    def check(self, **options: Any) -> Any:
+        """Whether the implementation computes what the description says: a `Verdict` of the reference interpreter.
+
+        Both run on a tile inside of larger buffers, so that strides and offsets count. `options` are those of
+        `reference.check`.
+        """
+        from ..schedule.intrinsics import check_intrinsic
+
+        return check_intrinsic(self, **options)
+
+
+def _check_parameters(name: str, desc: PrimFunc, impl: PrimFunc) -> None:
+    if len(desc.params) != len(impl.params):
+        counts = f"{len(desc.params)} and {len(impl.params)}"
+        raise InputError(f"{name}: description and implementation have {counts} parameters")
+    for a, b in zip(desc.params, impl.params):
+        if isinstance(a, Buffer) and isinstance(b, Buffer):
+            if a.dtype != b.dtype or a.scope != b.scope or not structural_equal(a.shape, b.shape, map_free_vars=True):
+                raise InputError(f"{name}: the parameters {a} and {b} differ in shape, dtype or scope")
+        elif isinstance(a, Buffer) or isinstance(b, Buffer) or a.dtype != b.dtype:
+            raise InputError(f"{name}: the parameters {a.name} and {b.name} differ")
+    for what, func in (("description", desc), ("implementation", impl)):
+        if not isinstance(func.body, BlockRealize):
+            raise InputError(f"{name}: the {what} is lowered already; wanted a root block")
+    if root_block(impl).init is not None and root_block(desc).init is None:
+        raise InputError(f"{name}: the implementation has an init, the description has none")
+
+
+__all__ = ["TensorIntrin"]

@@ -1,0 +1,70 @@
+"""Strides for buffers whose rows a schedule wants aligned (`storage_align`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ...expr import Expr, IntImm, Node, const, map_children, replace, walk
+from ..nodes import Allocate, Block, Buffer, BufferLoad, BufferStore, PrimFunc
+
+ALIGNMENTS = (
+    "buffer_dim_align"  # of blocks: [[index of the write, axis, factor, offset], ...]; of allocations: the rest
+)
+Entry = tuple[int, int, int]  # axis, factor, offset
+
+
+def alignments(node: Node) -> dict[Buffer, list[Entry]]:
+    """What the blocks below a node want of the buffers that they write."""
+    wanted: dict[Buffer, list[Entry]] = {}
+    for block in walk(node):
+        if isinstance(block, Block):
+            for number, axis, factor, offset in block.annotations.get(ALIGNMENTS, ()):
+                if number < len(block.writes):
+                    wanted.setdefault(block.writes[number].buffer, []).append((axis, factor, offset))
+    return wanted
+
+
+def aligned_strides(shape: Sequence[Expr], entries: Iterable[Entry]) -> tuple[Expr, ...]:
+    """Row-major strides, each made larger until it is `offset` modulo `factor` where an entry says so; constants only.
+
+    Empty where nothing changes, or a dimension is not a constant.
+    """
+    dims = [d.value for d in shape if isinstance(d, IntImm)]
+    if len(dims) != len(shape):
+        return ()
+    by_axis = {axis: (factor, offset) for axis, factor, offset in entries}
+    strides, plain = [], []
+    stride = least = 1
+    for axis in range(len(dims) - 1, -1, -1):
+        factor, offset = by_axis.get(axis, (1, 0))
+        stride += (offset - stride) % factor
+        strides.append(stride)
+        plain.append(least)
+        stride *= dims[axis]
+        least *= dims[axis]
+    return tuple(const(s) for s in reversed(strides)) if strides != plain else ()
+
+
+def align_storage(func: PrimFunc) -> PrimFunc:
+    """`B = alloc(8, 8)` of which dimension 0 is to have a stride of 1 modulo 4 -> B with the strides (9, 1).
+
+    Needs compact shapes: strides are worked out from what is left of a buffer.
+    """
+    if not any(isinstance(node, Allocate) and ALIGNMENTS in node.annotations for node in walk(func.body)):
+        return func
+    padded: dict[Buffer, Buffer] = {}
+
+    def go(node: Any) -> Any:
+        if isinstance(node, Allocate) and ALIGNMENTS in node.annotations:
+            strides = aligned_strides(node.buffer.shape, node.annotations[ALIGNMENTS])
+            if strides:
+                padded[node.buffer] = replace(node.buffer, strides=strides)
+            kept = {key: value for key, value in node.annotations.items() if key != ALIGNMENTS}
+            return Allocate(padded.get(node.buffer, node.buffer), go(node.body), kept)
+        new = map_children(node, go)
+        if isinstance(new, BufferLoad | BufferStore) and new.buffer in padded:
+            return replace(new, buffer=padded[new.buffer])
+        return new
+
+    return func.with_body(go(func.body))

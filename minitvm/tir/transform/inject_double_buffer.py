@@ -1,0 +1,56 @@
+"""Blocks annotated "double_buffer_scope" run one iteration ahead of what reads them, into two versions of a buffer.
+
+    for i in range(n):
+        load: B[...] = A[i]             # double_buffer_scope: 0, the first buffer that it writes
+        use: C[i] = B[...]
+
+gets the annotations of a software pipeline of two stages, with `load` alone in the first: `B[(i + 1) % 2]` is filled
+while `B[i % 2]` is in use. In a loop that is annotated as a pipeline already a block only asks for the second version.
+"""
+
+from __future__ import annotations
+
+from ...expr import replace
+from ..nodes import For, PrimFunc
+from ..schedule.pipelines import (
+    DOUBLE,
+    KEYS,
+    ORDER,
+    STAGE,
+    Pipeline,
+    double_buffered,
+    doubled_loop,
+    opened,
+    unusable_double,
+)
+from ..schedule.tree import Tree
+from .inject_software_pipeline import refusal
+
+
+def inject_double_buffer(func: PrimFunc) -> PrimFunc:
+    """Annotate the loops of double buffers as pipelines; raises `ScheduleError` where one would change the meaning."""
+    while True:
+        loop = _next_loop(func)
+        if loop is None:
+            return func
+        func, loop = opened(func, loop)
+        found = double_buffered(func, loop)
+        if not isinstance(found, Pipeline):
+            raise refusal(func, loop, found, "double buffer")
+        notes = {**loop.annotations, STAGE: list(found.stages), ORDER: list(found.order)}
+        func = Tree(func).rebuild({loop: replace(loop, annotations=notes)})
+
+
+def _next_loop(func: PrimFunc) -> For | None:
+    """A loop that holds a double buffer and is not annotated as a pipeline."""
+    tree = Tree(func)
+    for realize in tree.blocks.values():
+        if DOUBLE not in realize.block.annotations:
+            continue
+        around = doubled_loop(tree, realize)
+        wrong = unusable_double(tree, realize)
+        if wrong is not None or around is None:
+            raise refusal(func, around[0] if around else None, wrong, f"double buffer of {realize.block.name}")
+        if not any(key in around[0].annotations for key in KEYS):
+            return around[0]
+    return None

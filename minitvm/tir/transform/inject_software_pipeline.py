@@ -1,0 +1,217 @@
+"""Loops that are annotated as software pipelines become prologue, loop and epilogue over several versions of buffers.
+
+    for i in range(n):              # software_pipeline_stage [0, 1], software_pipeline_order [0, 1]
+        load: B[...] = A[i]
+        use: C[i] = B[...]
+
+becomes
+
+    load: B[0, ...] = A[0]
+    for i in range(n - 1):
+        load: B[(i + 1) % 2, ...] = A[i + 1]
+        use: C[i] = B[i % 2, ...]
+    use: C[n - 1] = B[(n - 1) % 2, ...]
+
+A buffer that gets versions first shrinks to what one iteration uses. That the order is legal is decided by
+`schedule.pipelines`, the same that refuses the annotation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...arith import Analyzer
+from ...errors import ScheduleError, report
+from ...expr import Expr, IntImm, Node, Range, const, map_children, replace, rewrite, substitute, walk
+from ..conditions import all_of
+from ..nodes import Block, Buffer, BufferLoad, BufferRegion, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
+from ..schedule.boxes import hull, touched
+from ..schedule.pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
+from ..schedule.registry import Failure
+from ..schedule.tree import Tree, fresh_copy
+
+
+def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
+    """Emit every loop annotated as a pipeline; raises `ScheduleError` that names the loop where it is not legal."""
+    while True:
+        loop = next(annotated_loops(func), None)
+        if loop is None:
+            return func
+        found: Pipeline | Failure | None = malformed(loop)
+        if found is None:
+            func, loop = opened(func, loop)
+            found = plan(func, loop)
+        if not isinstance(found, Pipeline):
+            raise refusal(func, loop, found, "software pipeline")
+        func = emit(func, found)
+
+
+def refusal(func: PrimFunc, loop: For | None, failure: Failure | None, what: str) -> ScheduleError:
+    """The error for a loop that cannot become what its annotations ask for."""
+    from ..script.printer import script
+
+    if failure is None:
+        return ScheduleError(f"{what}: not possible in {func.name}")
+    text = script(func, mark=dict(failure.spots), context=12)
+    headline = f"{what}: the loop over {loop.var.name} in {func.name}" if loop else f"{what} in {func.name}"
+    return ScheduleError(report(headline, program=text, wanted=failure.wanted, found=failure.found))
+
+
+def emit(func: PrimFunc, pipeline: Pipeline) -> PrimFunc:
+    """The function with the loop of a pipeline run in stages."""
+    tree = Tree(func)
+    loop = pipeline.loop
+    versions = {b: _versions(tree, loop, b, count) for b, count in pipeline.versions.items()}
+    # Each part is put down several times, with what it defines as its own: variables, blocks, local buffers.
+    parts = [_Part(_with_versions(part, versions), stage, loop) for part, stage in zip(pipeline.parts, pipeline.stages)]
+    steps = _time_steps(loop, [parts[p] for p in pipeline.in_order], pipeline.depth)
+    return func.with_body(_replaced(func.body, loop, Seq(tuple(steps)), versions))
+
+
+def _replaced(stmt: Any, loop: For, steps: Stmt, versions: Mapping[Buffer, _Versions]) -> Any:
+    # Sequences stay nested: the steps are one part of a pipeline outside.
+    if not isinstance(stmt, Stmt):
+        return stmt
+    if stmt is loop:
+        return steps
+    new = map_children(stmt, lambda child: _replaced(child, loop, steps, versions))
+    if isinstance(new, Block) and any(b in versions for b in new.alloc_buffers):
+        buffers = tuple(versions[b].buffer if b in versions else b for b in new.alloc_buffers)
+        return replace(new, alloc_buffers=buffers)
+    return new
+
+
+# ---- time steps ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A statement of the pipeline's body, to be put down once for each place where it runs."""
+
+    stmt: Stmt
+    stage: int
+    loop: For
+
+    def at(self, iteration: Expr) -> Stmt:
+        """The statement in an iteration."""
+        made: Stmt = substitute(_own_buffers(fresh_copy(self.stmt)), {self.loop.var: Analyzer().simplify(iteration)})
+        return made
+
+    def within_bounds(self, iteration: Expr) -> Stmt:
+        """The statement in what may be an iteration."""
+        end = self.loop.start + self.loop.extent
+        return If(all_of([iteration >= self.loop.start, iteration < end]), self.at(iteration))
+
+
+def _time_steps(loop: For, parts: Sequence[_Part], depth: int) -> list[Stmt]:
+    """All time steps, of parts in the order in which they run: part p of iteration i runs in step i + stage(p)."""
+    kept = {k: v for k, v in loop.annotations.items() if k not in KEYS}
+    dtype = loop.var.dtype
+    step = loop.var.with_name(loop.var.name)
+    if not isinstance(loop.extent, IntImm):
+        # Which steps lack some of their parts is not known: every part says when it runs.
+        body = Seq(tuple(part.within_bounds(step - const(part.stage, dtype)) for part in parts))
+        return [replace(loop, var=step, extent=loop.extent + const(depth, dtype), body=body, annotations=kept)]
+    count = loop.extent.value
+    found: list[Stmt] = []
+
+    def written_out(first: int, end: int) -> None:
+        for now in range(first, end):
+            running = [part for part in parts if 0 <= now - part.stage < count]
+            found.extend(part.at(loop.start + const(now - part.stage, dtype)) for part in running)
+
+    if count <= depth:
+        written_out(0, count + depth)
+        return found
+    written_out(0, depth)
+    body = Seq(tuple(part.at(step + const(depth - part.stage, dtype)) for part in parts))
+    extent = const(count - depth, dtype)
+    found.append(For(step, loop.start, extent, ForKind.SERIAL, body, annotations=kept))
+    written_out(count, count + depth)
+    return found
+
+
+def _own_buffers(stmt: Stmt) -> Stmt:
+    """The statement with fresh buffers where blocks inside it allocate some."""
+    fresh = {b: replace(b) for s in walk(stmt) if isinstance(s, Block) for b in s.alloc_buffers}
+    if not fresh:
+        return stmt
+
+    def change(node: Node) -> Node | None:
+        if isinstance(node, BufferLoad | BufferStore | BufferRegion) and node.buffer in fresh:
+            return replace(node, buffer=fresh[node.buffer])
+        if isinstance(node, Block) and node.alloc_buffers:
+            return replace(node, alloc_buffers=tuple(fresh[b] for b in node.alloc_buffers))
+        return None
+
+    renamed: Stmt = rewrite(stmt, change)
+    return renamed
+
+
+# ---- versions ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Versions:
+    """Several versions of a buffer, of which an iteration uses one: as large as what it uses, from `starts` on."""
+
+    buffer: Buffer
+    version: Expr | None  # None: there is one only
+    starts: tuple[Expr | None, ...]
+
+    def moved(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Where the element at `indices` of the old buffer is."""
+        own = tuple(i if start is None else i - start for i, start in zip(indices, self.starts))
+        return own if self.version is None else (self.version.astype(own[0].dtype if own else "int32"), *own)
+
+
+def _versions(tree: Tree, loop: For, buffer: Buffer, count: int) -> _Versions:
+    spans = _one_iteration(tree, loop, buffer)
+    shape = tuple(dim if span is None else span.extent for dim, span in zip(buffer.shape, spans))
+    starts = tuple(None if span is None else span.start for span in spans)
+    if count == 1:
+        return _Versions(replace(buffer, shape=shape), None, starts)
+    strides = buffer.strides
+    if strides:
+        strides = (strides[0] * shape[0], *strides)
+    dtype = shape[0].dtype if shape else "int32"
+    made = replace(buffer, shape=(const(count, dtype), *shape), strides=strides)
+    return _Versions(made, (loop.var - loop.start) % const(count, loop.var.dtype), starts)
+
+
+def _one_iteration(tree: Tree, loop: For, buffer: Buffer) -> list[Range | None]:
+    """What one iteration of the loop uses in each dimension of a buffer; None where that may be all of it."""
+    whole: list[Range | None] = [None] * buffer.ndim
+    in_blocks = {n for b in tree.blocks_in(loop) for n in walk(b.block)}
+    touching = [n for n in walk(loop) if isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer]
+    if buffer.strides or any(n not in in_blocks for n in touching):
+        return whole
+    analyzer = Analyzer({l.var: Range(l.start, l.extent) for l in [*tree.all_loops_above(loop), loop]})
+    regions = [(b, r) for b in tree.blocks_in(loop) for r in (*b.block.reads, *b.block.writes) if r.buffer is buffer]
+    box = hull([touched(tree, b, r, loop, analyzer) for b, r in regions], analyzer)
+    shrinks = [isinstance(r.extent, IntImm) and analyzer.can_prove(r.extent < dim) for r, dim in zip(box, buffer.shape)]
+    return [r if small else None for r, small in zip(box, shrinks)]
+
+
+def _with_versions(part: Stmt, versions: Mapping[Buffer, _Versions]) -> Stmt:
+    """A part of the pipeline's body, in terms of its loop, on the versions of buffers."""
+
+    doubled = {*versions, *(to.buffer for to in versions.values())}  # rewritten from the leaves up
+
+    def change(node: Node) -> Node | None:
+        if isinstance(node, Block) and DOUBLE in node.annotations and any(r.buffer in doubled for r in node.writes):
+            return replace(node, annotations={k: v for k, v in node.annotations.items() if k != DOUBLE})
+        if not isinstance(node, BufferLoad | BufferStore | BufferRegion) or node.buffer not in versions:
+            return None
+        to = versions[node.buffer]
+        if not isinstance(node, BufferRegion):
+            return replace(node, buffer=to.buffer, indices=to.moved(node.indices))
+        starts = to.moved([r.start for r in node.region])
+        extents = [const(1, s.dtype) for s in starts[: len(starts) - len(node.region)]]
+        extents += [r.extent for r in node.region]
+        return BufferRegion(to.buffer, tuple(Range(s, e) for s, e in zip(starts, extents)))
+
+    changed: Stmt = rewrite(part, change)
+    return changed

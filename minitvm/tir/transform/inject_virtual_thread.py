@@ -1,0 +1,102 @@
+"""Loops over virtual threads are interleaved: each statement inside them runs for all of them before the next one.
+
+    for v in vthread(2):
+        S(v)
+        for k in range(8):
+            T(v, k)
+
+becomes
+
+    S(0); S(1)
+    for k in range(8):
+        T(0, k); T(1, k)
+
+which is what makes one processor's work of several threads, to overlap the latency of one with the work of the others.
+The iterations of a virtual thread are independent by claim (`bind` shows it), so every interleaving means the same.
+Storage that is allocated inside belongs to each virtual thread: it gets a dimension more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import Expr, IntImm, Node, map_children, replace, rewrite
+from ..conditions import reads_memory, uses
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
+from .unroll import bind
+
+
+def inject_virtual_thread(func: PrimFunc) -> PrimFunc:
+    """Interleave the loops bound to "vthread", innermost first. Runs on functions without blocks."""
+    return func.with_body(_visit(func.body))
+
+
+def is_virtual(loop: For) -> bool:
+    """Whether a loop is bound to virtual threads."""
+    return loop.kind == ForKind.THREAD and str(loop.thread).startswith("vthread")
+
+
+def _visit(node: Any) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    new = map_children(node, _visit)
+    return interleaved(new) if isinstance(new, For) and is_virtual(new) else new
+
+
+def interleaved(loop: For) -> Stmt:
+    """A loop over virtual threads moved inward, around the statements that need it."""
+    if isinstance(loop.extent, IntImm) and loop.extent.value == 0:
+        return Seq(())
+    return _inward(loop, loop.body)
+
+
+def _inward(loop: For, stmt: Stmt) -> Stmt:
+    fixed = not _depends(loop, stmt)
+    if isinstance(stmt, Seq):
+        return Seq(tuple(_inward(loop, part) for part in stmt.stmts))
+    if isinstance(stmt, Allocate):
+        wide = _widened(loop, stmt.buffer)
+        return replace(stmt, buffer=wide, body=_inward(loop, _in_own_copy(stmt.body, stmt.buffer, wide, loop)))
+    serial = isinstance(stmt, For) and stmt.kind in (ForKind.SERIAL, ForKind.UNROLLED)
+    if serial and fixed:
+        return replace(stmt, body=_inward(loop, stmt.body))  # type: ignore[attr-defined]
+    if isinstance(stmt, LetStmt) and fixed:
+        return replace(stmt, body=_inward(loop, stmt.body))
+    if isinstance(stmt, If) and fixed:
+        other = None if stmt.else_case is None else _inward(loop, stmt.else_case)
+        return If(stmt.condition, _inward(loop, stmt.then_case), other)
+    # Here it stays: as a loop over a statement, written out where the number of threads is known.
+    kind = ForKind.UNROLLED if isinstance(loop.extent, IntImm) else ForKind.SERIAL
+    var = loop.var.with_name(loop.var.name)
+    return For(var, loop.start, loop.extent, kind, bind(stmt, {loop.var: var}))
+
+
+def _depends(loop: For, stmt: Stmt) -> bool:
+    """Whether a statement itself, not what it holds, is another one for each virtual thread."""
+    own: list[Expr] = []
+    if isinstance(stmt, For):
+        own = [stmt.start, stmt.extent]
+    elif isinstance(stmt, If):
+        own = [stmt.condition]
+    elif isinstance(stmt, LetStmt):
+        own = [stmt.value]
+    # A value from memory may be another one later: only what indices decide is the same for all.
+    return any(uses(e, [loop.var]) or reads_memory(e) for e in own)
+
+
+def _widened(loop: For, buffer: Buffer) -> Buffer:
+    dtype = buffer.shape[0].dtype if buffer.shape else loop.extent.dtype
+    strides = (buffer.strides[0] * buffer.shape[0], *buffer.strides) if buffer.strides else ()
+    return replace(buffer, shape=(loop.extent.astype(dtype), *buffer.shape), strides=strides)
+
+
+def _in_own_copy(stmt: Stmt, old: Buffer, wide: Buffer, loop: For) -> Stmt:
+    def change(node: Node) -> Node | None:
+        if isinstance(node, BufferLoad | BufferStore) and node.buffer is old:
+            index = loop.var - loop.start
+            index = index.astype(node.indices[0].dtype) if node.indices else index
+            return replace(node, buffer=wide, indices=(index, *node.indices))
+        return None
+
+    changed: Stmt = rewrite(stmt, change)
+    return changed

@@ -1,0 +1,297 @@
+"""Numbers that carry the error they may have: the arithmetic of bound mode.
+
+A cell stands for what any admissible float computation may give: additions in any order and association, products
+fused into them or not, vector functions within their declared error. It is kept as a sum, because that is what gets
+reassociated: `value` is the sum of the terms in float64, `terms` the sum of the errors that the terms brought along,
+`mass` the sum of their magnitudes, and `adds` how many additions joined them. With unit of rounding u, a sum of floats
+in any order is off by at most adds * u * mass (Jeannerod and Rump, "Improved error bounds for inner products in
+floating-point arithmetic", 2013), so the whole cell by at most
+
+    terms + adds * u * mass          or, of a single addition,   terms + u * |value|.
+
+Every other operation takes this bound of its operands and begins a new sum of one term. `sums` is the most additions
+in any sum so far. An infinite bound means undecided: near a branch, a pole or the largest float. An infinity or NaN
+that every computation gives has bound 0. The float64 arithmetic of the analysis itself is accounted for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minitvm.errors import Unsupported
+from minitvm.expr import DType
+
+Value = Any
+CELL = np.dtype([(name, np.float64) for name in ("value", "terms", "mass", "adds", "sums")])
+_U64 = 2.0**-53
+
+
+class Undecided(Unsupported):
+    """A value decides a branch, an index or an integer, and is nearer to the border than its error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A float format: unit of rounding (that of the analysis included), smallest subnormal, largest number."""
+
+    u: float
+    tiny: float
+    largest: float
+    numpy: Any
+
+
+_FORMATS = {
+    "float16": Format(2.0**-11 + _U64, 2.0**-24, 65504.0, np.float16),
+    "float32": Format(2.0**-24 + _U64, 2.0**-149, float(np.finfo(np.float32).max), np.float32),
+    "float64": Format(2.0 * _U64, 2.0**-1074, float(np.finfo(np.float64).max), np.float64),
+}
+
+
+def format_of(dtype: DType) -> Format:
+    """The format of a float dtype; `Unsupported` for one without error analysis."""
+    scalar = str(dtype.scalar)
+    if scalar not in _FORMATS:
+        raise Unsupported(f"bound mode: no error analysis for {scalar}")
+    return _FORMATS[scalar]
+
+
+def exact(value: Value) -> Value:
+    """Cells without error."""
+    wide = np.asarray(value).astype(np.float64)
+    mass = np.where(np.isfinite(wide), np.abs(wide), 0.0)
+    return _cells(wide, 0.0, mass, 0.0, 0.0)
+
+
+def _cells(value: Value, terms: Value, mass: Value, adds: Value, sums: Value) -> Value:
+    shape = np.broadcast_shapes(*(np.shape(a) for a in (value, terms, mass, adds, sums)))
+    cells = np.empty(shape, CELL)
+    for name, field in zip(("value", "terms", "mass", "adds", "sums"), (value, terms, mass, adds, sums)):
+        cells[name] = field
+    return cells[()]
+
+
+def pick(condition: Value, yes: Value, no: Value) -> Value:
+    """Cells from one side or the other."""
+    chosen: Any = np.where(condition, yes, no)
+    return chosen[()]
+
+
+def error_of(a: Value, f: Format) -> Value:
+    """How far from `value` any admissible computation may be; infinite where that is not known."""
+    value, terms, mass, adds = (np.asarray(a[name]) for name in ("value", "terms", "mass", "adds"))
+    single = f.u * (np.abs(value) + terms)
+    several = adds * f.u * mass
+    bound = terms + np.where(adds == 0, 0.0, np.where(adds == 1, np.minimum(single, several), several))
+    certain = ~np.isfinite(value) & (terms == 0)
+    return np.where(certain, 0.0, np.where(np.isnan(bound), np.inf, bound))
+
+
+def single_term(value: Value, error: Value, sums: Value, f: Format) -> Value:
+    """A new sum of one term; an overflow that is certain becomes an infinity, one that is possible undecided."""
+    value, error = np.asarray(value, np.float64), np.asarray(error, np.float64)
+    error = np.where(np.isnan(error), np.inf, error)
+    size = np.abs(value)
+    beyond = np.isfinite(value) & (size + error > f.largest)
+    if beyond.any():
+        surely = beyond & (size - error > f.largest * (1 + 2 * f.u))
+        value = np.where(surely, np.copysign(np.inf, value), value)
+        error = np.where(surely, 0.0, np.where(beyond, np.inf, error))
+    mass = np.where(np.isfinite(value), size + error, 0.0)
+    return _cells(value, error, mass, 0.0, sums)
+
+
+def sums_of(*cells: Value) -> Value:
+    """The most additions in any sum that these are made of."""
+    most = np.float64(0)
+    for a in cells:
+        most = np.maximum(most, np.maximum(a["sums"], a["adds"]))
+    return most
+
+
+def add(a: Value, b: Value, f: Format, sign: float = 1.0) -> Value:
+    """a + b, or a - b with sign -1. Adding an exact zero is no addition."""
+    value = a["value"] + sign * b["value"]
+    terms, mass = a["terms"] + b["terms"], a["mass"] + b["mass"]
+    nothing = ((a["value"] == 0) & (a["mass"] == 0)) | ((b["value"] == 0) & (b["mass"] == 0))
+    adds = a["adds"] + b["adds"] + np.where(nothing, 0.0, 1.0)
+    lost = (mass > f.largest) | (~np.isfinite(value) & np.isfinite(a["value"]) & np.isfinite(b["value"]))
+    if np.any(lost):
+        # Some order may overflow on the way. Of exactly two floats there is only one order.
+        two = lost & (adds <= 1) & np.isfinite(a["value"]) & np.isfinite(b["value"])
+        surely = two & (np.abs(value) - terms > f.largest * (1 + 2 * f.u))
+        safely = two & (np.abs(value) * (1 + f.u) + terms <= f.largest)
+        value = np.where(surely, np.copysign(np.inf, value), value)
+        terms = np.where(surely, 0.0, np.where(lost & ~safely, np.inf, terms))
+        mass = np.where(surely, 0.0, mass)
+    return _cells(value, terms, mass, adds, np.maximum(a["sums"], b["sums"]))
+
+
+def multiply(a: Value, b: Value, f: Format) -> Value:
+    """a * b; exact where both operands are and the product is a float."""
+    ea, eb = error_of(a, f), error_of(b, f)
+    va, vb = a["value"], b["value"]
+    value = np.asarray(va * vb)
+    carried = np.abs(va) * eb + np.abs(vb) * ea + ea * eb
+    untouched = (ea == 0) & (eb == 0) & ((f.numpy is not np.float64) | _trivial(va) | _trivial(vb))
+    untouched = untouched & (value.astype(f.numpy) == value)
+    error = carried + np.where(untouched, 0.0, f.u * (np.abs(value) + carried) + f.tiny)
+    special = ~(np.isfinite(va) & np.isfinite(vb))
+    if np.any(special):
+        # An infinity times what may be zero is undecided.
+        sure = _sign_known(va, ea) & _sign_known(vb, eb)
+        sure = sure | (np.isnan(va) & (ea == 0)) | (np.isnan(vb) & (eb == 0))
+        error = np.where(special, np.where(sure, 0.0, np.inf), error)
+    return single_term(value, error, sums_of(a, b), f)
+
+
+def _trivial(value: Value) -> Value:
+    """Zero, an infinity or a power of two."""
+    return np.abs(np.frexp(value)[0]) == 0.5
+
+
+def _sign_known(value: Value, error: Value) -> Value:
+    return (error == 0) | (np.abs(value) > error)
+
+
+def divide(a: Value, b: Value, f: Format) -> Value:
+    """a / b; undecided where b may be zero and is not exactly."""
+    ea, eb = error_of(a, f), error_of(b, f)
+    va, vb = a["value"], b["value"]
+    value = np.asarray(np.divide(va, vb))
+    room = np.abs(vb) - eb
+    carried = np.where(eb == 0, ea / np.abs(vb), np.where(room > 0, (ea + np.abs(value) * eb) / room, np.inf))
+    carried = np.where((ea == 0) & (eb == 0), 0.0, carried)
+    error = carried + f.u * (np.abs(value) + carried) + f.tiny
+    special = ~(np.isfinite(va) & np.isfinite(vb)) | ((vb == 0) & (eb == 0))
+    if np.any(special):
+        error = np.where(special, np.where(_sign_known(va, ea) & _sign_known(vb, eb), 0.0, np.inf), error)
+    return single_term(value, error, sums_of(a, b), f)
+
+
+def floor_divide(a: Value, b: Value, f: Format) -> Value:
+    """floor(a / b): off by whole numbers where the quotient is nearer to one than its error."""
+    q = divide(a, b, f)
+    return rounded_to_integral(q, np.floor, f)
+
+
+def rounded_to_integral(a: Value, function: Any, f: Format) -> Value:
+    """floor, ceil, trunc, round: monotone, and exact on what is exact."""
+    error = error_of(a, f)
+    value = function(a["value"])
+    return single_term(value, _spread(function, a["value"], value, error), sums_of(a), f)
+
+
+def remainder(a: Value, b: Value, f: Format, quotient: Any) -> Value:
+    """a - b * quotient(a / b), which floats do without rounding; a jump of the quotient moves it by |b|."""
+    ea, eb = error_of(a, f), error_of(b, f)
+    q = divide(a, b, f)
+    slack = error_of(q, f)
+    times = quotient(q["value"])
+    exactly = (ea == 0) & (eb == 0)
+    wrong = (np.fmod if quotient is np.trunc else np.remainder)(a["value"], b["value"])
+    steady = quotient(q["value"] - slack) == quotient(q["value"] + slack)
+    jump = np.where(steady, 0.0, np.abs(b["value"]) + eb)
+    error = np.where(exactly, 0.0, ea + np.abs(times) * eb + jump)
+    if quotient is not np.trunc:
+        # A remainder with the divisor's sign is one more operation where signs differ.
+        error = error + f.u * (np.abs(wrong) + np.abs(b["value"]))
+    return single_term(wrong, error, sums_of(a, b), f)
+
+
+def extreme(a: Value, b: Value, f: Format, largest: bool) -> Value:
+    """max or min; where the order of the operands is certain, the one of them as it is."""
+    ea, eb = error_of(a, f), error_of(b, f)
+    va, vb = a["value"], b["value"]
+    nan = np.isnan(va)
+    first = nan | (va > vb if largest else va < vb)
+    sure = nan | np.isnan(vb) | (np.abs(va - vb) > ea + eb) | ((ea == 0) & (eb == 0))
+    sure = sure & np.isfinite(ea) & np.isfinite(eb)
+    chosen = pick(first, a, b)
+    if np.all(sure):
+        return chosen
+    return pick(sure, chosen, single_term(np.where(first, va, vb), np.maximum(ea, eb), sums_of(a, b), f))
+
+
+def either(holds: Value, unsure: Value, yes: Value, no: Value, f: Format) -> Value:
+    """A choice that is not certain everywhere: there, either value."""
+    chosen = pick(holds, yes, no)
+    if unsure is None or not np.any(unsure):
+        return chosen
+    one, other = error_of(yes, f), error_of(no, f)
+    apart = np.abs(yes["value"] - no["value"])
+    same = (yes["value"] == no["value"]) | (np.isnan(yes["value"]) & np.isnan(no["value"]))
+    apart = np.where(same, 0.0, apart)
+    error = np.where(holds, np.maximum(one, apart + other), np.maximum(other, apart + one))
+    hull = single_term(chosen["value"], error, sums_of(yes, no), f)
+    return pick(unsure, hull, chosen)
+
+
+def too_near(a: Value, b: Value, f: Format) -> Value:
+    """Where a and b are so near to each other that a comparison is not certain."""
+    slack = error_of(a, f) + error_of(b, f)
+    return (slack > 0) & ~(np.abs(a["value"] - b["value"]) > slack)
+
+
+def converted(a: Value, source: Format, target: Format) -> Value:
+    """A conversion between float formats; rounds once, and the same way everywhere what is exact."""
+    error = error_of(a, source)
+    if target.u <= source.u:
+        return single_term(a["value"], error, sums_of(a), target)
+    value = np.asarray(a["value"])
+    nearest = value.astype(target.numpy).astype(np.float64)
+    fixed = error == 0
+    slack = np.where(fixed, 0.0, error + target.u * (np.abs(value) + error) + target.tiny)
+    special = fixed & ~np.isfinite(nearest)
+    cells = single_term(np.where(fixed & ~special, nearest, value), slack, sums_of(a), target)
+    return pick(special, exact(nearest), cells) if special.any() else cells
+
+
+def monotone(function: Any, a: Value, f: Format, ulps: float, absolute: float = 0.0) -> Value:
+    """A monotone function of a cell: its values at both ends, and the declared error of its implementation."""
+    error = error_of(a, f)
+    x = _widened(a["value"], f)
+    value = function(x)
+    spread = _spread(function, x, value, error)
+    return declared(value, spread, a, f, ulps, absolute, certain=spread == 0)
+
+
+def declared(value: Value, spread: Value, a: Value, f: Format, ulps: float, absolute: float, certain: Value) -> Value:
+    """A function's value off by `spread`, computed within `ulps` units in the last place or `absolute`."""
+    value = np.asarray(value).astype(np.float64)
+    own = np.maximum(2 * ulps * f.u * (np.abs(value) + spread) + max(ulps, 1.0) * f.tiny, absolute)
+    special = ~np.isfinite(value)
+    error = np.where(special, np.where(certain, 0.0, np.inf), spread + own)
+    return single_term(value, error, sums_of(a), f)
+
+
+def _widened(value: Value, f: Format) -> Value:
+    return np.asarray(value).astype(np.longdouble) if f.numpy is np.float64 else np.asarray(value)
+
+
+def _spread(function: Any, x: Value, value: Value, error: Value) -> Value:
+    """How far a monotone function gets from its value at x within x +- error; infinite where it is not defined."""
+    if not np.any(error):
+        return np.float64(0)
+    up, down = function(x + error), function(x - error)
+    most = np.maximum(np.abs(up - value), np.abs(value - down)).astype(np.float64)
+    most = np.where(np.isnan(most), np.inf, most)
+    same = ((up == value) & (down == value)) | (np.isnan(up) & np.isnan(down) & np.isnan(value))
+    return np.where((np.asarray(error) == 0) | (same & np.isfinite(error)), 0.0, most)
+
+
+def total(a: Value, f: Format) -> Value:
+    """The sum over the last axis, which stays with length 1, in any order."""
+    sum_of = lambda name: a[name].sum(-1, keepdims=True)  # noqa: E731
+    value, terms, mass = sum_of("value"), sum_of("terms"), sum_of("mass")
+    adds = sum_of("adds") + a.shape[-1] - 1
+    terms = np.where((mass > f.largest) | (~np.isfinite(value) & np.isfinite(a["value"]).all(-1, keepdims=True)),
+                     np.inf, terms)  # fmt: skip
+    return _cells(value, terms, mass, adds, a["sums"].max(-1, keepdims=True))
+
+
+def is_cells(value: Value) -> bool:
+    """Whether a value is made of cells."""
+    return getattr(value, "dtype", None) == CELL

@@ -1,0 +1,36 @@
+"""Bound mode: random floats; each element of `after` must lie within the error that `before` allows it.
+
+See `reference.bound`. What is nearer to a tie than its error is tried again on other inputs, then refused.
+"""
+
+from __future__ import annotations
+
+from ..arguments import random_inputs
+from ..bound import Undecided, compare
+from ..verdict import Verdict
+from .case import Case
+
+_ATTEMPTS = 3
+
+
+class BoundMode:
+    """Running error analysis instead of a tolerance."""
+
+    name = "bound"
+    compares = True
+    rank = 50
+
+    def run(self, case: Case) -> Verdict:
+        for attempt in range(_ATTEMPTS):
+            inputs = case.given
+            if inputs is None:
+                inputs = random_inputs(case.before, case.seed + attempt, case.sizes)
+            try:
+                return compare(case.before, inputs, case.run_after(inputs), case.sizes)
+            except Undecided:
+                if attempt == _ATTEMPTS - 1 or case.given is not None:
+                    raise
+        raise AssertionError("unreachable")
+
+
+mode = BoundMode()

@@ -1,0 +1,95 @@
+"""Field mode: both programs over a finite field at random points. See `reference.field` and `reference.field_order`.
+
+Equal results mean that the outputs are the same rational functions of the inputs, around a random input: wrong with a
+probability of at most degree / p for each element and seed. Integers, bools and indices are those of the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minitvm.errors import ExecutionError, Unsupported
+
+from ..arguments import random_inputs
+from ..field import Field, NeedsCompanion
+from ..field_order import OrderedField
+from ..programs import Program, execute
+from ..verdict import Verdict
+from .case import Case, Undefined
+
+
+class FieldMode:
+    """The same rational functions."""
+
+    name = "field"
+    compares = True
+    rank = 20
+
+    def run(self, case: Case) -> Verdict:
+        if case.given is not None:
+            raise Unsupported("field mode: inputs were given")
+        if not any(p.dtype.is_float for p in case.parameters) and case.was_exact:
+            raise Unsupported("field mode: the parameters are no floats, and exact mode has judged them")
+        return self.on(case, random_inputs(case.before, case.seed, case.sizes), random=True)
+
+    def on(self, case: Case, inputs: Sequence[Any], random: bool = False) -> Verdict:
+        """Compare on inputs: exact rationals for the floats, or random elements in their place."""
+        try:
+            return self._in(case, Field(), inputs, random)
+        except NeedsCompanion:
+            return self._in(case, OrderedField(), inputs, random)
+
+    def _in(self, case: Case, domain: Field, inputs: Sequence[Any], random: bool) -> Verdict:
+        lifted = lift(case, domain, inputs, random)
+        wanted = self._outputs(case, case.before, domain, lifted)
+        try:
+            found = self._outputs(case, case.after, domain, lifted)
+        except ExecutionError as error:
+            raise Undefined(error, inputs) from error
+        return compare(case, domain, inputs, wanted, found)
+
+    def _outputs(self, case: Case, program: Program, domain: Field, lifted: Sequence[Any]) -> list[Any]:
+        args = [np.array(a) if isinstance(a, np.ndarray) else a for a in lifted]
+        execute(program, args, case.shadow and not case.watched, case.sizes, domain=domain)
+        return args
+
+
+mode = FieldMode()
+
+
+def lift(case: Case, domain: Field, inputs: Sequence[Any], random: bool) -> list[Any]:
+    """Inputs as elements; what is written, as storage that nobody wrote yet."""
+    rng = np.random.default_rng((case.seed, 0xF1E1D))
+    lifted: list[Any] = []
+    for p, given in zip(case.parameters, inputs):
+        if not p.dtype.is_float:
+            lifted.append(given)
+        elif p.written:
+            lifted.append(domain.poison(np.size(given), p.dtype).reshape(np.shape(given)))
+        else:
+            made = domain.random(rng, np.shape(given)) if random else domain.lift(np.asarray(given))
+            lifted.append(made if p.shape is not None else np.asarray(made)[()])
+    return lifted
+
+
+def compare(case: Case, domain: Field, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any]) -> Verdict:
+    """The verdict on two runs over the field."""
+    for p, a, b in zip(case.parameters, wanted, found):
+        if not p.written:
+            continue
+        same = np.asarray(domain.same(a, b) if p.dtype.is_float else a == b)
+        if same.all():
+            if p.dtype.is_float and isinstance(domain, OrderedField) and np.isnan(a["c"]).any():
+                raise Unsupported(f"field mode: {p.name} is not a number somewhere: a division by zero, or infinities")
+            continue
+        index = tuple(int(i) for i in np.argwhere(~same)[0])
+        values = [domain.text(v[index]) if p.dtype.is_float else repr(v[index]) for v in (a, b)]
+        message = (
+            f"the programs differ in {p.name}[{', '.join(map(str, index))}] (field mode,"
+            f" {int((~same).sum())} of {same.size} elements)\n  before: {values[0]}\n  after:  {values[1]}"
+        )
+        return Verdict(False, "field", message, p.name, index, values[0], values[1], inputs)
+    return Verdict(True, "field")

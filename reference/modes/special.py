@@ -1,0 +1,81 @@
+"""Special mode: the same bits where NaN, infinities, zeros, subnormals and the ends of integer ranges are planted.
+
+See `reference.special`. Elements that another order of a sum may account for are no pass: if there are such, the mode
+refuses and says how many, unless something else differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minitvm.errors import ExecutionError, Unsupported
+
+from ..special import KINDS, explained, same_bits, special_inputs
+from ..verdict import Verdict
+from .case import Case, difference
+
+_ROUNDS = 4
+
+
+class SpecialMode:
+    """Bitwise equality on special values."""
+
+    name = "special"
+    compares = True
+    rank = 60
+
+    def run(self, case: Case) -> Verdict:
+        rounds = 1 if case.given is not None else _ROUNDS
+        for k in range(rounds):
+            inputs, wanted = self._before(case, case.seed + k)
+            found = case.run_after(inputs)
+            verdict = self._compared(case, inputs, wanted, found)
+            if not verdict:
+                return verdict
+        return Verdict(True, self.name)
+
+    def _before(self, case: Case, seed: int) -> tuple[Sequence[Any], list[Any]]:
+        """Inputs on which `before` is defined, and what it gives."""
+        if case.given is not None:
+            return case.given, case.run_before(case.given)
+        for kind in KINDS:
+            inputs = special_inputs(case.before, seed, case.sizes, kind)
+            try:
+                return inputs, case.run_before(inputs)
+            except ExecutionError as error:
+                reason = str(error).splitlines()[0]
+        raise Unsupported(f"special mode: the first program is undefined on special values: {reason}")
+
+    def _compared(self, case: Case, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any]) -> Verdict:
+        unlike = {
+            k: ~same_bits(a, b) for k, (p, a, b) in enumerate(zip(case.parameters, wanted, found)) if p.written
+        }
+        unlike = {k: mask for k, mask in unlike.items() if mask.any()}
+        if not unlike:
+            return Verdict(True, self.name)
+        floats = any(case.parameters[k].dtype.is_float for k in unlike)
+        by_order: Sequence[np.ndarray | None] = [None] * len(wanted)
+        if floats:
+            try:
+                by_order = explained(case.before, inputs, found, case.sizes)
+            except Unsupported as reason:
+                raise Unsupported(
+                    "special mode: the programs differ in bits, and whether another order of additions accounts for it"
+                    f" cannot be told: {reason}"
+                ) from None
+        for k, mask in unlike.items():
+            order = by_order[k]
+            wrong = mask if order is None else mask & ~order
+            if wrong.any():
+                return difference(self.name, case.parameters[k], ~wrong, wanted[k], found[k], inputs)
+        count = sum(int(mask.sum()) for mask in unlike.values())
+        raise Unsupported(
+            f"special mode: the sums behind {count} elements were taken in another order; these agree within the"
+            " rounding and overflow that this allows, all others in every bit"
+        )
+
+
+mode = SpecialMode()

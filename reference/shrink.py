@@ -1,0 +1,125 @@
+"""A found difference made small: the smallest sizes and the simplest inputs found that still show it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from minitvm.errors import ExecutionError, InputError, Unsupported
+
+from .arguments import random_inputs
+from .modes.case import Case, Undefined
+from .programs import Parameter
+from .verdict import Verdict, described
+
+SECONDS = 0.5  # after which the best so far is good enough
+SIZES = (1, 2, 3, 4, 6)
+
+Judge = Callable[[Case], Verdict | None]
+
+
+def smallest(case: Case, verdict: Verdict, judge: Judge, on: Any = None) -> Verdict:
+    """A verdict on the same fault with smaller sizes and inputs.
+
+    `judge` runs the mode that found it on another case, and gives None where it cannot; `on(case, inputs)` compares on
+    chosen inputs, where the mode can do that.
+    """
+    deadline = time.perf_counter() + SECONDS
+    best, here = verdict, case
+    for sizes in _smaller_sizes(case):
+        if time.perf_counter() > deadline:
+            break
+        smaller = case.with_sizes(sizes)
+        found = _tried(judge, smaller)
+        if found is not None and _like(found, verdict):
+            best, here = found, smaller
+            break
+    if on is not None and case.given is None and best.output:
+        best = _simplest(here, best, on, deadline)
+    names = [p.name for p in here.parameters]
+    shown = [(n, a) for n, a, p in zip(names, best.inputs, here.parameters) if not p.written]
+    text = described([n for n, _ in shown], [a for _, a in shown], here.open_sizes)
+    return replace(best, sizes=dict(here.open_sizes), counterexample=text if best.output else _sizes_only(here))
+
+
+def _sizes_only(case: Case) -> str:
+    return described((), (), case.open_sizes)
+
+
+def _smaller_sizes(case: Case) -> Iterator[dict[str, int]]:
+    """Other values of the open dimensions, the smallest sum first."""
+    names = list(case.open_sizes)
+    if not names:
+        return
+    chosen = itertools.product(SIZES, repeat=min(len(names), 3))
+    for values in sorted(chosen, key=lambda v: (sum(v), max(v))):
+        candidate = dict(zip(names, itertools.chain(values, itertools.repeat(values[-1]))))
+        if all(n <= case.open_sizes[name] for name, n in candidate.items()) and candidate != case.open_sizes:
+            yield candidate
+
+
+def _tried(attempt: Callable[..., Verdict | None], *args: Any) -> Verdict | None:
+    """The difference that an attempt finds, None where it finds none or cannot run."""
+    try:
+        found = attempt(*args)
+    except (ExecutionError, Unsupported, InputError, Undefined):
+        return None
+    return found if found is not None and not found else None
+
+
+def _like(found: Verdict, wanted: Verdict) -> bool:
+    return found.mode == wanted.mode and (found.output == wanted.output or not wanted.output)
+
+
+def _simplest(case: Case, best: Verdict, on: Any, deadline: float) -> Verdict:
+    """The same difference on simpler inputs, one array after the other."""
+
+    def attempt(inputs: Sequence[Any]) -> Verdict | None:
+        return _tried(on, case, inputs) if time.perf_counter() <= deadline else None
+
+    for magnitude in (1, 2, 8):
+        found = attempt(random_inputs(case.before, case.seed, case.sizes, magnitude))
+        if found is not None:
+            best = found
+            break
+    for k, p in enumerate(case.parameters):
+        if p.written or not isinstance(best.inputs[k], np.ndarray) or p.dtype.is_bool:
+            continue
+        for array in _simpler(p, np.asarray(best.inputs[k])):
+            found = attempt([*best.inputs[:k], array, *best.inputs[k + 1 :]])
+            if found is not None:
+                best = found
+                break
+        else:
+            best = _fewer(k, best, attempt)
+    return best
+
+
+def _simpler(p: Parameter, array: np.ndarray) -> Iterator[np.ndarray]:
+    yield np.zeros_like(array)
+    yield np.ones_like(array)
+
+
+def _fewer(k: int, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | None]) -> Verdict:
+    """Fewer elements that are not zero, by halving (delta debugging, Zeller 1999), and those that stay made one."""
+    size = np.asarray(best.inputs[k]).size
+    step = size // 2
+    while step:
+        for begin in range(0, size, step):
+            array = np.array(best.inputs[k])
+            flat = array.reshape(-1)
+            if not flat[begin : begin + step].any():
+                continue
+            flat[begin : begin + step] = 0
+            found = attempt([*best.inputs[:k], array, *best.inputs[k + 1 :]])
+            best = best if found is None else found
+        step //= 2
+    array = np.array(best.inputs[k])
+    array[array != 0] = 1
+    found = attempt([*best.inputs[:k], array, *best.inputs[k + 1 :]])
+    return best if found is None else found

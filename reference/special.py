@@ -1,0 +1,78 @@
+"""Special mode: NaN, infinities, zeros of both signs, subnormals, the largest floats and the ends of integer ranges.
+
+`special_inputs` plants them at random positions among ordinary values. A transform that keeps the order of float
+operations must give the same bits on them, whatever the payload of a NaN; `x * 0 -> 0` does not. Where it changes the
+order of a sum, rounding and overflow on the way may differ: `explained` tells such elements, for which no more can be
+said, from those that differ for no such reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minitvm import expr as x
+
+from . import bound
+from .arguments import dimensions, random_inputs
+from .programs import Program, parameters
+
+DENSITY = 0.5  # of the elements are special
+
+KINDS = ("all", "small integers", "finite floats")  # tried in turn: integers may be indices, floats may become integers
+
+
+def special_inputs(program: Program, seed: int, sizes: Mapping[str, int], kind: str = "all") -> list[Any]:
+    """An argument for each parameter, special values planted; `kind` is one of `KINDS`."""
+    rng = np.random.default_rng(seed)
+    args = random_inputs(program, seed, sizes)
+    dims = dimensions(program, rng, sizes)
+    for k, p in enumerate(parameters(program)):
+        if p.written or p.var in dims or (not p.dtype.is_float and kind != "all") or p.dtype.is_bool:
+            continue
+        array = np.array(args[k])
+        where = rng.random(array.shape) < DENSITY
+        # Each value as often as the others: chance alone leaves some out of a small array.
+        values = rng.permutation(special_values(p.dtype, kind != "finite floats"))
+        array[where] = np.resize(values, int(where.sum()))
+        args[k] = array if p.shape is not None else array[()]
+    return args
+
+
+def special_values(dtype: x.DType, infinite: bool = True) -> np.ndarray:
+    """The values of a dtype at which arithmetic changes its ways."""
+    numpy = dtype.numpy
+    if not dtype.is_float:
+        low, high = int(dtype.min), int(dtype.max)
+        return np.array([low, low + 1, low // 2, 0, 1, high // 2 + 1, high - 1, high], numpy)
+    info = np.finfo(numpy)
+    sides = [0.0, info.smallest_subnormal, info.smallest_subnormal * 3, info.tiny, 1.0, info.max, info.max / 2]
+    beyond = [np.inf, -np.inf, np.nan, np.nan] if infinite else []
+    return np.array([*sides, *(-v for v in sides), *beyond], numpy)
+
+
+def same_bits(wanted: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Where two arrays hold the same bits, or both NaN; zeros of two signs differ."""
+    if wanted.dtype.kind != "f":
+        return np.asarray(wanted == found)
+    same = (wanted == found) & (np.signbit(wanted) == np.signbit(found))
+    return np.asarray(same | (np.isnan(wanted) & np.isnan(found)))
+
+
+def explained(program: Program, inputs: Sequence[Any], found: Sequence[Any],
+              sizes: Mapping[str, int]) -> list[np.ndarray | None]:  # fmt: skip
+    """For each output, where another order of a sum accounts for a result: at least three terms, within the bound.
+
+    The sign of an exact zero does not depend on the order. Raises `Unsupported` for a program without error analysis.
+    """
+    result: list[np.ndarray | None] = []
+    for must, array in zip(bound.evaluate(program, inputs, sizes), found):
+        if must is None:
+            result.append(None)
+            continue
+        array = np.asarray(array).reshape(must.value.shape)
+        zero = (array == 0) & (must.value == 0) & (must.error == 0)
+        result.append((must.sums >= 2) & ~must.wrong(array) & ~zero)
+    return result

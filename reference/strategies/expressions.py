@@ -1,0 +1,109 @@
+"""Hypothesis strategy: random scalar expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from minitvm.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    And,
+    Cast,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Mod,
+    Not,
+    Or,
+    Select,
+    binary,
+    call,
+    const,
+)  # fmt: skip
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+ARITHMETIC = ("+", "-", "*", "min", "max")
+_COMPARISONS = (EQ, NE, LT, LE, GT, GE)
+
+
+@st.composite
+def exprs(
+    draw: Draw,
+    variables: Sequence[Expr] = (),
+    dtype: str = "int32",
+    max_depth: int = 3,
+    divisions: bool = True,
+    constants: tuple[int, int] = (-9, 9),
+) -> Expr:
+    """A scalar expression of a dtype over the given variables (those of other dtypes stand in casts and conditions).
+
+    Divisors are constants other than zero, floor and truncating division both; for floats there are no divisions.
+    Unsigned dtypes get constants from zero up. dtype "bool" gives a condition.
+    """
+    if dtype == "bool":
+        return _condition(draw, variables, max_depth, divisions, constants)
+    if max_depth == 0 or draw(st.integers(0, 4)) == 0:
+        return _leaf(draw, variables, dtype, constants)
+    inner = exprs(variables, dtype, max_depth - 1, divisions, constants)
+    is_float = dtype.startswith("float")
+    choices = [*ARITHMETIC, "select", "if_then_else"]
+    if divisions and not is_float:
+        choices += ["//", "%", "truncdiv", "truncmod"]
+    kind = draw(st.sampled_from(choices))
+    if kind in ("select", "if_then_else"):
+        condition = _condition(draw, variables, max_depth - 1, divisions, constants)
+        first, second = draw(inner), draw(inner)
+        return Select(condition, first, second) if kind == "select" else call("if_then_else", condition, first, second)
+    if kind in ("//", "%", "truncdiv", "truncmod"):
+        low = 1 if dtype.startswith("u") else constants[0]
+        divisor = draw(_nonzero(low, constants[1]))
+        node = {"//": FloorDiv, "%": FloorMod, "truncdiv": Div, "truncmod": Mod}[kind]
+        return node(draw(inner), const(divisor, dtype))
+    return combine(kind, draw(inner), draw(inner))
+
+
+def _nonzero(low: int, high: int) -> st.SearchStrategy[int]:
+    """The integers from low to high except zero, drawn and not filtered."""
+    return st.sampled_from([v for v in sorted(range(low, high + 1), key=abs) if v])
+
+
+def combine(kind: str, a: Expr, b: Expr) -> Expr:
+    if kind in ("min", "max"):
+        return binary(Min if kind == "min" else Max, a, b)
+    return {"+": a.__add__, "-": a.__sub__, "*": a.__mul__}[kind](b)
+
+
+def _leaf(draw: Draw, variables: Sequence[Expr], dtype: str, constants: tuple[int, int]) -> Expr:
+    same = [v for v in variables if v.dtype == dtype]
+    other = [Cast(v.dtype.__class__(dtype), v) for v in variables if v.dtype != dtype]
+    pool = [*same, *same, *other]  # a cast is the rarer choice
+    if pool and draw(st.integers(0, 3)) > 0:
+        return draw(st.sampled_from(pool))
+    low = max(0, constants[0]) if dtype.startswith("u") else constants[0]
+    return const(draw(st.integers(low, constants[1])), dtype)
+
+
+def _condition(
+    draw: Draw, variables: Sequence[Expr], max_depth: int, divisions: bool, constants: tuple[int, int]
+) -> Expr:
+    kind = draw(st.sampled_from(["compare", "compare", "and", "or", "not"])) if max_depth > 0 else "compare"
+    if kind == "compare":
+        dtypes = sorted({str(v.dtype) for v in variables if not v.dtype.is_bool}) or ["int32"]
+        inner = exprs(variables, draw(st.sampled_from(dtypes)), max(0, max_depth - 1), divisions, constants)
+        return draw(st.sampled_from(_COMPARISONS))(draw(inner), draw(inner))
+    first = _condition(draw, variables, max_depth - 1, divisions, constants)
+    if kind == "not":
+        return Not(first)
+    second = _condition(draw, variables, max_depth - 1, divisions, constants)
+    return And(first, second) if kind == "and" else Or(first, second)

@@ -1,0 +1,201 @@
+"""Hypothesis strategy: random tensor expressions of several stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+
+from minitvm import te
+from minitvm.expr import DType, Expr, IntImm, Max, Min, SizeVar, binary, call, const
+
+from .blocks import extents
+from .expressions import ARITHMETIC, Draw, combine, exprs
+
+
+@dataclass(slots=True)
+class _Stages:
+    """The tensors so far, and which of them are read."""
+
+    dtype: str
+    functions: Sequence[str]
+    tensors: list[te.Tensor] = field(default_factory=list)
+    read: set[te.Tensor] = field(default_factory=set)
+
+    def input(self, shape: Sequence[Any], dtype: str | None = None) -> te.Tensor:
+        number = sum(isinstance(one.op, te.PlaceholderOp) for one in self.tensors)
+        name = f"{'I' if dtype else 'A'}{number or ''}"
+        self.tensors.append(te.placeholder(tuple(shape), dtype or self.dtype, name=name))
+        return self.tensors[-1]
+
+    def compute(self, shape: Sequence[Any], element: Callable[..., Expr], *sources: te.Tensor) -> None:
+        number = sum(isinstance(one.op, te.ComputeOp) for one in self.tensors)
+        self.read.update(sources)
+        self.tensors.append(te.compute(tuple(shape), element, name="BCDEFGHJKLMNOPQ"[number]))
+
+    def constant(self, draw: Draw, low: int, high: int) -> Expr:
+        return const(draw(st.integers(0 if self.dtype.startswith("u") else low, high)), self.dtype)
+
+
+def _fixed(tensor: te.Tensor, axis: int, least: int = 1) -> int:
+    """A constant dimension of at least that size, else 0."""
+    dim = tensor.shape[axis]
+    return dim.value if isinstance(dim, IntImm) and dim.value >= least else 0
+
+
+def _formula(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """A random expression of one element or of two of equal shape, perhaps a function of it."""
+    alike = [t for t in s.tensors if t.dtype == a.dtype and list(map(str, t.shape)) == list(map(str, a.shape))]
+    b = draw(st.sampled_from(alike))
+    name = draw(st.sampled_from(["", *s.functions])) if DType(s.dtype).is_float else ""
+
+    def element(*i: Expr) -> Expr:
+        low = 0 if s.dtype.startswith("u") else -3
+        value = draw(exprs([a[i], b[i]], s.dtype, 2, constants=(low, 3)))
+        return call(name, value) if name else value
+
+    s.compute(a.shape, element, a, b)
+
+
+def _elementwise(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """a[i] op c."""
+    kind, constant = draw(st.sampled_from(ARITHMETIC)), s.constant(draw, -3, 3)
+    s.compute(a.shape, lambda *i: combine(kind, a[i], constant), a)
+
+
+def _broadcast(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """a[.., j] op bias[j]."""
+    kind, bias = draw(st.sampled_from(["+", "-", "max"])), s.input([a.shape[-1]])
+    s.compute(a.shape, lambda *i: combine(kind, a[i], bias[i[-1]]), a, bias)
+
+
+def _transpose(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """The dimensions the other way round."""
+    s.compute(a.shape[::-1], lambda *i: a[i[::-1]], a)
+
+
+def _reduce(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """The sum, minimum or maximum over one dimension, or over all of them."""
+    over = draw(st.sampled_from([*range(a.ndim), None]))
+    reducer = draw(st.sampled_from([te.sum, te.max, te.min]))
+    chosen = list(range(a.ndim)) if over is None else [over]
+    axes = [te.reduce_axis((0, a.shape[k]), f"k{k}") for k in chosen]
+    rest = [d for k, d in enumerate(a.shape) if k not in chosen]
+
+    def element(*i: Expr) -> Expr:
+        kept, reduced = iter(i), iter(axes)
+        place = tuple(next(reduced) if k in chosen else next(kept) for k in range(a.ndim))
+        return reducer(a[place], axis=axes)
+
+    s.compute(rest or [1], element, a)
+
+
+def _matmul(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """a @ a new input."""
+    weight = s.input([a.shape[1], draw(extents)])
+    k = te.reduce_axis((0, a.shape[1]), "k")
+    s.compute([a.shape[0], weight.shape[1]], lambda i, j: te.sum(a[i, k] * weight[k, j], axis=k), a, weight)
+
+
+def _window(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """Sums or maxima over windows of up to three along the first dimension, with a stride."""
+    length = _fixed(a, 0)
+    size = draw(st.integers(1, min(3, length)))
+    stride = draw(st.integers(1, 2))
+    k = te.reduce_axis((0, size), "k")
+    reducer = draw(st.sampled_from([te.sum, te.max]))
+    shape = [(length - size) // stride + 1, *a.shape[1:]]
+    s.compute(shape, lambda i, *rest: reducer(a[(i * stride + k, *rest)], axis=k), a)
+
+
+def _pad(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """A constant around the first dimension."""
+    before, after, fill = draw(st.integers(0, 2)), draw(st.integers(0, 2)), s.constant(draw, -2, 2)
+    length = _fixed(a, 0)
+
+    def element(i: Expr, *rest: Expr) -> Expr:
+        inside = te.all(i >= before, i < length + before)
+        return te.if_then_else(inside, a[(i - before, *rest)], fill)
+
+    s.compute([length + before + after, *a.shape[1:]], element, a)
+
+
+def _flatten(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """Two dimensions into one."""
+    rows, columns = _fixed(a, 0), _fixed(a, 1)
+    s.compute([rows * columns], lambda i: a[i // columns, i % columns], a)
+
+
+def _gather(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """Rows that an integer input chooses."""
+    length, index = _fixed(a, 0), s.input([draw(extents)], "int32")
+
+    def element(i: Expr, *rest: Expr) -> Expr:
+        return a[(binary(Max, binary(Min, index[i], length - 1), 0), *rest)]
+
+    s.compute([index.shape[0], *a.shape[1:]], element, a, index)
+
+
+def _concatenate(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """a and the same backwards, one behind the other."""
+    length = _fixed(a, 0)
+
+    def element(i: Expr, *rest: Expr) -> Expr:
+        return te.if_then_else(i < length, a[(i, *rest)], a[(2 * length - 1 - i, *rest)])
+
+    s.compute([2 * length, *a.shape[1:]], element, a)
+
+
+_BUILD: dict[str, Callable[[Draw, _Stages, te.Tensor], None]] = {
+    "elementwise": _elementwise, "formula": _formula, "broadcast": _broadcast, "transpose": _transpose,
+    "reduce": _reduce, "matmul": _matmul, "window": _window, "pad": _pad, "flatten": _flatten, "gather": _gather,
+    "concatenate": _concatenate,
+}  # fmt: skip
+STAGES = tuple(_BUILD)
+_CONSTANT_FIRST = ("window", "pad", "gather", "concatenate")
+
+
+def _fits(kind: str, a: te.Tensor) -> bool:
+    if kind == "matmul":
+        return a.ndim == 2
+    if kind == "flatten":
+        return a.ndim == 2 and bool(_fixed(a, 0) and _fixed(a, 1))
+    return kind not in _CONSTANT_FIRST or bool(_fixed(a, 0))
+
+
+@st.composite
+def te_computes(
+    draw: Draw,
+    max_stages: int = 4,
+    min_stages: int = 1,
+    dtypes: Sequence[str] = ("float32", "int32"),
+    stages: Sequence[str] = STAGES,
+    functions: Sequence[str] = (),
+    symbolic: bool = False,
+) -> list[te.Tensor]:
+    """The tensors of a random computation in calling order, inputs first: what `te.create_prim_func` takes.
+
+    A stage is one of `stages` and reads an input or an earlier stage; what no stage reads is an output. `functions`
+    are float functions that a "formula" may apply ("exp", "tanh", ...): results then round, and only the bound mode
+    compares them. `symbolic` makes the first dimension of the first input a `SizeVar` n.
+    """
+    made = _Stages(draw(st.sampled_from(list(dtypes))), tuple(functions))
+    shape: list[Any] = [draw(extents) for _ in range(draw(st.integers(1, 3)))]
+    if symbolic:
+        shape[0] = SizeVar("n")
+    made.input(shape)
+    # The number first and then each stage as one draw: Hypothesis lowers the one and leaves out one of the others.
+    for _ in range(draw(st.integers(min_stages, max_stages))):
+        draw(_stage(made, tuple(stages)))
+    outputs = [t for t in made.tensors if isinstance(t.op, te.ComputeOp) and t not in made.read]
+    return [*(t for t in made.tensors if isinstance(t.op, te.PlaceholderOp)), *outputs]
+
+
+@st.composite
+def _stage(draw: Draw, made: _Stages, stages: Sequence[str]) -> None:
+    readable = [t for t in made.tensors if t.dtype == made.dtype]
+    legal = [kind for kind in stages if any(_fits(kind, t) for t in readable)] or ["elementwise"]
+    kind = draw(st.sampled_from(legal))
+    _BUILD[kind](draw, made, draw(st.sampled_from([t for t in readable if _fits(kind, t)])))

@@ -1,0 +1,163 @@
+"""`minitvm check FILE.py`: functions level by level, pairs and schedules by the oracle, mistakes with their place."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from minitvm.cli import main
+
+HEAD = "from minitvm.script import ir as I, tir as T\nfrom minitvm import tir\n\n"
+ROWS = '''
+@T.prim_func
+def {name}(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "float32")):
+    for i, k in T.grid(4, 6):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + {value}
+'''
+
+
+def rows(name: str, value: str = "A[vi, vk]") -> str:
+    return ROWS.format(name=name, value=value)
+
+
+def check(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> tuple[int, str, str]:
+    path = tmp_path / "programs.py"
+    path.write_text(text)
+    status = main(["check", str(path)])
+    out, err = capsys.readouterr()
+    times = re.compile(r"\d+\.\d s")
+    return status, times.sub("0.0 s", out), err.replace(str(tmp_path) + "/", "")
+
+
+def test_a_function_is_compared_at_every_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = check(tmp_path, capsys, HEAD + rows("f"))
+    assert (status, err) == (0, "")
+    assert out == dedent("""\
+        f
+          verifier   ok     0.0 s
+          compiled   ok     on arrays of 4x6, 4, 0.0 s
+          tir        equal  largest difference 0.0e+00 of the largest value, 0.0 s
+          kernel     equal  largest difference 0.0e+00 of the largest value, 0.0 s
+          executable equal  largest difference 0.0e+00 of the largest value, 0.0 s
+        all agree
+        """)
+
+
+def test_pairs_modules_and_schedules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = HEAD + rows("before") + rows("after", "A[vi, 5 - vk]") + dedent("""
+        @I.ir_module
+        class Mod:
+            @T.prim_func
+            def twice(n: T.int32, a: T.handle, b: T.handle):
+                A = T.match_buffer(a, (n,), "float32")
+                B = T.match_buffer(b, (n,), "float32")
+                for i in range(n):
+                    with T.block("B"):
+                        vi = T.axis.spatial(n, i)
+                        B[vi] = A[vi] * 2.0
+
+        sch = tir.Schedule(before)
+        sch.split(sch.get_loops("B")[1], [2, 3])
+        """)
+    status, out, err = check(tmp_path, capsys, text)
+    assert (status, err) == (0, "")
+    assert "before, after\n  equal (exact, field, shadow)\n" in out
+    assert "sch: before\n  equal (exact, field, shadow)\n" in out
+    assert "Mod.twice\n  verifier   ok" in out
+
+
+def test_a_pair_that_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = check(tmp_path, capsys, HEAD + rows("sum_before") + rows("sum_after", "A[vi, vk] * 2.0"))
+    assert status == 1
+    assert out.endswith(
+        "sum_before, sum_after\n"
+        "  DIFFERENT: the programs differ in B[0] (exact mode, 4 of 4 elements)\n"
+        "      before: np.float32(6.0)\n"
+        "      after:  np.float32(12.0)\n"
+        "      A = 1 everywhere (4x6)\n"
+        "1 check failed\n"
+    )
+
+
+def test_a_function_that_makes_the_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = HEAD + rows("f") + '\ndef apply_trace(sch):\n    sch.split(sch.get_loops("B")[1], [2, 3])\n'
+    status, out, _ = check(tmp_path, capsys, text)
+    assert status == 0
+    assert "f, scheduled\n  equal (exact, field, shadow)\n" in out
+
+
+def test_what_is_undefined_is_not_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = check(tmp_path, capsys, HEAD + rows("f", "A[vi, vk + 1]"))
+    assert status == 1
+    assert "compiled" not in out
+    assert "WRONG  out of bounds: A[vi, vk + 1] at index (0, 6)" in out
+
+
+def test_what_the_verifier_refuses_is_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    axes = "vi = T.axis.spatial(3, i)\n            vk = T.axis.reduce(6, k)"
+    text = HEAD + rows("f").replace('vi, vk = T.axis.remap("SR", [i, k])', axes)
+    status, out, _ = check(tmp_path, capsys, text)
+    assert status == 1
+    assert "verifier   WRONG  f: iterators_stay_in_their_domains" in out
+    assert "  tir " not in out
+
+
+def test_files_written_for_tvm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "import tvm\nfrom tvm.script import tir as T\n" + rows("f") + "\nsch = tvm.tir.Schedule(f)\n"
+    status, out, err = check(tmp_path, capsys, text)
+    assert (status, err) == (0, "")
+    assert "sch: f\n  equal" in out
+
+
+MISTAKES = {
+    "python": (HEAD + "x = [1\n", "programs.py:4:5: '[' was never closed\n    x = [1\n        ^"),
+    "the language": (
+        HEAD + rows("f").replace("remap", "reap"),
+        "programs.py:9:22: T.axis.reap does not exist\n    vi, vk = T.axis.reap(\"SR\", [i, k])\n"
+        "             ^^^^^^^^^^^\n  try:    did you mean remap?",
+    ),
+    "a name": (HEAD + "print(undefined)\n", "programs.py:4: NameError: name 'undefined' is not defined"),
+    "a block": (
+        HEAD + rows("f") + '\nsch = tir.Schedule(f)\nsch.get_block("Q")\n',
+        "programs.py:15: no block 'Q' in function 'f'; known: B, root",
+    ),
+    "a step": (
+        HEAD + rows("f") + '\nsch = tir.Schedule(f)\nsch.vectorize(sch.get_loops("B")[1])\n',
+        "programs.py:15: vectorize(k): ",
+    ),
+    "no program": ("x = 1\n", "programs.py: holds no program\n  wanted: @T.prim_func, @I.ir_module or a tir.Schedule"),
+    "exit": ("import sys\nsys.exit(7)\n", "programs.py:2: SystemExit: 7"),
+    "nothing": ("", "programs.py: holds no program"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_have_a_place_and_status_2(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, wanted = MISTAKES[name]
+    status, out, err = check(tmp_path, capsys, text)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"minitvm check: {wanted}")
+    assert "Traceback" not in err
+
+
+def test_files_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bytes.py").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "null.py").write_bytes(b"x = 1\x00\n")
+    (tmp_path / "folder.py").mkdir()
+    for name, wanted in (("missing", "no such file"), ("bytes", "not a text in UTF-8"), ("null", "null bytes"),
+                         ("folder", "is a folder")):  # fmt: skip
+        assert main(["check", str(tmp_path / f"{name}.py")]) == 2
+        assert wanted in capsys.readouterr().err
+
+
+def test_shapes_are_for_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "f.py").write_text(HEAD + rows("f"))
+    assert main(["check", str(tmp_path / "f.py"), "--shape", "A=3"]) == 2
+    assert "--shape is for models" in capsys.readouterr().err

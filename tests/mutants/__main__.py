@@ -1,0 +1,194 @@
+"""`make mutants`: plant each fault in a process of its own, and see whether the oracle notices.
+
+    python -m tests.mutants [-j PROCESSES] [-s SECONDS] [-v] [WORDS ...]     # only mutants whose names hold all words
+
+Prints a line a mutant: what noticed it, after how many programs. First every workload runs without a fault: it must
+notice nothing. Last line: `N of N mutants killed`. Exit status 1 unless all are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+os.environ["MINITVM_VERIFY"] = "1"
+os.environ.setdefault("MINITVM_NUM_THREADS", "2")
+
+from . import faults  # noqa: F401  (registers them)
+from .oracle import Trial, Workload
+from .patch import MUTANTS, Moved, Mutant
+
+SECONDS = 20.0
+_GRACE = 15.0  # beyond its time, for one step that is not interrupted
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one process."""
+
+    name: str
+    mode: str = ""  # what noticed the fault; "" for nothing
+    programs: int = 0
+    seconds: float = 0.0
+    workload: str = ""
+    text: str = ""
+    crashes: int = 0
+    error: str = ""  # the fault could not be planted, or the process came to nothing
+
+    @property
+    def killed(self) -> bool:
+        return bool(self.mode)
+
+
+Job = tuple[str, Callable[[], None], tuple[Workload, ...]]
+
+
+def trial_of(job: Job, seconds: float) -> Outcome:
+    """Plant a fault in this process, for good, and run the workloads."""
+    name, plant, workloads = job
+    trial = Trial(seconds)
+    try:
+        plant()
+    except (Moved, SyntaxError) as moved:
+        return Outcome(name, error=f"{type(moved).__name__}: {moved}")
+    error = ""
+    try:
+        trial.run(workloads)
+    except Exception as crash:  # outside of a program: an import, a strategy
+        error = f"{type(crash).__name__}: {crash}"
+    if not trial.mode and trial.crashes:
+        error = trial.crashes[0]
+    return Outcome(
+        name, trial.mode, trial.programs, trial.elapsed, trial.workload, trial.text, len(trial.crashes), error
+    )
+
+
+def _child(job: Job, seconds: float, answer: Connection) -> None:
+    def too_late(*_: Any) -> None:
+        raise TimeoutError("one program took too long")
+
+    signal.signal(signal.SIGALRM, too_late)
+    signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE / 2, 2.0)
+    with tempfile.TemporaryDirectory() as cache:  # compiled kernels of a faulty compiler are nobody else's
+        os.environ["MINITVM_CACHE_DIR"] = cache
+        try:
+            outcome = trial_of(job, seconds)
+        except BaseException as crash:
+            outcome = Outcome(job[0], error=f"{type(crash).__name__}: {crash}")
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    answer.send(json.dumps(outcome.__dict__))
+    answer.close()
+    os._exit(0)  # thread teams and the like are not worth waiting for
+
+
+def run_all(jobs: Sequence[Job], processes: int, seconds: float) -> Iterator[Outcome]:
+    """The outcome of each job, as they come. Processes are forked: everything is imported once."""
+    context = multiprocessing.get_context("fork")
+    waiting = list(jobs)[::-1]
+    running: dict[Connection, tuple[Job, Any, float]] = {}
+    while waiting or running:
+        while waiting and len(running) < processes:
+            job = waiting.pop()
+            here, there = context.Pipe(duplex=False)
+            process = context.Process(target=_child, args=(job, seconds, there), daemon=True)
+            process.start()
+            there.close()
+            running[here] = (job, process, time.monotonic() + seconds + _GRACE)
+        ready = wait(list(running), timeout=1.0)
+        for pipe, (job, process, end) in list(running.items()):
+            if pipe in ready:
+                try:
+                    outcome = Outcome(**json.loads(pipe.recv()))
+                except EOFError:
+                    process.join()
+                    outcome = Outcome(job[0], error=f"the process died with status {process.exitcode}")
+            elif time.monotonic() > end:
+                process.kill()
+                outcome = Outcome(job[0], error=f"no answer within {seconds + _GRACE:.0f} s")
+            else:
+                continue
+            process.join()
+            pipe.close()
+            del running[pipe]
+            yield outcome
+
+
+def _control(mutants: Sequence[Mutant]) -> list[Job]:
+    known = {w.name: w for m in mutants for w in m.by}
+    return [(name, lambda: None, (workload,)) for name, workload in known.items()]
+
+
+def _selected(words: Sequence[str]) -> list[Mutant]:
+    return [m for m in MUTANTS.values() if all(word in m.name for word in words)]
+
+
+def _line(outcome: Outcome) -> str:
+    if outcome.killed:
+        verdict = f"{outcome.mode}, program {outcome.programs}"
+    else:
+        verdict = f"NOT NOTICED in {outcome.programs} programs"
+        if outcome.error or outcome.crashes:
+            verdict = f"CRASHED ({outcome.crashes})" if outcome.crashes else "FAILED"
+    return f"{outcome.name:<88} {verdict:<38} {outcome.seconds:5.1f} s"
+
+
+def _excerpt(text: str, lines: int = 12) -> str:
+    return "\n".join("      " + line for line in text.strip().splitlines()[-lines:])
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants")
+    parser.add_argument("words", nargs="*", help="only mutants whose names hold all of these")
+    parser.add_argument("-j", "--processes", type=int, default=2)
+    parser.add_argument("-s", "--seconds", type=float, default=SECONDS, help="at most, for each mutant")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say where and what was noticed")
+    parser.add_argument("--no-control", action="store_true", help="do not run the workloads without a fault")
+    given = parser.parse_args(arguments)
+    mutants = _selected(given.words)
+    if not mutants:
+        print("no mutant has such a name", file=sys.stderr)
+        return 2
+    wrong = 0
+    if not given.no_control:
+        jobs = _control(mutants)
+        print(f"without a fault: {len(jobs)} workloads", flush=True)
+        for outcome in run_all(jobs, given.processes, 6 * given.seconds):
+            if outcome.killed or outcome.error or outcome.crashes:
+                wrong += 1
+                print(f"  {outcome.name}: {outcome.mode or 'crash'}\n{_excerpt(outcome.error or outcome.text, 30)}")
+            elif given.verbose:
+                print(f"  {outcome.name}: {outcome.programs} programs, {outcome.seconds:.1f} s", flush=True)
+    killed, strange = 0, 0
+    for outcome in run_all([(m.name, m.plant, m.by) for m in mutants], given.processes, given.seconds):
+        equivalent = MUTANTS[outcome.name].equivalent
+        if equivalent:
+            strange += outcome.killed or bool(outcome.error)
+            told = f"NOTICED ({outcome.mode}), though" if outcome.killed else outcome.error or "equivalent:"
+            print(f"{outcome.name:<88} {told} {equivalent}", flush=True)
+            continue
+        killed += outcome.killed
+        print(_line(outcome), flush=True)
+        if given.verbose or not outcome.killed:
+            shown = outcome.text if outcome.killed else outcome.error
+            print("\n".join(filter(None, [f"      {outcome.workload}", _excerpt(shown)])), flush=True)
+    total = sum(not m.equivalent for m in mutants)
+    if wrong:
+        print(f"{wrong} workloads found something without a fault")
+    if strange:
+        print(f"{strange} mutants are not as equivalent as their proofs say")
+    print(f"{killed} of {total} mutants killed")
+    return 0 if killed == total and not wrong and not strange else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,126 @@
+"""Faults in integer reasoning: rules that are not sound, ranges that are too small, folds that change values."""
+
+from ..patch import Faults
+from ..workloads import families, lowered, schedules
+
+ARITH = "minitvm.arith."
+INDICES = lowered(families("index_arithmetic"), ("split", "fuse", "vectorize", "unroll"), most=3, examples=400)
+SPLITS = lowered(families("split_indices"), ("split", "fuse", "reorder", "unroll"), examples=300)
+POINTS = lowered(families("pointwise"), ("split", "vectorize", "unroll"), most=2, examples=400)
+BLOCKS = schedules("split", "fuse", "compute_at")
+
+RULES = Faults("arith rules", ARITH + "rules", [INDICES, SPLITS, BLOCKS])
+RULES.edit(
+    "x // d is 0 wherever x < d",
+    "_div_in_range",
+    "low is None or high is None or low // d != high // d",
+    "high is None or high >= d",
+)
+RULES.edit(
+    "x % d is x wherever x < d",
+    "_mod_in_range",
+    "low is None or high is None or low // d != high // d",
+    "high is None or high >= d",
+)
+RULES.edit(
+    "the low part of a group may be as large as the group",
+    "grouping",
+    "bottom // g != top // g",
+    "bottom // g != (top - 1) // g",
+)
+RULES.edit("the divisor stays", "_div_grouped", "d // found[0]", "d")
+RULES.edit("nested quotients divide by the outer", "_div_nested", "y + x.const * b, b * d", "y + x.const * b, b + d")
+RULES.edit("a remainder of a remainder, whatever they are", "_mod_of_mod", "and c * term.args[1].const % d == 0", "")
+RULES.edit("the low part of a remainder is lost", "_mod_grouped", ".scaled(g) + low", ".scaled(g)")
+RULES.edit(
+    "quotients round toward zero",
+    "split_multiples",
+    "x.const // d), Affine(rest, x.const % d)",
+    "int(x.const / d)), Affine(rest, x.const % d)",
+)
+RULES.edit(
+    "a split is merged whatever its factor",
+    "_merge_one",
+    "if all(x.terms.get(t) == c * d * k for t, k in quotient.terms.items()):",
+    "if all(t in x.terms for t, k in quotient.terms.items()):",
+)
+RULES.edit("x >= 0 divided without its rest", "tighten", "tighten(domain, found[1])", "tighten(domain, found[1] + 1)")
+
+DOMAIN = Faults("arith ranges", ARITH + "domain", [INDICES, POINTS, BLOCKS])
+DOMAIN.edit(
+    "a negative factor keeps the ends", "scale_interval", "(low, high) if factor >= 0 else (high, low)", "(low, high)"
+)
+DOMAIN.edit(
+    "a product is least at the least of both",
+    "multiply_intervals",
+    "low, high = min(corners), max(corners)",
+    "low, high = corners[0], corners[-1]",
+)
+DOMAIN.edit(
+    "a minimum is at least the greater of both",
+    "Domain._structure_interval",
+    "low, high = hull(a, b)[0], intersect(a, b)[1]",
+    "low, high = intersect(a, b)[0], intersect(a, b)[1]",
+)
+DOMAIN.edit("stale ranges", "Domain.narrow", "        self._intervals.clear()\n", "")
+
+NORMAL = Faults("arith normal form", ARITH + "normal", [INDICES, SPLITS])
+NORMAL.edit("a - b is a + b", "Normalizer._add", "self._add(e.b, -scale, terms)", "self._add(e.b, scale, terms)")
+NORMAL.edit(
+    "division by a negative number as by a positive one",
+    "Normalizer._divide",
+    "-rules.floormod(self.domain, -x, -by)",
+    "rules.floormod(self.domain, -x, -by)",
+)
+NORMAL.edit("truncation as floor", "Normalizer._truncated", "or not self.domain.nonnegative(x):", "or False:")
+NORMAL.edit("max for min", "Normalizer._extreme", "return a if low else b", "return b if low else a")
+NORMAL.edit(
+    "a narrowing cast is none", "Normalizer._cast", "if all(isinstance(t, Var)", "if True or all(isinstance(t, Var)"
+)
+
+ANALYZER = Faults("arith analyzer", ARITH + "analyzer", [POINTS, INDICES])
+ANALYZER.edit("< negates to >", "_NEGATED", "LT: GE,", "LT: GT,")
+ANALYZER.edit(
+    "a choice of two that look alike",
+    "_alike",
+    "return a.value == b.value and a.dtype == b.dtype",
+    "return a.dtype == b.dtype",
+)
+
+FOLD = Faults("arith fold", ARITH + "fold", [INDICES, POINTS])
+FOLD.edit(
+    "bytes do not wrap", "wrap", "return (value - low) % (high - low + 1) + low", "return min(max(value, low), high)"
+)
+FOLD.edit("truncation as floor", "_fold_int", "(1 if (a < 0) == (b < 0) else -1)", "1")
+FOLD.edit("x * 0 is x", "_neutral_int", "if x == 1 or y == 0:", "if x == 1 or x == 0:")
+FOLD.edit("0 - x is x", "_neutral_int", "isinstance(e, Add) and x == 0", "isinstance(e, Add | Sub) and x == 0")
+FOLD.edit(
+    "1 / x is x",
+    "_neutral_float",
+    "if isinstance(e, Mul) and _is(a, 1.0):",
+    "if isinstance(e, Mul | Div) and _is(a, 1.0):",
+)
+
+REGIONS = Faults(
+    "arith regions",
+    ARITH + "regions",
+    [
+        schedules("compute_at", "cache_read"),
+        schedules("compute_at", of=families("chain"), prepare=("split",)),
+        schedules("cache_write", "reverse_compute_at"),
+    ],
+)
+REGIONS.edit("a hull as long as the first", "_hull", "Max(a_end, b_end) - low", "a_end - low")
+REGIONS.edit("steps with gaps are dense", "_dense", "if step > filled:\n            return False", "")
+REGIONS.edit(
+    "a box one short covers",
+    "covers",
+    "y.start + y.extent <= x.start + x.extent",
+    "y.start + y.extent <= x.start + x.extent + 1",
+)
+REGIONS.edit(
+    "the greatest value at the first iteration",
+    "_replace",
+    "moved = multiply(steep, bounds[end])",
+    "moved = multiply(steep, bounds[0])",
+)

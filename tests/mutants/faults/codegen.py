@@ -1,0 +1,200 @@
+"""Faults in code generation for CPUs: scalar code, vector code, masks, local buffers and registers; in what the
+generated code calls; and in linking: memory plans and barriers."""
+
+from ..patch import Faults
+from ..workloads import KINDS, compiled, families, linked, random_blocks
+
+CODEGEN = "minitvm.codegen."
+CPU = "minitvm.runtime.cpu."
+POINTS = compiled(families("pointwise"), ("split", "vectorize", "vectorize", "unroll"))
+INDICES = compiled(families("index_arithmetic", "split_indices"), ("split", "fuse", *KINDS))
+TILES = compiled(
+    families("contraction"), ("split", "split", "reorder", "vectorize", "vectorize", "unroll", "parallel", "cache_read")
+)
+BRANCHES = compiled(families("branches"), ("split", *KINDS))
+LONG = compiled(families("long_rows"), ("vectorize", "vectorize", "unroll"), most=2)
+LANES = compiled(families("reduction"), ("split",), lanes=True)
+CHAINS = compiled(families("chain"), ("split", "compute_at", "compute_at", "vectorize", "parallel"))
+PARALLEL = compiled(random_blocks, ("parallel", "parallel", "split", "fuse"))
+BLOCKS = compiled()
+
+SCALAR = Faults("numba_cpu scalar code", CODEGEN + "numba_expressions", [INDICES, POINTS])
+SCALAR.edit("truncation for floor", "NumbaExpressions.division", "(divisor > 0 and self.not_negative(e.a))", "True")
+SCALAR.edit(
+    "a quotient shifted by one bit less",
+    "NumbaExpressions.division",
+    "divisor.bit_length() - 1",
+    "max(0, divisor.bit_length() - 2)",
+)
+SCALAR.edit("a remainder masked by the divisor", "NumbaExpressions.division", "& {divisor - 1})", "& {divisor})")
+SCALAR.edit(
+    "a - (b - c) without parentheses",
+    "NumbaExpressions.operand",
+    "if isinstance(e, parenthesised) else text",
+    "if False else text",
+)
+SCALAR.edit(
+    "products of sums without parentheses",
+    "NumbaExpressions.index",
+    "{atom(self.index(e.a))} * {atom(self.index(e.b))}",
+    "{self.index(e.a)} * {self.index(e.b)}",
+)
+SCALAR.edit("max for min", "NumbaExpressions.index", "'min' if isinstance(e, Min) else 'max'", "'max'")
+SCALAR.edit(
+    "narrow variables keep their 64 bits",
+    "NumbaExpressions.value",
+    'narrow = e in self.wide and e.dtype != "int64"',
+    "narrow = False",
+)
+SCALAR.edit(
+    "a cast dropped", "NumbaExpressions.cast", 'return f"{self.use(short_name(e.dtype))}({inner})"', "return inner"
+)
+SCALAR.edit(
+    "c + a * b with c and a changed",
+    "NumbaExpressions.fused_multiply_add",
+    "parts = [product.a, product.b, addend]",
+    "parts = [addend, product.b, product.a]",
+)
+SCALAR.edit(
+    "both sides of a guarded load",
+    "NumbaExpressions.call",
+    "({self.vector(a)} if {self.value(condition)} else {self.vector(b)})",
+    "({self.vector(b)} if not {self.value(condition)} else {self.vector(b)})",
+)
+SCALAR.edit(
+    "the analyzer trusts a variable's last range",
+    "NumbaExpressions.not_negative",
+    "low is not None and low >= 0",
+    "low is None or low >= 0",
+)
+
+VECTOR = Faults("numba_cpu vector code", CODEGEN + "numba_expressions", [POINTS, LONG, TILES])
+VECTOR.edit(
+    "every vector is contiguous",
+    "NumbaExpressions.contiguous",
+    "and isinstance(e.stride, IntImm) and e.stride.value == 1",
+    "",
+)
+VECTOR.edit("and for or", "NumbaExpressions.logical", "'&' if conjunction else '|'", "'&'")
+VECTOR.edit(
+    "a select the other way round",
+    "NumbaExpressions.value",
+    "a, b = self.vector(e.true_value), self.vector(e.false_value)",
+    "b, a = self.vector(e.true_value), self.vector(e.false_value)",
+)
+VECTOR.edit("truncation for floor", "_MARKER", 'FloorDiv: "floordiv"', 'FloorDiv: "truncdiv"')
+VECTOR.edit("less or equal for less", "_MARKER", 'LT: "lt"', 'LT: "le"')
+
+MASKS = Faults("numba_cpu masks", CODEGEN + "numba_expressions", [LONG, BRANCHES, BLOCKS])
+MASKS.edit("a masked load takes all lanes", "NumbaExpressions.load", "if mask:", "if False:", by=[LONG])
+MASKS.edit("one lane too many", "NumbaExpressions.prefix_mask", "({rest}, {ramp.lanes})", "({rest} + 1, {ramp.lanes})")
+MASKS.edit(
+    "the mask's base forgotten",
+    "NumbaExpressions.prefix_mask",
+    "if zero else",
+    "if True else",
+    by=[compiled(families("long_rows"), ("split", "vectorize", "vectorize"), most=3)],
+)
+MASKS.edit(
+    "not without effect", "NumbaExpressions.value", "f\"{self.use('invert')}({self.value(e.a)})\"", "self.value(e.a)"
+)
+
+STATEMENTS = Faults("numba_cpu statements", CODEGEN + "numba_cpu", [BLOCKS, TILES, LONG])
+STATEMENTS.edit(
+    "masks of stores dropped",
+    "_NumbaCPU.store",
+    'mask = "" if stmt.predicate is None else',
+    'mask = "" if True else',
+    by=[LONG],
+)
+STATEMENTS.edit(
+    "a loop's start counts twice",
+    "_NumbaCPU.loop_bounds",
+    "str(stmt.start.value + stmt.extent.value) if constant",
+    "str(stmt.start.value * 2 + stmt.extent.value) if constant",
+)
+STATEMENTS.edit(
+    "a loop stops at its extent, whatever its start",
+    "_NumbaCPU.loop_bounds",
+    "str(stmt.start.value + stmt.extent.value)",
+    "str(stmt.extent.value)",
+)
+STATEMENTS.edit(
+    "threads leave gaps",
+    "_NumbaCPU.loop_bounds",
+    "{offset}{n} * (thread + 1) // threads",
+    "{offset}{n} // threads * (thread + 1)",
+    by=[PARALLEL],
+)
+STATEMENTS.edit(
+    "parallel loops start at zero",
+    "_NumbaCPU.loop_bounds",
+    'offset = "" if zero else f"{start} + "',
+    'offset = ""',
+    equivalent="no primitive makes a parallel loop that starts elsewhere, and loops of a program start where it says",
+)
+STATEMENTS.edit(
+    "arguments one off",
+    "_NumbaCPU.parameter",
+    "(self.scalar(param)))}(args[{position}])",
+    "(self.scalar(param)))}(args[{max(0, position - 1)}])",
+)
+STATEMENTS.edit(
+    "float where an integer was meant",
+    "_NumbaCPU.stack_array",
+    "short_name(self.scalar(buffer))",
+    "short_name(type(buffer.dtype)('float32'))",
+    by=[CHAINS],
+)
+STATEMENTS.edit(
+    "the stack is half as large",
+    "_NumbaCPU.stack_array",
+    "({size.value})",
+    "({max(1, size.value // 2)})",
+    by=[compiled(families("chain"), ("split", "compute_at", "compute_at"), examples=40)],
+)
+
+REGISTERS = Faults("numba_cpu registers", CODEGEN + "registers", [TILES, LANES, CHAINS])
+REGISTERS.edit("slots that overlap are different", "_disjoint", "a.start + a.lanes <= b.start", "True")
+REGISTERS.edit("a slot with a stride is one without", "slot", " if index.stride.value == 1 else None", "")
+EMITTER = Faults("numba_cpu registers (emitter)", CODEGEN + "emitter", [TILES, LANES, CHAINS])
+EMITTER.edit(
+    "a copy of a nest has the first one's registers",
+    "Emitter.allocate",
+    "self.registers.pop(stmt.buffer, None)",
+    "pass",
+)
+EMITTER.edit(
+    "else becomes then", "Emitter.branch", "self.stmt(stmt.else_case)", "self.stmt(stmt.then_case)", by=[BRANCHES]
+)
+
+LANES_PY = Faults("simd operations", CPU + "lanes", [INDICES, POINTS])
+LANES_PY.edit("floor rounds toward zero", "Value.__floordiv__", "q = adjust.select(q - 1, q)", "pass")
+LANES_PY.edit(
+    "a remainder takes the dividend's sign",
+    "Value.__mod__",
+    ".select(r + divisor, r)\n        return r if zero_at",
+    ".select(r, r)\n        return r if zero_at",
+)
+LANES_PY.edit("unsigned compares as signed", "Value._compare", 'if self.kind == "i" else', "if True else")
+
+LINK = Faults("link", "minitvm.link", [linked(), linked(random_blocks, ("parallel", "parallel", "split"))])
+LINK.edit(
+    "missing barrier before a parallel kernel", "Linker.finish", "(parallel or previous_parallel)", "previous_parallel"
+)
+LINK.edit("missing barrier after a parallel kernel", "Linker.finish", "(parallel or previous_parallel)", "parallel")
+LINK.edit("a value dies at its first reader", "Linker._plan", "last[slot] = number", "last.setdefault(slot, number)")
+LINK.edit(
+    "a kernel of another function by the same name",
+    "Linker._kernel",
+    "if func not in self._known:",
+    "if not self._known:",
+)
+MEMORY = Faults("memory plan", "minitvm.executable.plan_memory", [linked()])
+MEMORY.edit(
+    "a value may go where one dies that it is made from",
+    "Lifetime.meets",
+    "self.first <= other.last and other.first <= self.last",
+    "self.first < other.last and other.first < self.last",
+)
+MEMORY.edit("a gap that is too small", "_best_gap", "if gap >= wanted and", "if gap * 2 >= wanted and gap and")

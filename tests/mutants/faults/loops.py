@@ -1,0 +1,109 @@
+"""Faults in split, fuse, reorder, the kinds of loops, and the conditions that decide on them."""
+
+from ..patch import Faults
+from ..workloads import families, schedules
+
+PRIMITIVES = "minitvm.tir.schedule.primitives."
+DEPENDENT = families("in_place", "shared_cells", "folds", "triangles", "sequences")
+
+SPLIT = Faults("split", PRIMITIVES + "loops", [schedules("split"), schedules("split", wild=True)])
+SPLIT.edit("predicate dropped", "split", "body = guard(body, value < loop.extent)", "pass")
+SPLIT.edit(
+    "one iteration too many", "split", "guard(body, value < loop.extent)", "guard(body, value < loop.extent + 1)"
+)
+SPLIT.edit(
+    "each loop strides by the extent of the one before",
+    "split",
+    "zip(variables[1:], extents[1:], strict=True)",
+    "zip(variables[1:], extents[:-1], strict=True)",
+)
+SPLIT.edit("extent rounded down", "_ceil_div", "-(-a.value // b.value)", "max(1, a.value // b.value)")
+SPLIT.drop("factors that cover too little", "split", "covers")
+
+FUSE = Faults("fuse", PRIMITIVES + "loops", [schedules("fuse"), schedules("fuse", of=DEPENDENT, wild=True)])
+FUSE.edit("the inner loop's variable not wrapped", "fuse", "if k > 0 else rest", "if k > 1 else rest")
+FUSE.edit("the outer loop runs fastest", "fuse", "reversed(list(enumerate(loops)))", "list(enumerate(loops))")
+FUSE.edit("as long as the first two", "fuse", "[loop.extent for loop in loops]", "[loop.extent for loop in loops[:1]]")
+FUSE.drop("an inner loop that depends on the outer", "fuse", "rectangular")
+FUSE.drop("loops with others between them", "fuse", "consecutive")
+
+REORDER = Faults(
+    "reorder",
+    PRIMITIVES + "loops",
+    [schedules("reorder", of=DEPENDENT, prepare=("split",)), schedules("reorder", of=DEPENDENT, wild=True)],
+)
+REORDER.drop("against the dependences", "reorder", "keeps_dependences")
+REORDER.drop("opaque iterators", "reorder", "no_opaque_iterators")
+REORDER.drop("a loop inside the one that its extent uses", "reorder", "independent_domains")
+REORDER.edit("the outermost loop is lost", "reorder", "for loop in reversed(new)", "for loop in reversed(new[1:])")
+
+KINDS = Faults(
+    "parallel",
+    PRIMITIVES + "kinds",
+    [schedules("parallel"), schedules("parallel", of=DEPENDENT, prepare=("split", "reorder"))],
+)
+KINDS.drop("a reduction loop", "parallel", "only_spatial")
+KINDS.drop("iterations that meet", "parallel", "no_races")
+VECTOR = Faults(
+    "vectorize",
+    PRIMITIVES + "kinds",
+    [schedules("vectorize"), schedules("vectorize", of=DEPENDENT, prepare=("split", "reorder"))],
+)
+VECTOR.drop("a reduction loop", "vectorize", "only_spatial")
+VECTOR.drop("iterations that meet", "vectorize", "no_races")
+UNROLL = Faults("unroll", PRIMITIVES + "kinds", [schedules("unroll"), schedules("unroll", of=DEPENDENT)])
+UNROLL.edit("iterations in no order", "unroll", "ForKind.UNROLLED", "ForKind.VECTORIZED")
+UNROLL.edit("one iteration less", "unroll", "kind=ForKind.UNROLLED)", "kind=ForKind.UNROLLED, extent=loop.extent - 1)")
+BIND = Faults(
+    "bind", PRIMITIVES + "kinds", [schedules("bind"), schedules("bind", of=DEPENDENT, prepare=("split", "reorder"))]
+)
+BIND.drop("a reduction loop", "bind", "only_spatial")
+BIND.drop("iterations that meet", "bind", "no_races")
+BIND.drop("an axis that is taken", "bind", "axis_not_taken")
+
+DECIDE = Faults("dependences", "minitvm.tir.schedule.dependences", [
+    schedules("reorder", of=DEPENDENT, prepare=("split",)),
+    schedules("parallel", of=DEPENDENT, prepare=("split", "reorder")),
+])  # fmt: skip
+DECIDE.edit(
+    "reads before writes do not count",
+    "conflicting_pairs",
+    "if a.buffer is b.buffer and (a.is_write or b.is_write)",
+    "if a.buffer is b.buffer and a.is_write and b.is_write",
+)
+DECIDE.edit("an access never meets itself", "conflicting_pairs", "found[i:]", "found[i + 1 :]")
+DECIDE.edit("all updates of a block commute", "commute", "and is_update(block)", "")
+DECIDE.edit("neighbours within a step are apart", "_base", "max(int(most), -int(least)) >= step", "False")
+DECIDE.edit(
+    "the same variable on both sides", "shown_apart", 'fresh = l.var.with_name(l.var.name + "_")', "fresh = l.var"
+)
+DECIDE.edit(
+    "a wrapped index is injective", "injective", "return len(np.unique(table, axis=0)) == len(table)", "return True"
+)
+DECIDE.edit("what runs in parallel keeps its order", "exact", "(len(new) - 1,) if parallel else ()", "()")
+
+ISL = Faults("dependences (integer sets)", "minitvm.arith.dependence", [
+    schedules("reorder", of=DEPENDENT, prepare=("split",)),
+    schedules("parallel", of=DEPENDENT, prepare=("split", "reorder")),
+])  # fmt: skip
+ISL.edit(
+    "only two writes conflict",
+    "find_dependence",
+    "not (source.write or sink.write)",
+    "not (source.write and sink.write)",
+)
+
+STATE = Faults("schedule state", "minitvm.tir.schedule.state", [schedules("split", "fuse"), schedules("compute_at")])
+STATE.edit(
+    "conditions that may fail are dropped",
+    "tidy",
+    "predicate = all_of(c for c in conditions if not is_const(c, 1))",
+    "predicate = all_of(c for c in conditions[:1] if not is_const(c, 1))",
+    by=[schedules("split", prepare=("split", "split", "fuse"), depth=3)],
+)
+STATE.edit(
+    "a loop's range one short",
+    "tidy",
+    "analyzer.bind(stmt.var, Range(start, shown))",
+    "analyzer.bind(stmt.var, Range(start, shown - 1))",
+)

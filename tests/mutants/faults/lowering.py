@@ -1,0 +1,410 @@
+"""Faults in the passes of `tir.transform.pipeline`, in their order."""
+
+from ..patch import Faults
+from ..workloads import KINDS, families, lowered, random_blocks
+
+TRANSFORM = "minitvm.tir.transform."
+BLOCKS = lowered()
+TILES = lowered(families("contraction"))
+CHAINS = lowered(
+    families("chain"), ("split", "compute_at", "compute_at", "vectorize", "parallel", "reverse_compute_at")
+)
+BRANCHES = lowered(families("branches"), ("split", *KINDS))
+POINTS = lowered(families("pointwise"), ("split", "fuse", *KINDS))
+INDICES = lowered(families("index_arithmetic", "split_indices"), ("split", "fuse", "reorder", *KINDS))
+LANES = lowered(families("reduction"), ("split",), lanes=True)
+VIEWS = lowered(families("views", "strided"), ("split", "unroll", "parallel"))
+PARALLEL = lowered(random_blocks, ("split", "parallel", "parallel", "parallel", "fuse", "compute_at"))
+
+
+# -- lower_match_buffers
+
+MATCH = Faults("lower_match_buffers", TRANSFORM + "lower_match_buffers", [VIEWS])
+MATCH.edit("a view's start is left out", "_indices", "r.start + i for r", "i for r")
+MATCH.edit("a view of a view starts where the inner one does", "_resolve", "Range(o.start + r.start,", "Range(r.start,")
+MATCH.edit(
+    "fewer dimensions stand for the first ones", "_indices", "region.region[lead:], indices", "region.region, indices"
+)
+MATCH.edit(
+    "strides one dimension off",
+    "row_major",
+    "strides[axis + 1] * buffer.shape[axis + 1]",
+    "strides[axis + 1] * buffer.shape[axis]",
+)
+
+# -- lower_init
+
+INIT = Faults("lower_init", TRANSFORM + "lower_init", [BLOCKS, TILES])
+INIT.edit("init lost", "_Lowering.realize", "self.before.setdefault(nest[0].var, []).append(nest[1])", "pass")
+INIT.edit(
+    "init again in each iteration",
+    "_Lowering.realize",
+    "If(all_of(starts), block.init) if starts else block.init",
+    "block.init",
+)
+INIT.edit(
+    "init before a loop that others in it depend on", "init_nest",
+    "if not ordered or not _alone(block, block.init, first):", "if not ordered:",
+)  # fmt: skip
+INIT.edit("init without the predicate's spatial part", "init_nest", "all_of(kept)", "all_of([])")
+INIT.edit(
+    "init before the last reduction loop only",
+    "init_nest",
+    "loops[binding[0]], loops[binding[0] :]",
+    "loops[binding[-1]], loops[binding[-1] :]",
+)
+
+# -- drop_blocks
+
+DROP = Faults("drop_blocks", TRANSFORM + "drop_blocks", [BLOCKS])
+DROP.edit("predicate dropped", "_drop", "return If(predicate, body)", "return body")
+DROP.edit(
+    "iterators take the values of the loops around an outer block", "_drop", "inner = {**values, **{", "inner = {**{"
+)
+DROP.edit(
+    "a value one off",
+    "_drop",
+    "v.astype(axis.var.dtype)",
+    "(v if axis.kind != 'R' else v * 1 + 1).astype(axis.var.dtype)",
+)
+
+# -- simplify
+
+SIMPLIFY = Faults("simplify", TRANSFORM + "simplify", [BLOCKS, BRANCHES, INDICES])
+SIMPLIFY.edit(
+    "the other branch",
+    "_branch",
+    "stmt.then_case if condition.value else stmt.else_case",
+    "stmt.else_case if condition.value else stmt.then_case",
+)
+SIMPLIFY.edit(
+    "a branch of nothing takes its else with it",
+    "_branch",
+    "return Seq(()) if else_case is None else If(",
+    "return Seq(()) if True else If(",
+)
+SIMPLIFY.edit(
+    "what memory held counts as known below", "_branch", "[] if reads_memory(condition) else [condition]", "[condition]"
+)
+SIMPLIFY.edit(
+    "a sum is zero when one term is", "_all_zero", "total = And(total, EQ(", "total = Or(total, EQ(", by=[TILES]
+)
+SIMPLIFY.edit("or decided like and", "_logical", "decisive = isinstance(e, Or)", "decisive = isinstance(e, And)")
+SIMPLIFY.edit("< negates to >", "_logical", "{LT: GE,", "{LT: GT,", by=[POINTS])
+SIMPLIFY.edit(
+    "a loop of one iteration forgets its start",
+    "_loop",
+    "{stmt.var: start.astype(stmt.var.dtype)}",
+    "{stmt.var: (start - start).astype(stmt.var.dtype)}",
+    by=[TILES],
+)
+
+# -- fuse_parallel_loops
+
+FUSE = Faults("fuse_parallel_loops", TRANSFORM + "parallel_loops", [PARALLEL])
+FUSE.edit(
+    "inner and outer change places",
+    "_fused",
+    "FloorMod(fused, inner.extent.astype(fused.dtype))",
+    "FloorMod(fused, outer.extent.astype(fused.dtype))",
+)
+FUSE.edit(
+    "the fused loop is as long as the outer",
+    "_fused",
+    "IntImm(outer.extent.value * inner.extent.value,",
+    "IntImm(outer.extent.value,",
+)
+FUSE.edit("two different parts get one name", "with_named_parts", "key = structural_key(new)", "key = type(new)")
+FUSE.edit("an inner parallel loop stays", "_serial", "new.kind == ForKind.PARALLEL", "False")
+
+# -- hoist_conditions
+
+HOIST = Faults("hoist_conditions", TRANSFORM + "hoist_conditions", [BLOCKS, TILES, CHAINS])
+HOIST.edit(
+    "a condition on the loop goes around it",
+    "_unswitched",
+    "if not uses(c, [loop.var]) and not reads_memory(c)",
+    "if not reads_memory(c)",
+)
+HOIST.edit(
+    "the other conditions are lost",
+    "_unswitched",
+    "If(all_of(inside), branch.then_case) if inside else",
+    "branch.then_case if inside else",
+)
+HOIST.edit(
+    "what must hold besides the start is lost",
+    "_init_first",
+    "If(all_of(others), first.then_case) if others else",
+    "first.then_case if others else",
+)
+HOIST.edit("only the init is kept", "_init_first", "Seq.of(init, replace(loop, body=Seq.of(*rest)))", "Seq.of(init)")
+HOIST.edit(
+    "a condition that reads memory goes before what changes it", "_unswitched",
+    " and not reads_memory(c)", "", by=[BRANCHES, lowered(families("data_loops"), ("unroll",))],
+)  # fmt: skip
+
+# -- place_allocations
+
+PLACE = Faults("place_allocations", TRANSFORM + "place_allocations", [CHAINS, BLOCKS, TILES])
+PLACE.edit(
+    "inside a loop that carries values",
+    "_Placement.deeper",
+    "if not carries_no_value(stmt, self.buffer, ranges):",
+    "if False:",
+)
+PLACE.edit(
+    "around the first user only", "_Placement.in_sequence", "users[0] : users[-1] + 1", "users[0] : users[0] + 1"
+)
+PLACE.edit(
+    "on the stack though threads share it",
+    "_Placement.around",
+    'not (top and (self.buffer.scope != "local" or _is_shared(stmt)))',
+    "True",
+)
+COVERAGE = Faults("place_allocations (coverage)", TRANSFORM + "coverage", [CHAINS, BLOCKS, TILES, BRANCHES])
+COVERAGE.edit(
+    "a store under a condition counts as certain",
+    "_Coverage.only_bounds",
+    "if kept_out is None:\n            return False",
+    "if True:\n            return True",
+)
+COVERAGE.edit("a read one past the box is covered", "_Coverage.inside", "found[1] <= high", "found[1] <= high + 1")
+COVERAGE.edit("a sweep with gaps counts as dense", "_Coverage.swept", "or abs(step) > high - low + 1", "")
+COVERAGE.edit("writes in one branch are certain", "_Coverage.branch", "[*guards, *conjuncts(condition)]", "guards")
+
+# -- compact_buffers
+
+COMPACT = Faults("compact_buffers", TRANSFORM + "compact_buffers", [CHAINS, TILES, BLOCKS])
+COMPACT.edit("one element too few", "Span.extent", "self.high - self.low + 1", "self.high - self.low or 1")
+COMPACT.edit("accesses stay where they were", "shrunk", "- (span.base + span.low)", "- span.base")
+COMPACT.edit(
+    "only the last access counts", "used_spans", "(min(found[0], total.low), max(found[1], total.high))", "found"
+)
+COMPACT.edit("bases that differ are taken for one", "used_spans", "total is None or total.base == outside", "True")
+
+# -- flatten_buffers
+
+FLATTEN = Faults("flatten_buffers", TRANSFORM + "flatten_buffers", [BLOCKS, VIEWS])
+FLATTEN.edit(
+    "offset forgotten",
+    "flat_index",
+    "if isinstance(buffer.elem_offset, IntImm) and not buffer.elem_offset.value else",
+    "if True else",
+    by=[VIEWS],
+)
+FLATTEN.edit(
+    "declared strides ignored",
+    "flat_index",
+    "list(buffer.strides) or row_major(buffer)",
+    "row_major(buffer)",
+    by=[VIEWS],
+)
+FLATTEN.edit("columns first", "flat_index", "zip(indices, strides)", "zip(indices, strides[::-1])")
+FLATTEN.edit(
+    "no room for the last row's padding",
+    "_size",
+    "last: Expr = buffer.elem_offset + 1",
+    "last: Expr = buffer.elem_offset - 1",
+    by=[VIEWS],
+)
+
+# -- partition_loops
+
+PARTITION = Faults("partition_loops", TRANSFORM + "partition_loops", [BLOCKS, TILES, CHAINS])
+PARTITION.edit(
+    "the main part one iteration too long",
+    "_threshold",
+    "last = (-others[1] + step - 1) // step",
+    "last = (-others[1] + step - 1) // step + 1",
+    by=[lowered(random_blocks, ("split", "split", "split", "parallel"))],
+)
+PARTITION.edit(
+    "the least of the others instead of the greatest",
+    "_threshold",
+    "(-others[1] + step - 1)",
+    "(-others[0] + step - 1)",
+)
+PARTITION.edit("the tail starts again at the start", "_pieces", "const(at, dtype), {})", "const(0, dtype), {})")
+PARTITION.edit("the tail is as long as the whole", "_pieces", "const(total - at, dtype)", "const(total, dtype)")
+PARTITION.edit(
+    "both sides of the branch are the main part",
+    "_branches",
+    "((low, limit - 1), (limit, high))",
+    "((low, limit - 1), (low, limit - 1))",
+    by=[lowered(random_blocks, ("split", "parallel", "parallel", "fuse"))],
+)
+PARTITION.edit(
+    "the branch one off",
+    "_branches",
+    "LT(var, const(limit, var.dtype))",
+    "LT(var, const(limit + 1, var.dtype))",
+    by=[lowered(random_blocks, ("split", "parallel", "parallel", "fuse"))],
+)
+
+# -- vectorize_reductions
+
+REDUCE = Faults("vectorize_reductions", TRANSFORM + "vector_reductions", [LANES])
+REDUCE.edit("maximum starts at zero", "identity", "if kind is Add:", "if kind is not Min:")
+REDUCE.edit("minimum starts where maximum does", "identity", "dtype.min if kind is Max else dtype.max", "dtype.min")
+REDUCE.edit("min for max", "_REDUCE", 'Max: "vector_reduce_max"', 'Max: "vector_reduce_min"')
+REDUCE.edit("the rest is left out", "_rewritten", "if rest else None", "if False else None")
+REDUCE.edit("the rest takes all lanes", "_rewritten", "if limit is not None:", "if False:")
+REDUCE.edit(
+    "what stood in the cell is lost", "_rewritten", "kind(BufferLoad(update.buffer, update.indices), total)", "total"
+)
+REDUCE.edit(
+    "the main part starts late",
+    "_rewritten",
+    "step(outer * lanes + start, None)",
+    "step(outer * lanes + start + 1, None)",
+)
+
+# -- vectorize
+
+VECTORIZE = Faults("vectorize", TRANSFORM + "vectorize", [BLOCKS, POINTS, BRANCHES])
+LONG = lowered(families("long_rows"), ("vectorize", "vectorize", "unroll"), most=2)
+VECTORIZE.edit("the tail's mask dropped", "_Vectorizer.whole", "if self.limit is not None:", "if False:", by=[LONG])
+VECTORIZE.edit("the tail lost", "_strip_mined", "return Seq.of(main, tail)", "return main", by=[LONG])
+VECTORIZE.edit("the tail at the start", "_strip_mined", "whole * step, {})", "step * 0, {})", by=[LONG])
+VECTORIZE.edit(
+    "stride one, whatever the index says",
+    "_Vectorizer.ramp",
+    "const(stride, e.dtype), self.lanes)",
+    "const(1, e.dtype), self.lanes)",
+)
+VECTORIZE.edit(
+    "the loop's start times one",
+    "_Vectorizer.ramp",
+    "self.start.astype(e.dtype) * stride",
+    "self.start.astype(e.dtype)",
+    by=[LONG],
+)
+VECTORIZE.edit(
+    "the else of a branch for all lanes", "_Vectorizer.masked_branches", "conjunction(mask, Not(condition))", "mask"
+)
+VECTORIZE.edit(
+    "a condition evaluated again after the branch", "_Vectorizer.branch", "if not has_load(stmt.condition):", "if True:"
+)
+VECTORIZE.edit(
+    "an outer mask forgotten",
+    "conjunction",
+    "condition if mask is None else And(mask, condition)",
+    "condition",
+    by=[BRANCHES, LONG],
+)
+VECTORIZE.edit(
+    "all lanes store to one place",
+    "_Vectorizer.store",
+    "if self.varies(stmt.value) or mask is not None:",
+    "if False:",
+    by=[lowered(families("contraction", "reduction"), ("split", "reorder", "vectorize"))],
+)
+VECTORIZE.edit(
+    "lanes share what each should have",
+    "_Vectorizer.access",
+    "Add(Mul(new, Broadcast(lanes, self.lanes)), own)",
+    "Mul(new, Broadcast(lanes, self.lanes))",
+)
+VECTORIZE.edit(
+    "both sides of a guarded load",
+    "_Vectorizer.call",
+    "self.expr(b, conjunction(mask, Not(vector)))",
+    "self.expr(b, mask)",
+    by=[CHAINS],
+)
+VECTORIZE.edit(
+    "a cast in one lane",
+    "_Vectorizer.expr",
+    "return Cast(e.dtype.with_lanes(self.lanes), self.expr(e.value, mask))",
+    "return self.expr(e.value, mask)",
+    by=[POINTS],
+)
+
+# -- unroll
+
+UNROLL = Faults("unroll", TRANSFORM + "unroll", [BLOCKS, TILES])
+UNROLL.edit("the last iteration lost", "_unroll", "for i in range(count)))", "for i in range(max(1, count - 1))))")
+UNROLL.edit(
+    "all iterations are the first", "_unroll", "const(first + i, stmt.var.dtype)", "const(first, stmt.var.dtype)"
+)
+UNROLL.edit("copies share their buffers", "bind", "own = replace(node.buffer)", "own = node.buffer")
+UNROLL.edit(
+    "copies share their lets",
+    "bind",
+    "return LetStmt(fresh, go(node.value), inner)",
+    "return LetStmt(node.var, go(node.value), bind(node.body, values, renamed))",
+)
+
+# -- promote_accumulators
+
+PROMOTE = Faults("promote_accumulators", TRANSFORM + "promote_accumulators", [TILES, BLOCKS])
+PROMOTE.edit("not written back", "_promoted", "Seq.of(*before, go(loop), *after)", "Seq.of(*before, go(loop))")
+PROMOTE.edit(
+    "not loaded",
+    "_promoted",
+    "known.get(_slot_key(store), BufferLoad(store.buffer, store.indices, store.predicate))",
+    "known.get(_slot_key(store), const(0, store.value.dtype))",
+    by=[lowered(families("contraction"), ("split", "split", "reorder", "unroll", "vectorize"))],
+)
+PROMOTE.edit("an element that moves with the loop", "_fixed", "uses(e, inside) or any(", "any(")
+PROMOTE.edit(
+    "a store under a condition counts as certain",
+    "_always_stored",
+    "if isinstance(stmt, LetStmt | Allocate):",
+    "if isinstance(stmt, If):\n        return _always_stored(stmt.then_case, buffer)\n"
+    "    if isinstance(stmt, LetStmt | Allocate):",
+)
+PROMOTE.edit(
+    "two elements in one register",
+    "_registers",
+    "start = const(position * lanes)",
+    "start = const(0)",
+    by=[lowered(families("contraction"), ("split", "reorder", "reorder", "unroll", "unroll", "vectorize"))],
+)
+
+# -- share_loads, share_indices
+
+LOADS = Faults(
+    "share_loads",
+    TRANSFORM + "share_loads",
+    [lowered(families("contraction", "chain", "branches"), ("split", "reorder", "unroll", "unroll", "vectorize"))],
+)
+LOADS.edit("loads of what the run writes", "_unconditional_loads", "node.buffer not in written and", "")
+LOADS.edit(
+    "loads at different places are one",
+    "_key",
+    "structural_key(load.indices), structural_key",
+    "len(load.indices), structural_key",
+)
+INDEXES = Faults(
+    "share_indices",
+    TRANSFORM + "share_indices",
+    [
+        TILES,
+        BLOCKS,
+        lowered(
+            families("contraction", "chain", "split_indices"), ("split", "reorder", "unroll", "unroll", "vectorize")
+        ),
+    ],
+)
+INDEXES.edit("the distance to the base is lost", "_replaced", "form.const)", "0)")
+INDEXES.edit("a base that the body defines later", "_share", " and not moves(entry[1], local)", "")
+INDEXES.edit("a base for every buffer's own is shared by dtype", "_key", "Affine(form.terms))", "len(form.terms))")
+
+# -- split_host
+
+HOST = Faults("split_host", TRANSFORM + "split_host", [PARALLEL, BLOCKS])
+HOST.edit(
+    "statements after a parallel loop run before it",
+    "split_host",
+    "steps.append(kernel(Seq.of(*pending), visible))\n                pending",
+    "steps.insert(0, kernel(Seq.of(*pending), visible))\n                pending",
+)
+HOST.edit(
+    "the last statements are lost",
+    "split_host",
+    "        if pending:\n            steps.append(kernel(Seq.of(*pending), visible))\n        return",
+    "        return",
+)
+HOST.edit("no barrier: parallel loops share a kernel", "split_host", "own = is_parallel(part) or", "own =")

@@ -1,0 +1,165 @@
+"""Faults in the primitives that move, inline, stage and take apart blocks."""
+
+from ..patch import Faults
+from ..workloads import families, schedules
+
+PRIMITIVES = "minitvm.tir.schedule.primitives."
+CHAIN = families("chain")
+SEQUENCES = families("sequences", "branches", "chain")
+
+AT = Faults(
+    "compute_at",
+    PRIMITIVES + "compute_at",
+    [
+        schedules("compute_at", of=CHAIN, prepare=("split",)),
+        schedules("compute_at"),
+        schedules("compute_at", of=SEQUENCES, wild=True),
+    ],
+)
+AT.drop("what it reads is overwritten later", "compute_at", "inputs_settled")
+AT.drop("an output, of which consumers read a part", "compute_at", "not_output")
+AT.drop("consumers elsewhere", "compute_at", "consumers_below")
+AT.edit("only the first consumer's box", "compute_at", "hull(boxes, analyzer)", "boxes[0]")
+AT.edit(
+    "the block's predicate forgotten",
+    "_move",
+    "iterator_ranges(block, needed, analyzer), predicate, analyzer",
+    "iterator_ranges(block, needed, analyzer), const(True), analyzer",
+    by=[schedules("compute_at", prepare=("split", "split"))],
+)
+AT.edit("what consumers miss is not looked at", "_move", "if failure is not None:", "if False:")
+
+BACK = Faults(
+    "reverse_compute_at",
+    PRIMITIVES + "compute_at",
+    [
+        schedules("reverse_compute_at", of=CHAIN, prepare=("split",)),
+        schedules("reverse_compute_at"),
+        schedules("reverse_compute_at", of=SEQUENCES, wild=True),
+    ],
+)
+BACK.drop("producers that come later", "reverse_compute_at", "producers_done")
+BACK.drop("producers with gaps", "reverse_compute_at", "producers_fill")
+BACK.edit(
+    "iterations that read beyond what is produced run nowhere",
+    "_check_reach",
+    "if not regions.covers(produced, reached, analyzer):",
+    "if False:",
+)
+
+PLACE = Faults("placement", "minitvm.tir.schedule.placement", [
+    schedules("compute_at", of=CHAIN, prepare=("split",)),
+    schedules("reverse_compute_at", of=CHAIN, prepare=("split",)),
+    schedules("compute_at", "reverse_compute_at"),
+])  # fmt: skip
+PLACE.edit("iterations outside of the domain", "nest_for", "if not analyzer.can_prove(condition):", "if False:")
+PLACE.edit("before the producers", "insert", "position = {-1: last, -2: first}.get(index, index)", "position = 0")
+PLACE.edit("a halo one short, and nobody looks", "uncovered", "if not shared:", "if True:")
+PLACE.edit("the first that meets a box with a stride", "solve", "(stride - 1 - reach)", "(stride - reach)")
+
+INLINE = Faults(
+    "compute_inline",
+    PRIMITIVES + "inline",
+    [
+        schedules("compute_inline"),
+        schedules("compute_inline", of=SEQUENCES),
+        schedules("compute_inline", of=families("folds", "contraction", "sequences"), wild=True),
+    ],
+)
+INLINE.edit(
+    "the reader's indices in reverse",
+    "compute_inline",
+    "zip(variables, load.indices, strict=True)",
+    "zip(variables, load.indices[::-1], strict=True)",
+)
+INLINE.edit(
+    "the value as it stands",
+    "compute_inline",
+    "substitute(store.value, dict(zip(variables, load.indices, strict=True)))",
+    "substitute(store.value, dict(zip(variables, variables, strict=True)))",
+)
+INLINE.drop("a producer whose inputs change before its readers", "compute_inline", "inputs_settled")
+INLINE.drop("an output", "compute_inline", "not_output")
+INLINE.drop("a block with a predicate", "compute_inline", "one_store")
+
+BACKWARD = Faults(
+    "reverse_compute_inline",
+    PRIMITIVES + "inline",
+    [
+        schedules("reverse_compute_inline"),
+        schedules("reverse_compute_inline", of=SEQUENCES),
+        schedules("reverse_compute_inline", of=CHAIN, prepare=()),
+    ],
+)
+BACKWARD.edit(
+    "iterations outside of the consumer's domain", "_within", "if not analyzer.can_prove(condition):", "if False:"
+)
+BACKWARD.edit(
+    "the producer's value is lost",
+    "_replaced",
+    "return value if isinstance(node, BufferLoad) and node.buffer is buffer else None",
+    "return value.a if isinstance(node, BufferLoad) and node.buffer is buffer and hasattr(value, 'a') else None",
+)
+BACKWARD.drop("a consumer that reads other points", "reverse_compute_inline", "reads_its_own_point")
+BACKWARD.drop("other inputs that come later", "reverse_compute_inline", "other_inputs_ready")
+BACKWARD.drop("a producer with gaps", "reverse_compute_inline", "producer_is_one_store")
+
+DECOMPOSE = Faults(
+    "decompose_reduction",
+    PRIMITIVES + "reduction",
+    [
+        schedules("decompose_reduction"),
+        schedules(
+            "decompose_reduction",
+            of=families("contraction", "reduction", "folds"),
+            prepare=("split", "split", "reorder", "fuse"),
+        ),
+        schedules("decompose_reduction", of=families("contraction", "folds"), wild=True),
+    ],
+)
+DECOMPOSE.drop("inside a reduction loop", "decompose_reduction", "no_reduction_above")
+DECOMPOSE.drop("loops of both kinds", "decompose_reduction", "separable_loops")
+DECOMPOSE.edit(
+    "the init is lost",
+    "decompose_reduction",
+    "state.replace({again: Seq.of(nest, again)})",
+    "state.replace({again: Seq.of(again, nest)})",
+)
+DECOMPOSE.edit(
+    "the init without its predicate",
+    "decompose_reduction",
+    "predicate = all_of(substitute(c, renamed) for c in conditions)",
+    "predicate = all_of([])",
+)
+DECOMPOSE.edit(
+    "the update keeps its init", "decompose_reduction", "replace(old, init=None,", "replace(old, init=old.init,"
+)
+
+NOTES = "annotations={**target.annotations, ann_key: plain(ann_val)}"
+ANNOTATE = Faults("annotate", PRIMITIVES + "annotate", [schedules("annotate"), schedules("annotate", wild=True)])
+ANNOTATE.edit(
+    "the loop becomes parallel",
+    "annotate",
+    NOTES,
+    NOTES + ", **({'kind': type(target.kind)('parallel')} if isinstance(target, For) else {})",
+)
+ANNOTATE.edit(
+    "the loop is one shorter, the block has no init",
+    "annotate",
+    NOTES,
+    NOTES + ", **({'extent': target.extent - 1} if isinstance(target, For) else {'init': None})",
+)
+UNANNOTATE = Faults(
+    "unannotate",
+    PRIMITIVES + "annotate",
+    [schedules("unannotate", prepare=("annotate", "annotate"), depth=4)],
+)
+UNANNOTATE.edit(
+    "the loop becomes parallel",
+    "unannotate",
+    "annotations=kept)",
+    "annotations=kept, kind=type(target.kind)('parallel'))",
+)
+UNANNOTATE.edit(
+    "the loop is one shorter", "unannotate", "annotations=kept)", "annotations=kept, extent=target.extent - 1)"
+)

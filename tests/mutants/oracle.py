@@ -1,0 +1,141 @@
+"""What judges a mutant: programs, drawn or directed, whose meaning must stay, and the ways to see that it did not.
+
+A workload draws programs with a fixed seed and compares each with what the compiler made of it: `reference.check` at
+the level of loop programs and of kernels, the interpreter of executables, or compiled code beside the interpreter. The
+verifiers run between the steps. A fault is *noticed* when a comparison differs, a program turns out undefined
+(`ExecutionError`), or a verifier complains (`VerificationError`). Any other exception is a crash: it is counted apart,
+and does not count as noticed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.errors import HypothesisException
+
+from minitvm.errors import ExecutionError, VerificationError
+from minitvm.reference import check
+from minitvm.tir.nodes import PrimFunc
+
+SEED = 20
+
+
+class Noticed(Exception):
+    """The programs differ."""
+
+    def __init__(self, mode: str, text: str) -> None:
+        super().__init__(text)
+        self.mode = mode
+
+
+@dataclass
+class Trial:
+    """What came of running workloads in this process, so far."""
+
+    seconds: float
+    started: float = field(default_factory=time.monotonic)
+    programs: int = 0
+    mode: str = ""  # what noticed, "" for nothing yet
+    text: str = ""
+    workload: str = ""
+    crashes: list[str] = field(default_factory=list)
+    share: float = 0.0  # when the present workload has had its time
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def over(self) -> bool:
+        return bool(self.mode) or self.elapsed > (self.share or self.seconds)
+
+    def run(self, workloads: Sequence[Workload]) -> None:
+        """Run workloads until something is noticed, each for its share of the time that is left."""
+        for number, workload in enumerate(workloads):
+            left = self.seconds - self.elapsed
+            if self.mode or left <= 0:
+                return
+            self.share = self.elapsed + left / (len(workloads) - number)
+            self.workload = workload.name
+            workload.run(self)
+
+    def same(
+        self, before: Any, after: Any, *, level: str, modes: Sequence[str] = ("exact", "shadow"), **options: Any
+    ) -> None:
+        """Compare two programs; `level` says what the second is."""
+        self.programs += 1
+        try:
+            verdict = check(before, after, modes=modes, **options)
+        except ExecutionError as error:
+            raise Noticed(f"{level}, undefined", f"before the step: {error}") from error
+        if not verdict:
+            raise Noticed(f"{level}, {verdict.mode}", verdict.message)
+
+    def attempt(self, step: Callable[[], None]) -> None:
+        """Run one program's checks and keep what came of it."""
+        try:
+            step()
+        except Noticed as noticed:
+            self.mode, self.text = noticed.mode, str(noticed)
+        except VerificationError as error:
+            self.programs += 1
+            self.mode, self.text = "verifier", str(error)
+        except ExecutionError as error:
+            self.mode, self.text = "undefined", str(error)
+        except HypothesisException:
+            raise
+        except Exception:
+            self.crashes.append(traceback.format_exc(limit=-4))
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Programs and their checks under a name; equal names are the same workload."""
+
+    name: str
+    run: Callable[[Trial], None] = field(compare=False)
+
+
+class _Over(KeyboardInterrupt):
+    """Enough programs: what Hypothesis lets through at once."""
+
+
+def drawn(name: str, body: Callable[[Trial, Callable[[st.SearchStrategy[Any]], Any]], None], examples: int) -> Workload:
+    """`body(trial, draw)` on so many draws, the same in every run."""
+
+    def run(trial: Trial) -> None:
+        @settings(
+            max_examples=examples, database=None, deadline=None, phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )  # fmt: skip
+        @seed(SEED)
+        @given(st.data())
+        def each(data: Any) -> None:
+            trial.attempt(lambda: body(trial, data.draw))
+            if trial.over:
+                raise _Over
+
+        with contextlib.suppress(_Over):
+            each()
+
+    return Workload(name, run)
+
+
+def directed(
+    name: str, programs: Sequence[Callable[[], PrimFunc]], body: Callable[[Trial, PrimFunc], None]
+) -> Workload:
+    """`body(trial, program)` on given programs."""
+
+    def run(trial: Trial) -> None:
+        for make in programs:
+            if not trial.over:
+                trial.attempt(lambda make=make: body(trial, make()))  # type: ignore[misc]
+
+    return Workload(name, run)

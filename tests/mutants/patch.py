@@ -1,0 +1,163 @@
+"""How a fault is planted: a few words of one function's source are replaced, and its code is swapped in memory.
+
+    VECTORIZE = Faults("lowering.vectorize", "minitvm.tir.transform.vectorize", by=[...])
+    VECTORIZE.edit("the tail has no mask", "_Vectorizer.whole", "if self.limit is not None:", "if False:")
+
+The words must stand exactly once in the function, so that a fault whose place has moved on breaks loudly instead of
+planting nothing. The function object stays the same and gets other code: whoever imported it sees the fault too.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from minitvm.tir.schedule.registry import PRIMITIVES, Primitive, Requirement
+
+from .oracle import Workload
+
+
+class Moved(Exception):
+    """The source is not any more what the fault was written for."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault: what part has it, what is wrong, how it is planted in this process, and what should notice.
+
+    `equivalent` is empty, or the proof that no program can tell: then nothing may notice.
+    """
+
+    part: str
+    fault: str
+    plant: Callable[[], None]
+    by: tuple[Workload, ...]
+    equivalent: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.part}: {self.fault}"
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+class Faults:
+    """The faults of one part, in one module."""
+
+    def __init__(self, part: str, module: str, by: Sequence[Workload]) -> None:
+        self.part, self.module, self.by = part, module, tuple(by)
+
+    def edit(
+        self, fault: str, where: str, old: str, new: str, *, by: Sequence[Workload] = (), equivalent: str = ""
+    ) -> None:
+        """In the function or module-level value `where`, `old` becomes `new`. `by` comes before the part's own."""
+        self._add(fault, lambda: edit(self.module, where, old, new), by, equivalent)
+
+    def drop(self, fault: str, primitive: str, requirement: str, *, by: Sequence[Workload] = ()) -> None:
+        """A primitive does without one of its requirements."""
+        self._add(fault, lambda: drop(primitive, requirement), by, "")
+
+    def _add(self, fault: str, plant: Callable[[], None], by: Sequence[Workload], equivalent: str) -> None:
+        made = Mutant(self.part, fault, plant, (*by, *(w for w in self.by if w not in by)), equivalent)
+        if made.name in MUTANTS:
+            raise ValueError(f"two mutants are called {made.name!r}")
+        MUTANTS[made.name] = made
+
+
+def drop(primitive: str, requirement: str) -> None:
+    """Take a requirement off a registered primitive."""
+    known = PRIMITIVES[primitive]
+    kept = tuple(r for r in known.requires if r.name != requirement)
+    if len(kept) != len(known.requires) - 1:
+        raise Moved(f"{primitive} has no requirement {requirement}; it has {', '.join(r.name for r in known.requires)}")
+    known.requires = kept
+
+
+def edit(module: str, where: str, old: str, new: str) -> None:
+    """Replace `old` by `new` in the source of `module.where`, in memory."""
+    loaded = importlib.import_module(module)
+    assert loaded.__file__ is not None
+    text = Path(loaded.__file__).read_text()
+    node = _definition(ast.parse(text), where)
+    if node is None:
+        raise Moved(f"{module} has no {where}")
+    lines = text.splitlines(keepends=True)
+    first, last = node.lineno - 1, node.end_lineno or node.lineno
+    part = "".join(lines[first:last])
+    if part.count(old) != 1:
+        raise Moved(f"{module}.{where} has {old!r} {part.count(old)} times; wanted once")
+    changed = "".join(lines[:first]) + part.replace(old, new) + "".join(lines[last:])
+    if isinstance(node, ast.FunctionDef):
+        _swap_code(_function(loaded, where), _code(compile(changed, loaded.__file__, "exec"), where))
+    else:
+        _swap_value(loaded, where, changed)
+
+
+def _definition(tree: ast.AST, where: str) -> Any:
+    for name in where.split("."):
+        found = [item for item in getattr(tree, "body", ()) if name in _names(item)]
+        if len(found) != 1:
+            return None
+        tree = found[0]
+    return tree
+
+
+def _names(item: ast.AST) -> list[str]:
+    if isinstance(item, ast.FunctionDef | ast.ClassDef):
+        return [item.name]
+    targets = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]
+    return [t.id for t in targets if isinstance(t, ast.Name)]
+
+
+def _code(module: types.CodeType, where: str) -> types.CodeType:
+    found, stack = [], [module]
+    while stack:
+        code = stack.pop()
+        if code.co_qualname == where:
+            found.append(code)
+        stack += [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    if len(found) != 1:
+        raise Moved(f"{len(found)} functions are called {where}")
+    return found[0]
+
+
+def _function(module: Any, where: str) -> types.FunctionType:
+    """The function object behind whatever decorators made of it."""
+    found = module
+    for name in where.split("."):
+        found = found.__dict__[name]
+    while not isinstance(found, types.FunctionType):
+        if isinstance(found, Requirement):
+            found = found.check
+        elif isinstance(found, Primitive):
+            found = found.function
+        elif isinstance(found, property):
+            found = found.fget
+        else:  # staticmethod, functools.cache
+            found = found.__wrapped__
+    return found
+
+
+def _swap_code(function: types.FunctionType, code: types.CodeType) -> None:
+    if code.co_freevars != function.__code__.co_freevars:
+        raise Moved(f"{function.__qualname__} would close over other variables: {code.co_freevars}")
+    function.__code__ = code
+
+
+def _swap_value(module: Any, name: str, changed: str) -> None:
+    node = _definition(ast.parse(changed), name)
+    made = eval(compile(ast.Expression(node.value), module.__file__, "eval"), module.__dict__)
+    value = getattr(module, name)
+    if isinstance(value, dict):  # in place: others hold it too
+        value.clear()
+        value.update(made)
+    elif isinstance(value, list):
+        value[:] = made
+    else:
+        setattr(module, name, made)

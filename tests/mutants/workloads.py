@@ -1,0 +1,299 @@
+"""The workloads: programs of `reference.strategies` and `programs`, random legal schedules on them, where to look.
+
+`schedules(...)`   a primitive's legal calls on programs, judged at the level of loop programs and of kernels
+`lowered(...)`     programs and schedules, judged after lowering
+`compiled(...)`    the same, compiled: machine code on two threads beside the interpreter, between fences of garbage
+`linked(...)`      the same, judged as executables: memory plans and barriers
+`graphs(...)`      random networks through graph passes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, get_args, get_origin
+
+import numpy as np
+from hypothesis import strategies as st
+
+from minitvm import build, lower
+from minitvm.errors import ScheduleError, Unsupported
+from minitvm.graph.verify import verify_graph
+from minitvm.reference import close, random_inputs
+from minitvm.reference import executable as executable_reference
+from minitvm.reference import graph as graph_reference
+from minitvm.reference import tir as tir_reference
+from minitvm.reference.modes.exact import exact_arguments
+from minitvm.reference.strategies import graphs as random_graphs
+from minitvm.reference.strategies import prim_funcs
+from minitvm.target import Target
+from minitvm.tir.nodes import BlockRealize, Buffer, For, PrimFunc
+from minitvm.tir.schedule import PRIMITIVES, Schedule
+from minitvm.tir.schedule.handles import to_handles
+from minitvm.tir.transform import lower as lower_function
+
+from . import programs
+from .oracle import Noticed, Trial, Workload, drawn
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+Family = Callable[[Draw], PrimFunc]
+
+# What stands between a fresh program and an interesting one.
+PREPARATION = ("split", "split", "reorder", "fuse", "compute_at", "reverse_compute_at", "cache_read", "cache_write",
+               "decompose_reduction")  # fmt: skip
+KINDS = ("vectorize", "vectorize", "parallel", "unroll")
+
+
+def random_blocks(draw: Draw) -> PrimFunc:
+    """The strategy that everybody may use."""
+    return draw(prim_funcs(min_blocks=2))
+
+
+def step(sch: Schedule, draw: Draw, name: str) -> bool:
+    """One legal call of a primitive's space, if there is one."""
+    call = sch.draw(lambda n: draw(st.integers(0, n - 1)), name)
+    if call is not None:
+        sch.apply(call)
+    return call is not None
+
+
+def wild_step(sch: Schedule, draw: Draw, name: str) -> bool:
+    """A call with whatever loops, blocks and numbers the program has; the primitive refuses what is not legal."""
+    primitive = PRIMITIVES[name]
+    given = {}
+    for parameter in primitive.signature.parameters.values():
+        value = _whatever(sch, draw, primitive.hints.get(parameter.name), parameter)
+        if value is not None:
+            given[parameter.name] = value
+    try:
+        sch.call(name, {**bind_defaults(primitive, given), **given})
+    except ScheduleError:
+        return False
+    return True
+
+
+def bind_defaults(primitive: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """The defaults of the parameters that are not given."""
+    parameters = primitive.signature.parameters.values()
+    return {p.name: p.default for p in parameters if p.name not in given and p.default is not p.empty}
+
+
+def _whatever(sch: Schedule, draw: Draw, hint: Any, parameter: Any) -> Any:
+    tree = sch.state.tree()
+    several = parameter.kind is parameter.VAR_POSITIONAL or get_origin(hint) in (list, Sequence)
+    loops, blocks = list(tree.loops.values()), [b for b in tree.blocks.values() if b is not tree.root]
+    pool = loops if _holds(hint, For) else blocks if _holds(hint, BlockRealize) else []
+    if pool:
+        if several:
+            return tuple(to_handles(draw(st.sampled_from(pool))) for _ in range(draw(st.integers(1, 3))))
+        return to_handles(draw(st.sampled_from(pool)))
+    if parameter.name == "factors":
+        return draw(st.lists(st.sampled_from([1, 2, 3, 4, None]), min_size=1, max_size=3))
+    if parameter.default is not parameter.empty and hint is not int:
+        return draw(st.booleans()) if hint is bool else None
+    if hint is int or _holds(hint, int):
+        return draw(st.integers(-2, 2)) if parameter.name in ("index", "factor_axis") else draw(st.integers(0, 2))
+    return "threadIdx.x" if parameter.name == "thread_axis" else "local"
+
+
+def _holds(hint: Any, kind: type) -> bool:
+    return hint is kind or any(_holds(inner, kind) for inner in get_args(hint))
+
+
+def any_steps(sch: Schedule, draw: Draw, names: Sequence[str], most: int) -> None:
+    """Up to `most` legal calls of those primitives."""
+    for _ in range(draw(st.integers(0, most))):
+        step(sch, draw, draw(st.sampled_from(list(names))))
+
+
+def lowers(func: PrimFunc) -> Any:
+    """The lowered module; None where a function has no meaning on a CPU (thread axes)."""
+    try:
+        return lower_function(func, None, "main")
+    except Unsupported:
+        return None
+
+
+# ---- schedules -------------------------------------------------------------------------------------------------------
+
+
+def schedules(*names: str, of: Family = random_blocks, prepare: Sequence[str] = PREPARATION, depth: int = 2,
+              modes: Sequence[str] = ("exact", "shadow"), kernels: bool = True, examples: int = 200,
+              then: Sequence[str] = (), wild: bool = False) -> Workload:  # fmt: skip
+    """Some preparation, then calls of the primitives `names`, then some of `then`.
+
+    The calls come from the primitives' own spaces, or, where `wild`, have whatever arguments the program offers.
+    """
+    take = wild_step if wild else step
+
+    def body(trial: Trial, draw: Draw) -> None:
+        func = of(draw)
+        sch = Schedule(func)
+        if prepare:
+            any_steps(sch, draw, prepare, depth)
+        before = sch.func
+        done = [take(sch, draw, name) for name in names for _ in range(draw(st.integers(1, 2)))]
+        if not any(done):
+            return
+        if then:
+            any_steps(sch, draw, then, 2)
+        trial.same(before, sch.func, level="tir", modes=modes)
+        if kernels:
+            module = lowers(sch.func)
+            if module is not None:
+                trial.same(before, module, level="kernel")
+
+    how = "wild calls" if wild else "schedules"
+    return drawn(f"{how} of {', '.join(names)} on {of.__name__}", body, examples)
+
+
+# ---- lowering and code generation ------------------------------------------------------------------------------------
+
+LOWERED = (
+    "split",
+    "split",
+    "reorder",
+    "fuse",
+    "compute_at",
+    "cache_read",
+    "vectorize",
+    "vectorize",
+    "unroll",
+    "parallel",
+)
+
+
+def with_lanes(sch: Schedule, draw: Draw) -> None:
+    """Innermost reduction loops that ask to accumulate in several lanes."""
+    for block in sch.get_child_blocks(sch.get_block("root")):
+        loops = sch.get_loops(block)
+        if loops and draw(st.booleans()):
+            sch.annotate(loops[-1], "vector_reduction", draw(st.sampled_from([2, 4, 8])))
+
+
+def scheduled(draw: Draw, of: Family, names: Sequence[str], most: int, lanes: bool) -> tuple[PrimFunc, PrimFunc]:
+    """A program, and it again under a random schedule."""
+    func = of(draw)
+    sch = Schedule(func)
+    any_steps(sch, draw, names, most)
+    if lanes:
+        with_lanes(sch, draw)
+    return func, sch.func
+
+
+def lowered(of: Family = random_blocks, names: Sequence[str] = LOWERED, most: int = 5, lanes: bool = False,
+            target: str | None = None, examples: int = 250) -> Workload:  # fmt: skip
+    """Programs under random schedules, lowered."""
+    chosen = None if target is None else Target(target)
+
+    def body(trial: Trial, draw: Draw) -> None:
+        before, after = scheduled(draw, of, names, most, lanes)
+        trial.same(before, lower_function(after, chosen, "main"), level="kernel")
+
+    return drawn(
+        f"lowering {of.__name__}{' in lanes' if lanes else ''} ({', '.join(dict.fromkeys(names))})", body, examples
+    )
+
+
+def compiled(of: Family = random_blocks, names: Sequence[str] = LOWERED, most: int = 4, lanes: bool = False,
+             threads: int = 2, examples: int = 25) -> Workload:  # fmt: skip
+    """Programs under random schedules as machine code."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        before, after = scheduled(draw, of, names, most, lanes)
+        trial.programs += 1
+        beside_the_interpreter(before, build(after, threads=threads))
+
+    return drawn(
+        f"compiled {of.__name__}{' in lanes' if lanes else ''} ({', '.join(dict.fromkeys(names))})", body, examples
+    )
+
+
+_FENCE = 64  # elements of garbage on both sides of each array
+
+
+def beside_the_interpreter(func: PrimFunc, function: Any) -> None:
+    """Call compiled code on arrays between fences; `Noticed` where results differ or a fence is touched."""
+    try:
+        args, exact = exact_arguments(func), True
+    except Unsupported:
+        args, exact = random_inputs(func), False
+    expected = [np.array(a) for a in args]
+    tir_reference.run(func, *expected)
+    fenced = [_fenced(np.asarray(a)) for a in args]
+    function(*(view for _, view in fenced))
+    for buffer, want, (room, found) in zip(func.params, expected, fenced):
+        assert isinstance(buffer, Buffer)
+        same = np.array_equal(found, want, equal_nan=want.dtype.kind == "f")
+        if not same and (exact or not close(found, want, func)):
+            raise Noticed(
+                "compiled, exact" if exact else "compiled, close", f"{buffer.name}: {found} instead of {want}"
+            )
+        touched = np.concatenate([room[:_FENCE], room[-_FENCE:]])
+        if not np.array_equal(touched, _garbage(touched.size, want.dtype), equal_nan=want.dtype.kind == "f"):
+            raise Noticed("compiled, out of bounds", f"around {buffer.name}")
+
+
+def _garbage(count: int, dtype: Any) -> np.ndarray:
+    return np.full(count, np.nan if dtype.kind == "f" else 77 if dtype.kind != "b" else True, dtype)
+
+
+def _fenced(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    room = _garbage(array.size + 2 * _FENCE, array.dtype)
+    view = room[_FENCE : _FENCE + array.size].reshape(array.shape)
+    view[...] = array
+    return room, view
+
+
+def linked(of: Family = random_blocks, names: Sequence[str] = LOWERED, most: int = 4, examples: int = 120) -> Workload:
+    """Programs under random schedules as executables, interpreted: which bytes are whose, and who waits for whom."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        before, after = scheduled(draw, of, names, most, False)
+        trial.programs += 1
+        args = exact_arguments(before)
+        expected = [np.array(a) for a in args]
+        tir_reference.run(before, *expected)
+        made = lower(after, stop_at="executable")
+        named = dict(zip((p.name for p in before.params), args))
+        results = executable_reference.run(made, {s.name: named[s.name] for s in made.inputs}, threads=2)
+        wanted = dict(zip((p.name for p in before.params), expected))
+        for spec, found in zip(made.outputs, results):
+            if not np.array_equal(found, wanted[spec.name]):
+                raise Noticed("executable, exact", f"{spec.name}: {found} instead of {wanted[spec.name]}")
+
+    return drawn(f"linking {of.__name__}", body, examples)
+
+
+# ---- graphs ----------------------------------------------------------------------------------------------------------
+
+
+def graphs(function: Callable[[Any], Any], name: str, moves: Sequence[str] = (), examples: int = 250) -> Workload:
+    """Random networks before and after a pass."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        drawing = random_graphs(largest=6, moves=tuple(moves)) if moves else random_graphs(largest=6)
+        case = draw(drawing)
+        trial.programs += 1
+        after = function(case.graph)
+        verify_graph(after)
+        wanted = graph_reference.run(case.graph, case.inputs)
+        for want, found, tolerance in zip(wanted, graph_reference.run(after, case.inputs), case.tolerances):
+            off = np.abs(np.asarray(want, np.float64) - np.asarray(found, np.float64)) if want.size else np.zeros(1)
+            if want.dtype != found.dtype or want.shape != found.shape or not (off <= tolerance).all():
+                raise Noticed("graph", f"{found} instead of {want}")
+
+    return drawn(f"{name} on random graphs", body, examples)
+
+
+# ---- expressions -----------------------------------------------------------------------------------------------------
+
+
+def families(*names: str) -> Family:
+    """One of several families, drawn."""
+    chosen = [getattr(programs, name) for name in names]
+
+    def one_of(draw: Draw) -> PrimFunc:
+        return draw(st.sampled_from(chosen))(draw)
+
+    one_of.__name__ = " or ".join(names)
+    return one_of

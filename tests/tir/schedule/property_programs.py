@@ -1,0 +1,76 @@
+"""Which programs each primitive is tried on, and what is done to them before: "" stands for all that are not named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from minitvm import te
+from minitvm.expr import Max, Min, binary
+from minitvm.reference.strategies import KINDS, prim_funcs
+from minitvm.tir.nodes import PrimFunc
+
+from . import cache_programs
+
+BLOCKS: st.SearchStrategy[Any] = prim_funcs(min_blocks=2)
+REDUCTIONS = prim_funcs(kinds=("reduce", "matmul", "stencil", "elementwise"))
+CHAINS = prim_funcs(min_blocks=2, kinds=[k for k in KINDS if k not in ("gather", "reduce", "pad")])
+
+
+@st.composite
+def epilogues(draw: Any) -> PrimFunc:
+    """A reduction into a temporary, and what is added to it, or the greater or the less of it and something."""
+    rows, columns, depth = (draw(st.integers(1, 5)) for _ in range(3))
+    dtype = draw(st.sampled_from(["float32", "int32"]))
+    a = te.placeholder((rows, depth), dtype, name="A")
+    b = te.placeholder((depth, columns), dtype, name="B")
+    k = te.reduce_axis((0, depth), "k")
+    reducer = draw(st.sampled_from([te.sum, te.sum, te.max, te.min]))
+    temp = te.compute((rows, columns), lambda i, j: reducer(a[i, k] * b[k, j], axis=k), name="temp")
+    kind = {te.max: "max", te.min: "min"}.get(reducer, "add")
+    if draw(st.integers(0, 3)) == 0:
+        kind = draw(st.sampled_from(["add", "max", "min"]))  # now and then one that does not fit
+    whole = draw(st.booleans())
+    c = te.placeholder((rows, columns) if whole else (columns,), dtype, name="C")
+
+    def combined(i: Any, j: Any) -> Any:
+        other = c[i, j] if whole else c[j]
+        if kind == "add":
+            return temp[i, j] + other if draw(st.booleans()) else other + temp[i, j]
+        return binary(Max if kind == "max" else Min, temp[i, j], other)
+
+    return te.create_prim_func([a, b, c, te.compute((rows, columns), combined, name="D")])
+
+
+PROGRAMS: dict[str, st.SearchStrategy[Any]] = {
+    "": BLOCKS,
+    "cache_index": cache_programs.computed_indices(),
+    "cache_inplace": cache_programs.in_place(),
+    "compute_inline": prim_funcs(min_blocks=3),
+    "decompose_padding": prim_funcs(kinds=("pad", "pad", "elementwise", "stencil")),
+    "decompose_reduction": REDUCTIONS,
+    "fuse_reduction_epilogue": epilogues(),
+    "reverse_compute_at": CHAINS,
+    "reverse_compute_inline": prim_funcs(min_blocks=3, kinds=("elementwise", "broadcast", "transpose", "stride")),
+    "rolling_buffer": prim_funcs(min_blocks=2, kinds=("stencil", "stencil", "elementwise")),
+    "rfactor": REDUCTIONS,
+}
+
+PREPARATION: dict[str, tuple[str, ...]] = {
+    "": ("split", "reorder", "fuse", "compute_at", "reverse_compute_at", "cache_read", "annotate"),
+    "bind": ("split", "fuse", "reorder", "compute_at"),
+    "cache_index": ("split", "reorder"),
+    "cache_inplace": ("split", "reorder", "fuse"),
+    "decompose_reduction": ("split", "reorder", "compute_at"),
+    "decompose_padding": ("split", "compute_at"),
+    "fuse_reduction_epilogue": ("annotate",),
+    "reverse_compute_at": ("split", "reorder"),
+    "reverse_compute_inline": ("split",),
+    "rfactor": ("split", "reorder"),
+    "rolling_buffer": ("compute_at",),
+    "unannotate": ("annotate",),
+}
+
+# How many such steps at least, where a fresh program has nothing to work on.
+AT_LEAST = {"rolling_buffer": 1, "unannotate": 4}

@@ -1,0 +1,180 @@
+"""Programs on which rfactor, decompose_reduction, padding, rolling buffers and epilogues are legal often enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from minitvm import te
+from minitvm.expr import Expr, SizeVar
+from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.op import max as tir_max
+from minitvm.tir.op import min as tir_min
+from minitvm.tir.schedule import Schedule
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+DTYPES = ("float32", "int32", "float16", "int8", "int64", "uint8")
+EXTENTS = st.sampled_from([4, 3, 5, 2, 7, 1])
+COMBINE: dict[str, Callable[..., Any]] = {"sum": te.sum, "prod": te.prod, "min": te.min, "max": te.max}
+
+
+def arg_reducer(name: str, ties: str) -> Any:
+    """argmax or argmin of (index, value): ties "kept" keep the one that came first, "first" take the smaller index."""
+    largest = name == "argmax"
+
+    def combine(x: Any, y: Any) -> tuple[Expr, Expr]:
+        better = x[1] > y[1] if largest else x[1] < y[1]
+        if ties == "kept":
+            better = x[1] >= y[1] if largest else x[1] <= y[1]
+        elif ties == "first":
+            better = te.any(better, te.all(x[1] == y[1], x[0] < y[0]))
+        return te.select(better, x[0], y[0]), te.select(better, x[1], y[1])
+
+    def identity(index: Any, value: Any) -> tuple[Expr, Expr]:
+        return te.const(-1, index), te.min_value(value) if largest else te.max_value(value)
+
+    return te.comm_reducer(combine, identity, name=name)
+
+
+@st.composite
+def reductions(draw: Draw, epilogue: bool = False, symbolic: bool = False) -> PrimFunc:
+    """One reduction over one or two axes, of 0 to 2 spatial dimensions, some with an init of their own or a condition;
+    with `epilogue` something is done with the result."""
+    dtype = draw(st.sampled_from(DTYPES))
+    shape = [draw(EXTENTS) for _ in range(draw(st.integers(0, 2)))]
+    taps: list[Any] = [draw(EXTENTS) for _ in range(draw(st.integers(1, 2)))]
+    if symbolic:
+        taps[0] = SizeVar("n")
+    A = te.placeholder((*shape, *taps), dtype, name="A")
+    axes = [te.reduce_axis((0, extent), name=name) for name, extent in zip("kl", taps)]
+    where = draw(st.sampled_from([None, None, None, 2]))
+    condition = None if where is None else axes[-1].var < where
+    name = draw(st.sampled_from(["sum", "max", "min", "prod", "argmax", "argmin"]))
+    if name.startswith("arg") and not epilogue:
+        reducer = arg_reducer(name, draw(st.sampled_from(["kept", "first", "taken"])))
+        position = axes[0].var
+        for axis in axes[1:]:
+            position = position * 7 + axis.var
+        results = te.compute(
+            tuple(shape), lambda *i: reducer((position, A[(*i, *(a.var for a in axes))]), axis=axes), name="R"
+        )
+        return te.create_prim_func([A, *results])
+    reduce = COMBINE.get(name, te.sum)
+    init = draw(st.sampled_from([None, None, 3]))
+
+    def element(*i: Any) -> Any:
+        return reduce(A[(*i, *(a.var for a in axes))], axis=axes, where=condition, init=init)
+
+    R = te.compute(tuple(shape), element, name="R")
+    if not epilogue:
+        return te.create_prim_func([A, R])
+    bias = te.placeholder((shape[-1],) if shape else (1,), dtype, name="bias")
+    operation = draw(st.sampled_from(["+", "-", "max", "min", "*", "swapped", "copy"]))
+
+    def after(*i: Any) -> Any:
+        b = bias[i[-1] if i else 0]
+        value = R[i]
+        return {
+            "+": value + b, "-": value - b, "max": tir_max(value, b), "min": tir_min(value, b), "*": value * b,
+            "swapped": b + value, "copy": value,
+        }[operation]  # fmt: skip
+
+    D = te.compute(tuple(shape), after, name="D")
+    return te.create_prim_func([A, bias, D])
+
+
+@st.composite
+def paddings(draw: Draw) -> PrimFunc:
+    """B = A with a constant around one or two dimensions, then C = B + 1."""
+    dtype = draw(st.sampled_from(DTYPES))
+    inner = [draw(EXTENTS) for _ in range(draw(st.integers(1, 2)))]
+    edges = [(draw(st.integers(0, 2)), draw(st.integers(0, 2))) for _ in inner]
+    written = draw(st.sampled_from(["bounds", "shifted", "reversed"]))
+    fill = te.const(draw(st.integers(0, 3)), dtype)
+    A = te.placeholder(inner, dtype, name="A")
+    outer = [n + low + high for n, (low, high) in zip(inner, edges)]
+
+    def element(*i: Any) -> Any:
+        conditions = []
+        for v, n, (low, _) in zip(i, inner, edges):
+            conditions += {
+                "bounds": [v >= low, v < low + n],
+                "shifted": [v - low >= 0, v - low <= n - 1],
+                "reversed": [low - 1 < v, low + n > v],
+            }[written]
+        taken = A[tuple(v - low for v, (low, _) in zip(i, edges))]
+        return te.if_then_else(te.all(*conditions), taken, fill)
+
+    B = te.compute(outer, element, name="B")
+    if draw(st.booleans()):
+        return te.create_prim_func([A, B])
+    C = te.compute(outer, lambda *i: B[i] + te.const(1, dtype), name="C")
+    return te.create_prim_func([A, C])
+
+
+@st.composite
+def einsums(draw: Draw) -> PrimFunc:
+    """A contraction of one or two operands, or an element-wise operation, in indices alone."""
+    dtype = draw(st.sampled_from(DTYPES))
+    m, n, k = draw(EXTENTS), draw(EXTENTS), draw(EXTENTS)
+    A, B = te.placeholder((m, k), dtype, name="A"), te.placeholder((k, n), dtype, name="B")
+    wide = {"int8": "int32", "float16": "float32"}.get(dtype, dtype) if draw(st.booleans()) else dtype
+    axis = te.reduce_axis((0, k), name="k")
+    kind = draw(st.sampled_from(["matmul", "rows", "max", "min", "prod", "map", "scaled"]))
+    if kind == "map":
+        C = te.compute((m, k), lambda i, j: A[i, j] * te.const(2, dtype) + te.const(1, dtype), name="C")
+        return te.create_prim_func([A, C])
+    if kind == "matmul":
+        C = te.compute(
+            (m, n), lambda i, j: te.sum(A[i, axis].astype(wide) * B[axis, j].astype(wide), axis=axis), name="C"
+        )
+        return te.create_prim_func([A, B, C])
+    if kind == "scaled":
+        C = te.compute((m,), lambda i: te.sum(A[i, axis] * te.const(3, dtype), axis=axis), name="C")
+        return te.create_prim_func([A, C])
+    reduce = COMBINE.get("sum" if kind == "rows" else kind, te.sum)
+    C = te.compute((m,), lambda i: reduce(A[i, axis], axis=axis), name="C")
+    return te.create_prim_func([A, C])
+
+
+@st.composite
+def rolled(draw: Draw) -> PrimFunc:
+    """A producer below a loop of a consumer that reads it in windows, as terms or as a reduction, tiled or not."""
+    dtype = draw(st.sampled_from(["float32", "int32", "int8"]))
+    window, stride = draw(st.integers(2, 4)), draw(st.integers(1, 3))
+    columns = draw(st.integers(1, 4))
+    rows = draw(st.integers(2, 6))
+    both = draw(st.booleans())
+    length = (rows - 1) * stride + window
+    width = columns - 1 + (window if both else 1)
+    A = te.placeholder((length, width), dtype, name="A")
+    B = te.compute((length, width), lambda i, j: A[i, j] * te.const(2, dtype) + te.const(1, dtype), name="B")
+    if draw(st.booleans()):
+        k = te.reduce_axis((0, window), name="k")
+        l = te.reduce_axis((0, window if both else 1), name="l")
+        reduce = draw(st.sampled_from([te.sum, te.max]))
+        C = te.compute((rows, columns), lambda i, j: reduce(B[i * stride + k, j + l], axis=[k, l]), name="C")
+    else:
+        last = window - 1 if both else 0
+        C = te.compute((rows, columns), lambda i, j: B[i * stride, j] + B[i * stride + window - 1, j + last], name="C")
+    outputs = [A, C]
+    if draw(st.booleans()):
+        outputs = [A, te.compute((rows, columns), lambda i, j: C[i, j] + te.const(1, dtype), name="D")]
+    sch = Schedule(te.create_prim_func(outputs))
+    i, j, *_ = sch.get_loops("C")
+    tiling = draw(st.sampled_from(["rows", "points", "tiles", "swapped"]))
+    if tiling == "tiles":
+        outer_i, inner_i = sch.split(i, [None, draw(st.integers(1, 3))])
+        outer_j, inner_j = sch.split(j, [None, draw(st.integers(1, 3))])
+        sch.reorder(outer_i, outer_j, inner_i, inner_j)
+        place = draw(st.sampled_from([outer_i, outer_j]))
+    elif tiling == "swapped":
+        sch.reorder(j, i)
+        place = i
+    else:
+        place = i if tiling == "rows" else j
+    sch.compute_at("B", place)
+    return sch.func
