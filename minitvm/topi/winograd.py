@@ -56,8 +56,8 @@ def winograd_error_growth(tile: int) -> float:
     Every sum of products passes the three transforms in both directions; each magnifies a largest error by at most its
     largest absolute row sum. (Barabasz et al., "Error analysis and improving the accuracy of Winograd convolution".)
     """
-    norms = [max(sum(abs(v) for v in row) for row in m[tile]) for m in (_INPUT, _WEIGHT, _OUTPUT)]
-    return float(np.prod([float(n) ** 2 for n in norms]))
+    norms = [max(sum(abs(float(v)) for v in row) for row in m[tile]) for m in (_INPUT, _WEIGHT, _OUTPUT)]
+    return float(np.prod([n**2 for n in norms]))
 
 
 def transformed_weights(weight: np.ndarray, tile: int) -> np.ndarray:

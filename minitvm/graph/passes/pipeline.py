@@ -57,7 +57,9 @@ def optimize(
     """The graph after all passes: every node is a fused group.
 
     `evaluate(node, arrays) -> arrays` computes constant nodes that have no NumPy `fold`. `callback(name, before,
-    after)` sees each pass. `accuracy="strict"` keeps to algorithms that round no worse than the sums as written. With MINITVM_VERIFY=1 in the environment the verifier runs after each.
+    after)` sees each pass.
+    `accuracy="strict"` keeps to algorithms that round no worse than the sums as written.
+    With MINITVM_VERIFY=1 in the environment the verifier runs after each.
     """
     chosen = Target.of(target)
     checked = verification_asked()

@@ -81,7 +81,7 @@ def _epilogue(sch: Schedule, block: Any) -> Any:
 
 
 def inlined_forward(sch: Schedule, writer: Any) -> Any:
-    """Inline an element-wise block into its only reader, as long as that reads it element by element; gives the last."""
+    """Inline a block into its only reader, as long as that reads it element by element; gives the last."""
     while True:
         consumers = sch.get_consumers(writer)
         if len(consumers) != 1 or not _elementwise(sch, writer, consumers[0]):

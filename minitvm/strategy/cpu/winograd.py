@@ -64,7 +64,7 @@ def winograd_conv2d_nchwc(sch: Schedule, target: Any) -> None:
 
 
 def _row_of_matrix(sch: Schedule, handle: Any, row: int) -> None:
-    """Unroll the loop at position `row`, innermost, over a transform's rows, so that each is one sum; the last is a vector."""
+    """Unroll the loop over a transform's rows, innermost, so that each is one sum; the last loop is a vector."""
     loops = sch.get_loops(handle)
     inside = [loops[row], loops[-1]]
     sch.reorder(*[loop for loop in loops[-3:] if loop not in inside], *inside)
