@@ -3,6 +3,7 @@
 reference.te.evaluate       tensor expressions            reference.tir.run          level-3 loop programs
 reference.kernel.run        lowered modules               reference.executable.run   steps over arenas
 reference.graph.run         operators on whole tensors    reference.check            do two programs mean the same?
+reference.bound.compare     may results come from a program, in any order of its sums?
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import equivalence, exact, executable, graph, kernel, listeners, scalar, strategies, te, tir
+    from . import bound, equivalence, exact, executable, graph, kernel, listeners, scalar, strategies, te, tir
     from .equivalence import Verdict, check, close, random_inputs
 
 _FUNCTIONS = {
@@ -20,12 +21,13 @@ _FUNCTIONS = {
     "random_inputs": ".equivalence",
     "Verdict": ".equivalence",
 }
-_MODULES = ("equivalence", "exact", "executable", "graph", "kernel", "listeners", "scalar", "strategies", "te", "tir")
+_MODULES = (
+    "bound", "equivalence", "exact", "executable", "graph", "kernel", "listeners", "scalar", "strategies", "te", "tir",
+)  # fmt: skip
 
 __all__ = [
-    "Verdict", "check", "close", "equivalence", "exact", "executable", "graph", "kernel", "listeners", "random_inputs",
-    "scalar",
-    "strategies", "te", "tir",
+    "Verdict", "bound", "check", "close", "equivalence", "exact", "executable", "graph", "kernel", "listeners",
+    "random_inputs", "scalar", "strategies", "te", "tir",
 ]  # fmt: skip
 
 

@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any
 
 from minitvm.errors import InputError, Unsupported
+from minitvm.tir.nodes import IRModule
 
 from .arguments import chosen_sizes, random_inputs, told_sizes
 from .modes import Mode, known_modes
 from .modes.case import Case, Undefined
 from .modes.exact import exact_arguments
-from .programs import Program, execute, same_signature
+from .programs import Program, execute, same_signature, several_functions
 from .shrink import smallest
 from .tolerance import close
 from .verdict import Verdict
@@ -37,9 +38,10 @@ def check(
     """Whether two programs with the same parameters write the same values.
 
     A program is a `PrimFunc`, an `IRModule` or a list of te tensors, in calling order; the two may be of different
-    levels. `modes` names those to try. One that cannot judge these programs is left out, and the verdict says why; when
-    all that compare values are, random floats are compared instead, within error bounds or else up to rounding.
-    `inputs` are arguments in calling order to use instead of random ones. `shrink` looks for a smaller counterexample.
+    levels. Of two modules of several functions each is compared with the one of its name. `modes` names those to try.
+    One that cannot judge these programs is left out, and the verdict says why; when all that compare values are, random
+    floats are compared instead, within error bounds or else up to rounding. `inputs` are arguments in calling order to
+    use instead of random ones, `sizes` fixes symbolic dimensions by name. `shrink` looks for a smaller counterexample.
     An undefined action of `before` raises its `ExecutionError`: there is nothing to compare with; one of `after` is a
     difference. Raises `Unsupported` where no mode can compare, `InputError` for programs of different parameters.
     """
@@ -47,6 +49,10 @@ def check(
     unknown = set(modes) - set(known)
     if unknown:
         raise InputError(f"modes {', '.join(sorted(unknown))} are unknown; known: {', '.join(known)}")
+    if several_functions(before) and several_functions(after):
+        if inputs is not None:
+            raise InputError("inputs are those of one function; these modules have several")
+        return _check_each(before, after, modes=modes, seed=seed, sizes=sizes, shrink=shrink)
     same_signature(before, after)
     if inputs is not None:
         sizes = {**told_sizes(before, inputs), **(sizes or {})}
@@ -75,6 +81,22 @@ def check(
         raise Unsupported(f"the programs cannot be compared: every mode refuses{reasons}")
     told = next((v for v in ran.values() if not v), next(iter(ran.values())))
     return replace(told, ran=tuple(ran), refused=refused)
+
+
+def _check_each(before: IRModule, after: IRModule, **options: Any) -> Verdict:
+    """Functions of the same name compared: the first difference, or the weakest agreement."""
+    missing = set(before.functions) ^ set(after.functions)
+    if missing:
+        raise InputError(f"only one of the modules has {', '.join(sorted(missing))}")
+    told: Verdict | None = None
+    for name, func in before.items():
+        verdict = check(func, after[name], **options)
+        if not verdict:
+            return replace(verdict, message=f"{name}: {verdict.message}")
+        if told is None or len(verdict.ran) < len(told.ran):
+            told = verdict
+    assert told is not None
+    return told
 
 
 def _judged(mode: Mode, case: Case) -> Verdict:

@@ -33,6 +33,9 @@ HASHED = (
 )  # fmt: skip
 
 
+_POISON = f.hashed("poison", np.arange(f.SEEDS, dtype=np.uint64))
+
+
 class NeedsCompanion(Exception):
     """Something looked at the order of elements, or at whether one is zero."""
 
@@ -46,7 +49,9 @@ class Field:
         return self.cell
 
     def poison(self, size: int, dtype: x.DType) -> np.ndarray:
-        return np.zeros(size, self.cell)  # shadow cells tell what was not written
+        made = np.zeros(size, self.cell)
+        made["r"] = _POISON  # an element like any other, but not zero; shadow cells tell what was not written
+        return made
 
     # --- elements ----------------------------------------------------------------------------------------------
 

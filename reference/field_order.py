@@ -32,10 +32,21 @@ UNKNOWN = 1e150  # the error of a companion that says nothing
 _ROUNDINGS = ("floor", "ceil", "trunc", "round", "nearbyint")
 
 
+class Undecided(Unsupported):
+    """The companions do not tell which way it goes; those of other inputs may."""
+
+
+# From where the companions of inputs are taken: anywhere; where roots and logarithms are defined; where arcsines are.
+SPANS = ((-8.0, 8.0), (0.25, 8.0), (-1.0, 1.0))
+
+
 class OrderedField(Field):
-    """Elements with companions."""
+    """Elements with companions; those of inputs are taken from `span`."""
 
     cell = CELL
+
+    def __init__(self, span: tuple[float, float] = SPANS[0]) -> None:
+        self.span = span
 
     def poison(self, size: int, dtype: x.DType) -> np.ndarray:
         made = np.zeros(size, CELL)
@@ -45,8 +56,9 @@ class OrderedField(Field):
     # --- elements ----------------------------------------------------------------------------------------------
 
     def random(self, rng: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
-        # Multiples of 2^-12 between -8 and 8: ties are rare, and products of two are exact.
-        return np.asarray(_made(f.random_residues(rng, shape), rng.integers(-(2**15), 2**15, shape) / 2.0**12, 0.0))
+        # Multiples of 2^-12: ties are rare, and products of two are exact.
+        low, high = (int(bound * 2**12) for bound in self.span)
+        return np.asarray(_made(f.random_residues(rng, shape), rng.integers(low, high, shape) / 2.0**12, 0.0))
 
     def lift(self, values: np.ndarray) -> np.ndarray:
         return np.asarray(_made(f.of_floats(values), values.astype(np.float64), 0.0))
@@ -141,7 +153,7 @@ class OrderedField(Field):
         if needed is not None and open_.ndim:
             open_ = open_ & needed
         if open_.any():
-            raise Unsupported(f"field mode: could not decide {at}: the companion values are equal or too vague")
+            raise Undecided(f"field mode: could not decide {at}: the companion values are equal or too vague")
 
     def ordered_binary(self, kind: type, at: x.Expr) -> Callable[[Value, Value, Any], Value]:
         if kind in (x.Min, x.Max):
@@ -188,7 +200,7 @@ class OrderedField(Field):
             self.decided(known & np.isfinite(whole), needed, at)
             inside = (whole >= low) & (whole <= high)
             if not np.all(inside if needed is None else inside | ~np.asarray(needed)):
-                raise Unsupported(f"field mode: could not decide {at}: a companion value is outside of {target}")
+                raise Undecided(f"field mode: could not decide {at}: a companion value is outside of {target}")
             result = np.where(inside, whole, 0.0).astype(numpy)
             return result if result.ndim else int(result)
 

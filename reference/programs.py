@@ -36,6 +36,21 @@ def entry(program: t.PrimFunc | t.IRModule) -> t.PrimFunc:
     return entry_function(program, None)
 
 
+def is_lowered(program: Program) -> bool:
+    """Whether a program is one of kernel level: a module with a host function, or kernels, which have no blocks."""
+    if not isinstance(program, t.PrimFunc | t.IRModule):
+        return False
+    func = entry(program)
+    return bool(func.attrs.get("host")) or not isinstance(func.body, t.BlockRealize)
+
+
+def several_functions(program: Program) -> bool:
+    """Whether a program is a module whose functions do not belong together as a host and its kernels."""
+    if not isinstance(program, t.IRModule) or len(program.functions) < 2:
+        return False
+    return not any(f.attrs.get("host") for _, f in program.items())
+
+
 def parameters(program: Program) -> list[Parameter]:
     """The parameters of a program in calling order."""
     if isinstance(program, t.PrimFunc | t.IRModule):
@@ -79,7 +94,7 @@ def execute(program: Program, args: Sequence[Any], shadow: bool = True, sizes: M
         _run_tensors(program, args, options.get("mode", "fast"), domain)
         return
     func = entry(program)
-    if func.attrs.get("host") and isinstance(program, t.IRModule):
+    if is_lowered(program):
         kernel.run(program, *args, shadow=shadow, sizes=sizes, domain=domain, **options)
         return
     settings = Settings(shadow, options.get("order", "forward"), options.get("seed", 0), domain=domain)

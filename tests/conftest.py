@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import random
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,15 @@ def _seeded() -> None:
     """The global generators start alike in every test, whichever tests ran before it in the same process."""
     random.seed(0)
     np.random.seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _traces_round_trip() -> Iterator[None]:
+    """Every schedule that a test makes is made again from its trace, as JSON and as Python text, and is the same."""
+    from minitvm.tir.schedule.testing import replayed_at_the_end
+
+    with replayed_at_the_end():
+        yield
 
 
 @pytest.fixture

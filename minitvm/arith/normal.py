@@ -154,7 +154,9 @@ class Normalizer:
             return self._opaque(e)
         if by > 0:
             return rules.floordiv(self.domain, x, by) if quotient else rules.floormod(self.domain, x, by)
-        # a // -d == -a // d and a % -d == -(-a % d)
+        # a // -d == -a // d and a % -d == -(-a % d), but for data whose negative wraps
+        if self.may_wrap(-x, e.dtype):
+            return self._opaque(e)
         return rules.floordiv(self.domain, -x, -by) if quotient else -rules.floormod(self.domain, -x, -by)
 
     def _truncated(self, e: Div | Mod) -> Affine:

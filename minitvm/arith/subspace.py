@@ -68,7 +68,8 @@ def subspace_divide(
             used = {v for v in walk(analyzer.to_expr(Affine({term: 1}), e.dtype)) if isinstance(v, Var) and v in iters}
             if used & within.keys() and used & around.keys():
                 shown = analyzer.to_expr(Affine({term: factor}), e.dtype)
-                return Divided(errors=(f"{e}: its part {shown} mixes outer and inner loops",))
+                text = f"{shown} mixes outer and inner loops"
+                return Divided(errors=(text if str(shown) == str(e) else f"{e}: its part {text}",))
             (mine if used & within.keys() else others)[term] = factor
         inner_parts.append(analyzer.simplify(analyzer.to_expr(Affine(mine), e.dtype)))
         outer_parts.append(Affine(others, form.const))

@@ -32,7 +32,7 @@ LEVELS = ("te", "tir", "schedule", "kernel", "executable")
 
 def register(commands: Any) -> None:
     parser = commands.add_parser("check", help="compare every level with the compiled result", description=__doc__)
-    opt.add_model(parser)
+    opt.add_model(parser, programs=True)
     parser.add_argument("--seed", type=int, default=0, help="of the random inputs")
     parser.set_defaults(function=check)
 

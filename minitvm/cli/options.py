@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from ..graph import Graph
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """MODEL, --shape and --target."""
-    parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX file, or the name of a light network")
+def add_model(parser: argparse.ArgumentParser, programs: bool = False) -> None:
+    """MODEL, --shape and --target. `programs`: a Python file with TVMScript is taken too."""
+    told = "an ONNX file, or the name of a light network"
+    if programs:
+        told += "; or a Python file with TVMScript"
+    parser.add_argument("model", metavar="FILE" if programs else "MODEL.onnx", help=told)
     parser.add_argument(
         "--shape", action="append", default=[], metavar="NAME=1,3,224,224",
         help="the shape of an input whose dimensions the model leaves open; may be repeated",

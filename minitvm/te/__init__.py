@@ -34,12 +34,13 @@ from .tensors import compute, const, placeholder, post_order, rational, reduce_a
 
 if TYPE_CHECKING:
     from .primfunc import create_prim_func
+    from .tensor_intrin import decl_tensor_intrin
 
 __all__ = [
     "ComputeOp", "Operation", "PlaceholderOp", "Tensor", "TensorLoad", "abs", "all", "any", "comm_reducer", "compute",
-    "const", "create_prim_func", "floordiv", "floormod", "if_then_else", "infinity", "max", "max_value", "maximum",
-    "min", "min_value", "minimum", "placeholder", "post_order", "prod", "rational", "reduce_axis", "select",
-    "size_var", "sum", "truncdiv", "truncmod", "var",
+    "const", "create_prim_func", "decl_tensor_intrin", "floordiv", "floormod", "if_then_else", "infinity", "max",
+    "max_value", "maximum", "min", "min_value", "minimum", "placeholder", "post_order", "prod", "rational",
+    "reduce_axis", "select", "size_var", "sum", "truncdiv", "truncmod", "var",
 ]  # fmt: skip
 
 
@@ -49,6 +50,10 @@ def __getattr__(name: str) -> Any:
         from .primfunc import create_prim_func
 
         return create_prim_func
+    if name == "decl_tensor_intrin":
+        from .tensor_intrin import decl_tensor_intrin
+
+        return decl_tensor_intrin
     # The scalar functions are tir's: `te.exp` is `tir.exp`.
     if name in NAMED:
         return NAMED[name]
@@ -56,4 +61,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "create_prim_func", *NAMED})
+    return sorted({*globals(), "create_prim_func", "decl_tensor_intrin", *NAMED})

@@ -16,7 +16,7 @@ from ..arguments import random_inputs
 from ..dependence import Dependence, facts_of
 from ..exact import MagnitudeKernels, MagnitudeStatements, Peaks, exact_inputs, magnitudes, with_peaks
 from ..exact_te import measure_tensors
-from ..programs import Program, entry
+from ..programs import Program, entry, is_lowered
 from ..settings import Settings, stored_buffers
 from ..storage import bind_dimensions
 from ..verdict import Verdict
@@ -68,7 +68,7 @@ def measure(program: Program, args: Sequence[Any], peaks: Peaks, sizes: Mapping[
         return
     func, settings = entry(program), Settings(shadow=False)
     own = [np.array(a) if isinstance(a, np.ndarray) else a for a in args]
-    lowered = isinstance(program, t.IRModule) and bool(func.attrs.get("host"))
+    lowered = is_lowered(program)
     if lowered:
         own = [kernel.flattened(p, a) for p, a in zip(func.params, own)]
     module = program if isinstance(program, t.IRModule) else t.IRModule({func.name: func})

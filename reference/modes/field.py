@@ -15,7 +15,7 @@ from minitvm.errors import ExecutionError, Unsupported
 
 from ..arguments import random_inputs
 from ..field import Field, NeedsCompanion
-from ..field_order import OrderedField
+from ..field_order import SPANS, OrderedField, Undecided
 from ..programs import Program, execute
 from ..verdict import Verdict
 from .case import Case, Undefined
@@ -33,14 +33,26 @@ class FieldMode:
             raise Unsupported("field mode: inputs were given")
         if not any(p.dtype.is_float for p in case.parameters) and case.was_exact:
             raise Unsupported("field mode: the parameters are no floats, and exact mode has judged them")
-        return self.on(case, random_inputs(case.before, case.seed, case.sizes), random=True)
-
-    def on(self, case: Case, inputs: Sequence[Any], random: bool = False) -> Verdict:
-        """Compare on inputs: exact rationals for the floats, or random elements in their place."""
+        inputs = random_inputs(case.before, case.seed, case.sizes)
         try:
-            return self._in(case, Field(), inputs, random)
+            return self._in(case, Field(), inputs, random=True)
         except NeedsCompanion:
-            return self._in(case, OrderedField(), inputs, random)
+            pass
+        reason: Undecided | None = None
+        for span in SPANS:
+            try:
+                return self._in(case, OrderedField(span), inputs, random=True)
+            except Undecided as undecided:
+                reason = reason or undecided
+        assert reason is not None
+        raise reason
+
+    def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+        """Compare on inputs, the floats among them as the exact rationals that they are."""
+        try:
+            return self._in(case, Field(), inputs, random=False)
+        except NeedsCompanion:
+            return self._in(case, OrderedField(), inputs, random=False)
 
     def _in(self, case: Case, domain: Field, inputs: Sequence[Any], random: bool) -> Verdict:
         lifted = lift(case, domain, inputs, random)

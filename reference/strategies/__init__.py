@@ -3,6 +3,12 @@
     @given(prim_funcs())
     def test_my_pass(func): ...
 
+    prim_funcs      loop programs of several blocks: reductions, stencils, gathers, in-place updates, scans, ...
+    te_computes     tensor expressions of several stages, with functions and symbolic dimensions if asked for
+    graphs          small networks
+    exprs           scalar expressions                arguments   arrays of small integers to call a function with
+    schedules       a schedule of a program, each step one of the legal ones; scheduled: the pair, as a file to paste
+
 They draw from what is legal by construction and never filter. Programs are small (dimensions up to 8), in bounds, and
 keep integers integers (sums, products, min, max, small constants), so that results can be compared bit by bit.
 """

@@ -15,7 +15,7 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ from minitvm.interop.tvm import RealTVM, Step
 from minitvm.tir.nodes import PrimFunc
 
 from .tvm_calls import CALLS, NothingToCall, View
+from .tvm_known import KNOWN
 from .tvm_pair import (
     AGREE,
     BOTH_REFUSE,
@@ -72,10 +73,15 @@ class Finding:
 class Journal:
     """What has been seen so far."""
 
+    known: Collection[Signature] = ()  # findings that need no telling
     counts: Counter[Signature] = field(default_factory=Counter)
     findings: dict[Signature, Finding] = field(default_factory=dict)
     examples: dict[Signature, Finding] = field(default_factory=dict)  # of what only one of the two takes
     same_text: int = 0  # of both accept
+
+    def knows(self, signature: Signature) -> bool:
+        """Whether such a finding has been told."""
+        return signature in self.findings or signature in self.known
 
     def add(self, outcome: Outcome, pair: Pair) -> None:
         """Count an outcome."""
@@ -102,7 +108,7 @@ def hunt(real: RealTVM, journal: Journal, names: Sequence[str], examples: int, n
     @given(st.data())
     def example(data: Any) -> None:
         found = _try(data, real, journal if not target else Journal(), names)
-        if found is None or found.outcome.signature in journal.findings:
+        if found is None or journal.knows(found.outcome.signature):
             return
         if not target:
             target.append(found.outcome.signature)
@@ -153,9 +159,9 @@ def _steps(draw: Any, pair: Pair, names: Sequence[str]) -> Outcome | None:
 
 
 def fuzz(real: RealTVM, seconds: float, names: Sequence[str] = tuple(CALLS), number: int | None = None,
-         until: Any = None, tell: Any = print) -> Journal:  # fmt: skip
-    """Hunt until the time is over, or until `until(finding)` holds of one."""
-    journal = Journal()
+         until: Any = None, tell: Any = print, known: Collection[Signature] = ()) -> Journal:  # fmt: skip
+    """Hunt until the time is over, or until `until(finding)` holds of one; what is `known` is only counted."""
+    journal = Journal(known)
     generator = random.Random(secrets.randbelow(2**32) if number is None else number)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -192,6 +198,10 @@ def summary(journal: Journal) -> str:
         if rows:
             lines += ["", f"{kind}: primitive, reason, times"]
             lines += [f"  {primitive:24} {key}  {count}" for (_, primitive, key), count in rows]
+    again = sorted(signature for signature in journal.counts if signature in journal.known)
+    if again:
+        lines += ["", "known findings, seen again (--all shrinks them too): primitive, what, times"]
+        lines += [f"  {s[1]:24} {s[2]}: {KNOWN.get(s, '')}  {journal.counts[s]}" for s in again]
     return "\n".join(lines)
 
 
@@ -203,6 +213,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"FUZZ_MINUTES must be a number, and is {os.environ['FUZZ_MINUTES']!r}", file=sys.stderr)
         return 2
     show_examples = "--examples" in arguments
+    known = () if "--all" in arguments else KNOWN
     names = [a for a in arguments if not a.startswith("--")] or list(CALLS)
     unknown = [name for name in names if name not in CALLS]
     if unknown:
@@ -210,7 +221,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     with RealTVM(timeout=30) as real:
         print(f"TVM {real.version}, {len(names)} primitives, {minutes:g} minutes", flush=True)
-        journal = fuzz(real, 60 * minutes, names, tell=lambda text: print(text, flush=True))
+        journal = fuzz(real, 60 * minutes, names, tell=lambda text: print(text, flush=True), known=known)
         if show_examples:
             for finding in journal.examples.values():
                 print(described(finding, real.version))

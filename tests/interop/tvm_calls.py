@@ -176,7 +176,7 @@ def _fuse(v: View) -> Arguments:
 
 
 def _merge(v: View) -> Arguments:
-    tops = [loop for loop in v.tree.loops.values() if not v.tree.loops_above(loop)]
+    tops = [loop for loop in v.tree.loops.values() if not v.tree.loops_above(loop) and v.tree.blocks_in(loop)]
     if len(tops) < 2:
         raise NothingToCall
     first = v.one(range(len(tops) - 1))

@@ -30,6 +30,7 @@ from .patch import MUTANTS, Moved, Mutant
 
 SECONDS = 20.0
 _GRACE = 15.0  # beyond its time, for one step that is not interrupted
+_PATIENCE = 8  # seconds of the clock for one of the processor: others may use it too
 
 
 @dataclass(frozen=True)
@@ -77,15 +78,15 @@ def _child(job: Job, seconds: float, answer: Connection) -> None:
     def too_late(*_: Any) -> None:
         raise TimeoutError("one program took too long")
 
-    signal.signal(signal.SIGALRM, too_late)
-    signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE / 2, 2.0)
+    signal.signal(signal.SIGPROF, too_late)
+    signal.setitimer(signal.ITIMER_PROF, seconds + _GRACE / 2, 2.0)
     with tempfile.TemporaryDirectory() as cache:  # compiled kernels of a faulty compiler are nobody else's
         os.environ["MINITVM_CACHE_DIR"] = cache
         try:
             outcome = trial_of(job, seconds)
         except BaseException as crash:
             outcome = Outcome(job[0], error=f"{type(crash).__name__}: {crash}")
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.setitimer(signal.ITIMER_PROF, 0)
     answer.send(json.dumps(outcome.__dict__))
     answer.close()
     os._exit(0)  # thread teams and the like are not worth waiting for
@@ -103,7 +104,7 @@ def run_all(jobs: Sequence[Job], processes: int, seconds: float) -> Iterator[Out
             process = context.Process(target=_child, args=(job, seconds, there), daemon=True)
             process.start()
             there.close()
-            running[here] = (job, process, time.monotonic() + seconds + _GRACE)
+            running[here] = (job, process, time.monotonic() + _PATIENCE * (seconds + _GRACE))
         ready = wait(list(running), timeout=1.0)
         for pipe, (job, process, end) in list(running.items()):
             if pipe in ready:
@@ -114,7 +115,7 @@ def run_all(jobs: Sequence[Job], processes: int, seconds: float) -> Iterator[Out
                     outcome = Outcome(job[0], error=f"the process died with status {process.exitcode}")
             elif time.monotonic() > end:
                 process.kill()
-                outcome = Outcome(job[0], error=f"no answer within {seconds + _GRACE:.0f} s")
+                outcome = Outcome(job[0], error="no answer")
             else:
                 continue
             process.join()
@@ -150,11 +151,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
     parser.add_argument("words", nargs="*", help="only mutants whose names hold all of these")
     parser.add_argument("-j", "--processes", type=int, default=2)
-    parser.add_argument("-s", "--seconds", type=float, default=SECONDS, help="at most, for each mutant")
+    parser.add_argument("-s", "--seconds", type=float, default=SECONDS, help="of a processor, at most, for each mutant")
     parser.add_argument("-v", "--verbose", action="store_true", help="say where and what was noticed")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only the mutants of exactly these names")
     parser.add_argument("--no-control", action="store_true", help="do not run the workloads without a fault")
     given = parser.parse_args(arguments)
-    mutants = _selected(given.words)
+    mutants = [MUTANTS[name] for name in given.only] if given.only else _selected(given.words)
     if not mutants:
         print("no mutant has such a name", file=sys.stderr)
         return 2

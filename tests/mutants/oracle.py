@@ -37,10 +37,10 @@ class Noticed(Exception):
 
 @dataclass
 class Trial:
-    """What came of running workloads in this process, so far."""
+    """What came of running workloads in this process, so far. `seconds` are of its processor, whoever else has it."""
 
     seconds: float
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.process_time)
     programs: int = 0
     mode: str = ""  # what noticed, "" for nothing yet
     text: str = ""
@@ -50,7 +50,7 @@ class Trial:
 
     @property
     def elapsed(self) -> float:
-        return time.monotonic() - self.started
+        return time.process_time() - self.started
 
     @property
     def over(self) -> bool:

@@ -21,6 +21,7 @@ from minitvm.expr import (
     Expr,
     IterVar,
     Max,
+    Min,
     Or,
     Range,
     Var,
@@ -78,15 +79,20 @@ def nest(
 
 
 def pointwise(draw: Draw, dtypes: Sequence[str] = (*FLOATS, *INTEGERS)) -> PrimFunc:
-    """B[i, j] = an expression of A[i, j], C[j], i and j: all operations, casts and conditions, in one dtype."""
+    """Some B[k, i, j] = an expression of A[i, j], C[j], i and j: all operations, casts and conditions, in one dtype."""
     dtype = draw(st.sampled_from(list(dtypes)))
-    rows, columns = draw(st.integers(1, 3)), draw(st.sampled_from([4, 8, 5, 16, 3, 13]))
+    rows, columns, count = draw(st.integers(1, 2)), draw(st.sampled_from([4, 8, 5, 3, 13])), draw(st.integers(2, 4))
     a, c = Buffer("A", (rows, columns), dtype), Buffer("C", (columns,), dtype)
-    b = Buffer("B", (rows, columns), dtype)
+    b = Buffer("B", (count, rows, columns), dtype)
+    numbers = (-100, 100) if dtype.endswith("int8") else (-3, 5)
 
     def body(i: Expr, j: Expr) -> tuple[Stmt, None, list, list]:
-        value = draw(exprs([a[i, j], c[j], j], dtype, max_depth=draw(st.integers(1, 4)), constants=(-3, 5)))
-        return BufferStore(b, value, (i, j)), None, [region(a, (i, j)), region(c, (j,))], [region(b, (i, j))]
+        values = [
+            draw(exprs([a[i, j], c[j], j], dtype, max_depth=draw(st.integers(1, 4)), constants=numbers))
+            for _ in range(count)
+        ]
+        stores = Seq(tuple(BufferStore(b, value, (const(k), i, j)) for k, value in enumerate(values)))
+        return stores, None, [region(a, (i, j)), region(c, (j,))], [region(b, ((0, count), i, j))]
 
     return with_root((a, c, b), nest([rows, columns], "SS", "B", body), ATTRS)
 
@@ -102,6 +108,40 @@ def index_arithmetic(draw: Draw) -> PrimFunc:
         names = [v if v.dtype == dtype else Cast(v.dtype.__class__(dtype), v) for v in names]
         value = draw(exprs(names, dtype, max_depth=draw(st.integers(1, 4)), constants=(-4, 9)))
         return BufferStore(b, value, (i, j)), None, [], [region(b, (i, j))]
+
+    return with_root((b,), nest([rows, columns], "SS", "B", body), ATTRS)
+
+
+def quotients(draw: Draw) -> PrimFunc:
+    """Some B[k, i, j] = quotients and remainders of sums of i and j, minima, choices by a condition."""
+    rows, columns, count = draw(st.integers(1, 7)), draw(st.sampled_from([8, 12, 7, 5])), draw(st.integers(3, 5))
+    b = Buffer("B", (count, rows, columns), "int32")
+    small, factor = st.integers(-7, 7), st.sampled_from([1, 2, 3, 4, 6, 8, -1, -2, -3, 12])
+
+    def total(i: Expr, j: Expr) -> Expr:
+        return i * draw(factor) + j * draw(factor) + draw(small)
+
+    def part(y: Expr) -> Expr:
+        d = draw(st.sampled_from([2, 3, 4, 5, 8, -3]))
+        return y // d if draw(st.booleans()) else y % d
+
+    def value(i: Expr, j: Expr) -> Expr:
+        kind, y = draw(st.sampled_from(["sum", "nested", "merged", "least", "below"])), total(i, j)
+        if kind == "sum":
+            return part(y) * draw(small) + part(total(i, j))
+        if kind == "nested":
+            return part(part(y) * draw(factor) + draw(small))
+        if kind == "merged":  # what splitting and fusing leave, and what looks like it
+            c, d = draw(st.integers(1, 3)), draw(st.sampled_from([2, 3, 4]))
+            return (y // d) * (c * draw(st.sampled_from([d, d, d + 1]))) + (y % d) * c
+        if kind == "least":
+            return binary(draw(st.sampled_from([Min, Max])), part(y), draw(small) + j)
+        limit = draw(st.integers(1, 6))
+        return call("if_then_else", draw(st.sampled_from([i, j])) < limit, part(j), part(i + j))
+
+    def body(i: Expr, j: Expr) -> tuple[Stmt, None, list, list]:
+        stores = Seq(tuple(BufferStore(b, value(i, j), (const(k), i, j)) for k in range(count)))
+        return stores, None, [], [region(b, ((0, count), i, j))]
 
     return with_root((b,), nest([rows, columns], "SS", "B", body), ATTRS)
 
@@ -144,7 +184,12 @@ def branches(draw: Draw) -> PrimFunc:
         if draw(st.booleans()):
             other = LT(i, const(draw(st.integers(1, n))))
             condition = draw(st.sampled_from([And, Or]))(condition, other)
-        then = BufferStore(b, a[i] * const(2, dtype) + const(1, dtype), (i,))
+        then: Stmt = BufferStore(b, a[i] * const(2, dtype) + const(1, dtype), (i,))
+        shape = draw(st.sampled_from(["plain", "plain", "again", "empty"]))
+        if shape == "again":  # the same question, after the answer may have changed
+            then = Seq((then, If(condition, BufferStore(b, b[i] + const(5, dtype), (i,)))))
+        elif shape == "empty":
+            then = For(Var("z"), const(0), const(0), ForKind.SERIAL, then)
         other_case = BufferStore(b, b[i] - const(3, dtype), (i,)) if draw(st.booleans()) else None
         return (
             Seq((first, If(condition, then, other_case))),
@@ -171,7 +216,7 @@ def in_place(draw: Draw) -> PrimFunc:
         def at() -> tuple[Expr, ...]:
             return tuple(x + draw(offset) for x in v)
 
-        target, sources = at(), [at() for _ in range(draw(st.integers(1, 2)))]
+        target, sources = at(), [at()]
         value: Expr = a[sources[0]] * 2
         for source in sources[1:]:
             value = value + a[source]
@@ -438,3 +483,64 @@ def sequences(draw: Draw) -> PrimFunc:
     body_all = For(i, const(0), const(rows), ForKind.SERIAL, Seq.of(*parts))
     used = [b for b in made if b in known]
     return with_root((a, *used), body_all, ATTRS)
+
+
+def running(draw: Draw) -> PrimFunc:
+    """P[i, k] = the sum of A[i, 0 .. k]: a reduction whose partial results are read while it runs."""
+    rows, columns = draw(st.integers(1, 4)), draw(st.integers(2, 6))
+    a, p = Buffer("A", (rows, columns), "int32"), Buffer("P", (rows, columns), "int32")
+    inside = draw(st.booleans())
+    s = Buffer("S", (rows,), "int32")
+    i, k = Var("i"), Var("k")
+
+    def update(vi: Expr, vk: Expr) -> tuple[Stmt, Stmt, list, list]:
+        init = BufferStore(s, const(0, "int32"), (vi,))
+        return BufferStore(s, s[vi] + a[vi, vk], (vi,)), init, [region(a, (vi, vk))], [region(s, (vi,))]
+
+    def keep(vi: Expr, vk: Expr) -> tuple[Stmt, None, list, list]:
+        return BufferStore(p, s[vi] * 2, (vi, vk)), None, [region(s, (vi,))], [region(p, (vi, vk))]
+
+    parts = []
+    for name, kinds, body in (("S", "SR", update), ("P", "SS", keep)):
+        realize = nest([rows, columns], kinds, name, body).body.body  # type: ignore[attr-defined]
+        parts.append(BlockRealize((i, k), const(True), realize.block))
+    loops = For(k, const(0), const(columns), ForKind.SERIAL, Seq.of(*parts))
+    outer = For(i, const(0), const(rows), ForKind.SERIAL, loops)
+    return with_root((a, p) if inside else (a, s, p), outer, ATTRS, (s,) if inside else ())
+
+
+def carried(draw: Draw) -> PrimFunc:
+    """for i: T gets its first values where i == 0, some new ones in each iteration, and is read as a whole."""
+    rows, columns = draw(st.integers(2, 5)), draw(st.sampled_from([4, 6, 8]))
+    step = draw(st.sampled_from([1, 1, 2]))
+    shift = draw(st.integers(0, step - 1))
+    count = columns // step - draw(st.sampled_from([0, 0, 1]))
+    a, t = Buffer("A", (rows, columns), "int32"), Buffer("T", (columns,), "int32")
+    out = Buffer("B", (rows, columns), "int32")
+    i = Var("i")
+    limit = draw(st.sampled_from([None, None, "row", "column"]))
+
+    def first(vi: Expr, vj: Expr) -> tuple[Stmt, None, list, list]:
+        return BufferStore(t, a[vi, vj], (vj,)), None, [region(a, (vi, vj))], [region(t, (vj,))]
+
+    def some(vi: Expr, vj: Expr) -> tuple[Stmt, None, list, list]:
+        at = vj * step + shift
+        stmt: Stmt = BufferStore(t, a[vi, vj] * 3, (at,))
+        if limit == "column":
+            stmt = If(vj < max(1, count - 1), stmt)
+        return stmt, None, [region(a, (vi, vj))], [region(t, (at,))]
+
+    def read(vi: Expr, vj: Expr) -> tuple[Stmt, None, list, list]:
+        return BufferStore(out, t[vj] + vi, (vi, vj)), None, [region(t, (vj,))], [region(out, (vi, vj))]
+
+    parts: list[Stmt] = []
+    plan = [
+        ("F", first, columns, i < 1),
+        ("T", some, count, i < 2 if limit == "row" else None),
+        ("B", read, columns, None),
+    ]
+    for name, body, extent, where in plan:
+        made = nest([rows, extent], "SS", name, body).body  # type: ignore[attr-defined]
+        realize = BlockRealize((i, made.loop_var), const(True) if where is None else where, made.body.block)
+        parts.append(For(made.loop_var, const(0), const(extent), ForKind.SERIAL, realize))
+    return with_root((a, out), For(i, const(0), const(rows), ForKind.SERIAL, Seq.of(*parts)), ATTRS, (t,))

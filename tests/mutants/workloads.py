@@ -79,7 +79,7 @@ def bind_defaults(primitive: Any, given: dict[str, Any]) -> dict[str, Any]:
 
 def _whatever(sch: Schedule, draw: Draw, hint: Any, parameter: Any) -> Any:
     tree = sch.state.tree()
-    several = parameter.kind is parameter.VAR_POSITIONAL or get_origin(hint) in (list, Sequence)
+    several = parameter.kind is parameter.VAR_POSITIONAL or _is_list(hint)
     loops, blocks = list(tree.loops.values()), [b for b in tree.blocks.values() if b is not tree.root]
     pool = loops if _holds(hint, For) else blocks if _holds(hint, BlockRealize) else []
     if pool:
@@ -95,13 +95,17 @@ def _whatever(sch: Schedule, draw: Draw, hint: Any, parameter: Any) -> Any:
     return "threadIdx.x" if parameter.name == "thread_axis" else "local"
 
 
+def _is_list(hint: Any) -> bool:
+    return get_origin(hint) in (list, Sequence) or any(map(_is_list, get_args(hint)))
+
+
 def _holds(hint: Any, kind: type) -> bool:
     return hint is kind or any(_holds(inner, kind) for inner in get_args(hint))
 
 
 def any_steps(sch: Schedule, draw: Draw, names: Sequence[str], most: int) -> None:
-    """Up to `most` legal calls of those primitives."""
-    for _ in range(draw(st.integers(0, most))):
+    """At least one and up to `most` legal calls of those primitives."""
+    for _ in range(draw(st.integers(1, most))):
         step(sch, draw, draw(st.sampled_from(list(names))))
 
 
@@ -297,3 +301,17 @@ def families(*names: str) -> Family:
 
     one_of.__name__ = " or ".join(names)
     return one_of
+
+
+def primitive(name: str, *, wild: bool = False, examples: int = 200, then: Sequence[str] = ()) -> Workload:
+    """A primitive on the programs on which its property test tries it."""
+    from tests.tir.schedule.property_programs import PREPARATION, PROGRAMS
+
+    strategy = PROGRAMS.get(name, PROGRAMS[""])
+
+    def of(draw: Draw) -> PrimFunc:
+        return draw(strategy)
+
+    of.__name__ = "its own programs"
+    prepare = PREPARATION.get(name, PREPARATION[""])
+    return schedules(name, of=of, prepare=prepare, wild=wild, examples=examples, then=then)

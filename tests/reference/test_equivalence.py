@@ -214,6 +214,16 @@ def test_symbolic_sizes() -> None:
     assert random_inputs(func, sizes={"n": 5})[0].shape == (5, 3)
 
 
+def test_modules_of_several_functions() -> None:
+    one, other = te.create_prim_func(matmul()), te.create_prim_func(elementwise(lambda v: x.call("exp", v)))
+    module = t.IRModule({"mm": one, "ew": other})
+    assert check(module, module).ran == ("field", "shadow")
+    verdict = check(module, t.IRModule({"mm": replaced(one, *FAULTS["a wrong operator"]), "ew": other}))
+    assert verdict.message.startswith("mm: the programs differ in C[0, 0]")
+    with pytest.raises(InputError, match="only one of the modules has ew, other"):
+        check(module, t.IRModule({"mm": one, "other": other}))
+
+
 def test_signatures_that_differ() -> None:
     with pytest.raises(InputError, match="differ"):
         check(matmul(), matmul(dtype="float16"))

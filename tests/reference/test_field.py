@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from minitvm import expr as x
 from minitvm import te, tir
+from minitvm.build import lower_function, schedule_function
 from minitvm.errors import ExecutionError, Unsupported
 from minitvm.reference import Verdict, check
 from minitvm.reference.arguments import chosen_sizes, random_inputs
@@ -23,9 +24,11 @@ from minitvm.reference.modes.field import lift
 from minitvm.reference.programs import execute
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
+from minitvm.target import Target
 from minitvm.tir import nodes as t
 from minitvm.tir.transform.pipeline import lower
 
+from .test_kernel import reversal
 from .winograd import F2, F4, direct, winograd
 
 Body = Callable[[x.Expr], x.Expr]
@@ -75,6 +78,10 @@ SAME: dict[str, tuple[Body, Body]] = {
                          lambda v: x.Max(call("tanh", v), call("exp", v))),
     "max where nothing is known": (lambda v: x.Max(call("log", v - 9.0), call("sqrt", v - 9.0)),
                                    lambda v: x.Max(call("sqrt", v - 9.0), call("log", v - 9.0))),
+    "a choice by a root": (lambda v: x.Select(call("sqrt", v) > 1.0, v, v * v),
+                           lambda v: x.Select(x.LT(x.const(1.0), call("sqrt", v)), v, v * v)),
+    "a choice by an arcsine": (lambda v: x.Select(call("asin", v) > 0.0, v, v * v),
+                               lambda v: x.Select(x.LT(x.const(0.0), call("asin", v)), v, v * v)),
     "a guarded division by zero": (lambda v: x.Select(v - v > 1.0, v / (v - v), v), lambda v: v),
 }  # fmt: skip
 
@@ -250,6 +257,14 @@ def test_uninitialised_and_out_of_bounds_show_in_the_field_too() -> None:
         for i in range(9):
             B[i] = A[i] * T.float32(0.3)
 
+    zero = elementwise(lambda v: v * 0.0)
+
+    @T.prim_func
+    def nothing(X: T.Buffer((9,), "float32"), Y: T.Buffer((9,), "float32")):
+        for i in range(8):
+            Y[i] = T.float32(0)
+
+    assert not check(zero, nothing, modes=("field",))  # the last element is no zero either
     for wrong in (partial, beyond):
         verdict = field(right, wrong)
         assert not verdict
@@ -257,6 +272,82 @@ def test_uninitialised_and_out_of_bounds_show_in_the_field_too() -> None:
         assert verdict.finding is not None
     with pytest.raises(ExecutionError):
         field(beyond, right)
+
+
+def normalisation(n: int = 33) -> list[Any]:
+    data = te.placeholder((5, n), name="X")
+    k, r = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="r")
+    mean = te.compute((5,), lambda i: te.sum(data[i, k], axis=k), name="mean")
+    centred = te.compute((5, n), lambda i, j: data[i, j] - mean[i] / float(n), name="centred")
+    square = te.compute((5,), lambda i: te.sum(centred[i, r] * centred[i, r], axis=r), name="square")
+    scale = te.compute((5,), lambda i: x.call("rsqrt", square[i] / float(n) + 1e-5), name="scale")
+    return [data, te.compute((5, n), lambda i, j: centred[i, j] * scale[i], name="Y")]
+
+
+def biased_matmul(m: int = 19, n: int = 37, k: int = 11) -> list[Any]:
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    r = te.reduce_axis((0, k), name="r")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
+    return [a, b, te.compute((m, n), lambda i, j: x.Max(c[i, j] * (1.0 / 3.0) + 0.1, x.const(0.0)), name="R")]
+
+
+@pytest.mark.parametrize("make", [normalisation, biased_matmul])
+def test_what_the_cpu_strategy_makes(make: Callable[[], list[Any]]) -> None:
+    """Vectors, masked tails and tiles of registers, at tir and kernel level."""
+    tensors, target = make(), Target("cpu")
+    func = schedule_function(te.create_prim_func(tensors), target)
+    module = lower_function(func, target).module
+    assert any(isinstance(n, x.Ramp) for _, f in module.items() for n in x.walk(f.body))
+    for after in (func, module):
+        verdict = field(tensors, after)
+        assert verdict, verdict
+        assert verdict.mode == "field"
+
+
+@pytest.mark.parametrize("domain", [Field(), OrderedField()], ids=["field", "ordered"])
+@pytest.mark.parametrize("mode", ["slow", "fast"])
+def test_vectors_masks_and_reductions_over_lanes(mode: str, domain: Field) -> None:
+    a, c, i = t.Buffer("A", (11,)), t.Buffer("C", (3,)), x.Var("i")
+    places = x.Ramp(i * 4, x.const(1), 4)
+    load = t.BufferLoad(a, (places,), places < x.Broadcast(x.const(11), 4))
+    two, one = x.Broadcast(x.const(2.0), 4), x.Broadcast(x.const(1.0), 4)
+    vector = x.call("fma", load, two, x.Shuffle((x.call("exp", load), one), (0, 1, 2, 3)))
+    store = t.BufferStore(c, x.Call(x.DType("float32"), "vector_reduce_add", (vector,)), (i,))
+    loop = t.For(i, x.const(0), x.const(3), t.ForKind.SERIAL, store)
+    func = t.PrimFunc((a, c), loop, {"global_symbol": "f"})
+    values = np.arange(11.0)
+    args = [domain.lift(values), domain.poison(3, x.DType("float32"))]
+    execute(func, args, domain=domain, mode=mode)
+    padded = domain.lift(np.append(values, 0.0))
+    exp = domain.hash("exp", padded)
+    wanted = domain.add(domain.multiply(padded, domain.lift(np.full(12, 2.0))), exp)
+    total = wanted.reshape(3, 4)[:, 0]
+    for lane in range(1, 4):
+        total = domain.add(total, wanted.reshape(3, 4)[:, lane])
+    assert domain.same(args[1], total).all()
+
+
+@pytest.mark.parametrize("mode", ["slow", "fast"])
+def test_thread_blocks_with_barriers(mode: str) -> None:
+    case = Case(reversal(True), reversal(True), 0, {})
+    inputs = lift(case, Field(), random_inputs(case.before), random=True)
+    execute(case.after, inputs, domain=Field(), mode=mode)
+    assert (inputs[1]["r"].reshape(4, 8, 2) == inputs[0]["r"].reshape(4, 8, 2)[:, ::-1]).all()
+    assert check(reversal(True), reversal(True)).ran == ("exact", "field", "shadow")
+    assert check(reversal(True), reversal(False)).mode == "shadow"
+
+
+@pytest.mark.parametrize("domain", [Field(), OrderedField()], ids=["field", "ordered"])
+def test_tensor_expressions_one_element_at_a_time(domain: Field) -> None:
+    tensors = normalisation(7)
+    case = Case(tensors, tensors, 0, {})
+    results = []
+    for mode in ("slow", "fast"):
+        args = lift(case, domain, random_inputs(tensors), random=True)
+        execute(tensors, args, domain=domain, mode=mode)
+        results.append(args[-1])
+    assert domain.same(*results).all()
+    assert len(np.unique(results[0]["r"])) == results[0]["r"].size
 
 
 @given(prim_funcs(), st.integers(0, 3))

@@ -30,8 +30,8 @@ def places(index_map: IndexMap, shape: list[int]) -> list[tuple[int, ...]]:
 
 def evaluated(e: Any) -> int:
     operators = {
-        "Add": lambda a, b: a + b, "Sub": lambda a, b: a - b, "Mul": lambda a, b: a * b, "FloorDiv": lambda a, b: a // b,
-        "FloorMod": lambda a, b: a % b, "bitwise_xor": lambda a, b: a ^ b,
+        "Add": lambda a, b: a + b, "Sub": lambda a, b: a - b, "Mul": lambda a, b: a * b,
+        "FloorDiv": lambda a, b: a // b, "FloorMod": lambda a, b: a % b, "bitwise_xor": lambda a, b: a ^ b,
     }  # fmt: skip
     if isinstance(e, IntImm):
         return e.value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InputError, ScheduleError
+from ...errors import InputError, report
 from ...expr import Expr, IntImm, Range, Var, const, map_children, replace, substitute, walk
 from ..nodes import (
     Block,
@@ -14,6 +14,7 @@ from ..nodes import (
     BufferLoad,
     BufferRegion,
     BufferStore,
+    IRModule,
     MatchBufferRegion,
     PrimFunc,
     Seq,
@@ -21,7 +22,9 @@ from ..nodes import (
     with_root,
 )  # fmt: skip
 from .boxes import signature
+from .registry import Refused, lookup
 from .relayout import point_block
+from .state import ScheduleState
 from .tree import fresh_copy, with_own_keys
 
 if TYPE_CHECKING:
@@ -35,15 +38,18 @@ def check_intrinsic(intrin: TensorIntrin, **options: Any) -> Any:
     `reference.check`.
     """
     from ...reference import check
-    from .schedule import Schedule
 
     func = embedded(intrin)
-    sch = Schedule(func)
+    # Not through a `Schedule`: what has no name yet leaves no trace.
+    state = ScheduleState(IRModule({"main": func}), "main")
+    arguments = {"block_or_loop": state.block_named("tile"), "tensor_intrin": intrin, "preserve_unit_iters": True}
     try:
-        sch.tensorize("tile", intrin)
-    except ScheduleError as error:
-        raise InputError(f"{intrin.name} cannot be put in the place of its own description\n{error}") from None
-    return check(func, sch.func, **options)
+        lookup("tensorize").run(state, arguments)
+    except Refused as refused:
+        wanted, found = refused.failure.wanted, refused.failure.found
+        text = f"{intrin.name} cannot stand in the place of its own description: {refused.requirement.name}"
+        raise InputError(report(text, wanted=wanted, found=found)) from None
+    return check(func, state.mod["main"], **options)
 
 
 _LOW, _HIGH = (1, 2), (2, 1)  # elements before and after the tile, in even and odd dimensions

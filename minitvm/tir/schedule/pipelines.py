@@ -304,8 +304,9 @@ def doubled_loop(tree: Tree, realize: BlockRealize) -> tuple[For, int] | None:
     """(the innermost loop that holds the block and other statements beside it, the number of the block's part)."""
     for loop in reversed(tree.all_loops_above(realize)):
         parts = inner_parts(loop)
-        if len(parts) > 1:
-            return loop, next(k for k, part in enumerate(parts) if tree.inside(realize, part))
+        own = next((k for k, part in enumerate(parts) if tree.inside(realize, part)), None)
+        if len(parts) > 1 and own is not None:  # a block that is all of the body holds the parts
+            return loop, own
     return None
 
 

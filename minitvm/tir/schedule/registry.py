@@ -14,6 +14,7 @@ for the function; returned nodes become handles again. A primitive registered fr
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -64,7 +65,7 @@ class Requirement:
             given.setdefault("loops", given["ordered_loops"])
         if "loop" in given:
             given.setdefault("loops", (given["loop"],))
-        wanted = inspect.signature(self.check).parameters
+        wanted = _parameters(self.check)
         missing = [name for name in wanted if name not in given]
         if missing:
             raise InternalError(f"requirement {self.name} reads {', '.join(missing)}, no argument of the primitive")
@@ -73,6 +74,11 @@ class Requirement:
     def refuse(self, failure: Failure) -> Refused:
         """The exception to raise from inside a primitive, for what shows only while it works."""
         return Refused(self, failure)
+
+
+@functools.cache
+def _parameters(check: Callable[..., Failure | None]) -> tuple[str, ...]:
+    return tuple(inspect.signature(check).parameters)  # slow, and asked of every requirement of every call
 
 
 def requirement(check: Callable[..., Failure | None]) -> Requirement:

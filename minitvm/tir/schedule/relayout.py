@@ -96,7 +96,6 @@ def in_old_layouts(func: PrimFunc, moved: Mapping[Buffer, tuple[Buffer, IndexMap
     """
     root = root_block(func)
     stored = {node.buffer for node in walk(func.body) if isinstance(node, BufferStore)}
-    read = {r.buffer for node in walk(func.body) if isinstance(node, Block) for r in node.reads}
     before: list[Stmt] = []
     after: list[Stmt] = []
     for now, (was, index_map) in moved.items():
@@ -109,7 +108,8 @@ def in_old_layouts(func: PrimFunc, moved: Mapping[Buffer, tuple[Buffer, IndexMap
         ) -> BufferStore:
             return BufferStore(was, BufferLoad(now, tuple(m.map_indices(v))), v)
 
-        if now in read:
+        # What the function writes the oracle hands over empty, unless it is told otherwise: there is nothing to copy.
+        if now not in stored:
             before.append(point_block(f"{was.name}_in", was.shape, copied_in))
         if now in stored:
             after.append(point_block(f"{was.name}_out", was.shape, copied_out))

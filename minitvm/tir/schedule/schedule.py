@@ -41,6 +41,10 @@ _LEVELS = ("detail", "fast", "none")
 _INLINED = {"compute_at": "compute_inline", "reverse_compute_at": "reverse_compute_inline"}
 
 
+# Called with every schedule that is made, and the module that it was made for: tests replay traces on that.
+WATCHERS: list[Callable[[Schedule, IRModule], None]] = []
+
+
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
     """Everything that `undo` needs to bring back."""
@@ -110,6 +114,9 @@ class Schedule:
         self._verify = verify
         self._numbers: dict[ExprRV, int] = {}  # what was sampled
         self._random = RandomNumbers(seed).state
+        self._first = working  # where a replay begins to look names up
+        for watcher in WATCHERS:
+            watcher(self, mod)
 
     # ------------------------------------------------------------------ what it holds
 
@@ -247,6 +254,8 @@ class Schedule:
         except (TypeMismatch, InputError) as error:
             raise ScheduleError(f"{self._headline(chosen, arguments)}: {error}") from None
         given = {name: plain(value) for name, value in arguments.items()}
+        if given.get("func_name", "") is None and self._state.func_name != self._first:
+            given["func_name"] = self._state.func_name  # work_on is no step, so the trace names the function
         numbers: dict[ExprRV, int] = {}
         sampled = result if isinstance(result, Sampled) else None
         outputs = to_handles(result) if sampled is None else numbers_to_handles(sampled.values, numbers)

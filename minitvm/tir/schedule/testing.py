@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ...errors import InternalError
 from ...expr import first_difference
 from ..nodes import IRModule, PrimFunc
-from .schedule import Schedule
+from .registry import PRIMITIVES
+from .schedule import WATCHERS, Schedule
 from .trace import Trace
 
 
@@ -45,3 +47,27 @@ def _assert_same(wanted: Schedule, found: Schedule, kind: str) -> None:
         raise InternalError(f"the trace does not survive {kind}: the programs differ at {difference}")
     if wanted.trace.as_python() != found.trace.as_python():
         raise InternalError(f"the trace does not survive {kind}: replayed, it prints differently")
+
+
+@contextmanager
+def replayed_at_the_end(most: int = 20) -> Iterator[None]:
+    """Whatever schedules are made inside: at the end, their traces are replayed on the modules they were made for.
+
+    Only the first `most`. A schedule with a primitive that is not registered any more is left out. Raises as
+    `verify_trace_roundtrip`.
+    """
+    made: list[tuple[Schedule, IRModule]] = []
+
+    def watch(sch: Schedule, mod: IRModule) -> None:
+        if len(made) < most:
+            made.append((sch, mod))
+
+    WATCHERS.append(watch)
+    try:
+        yield
+    finally:
+        WATCHERS.remove(watch)
+    for sch, mod in made:
+        known = all(PRIMITIVES.get(inst.primitive.name) is inst.primitive for inst in sch.trace)
+        if known and len(sch.trace):
+            verify_trace_roundtrip(sch, mod)

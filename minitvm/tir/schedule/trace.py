@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, ScheduleError
 from ...expr import Expr, FloatImm, IntImm, StringImm, Var
+from ..index_map import IndexMap
 from ..nodes import Buffer
 from .handles import BlockRV, ExprRV, Handle, LoopRV, handles_in, map_handles
 from .lambdas import IndexLambda
@@ -254,6 +255,8 @@ def plain(value: Any) -> Any:
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, Buffer):
         return value.name
+    if isinstance(value, IndexMap):
+        return IndexLambda(value.initial_indices, value.final_indices)
     if callable(value) and type(value).__name__ in ("function", "method", "builtin_function_or_method", "partial"):
         return IndexLambda.of(value)
     return value

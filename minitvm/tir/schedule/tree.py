@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...errors import InternalError
-from ...expr import Var, const, replace, substitute
+from ...expr import Expr, Var, const, replace, substitute
 from ..nodes import (
     Allocate,
     Block,
@@ -170,34 +170,28 @@ def _sequence(stmts: list[Stmt | None]) -> Stmt | None:
 
 def fresh_copy(stmt: Stmt) -> Stmt:
     """A copy with its own loop variables and block ids, as every duplicate must have."""
-    renamed: dict[Var, Var] = {}
 
+    # Each definition is renamed where it stands: a nest that stands in two places has its variables in both.
     def go(at: Stmt) -> Stmt:
-        if isinstance(at, For):
-            var = renamed[at.var] = at.var.with_name(at.var.name)
-            return replace(at, var=var, body=go(at.body))
+        if isinstance(at, For | LetStmt):
+            var = at.var.with_name(at.var.name)
+            return replace(at, var=var, body=substitute(go(at.body), {at.var: var}))
         if isinstance(at, BlockRealize):
             return replace(at, block=go(at.block))
         if isinstance(at, Block):
-            iters = []
-            for it in at.iter_vars:
-                renamed[it.var] = it.var.with_name(it.var.name)
-                iters.append(replace(it, var=renamed[it.var]))
+            renamed: dict[Var, Expr] = {it.var: it.var.with_name(it.var.name) for it in at.iter_vars}
+            iters = tuple(replace(it, var=renamed[it.var]) for it in at.iter_vars)
             init = None if at.init is None else go(at.init)
-            return replace(at, iter_vars=tuple(iters), init=init, body=go(at.body), id=BlockId())
+            return substitute(replace(at, iter_vars=iters, init=init, body=go(at.body), id=BlockId()), renamed)
         if isinstance(at, Seq):
             return Seq(tuple(go(s) for s in at.stmts))
         if isinstance(at, If):
             return If(at.condition, go(at.then_case), None if at.else_case is None else go(at.else_case))
         if isinstance(at, While | Allocate):
             return replace(at, body=go(at.body))
-        if isinstance(at, LetStmt):
-            var = renamed[at.var] = at.var.with_name(at.var.name)
-            return replace(at, var=var, body=go(at.body))
         return at
 
-    copied = go(stmt)
-    return substitute(copied, renamed)
+    return go(stmt)
 
 
 def with_own_keys(func: PrimFunc) -> PrimFunc:

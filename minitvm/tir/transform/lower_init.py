@@ -74,7 +74,8 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
     kept = [c for c in conditions if not uses(c, reduced)]
     if any(uses(c, spatial) for c in conditions if uses(c, reduced)):
         return None
-    own = [loop for loop in inner if loop.var in spatial]
+    # A reduction loop of one iteration comes along where a condition on spatial loops names it.
+    own = [l for l in inner if l.var in spatial or (_is_single(l) and any(uses(c, {l.var}) for c in kept))]
     if any(uses(loop.extent, reduced) or uses(loop.start, reduced) for loop in own):
         return None
     body: Stmt = BlockRealize(node.iter_values, all_of(kept), _init_block(block, block.init))

@@ -2,23 +2,23 @@
 generated code calls; and in linking: memory plans and barriers."""
 
 from ..patch import Faults
-from ..workloads import KINDS, compiled, families, linked, random_blocks
+from ..workloads import compiled, families, linked, random_blocks
 
 CODEGEN = "minitvm.codegen."
 CPU = "minitvm.runtime.cpu."
 POINTS = compiled(families("pointwise"), ("split", "vectorize", "vectorize", "unroll"))
-INDICES = compiled(families("index_arithmetic", "split_indices"), ("split", "fuse", *KINDS))
 TILES = compiled(
     families("contraction"), ("split", "split", "reorder", "vectorize", "vectorize", "unroll", "parallel", "cache_read")
 )
-BRANCHES = compiled(families("branches"), ("split", *KINDS))
+BRANCHES = compiled(families("branches"), ("vectorize",), most=1)
+QUOTIENTS = compiled(families("quotients"), ("vectorize", "split", "fuse"), most=2)
 LONG = compiled(families("long_rows"), ("vectorize", "vectorize", "unroll"), most=2)
 LANES = compiled(families("reduction"), ("split",), lanes=True)
 CHAINS = compiled(families("chain"), ("split", "compute_at", "compute_at", "vectorize", "parallel"))
 PARALLEL = compiled(random_blocks, ("parallel", "parallel", "split", "fuse"))
 BLOCKS = compiled()
 
-SCALAR = Faults("numba_cpu scalar code", CODEGEN + "numba_expressions", [INDICES, POINTS])
+SCALAR = Faults("numba_cpu scalar code", CODEGEN + "numba_expressions", [QUOTIENTS, POINTS, TILES])
 SCALAR.edit("truncation for floor", "NumbaExpressions.division", "(divisor > 0 and self.not_negative(e.a))", "True")
 SCALAR.edit(
     "a quotient shifted by one bit less",
@@ -27,28 +27,7 @@ SCALAR.edit(
     "max(0, divisor.bit_length() - 2)",
 )
 SCALAR.edit("a remainder masked by the divisor", "NumbaExpressions.division", "& {divisor - 1})", "& {divisor})")
-SCALAR.edit(
-    "a - (b - c) without parentheses",
-    "NumbaExpressions.operand",
-    "if isinstance(e, parenthesised) else text",
-    "if False else text",
-)
-SCALAR.edit(
-    "products of sums without parentheses",
-    "NumbaExpressions.index",
-    "{atom(self.index(e.a))} * {atom(self.index(e.b))}",
-    "{self.index(e.a)} * {self.index(e.b)}",
-)
 SCALAR.edit("max for min", "NumbaExpressions.index", "'min' if isinstance(e, Min) else 'max'", "'max'")
-SCALAR.edit(
-    "narrow variables keep their 64 bits",
-    "NumbaExpressions.value",
-    'narrow = e in self.wide and e.dtype != "int64"',
-    "narrow = False",
-)
-SCALAR.edit(
-    "a cast dropped", "NumbaExpressions.cast", 'return f"{self.use(short_name(e.dtype))}({inner})"', "return inner"
-)
 SCALAR.edit(
     "c + a * b with c and a changed",
     "NumbaExpressions.fused_multiply_add",
@@ -68,7 +47,7 @@ SCALAR.edit(
     "low is None or low >= 0",
 )
 
-VECTOR = Faults("numba_cpu vector code", CODEGEN + "numba_expressions", [POINTS, LONG, TILES])
+VECTOR = Faults("numba_cpu vector code", CODEGEN + "numba_expressions", [BRANCHES, POINTS, LONG, QUOTIENTS])
 VECTOR.edit(
     "every vector is contiguous",
     "NumbaExpressions.contiguous",
@@ -85,8 +64,7 @@ VECTOR.edit(
 VECTOR.edit("truncation for floor", "_MARKER", 'FloorDiv: "floordiv"', 'FloorDiv: "truncdiv"')
 VECTOR.edit("less or equal for less", "_MARKER", 'LT: "lt"', 'LT: "le"')
 
-MASKS = Faults("numba_cpu masks", CODEGEN + "numba_expressions", [LONG, BRANCHES, BLOCKS])
-MASKS.edit("a masked load takes all lanes", "NumbaExpressions.load", "if mask:", "if False:", by=[LONG])
+MASKS = Faults("numba_cpu masks", CODEGEN + "numba_expressions", [BRANCHES, LONG])
 MASKS.edit("one lane too many", "NumbaExpressions.prefix_mask", "({rest}, {ramp.lanes})", "({rest} + 1, {ramp.lanes})")
 MASKS.edit(
     "the mask's base forgotten",
@@ -154,21 +132,24 @@ STATEMENTS.edit(
     by=[compiled(families("chain"), ("split", "compute_at", "compute_at"), examples=40)],
 )
 
-REGISTERS = Faults("numba_cpu registers", CODEGEN + "registers", [TILES, LANES, CHAINS])
-REGISTERS.edit("slots that overlap are different", "_disjoint", "a.start + a.lanes <= b.start", "True")
-REGISTERS.edit("a slot with a stride is one without", "slot", " if index.stride.value == 1 else None", "")
 EMITTER = Faults("numba_cpu registers (emitter)", CODEGEN + "emitter", [TILES, LANES, CHAINS])
 EMITTER.edit(
-    "a copy of a nest has the first one's registers",
+    "all slots of a buffer are one variable",
     "Emitter.allocate",
-    "self.registers.pop(stmt.buffer, None)",
-    "pass",
+    'self.names.fresh(f"{stmt.buffer.name}_{r.start}") for r in found',
+    'f"{self.names[stmt.buffer]}_register" for r in found',
+)
+EMITTER.edit(
+    "a register that is read first starts anew",
+    "Emitter.allocate",
+    "self.registers[stmt.buffer] = names",
+    "self.registers[stmt.buffer] = dict(zip(names, list(names.values())[::-1]))",
 )
 EMITTER.edit(
     "else becomes then", "Emitter.branch", "self.stmt(stmt.else_case)", "self.stmt(stmt.then_case)", by=[BRANCHES]
 )
 
-LANES_PY = Faults("simd operations", CPU + "lanes", [INDICES, POINTS])
+LANES_PY = Faults("simd operations", CPU + "lanes", [QUOTIENTS, POINTS])
 LANES_PY.edit("floor rounds toward zero", "Value.__floordiv__", "q = adjust.select(q - 1, q)", "pass")
 LANES_PY.edit(
     "a remainder takes the dividend's sign",
@@ -184,13 +165,11 @@ LINK.edit(
 )
 LINK.edit("missing barrier after a parallel kernel", "Linker.finish", "(parallel or previous_parallel)", "parallel")
 LINK.edit("a value dies at its first reader", "Linker._plan", "last[slot] = number", "last.setdefault(slot, number)")
-LINK.edit(
-    "a kernel of another function by the same name",
-    "Linker._kernel",
-    "if func not in self._known:",
-    "if not self._known:",
+MEMORY = Faults(
+    "memory plan",
+    "minitvm.executable.plan_memory",
+    [linked(), linked(families("chain"), ("split", "parallel", "vectorize"))],
 )
-MEMORY = Faults("memory plan", "minitvm.executable.plan_memory", [linked()])
 MEMORY.edit(
     "a value may go where one dies that it is made from",
     "Lifetime.meets",

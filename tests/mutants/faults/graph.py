@@ -24,13 +24,6 @@ SIMPLIFY.edit(
     "tuple(_order(item)[a] for a in first)",
 )
 SIMPLIFY.edit(
-    "a pad that moves is none",
-    "same_form",
-    "any(amount for pair",
-    "False and any(amount for pair",
-    by=[graphs(simplify, "simplify", ("slice", "pad", "reshape"))],
-)
-SIMPLIFY.edit(
     "a slice with a step is none",
     "same_form",
     "any(step != 1 for step",
@@ -52,12 +45,6 @@ FUSE.edit(
     "any(reader in group.members and",
 )
 FUSE.edit("what the graph returns may disappear", "_Fusion.candidates", " or value in self.returned", "")
-FUSE.edit(
-    "a group's nodes in the order of joining",
-    "fuse",
-    "group.nodes.sort(key=lambda item: fusion.position[item])",
-    "group.nodes.sort(key=lambda item: -fusion.position[item])",
-)
 NORM = Faults(
     "graph fold_batch_norm",
     PASSES + "fold_batch_norm",
@@ -103,17 +90,21 @@ COMMON.edit(
 )
 FOLD = Faults("graph constant_folding", PASSES + "constant_folding", [graphs(constant_folding, "constant_folding")])
 FOLD.edit(
-    "floats are folded as integers",
-    "constant_folding",
-    "np.asarray(array, value.dtype.numpy)",
-    "np.asarray(np.asarray(array, 'int32'), value.dtype.numpy)",
-    by=[graphs(constant_folding, "constant_folding", ("arithmetic", "function", "function", "reduction", "cast"))],
+    "operands in the wrong order",
+    "_folded",
+    "operator.fold(*given, **item.attrs)",
+    "operator.fold(*given[::-1], **item.attrs)",
+    by=[
+        graphs(
+            constant_folding, "constant_folding of arithmetic", ("arithmetic", "arithmetic", "reduction", "transpose")
+        )
+    ],
 )
 FOLD.edit(
-    "a node folds when its first input is constant",
-    "_folded",
-    "if not all(value in arrays for value in item.inputs)",
-    "if not any(value in arrays for value in item.inputs)",
+    "what was folded is computed again from its inputs",
+    "constant_folding",
+    "arrays[value] = data",
+    "arrays[value] = data * 2",
 )
 DEAD = Faults("graph dead_code", PASSES + "dead_code", [graphs(dead_code, "dead_code")])
 DEAD.edit("only the last output counts", "dead_code", "set(graph.outputs)", "set(graph.outputs[-1:])")

@@ -14,6 +14,11 @@ POINTS = lowered(families("pointwise"), ("split", "fuse", *KINDS))
 INDICES = lowered(families("index_arithmetic", "split_indices"), ("split", "fuse", "reorder", *KINDS))
 LANES = lowered(families("reduction"), ("split",), lanes=True)
 VIEWS = lowered(families("views", "strided"), ("split", "unroll", "parallel"))
+CARRIED = lowered(families("carried", "running"), ("split", "unroll", "vectorize"))
+VECTOR_BRANCHES = lowered(families("branches"), ("vectorize",), most=1)
+VECTOR_CHAINS = lowered(families("chain"), ("split", "compute_at", "compute_at", "vectorize", "vectorize", "vectorize"))
+LONG = lowered(families("long_rows"), ("vectorize", "vectorize", "unroll"), most=2)
+NESTS = lowered(families("split_indices"), ("parallel", "parallel", "fuse"), most=5)
 PARALLEL = lowered(random_blocks, ("split", "parallel", "parallel", "parallel", "fuse", "compute_at"))
 
 
@@ -34,7 +39,7 @@ MATCH.edit(
 
 # -- lower_init
 
-INIT = Faults("lower_init", TRANSFORM + "lower_init", [BLOCKS, TILES])
+INIT = Faults("lower_init", TRANSFORM + "lower_init", [TILES, CARRIED, BLOCKS])
 INIT.edit("init lost", "_Lowering.realize", "self.before.setdefault(nest[0].var, []).append(nest[1])", "pass")
 INIT.edit(
     "init again in each iteration",
@@ -44,7 +49,7 @@ INIT.edit(
 )
 INIT.edit(
     "init before a loop that others in it depend on", "init_nest",
-    "if not ordered or not _alone(block, block.init, first):", "if not ordered:",
+    " or not _alone(block, block.init, first)", "",
 )  # fmt: skip
 INIT.edit("init without the predicate's spatial part", "init_nest", "all_of(kept)", "all_of([])")
 INIT.edit(
@@ -56,7 +61,7 @@ INIT.edit(
 
 # -- drop_blocks
 
-DROP = Faults("drop_blocks", TRANSFORM + "drop_blocks", [BLOCKS])
+DROP = Faults("drop_blocks", TRANSFORM + "drop_blocks", [BLOCKS, VIEWS])
 DROP.edit("predicate dropped", "_drop", "return If(predicate, body)", "return body")
 DROP.edit(
     "iterators take the values of the loops around an outer block", "_drop", "inner = {**values, **{", "inner = {**{"
@@ -70,7 +75,7 @@ DROP.edit(
 
 # -- simplify
 
-SIMPLIFY = Faults("simplify", TRANSFORM + "simplify", [BLOCKS, BRANCHES, INDICES])
+SIMPLIFY = Faults("simplify", TRANSFORM + "simplify", [BRANCHES, INDICES, BLOCKS, CARRIED])
 SIMPLIFY.edit(
     "the other branch",
     "_branch",
@@ -101,7 +106,7 @@ SIMPLIFY.edit(
 
 # -- fuse_parallel_loops
 
-FUSE = Faults("fuse_parallel_loops", TRANSFORM + "parallel_loops", [PARALLEL])
+FUSE = Faults("fuse_parallel_loops", TRANSFORM + "parallel_loops", [PARALLEL, NESTS])
 FUSE.edit(
     "inner and outer change places",
     "_fused",
@@ -146,7 +151,7 @@ HOIST.edit(
 
 # -- place_allocations
 
-PLACE = Faults("place_allocations", TRANSFORM + "place_allocations", [CHAINS, BLOCKS, TILES])
+PLACE = Faults("place_allocations", TRANSFORM + "place_allocations", [CARRIED, CHAINS, BLOCKS])
 PLACE.edit(
     "inside a loop that carries values",
     "_Placement.deeper",
@@ -154,15 +159,12 @@ PLACE.edit(
     "if False:",
 )
 PLACE.edit(
-    "around the first user only", "_Placement.in_sequence", "users[0] : users[-1] + 1", "users[0] : users[0] + 1"
-)
-PLACE.edit(
     "on the stack though threads share it",
     "_Placement.around",
     'not (top and (self.buffer.scope != "local" or _is_shared(stmt)))',
     "True",
 )
-COVERAGE = Faults("place_allocations (coverage)", TRANSFORM + "coverage", [CHAINS, BLOCKS, TILES, BRANCHES])
+COVERAGE = Faults("place_allocations (coverage)", TRANSFORM + "coverage", [CARRIED, CHAINS, BLOCKS])
 COVERAGE.edit(
     "a store under a condition counts as certain",
     "_Coverage.only_bounds",
@@ -181,25 +183,10 @@ COMPACT.edit("accesses stay where they were", "shrunk", "- (span.base + span.low
 COMPACT.edit(
     "only the last access counts", "used_spans", "(min(found[0], total.low), max(found[1], total.high))", "found"
 )
-COMPACT.edit("bases that differ are taken for one", "used_spans", "total is None or total.base == outside", "True")
 
 # -- flatten_buffers
 
 FLATTEN = Faults("flatten_buffers", TRANSFORM + "flatten_buffers", [BLOCKS, VIEWS])
-FLATTEN.edit(
-    "offset forgotten",
-    "flat_index",
-    "if isinstance(buffer.elem_offset, IntImm) and not buffer.elem_offset.value else",
-    "if True else",
-    by=[VIEWS],
-)
-FLATTEN.edit(
-    "declared strides ignored",
-    "flat_index",
-    "list(buffer.strides) or row_major(buffer)",
-    "row_major(buffer)",
-    by=[VIEWS],
-)
 FLATTEN.edit("columns first", "flat_index", "zip(indices, strides)", "zip(indices, strides[::-1])")
 FLATTEN.edit(
     "no room for the last row's padding",
@@ -211,35 +198,39 @@ FLATTEN.edit(
 
 # -- partition_loops
 
+TAILS = lowered(families("chain"), ("split", "split", "parallel", "parallel"))
+ANY_CUT = "wherever a loop is cut, each piece drops only the conditions that its own range of iterations proves"
 PARTITION = Faults("partition_loops", TRANSFORM + "partition_loops", [BLOCKS, TILES, CHAINS])
+PARTITION.edit("the tail starts again at the start", "_pieces", "const(at, dtype), {})", "const(0, dtype), {})")
+PARTITION.edit("the tail is as long as the whole", "_pieces", "const(total - at, dtype)", "const(total, dtype)")
+
 PARTITION.edit(
-    "the main part one iteration too long",
+    "the main part one iteration longer",
     "_threshold",
     "last = (-others[1] + step - 1) // step",
     "last = (-others[1] + step - 1) // step + 1",
-    by=[lowered(random_blocks, ("split", "split", "split", "parallel"))],
+    equivalent=ANY_CUT,
 )
 PARTITION.edit(
     "the least of the others instead of the greatest",
     "_threshold",
     "(-others[1] + step - 1)",
     "(-others[0] + step - 1)",
+    equivalent=ANY_CUT,
 )
-PARTITION.edit("the tail starts again at the start", "_pieces", "const(at, dtype), {})", "const(0, dtype), {})")
-PARTITION.edit("the tail is as long as the whole", "_pieces", "const(total - at, dtype)", "const(total, dtype)")
 PARTITION.edit(
     "both sides of the branch are the main part",
     "_branches",
     "((low, limit - 1), (limit, high))",
     "((low, limit - 1), (low, limit - 1))",
-    by=[lowered(random_blocks, ("split", "parallel", "parallel", "fuse"))],
+    by=[TAILS],
 )
 PARTITION.edit(
     "the branch one off",
     "_branches",
     "LT(var, const(limit, var.dtype))",
     "LT(var, const(limit + 1, var.dtype))",
-    by=[lowered(random_blocks, ("split", "parallel", "parallel", "fuse"))],
+    by=[TAILS],
 )
 
 # -- vectorize_reductions
@@ -262,8 +253,7 @@ REDUCE.edit(
 
 # -- vectorize
 
-VECTORIZE = Faults("vectorize", TRANSFORM + "vectorize", [BLOCKS, POINTS, BRANCHES])
-LONG = lowered(families("long_rows"), ("vectorize", "vectorize", "unroll"), most=2)
+VECTORIZE = Faults("vectorize", TRANSFORM + "vectorize", [VECTOR_BRANCHES, LONG, POINTS, BLOCKS])
 VECTORIZE.edit("the tail's mask dropped", "_Vectorizer.whole", "if self.limit is not None:", "if False:", by=[LONG])
 VECTORIZE.edit("the tail lost", "_strip_mined", "return Seq.of(main, tail)", "return main", by=[LONG])
 VECTORIZE.edit("the tail at the start", "_strip_mined", "whole * step, {})", "step * 0, {})", by=[LONG])
@@ -293,32 +283,16 @@ VECTORIZE.edit(
     "condition",
     by=[BRANCHES, LONG],
 )
+
 VECTORIZE.edit(
-    "all lanes store to one place",
-    "_Vectorizer.store",
-    "if self.varies(stmt.value) or mask is not None:",
-    "if False:",
-    by=[lowered(families("contraction", "reduction"), ("split", "reorder", "vectorize"))],
+    "elements of lanes overlap", "_Vectorizer.access", "fold(new * lanes, {})", "fold(new * 1, {})", by=[VECTOR_CHAINS]
 )
 VECTORIZE.edit(
-    "lanes share what each should have",
-    "_Vectorizer.access",
-    "Add(Mul(new, Broadcast(lanes, self.lanes)), own)",
-    "Mul(new, Broadcast(lanes, self.lanes))",
-)
-VECTORIZE.edit(
-    "both sides of a guarded load",
+    "a guarded load in all lanes",
     "_Vectorizer.call",
-    "self.expr(b, conjunction(mask, Not(vector)))",
-    "self.expr(b, mask)",
-    by=[CHAINS],
-)
-VECTORIZE.edit(
-    "a cast in one lane",
-    "_Vectorizer.expr",
-    "return Cast(e.dtype.with_lanes(self.lanes), self.expr(e.value, mask))",
-    "return self.expr(e.value, mask)",
-    by=[POINTS],
+    "self.expr(a, conjunction(mask, vector))",
+    "self.expr(a, mask)",
+    by=[lowered(families("chain"), ("vectorize", "vectorize"))],
 )
 
 # -- unroll
@@ -329,12 +303,6 @@ UNROLL.edit(
     "all iterations are the first", "_unroll", "const(first + i, stmt.var.dtype)", "const(first, stmt.var.dtype)"
 )
 UNROLL.edit("copies share their buffers", "bind", "own = replace(node.buffer)", "own = node.buffer")
-UNROLL.edit(
-    "copies share their lets",
-    "bind",
-    "return LetStmt(fresh, go(node.value), inner)",
-    "return LetStmt(node.var, go(node.value), bind(node.body, values, renamed))",
-)
 
 # -- promote_accumulators
 
@@ -348,13 +316,6 @@ PROMOTE.edit(
     by=[lowered(families("contraction"), ("split", "split", "reorder", "unroll", "vectorize"))],
 )
 PROMOTE.edit("an element that moves with the loop", "_fixed", "uses(e, inside) or any(", "any(")
-PROMOTE.edit(
-    "a store under a condition counts as certain",
-    "_always_stored",
-    "if isinstance(stmt, LetStmt | Allocate):",
-    "if isinstance(stmt, If):\n        return _always_stored(stmt.then_case, buffer)\n"
-    "    if isinstance(stmt, LetStmt | Allocate):",
-)
 PROMOTE.edit(
     "two elements in one register",
     "_registers",
@@ -389,8 +350,6 @@ INDEXES = Faults(
     ],
 )
 INDEXES.edit("the distance to the base is lost", "_replaced", "form.const)", "0)")
-INDEXES.edit("a base that the body defines later", "_share", " and not moves(entry[1], local)", "")
-INDEXES.edit("a base for every buffer's own is shared by dtype", "_key", "Affine(form.terms))", "len(form.terms))")
 
 # -- split_host
 

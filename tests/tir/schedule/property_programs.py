@@ -11,7 +11,7 @@ from minitvm.expr import Max, Min, binary
 from minitvm.reference.strategies import KINDS, prim_funcs
 from minitvm.tir.nodes import PrimFunc
 
-from . import cache_programs
+from . import cache_programs, reductions_programs
 
 BLOCKS: st.SearchStrategy[Any] = prim_funcs(min_blocks=2)
 REDUCTIONS = prim_funcs(kinds=("reduce", "matmul", "stencil", "elementwise"))
@@ -48,13 +48,14 @@ PROGRAMS: dict[str, st.SearchStrategy[Any]] = {
     "cache_index": cache_programs.computed_indices(),
     "cache_inplace": cache_programs.in_place(),
     "compute_inline": prim_funcs(min_blocks=3),
-    "decompose_padding": prim_funcs(kinds=("pad", "pad", "elementwise", "stencil")),
+    "decompose_padding": reductions_programs.paddings(),
     "decompose_reduction": REDUCTIONS,
-    "fuse_reduction_epilogue": epilogues(),
+    "fuse_reduction_epilogue": st.one_of(epilogues(), reductions_programs.reductions(epilogue=True)),
+    "pad_einsum": reductions_programs.einsums(),
     "reverse_compute_at": CHAINS,
     "reverse_compute_inline": prim_funcs(min_blocks=3, kinds=("elementwise", "broadcast", "transpose", "stride")),
-    "rolling_buffer": prim_funcs(min_blocks=2, kinds=("stencil", "stencil", "elementwise")),
-    "rfactor": REDUCTIONS,
+    "rfactor": st.one_of(REDUCTIONS, reductions_programs.reductions()),
+    "rolling_buffer": reductions_programs.rolled(),
 }
 
 PREPARATION: dict[str, tuple[str, ...]] = {
@@ -64,13 +65,17 @@ PREPARATION: dict[str, tuple[str, ...]] = {
     "cache_inplace": ("split", "reorder", "fuse"),
     "decompose_reduction": ("split", "reorder", "compute_at"),
     "decompose_padding": ("split", "compute_at"),
+    "pad_einsum": ("annotate",),
     "fuse_reduction_epilogue": ("annotate",),
     "reverse_compute_at": ("split", "reorder"),
     "reverse_compute_inline": ("split",),
     "rfactor": ("split", "reorder"),
-    "rolling_buffer": ("compute_at",),
+    "rolling_buffer": ("annotate",),
     "unannotate": ("annotate",),
 }
 
 # How many such steps at least, where a fresh program has nothing to work on.
-AT_LEAST = {"rolling_buffer": 1, "unannotate": 4}
+AT_LEAST = {"unannotate": 4}
+
+# These may change the shapes of parameters: each step is then compared, as loops, with parameters in their old layouts.
+NEW_SIGNATURE = ("transform_layout", "set_axis_separators")

@@ -57,7 +57,7 @@ def one_block_below(state: ScheduleState, target: For) -> Failure | None:
         {target: "this loop"},
         "one block in loops that hold nothing else",
         f"blocks {names} and what joins them",
-        ("loop_partition, decompose_reduction or compute_at may have joined them",),
+        ("blockize a loop further in",),
     )
 
 
@@ -71,7 +71,7 @@ def fixed_inner_domains(state: ScheduleState, target: For) -> Failure | None:
             return Failure(
                 {loop: "this loop"},
                 "a loop from 0 over an extent that is the same every time",
-                f"{loop.var.name} in [{loop.start}, {loop.start + loop.extent})",
+                f"{loop.var.name} runs over {loop.extent} from {loop.start}",
             )
     return None
 

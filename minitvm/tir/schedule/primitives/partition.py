@@ -437,7 +437,9 @@ def _wrapped(body: Stmt, name: str, around: Sequence[For], blocks: Sequence[Bloc
         values.append(outer.var)
     inside = substitute(body, {v: it.var for v, it in zip(values, iterators, strict=True)})  # type: ignore[misc]
     block = Block(tuple(iterators), (), (), name, inside)
-    reads, writes = signature(block)
+    # A reduction with an init hides that it reads what it accumulates; without one (decompose_reduction) it will not.
+    sums = {s.id for s in statements(inside) if isinstance(s, Block) and s.init is not None}
+    reads, writes = signature(replace(block, body=_without_init(inside, sums)))
     return BlockRealize(tuple(values), const(True), replace(block, reads=reads, writes=writes))
 
 

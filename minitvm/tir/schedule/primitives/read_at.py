@@ -231,7 +231,8 @@ def _has_values(
         if region is None or not scope.before(writer, loop) or fills(tree, writer, region, within) is not None:
             continue
         analyzer = state.analyzer(loop)
-        if regions.covers(touched(tree, writer, region, within, analyzer), box, analyzer):
+        copied = regions.intersect(box, buffer.full_region().region, analyzer)  # the rest is not there
+        if regions.covers(touched(tree, writer, region, within, analyzer), copied, analyzer):
             return True
     return False
 

@@ -164,8 +164,12 @@ def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) ->
     assert old.init is not None  # reduction_block
     loops = tree.loops_above(block)
     inner = loops[loops.index(loop) :]
-    spatial = loops_binding(block, SPATIAL)
-    copied = [l for l in inner if l.var in spatial]
+    spatial, reduced = loops_binding(block, SPATIAL), loops_binding(block, (REDUCE, OPAQUE))
+    inside = {l.var for l in inner}
+    conditions = [c for c in conjuncts(block.predicate) if not set(free_vars(c)) & inside & reduced]
+    # A loop of one iteration binds nothing, and still a condition may name it.
+    named = {v for c in conditions for v in free_vars(c)}
+    copied = [l for l in inner if l.var in spatial or l.var in named]
     renamed = {l.var: l.var.with_name(f"{l.var.name}_init") for l in copied}
     kept = {it.var: it.var.with_name(it.var.name) for it in old.iter_vars if it.kind == SPATIAL}
     iters = tuple(replace(it, var=kept[it.var]) for it in old.iter_vars if it.kind == SPATIAL)
@@ -174,8 +178,6 @@ def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) ->
         for it, value in zip(old.iter_vars, block.iter_values, strict=True)
         if it.kind == SPATIAL
     )
-    inside = {l.var for l in inner}
-    conditions = [c for c in conjuncts(block.predicate) if set(free_vars(c)) & inside <= spatial]
     predicate = all_of(substitute(c, renamed) for c in conditions)
     writes = tuple(substitute(r, kept) for r in old.writes)
     name = f"{old.name}_init"

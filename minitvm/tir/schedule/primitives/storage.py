@@ -233,7 +233,7 @@ def numeric_dtype(
     try:
         wanted = DType(dtype)
     except (MinitvmError, ValueError):
-        known = ", ".join(SCALARS)
+        known = ", ".join(name for name in SCALARS if name != "bool")
         return Failure({block.block: ""}, f"the dtype of a number: {known}", repr(dtype))
     own = _buffer(block, buffer_index).dtype
     for each in (wanted, own):

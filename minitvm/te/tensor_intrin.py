@@ -1,0 +1,115 @@
+"""`decl_tensor_intrin`: an intrinsic as a tensor expression and a function that makes its code, as in TVM's TE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..errors import InputError
+from ..expr import Expr, Var, const, replace
+from ..tir.nodes import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    Evaluate,
+    For,
+    PrimFunc,
+    Seq,
+    Stmt,
+    root_block,
+)  # fmt: skip
+from ..tir.tensor_intrin import TensorIntrin
+from .nodes import ComputeOp, PlaceholderOp, Tensor
+from .primfunc import create_prim_func
+
+
+def decl_tensor_intrin(
+    op: Tensor | ComputeOp,
+    fcompute: Callable[..., Any],
+    name: str = "tensor_intrin",
+    binds: Mapping[Tensor, Buffer] | None = None,
+    scalar_params: Sequence[Var] | None = None,
+    default_buffer_params: Mapping[str, Any] | None = None,
+) -> TensorIntrin:
+    """The tensor intrinsic that computes one tensor from placeholders, registered under `name` for `sch.tensorize`.
+
+    `fcompute(ins, outs)`, with `scalar_params` as third argument where there are any, gets buffers and gives statements
+    (or an expression to evaluate): the whole computation, or for a reduction a tuple (body, reset, update): the whole,
+    its start, and one more step. With reset and update, a reduction may go on over loops around the intrinsic; without,
+    it must lie inside. `binds` gives the buffers of some tensors; the others get `default_buffer_params`, the fields of
+    a `Buffer`. Raises `InputError` where the expression is none of one compute over placeholders.
+    """
+    tensor = op if isinstance(op, Tensor) else Tensor(op, tuple(a.dom.extent for a in op.axis), op.body[0].dtype)
+    if not isinstance(tensor.op, ComputeOp) or len(tensor.op.body) != 1:
+        raise InputError(f"decl_tensor_intrin: {tensor.name} is not one compute of one result")
+    inputs = tensor.op.input_tensors
+    for given in inputs:
+        if not isinstance(given.op, PlaceholderOp):
+            raise InputError(f"decl_tensor_intrin: {given.name} is computed; an intrinsic reads placeholders")
+    scalars = tuple(scalar_params or ())
+    desc = _description(create_prim_func([*inputs, tensor, *scalars]), name)
+    buffers: list[Buffer] = []
+    for item, declared in zip((*inputs, tensor), desc.buffers):
+        bound = (binds or {}).get(item)
+        default = dict(default_buffer_params or {})
+        default.pop("offset_factor", None)  # a hint of TVM's; offsets are exact here
+        buffers.append(bound or Buffer(declared.name, declared.shape, declared.dtype, **default))
+    ins, outs = buffers[:-1], buffers[-1:]
+    made = fcompute(ins, outs, list(scalars)) if scalars else fcompute(ins, outs)
+    body, reset, update = (*made, None, None)[:3] if isinstance(made, tuple | list) else (made, None, None)
+    reduces = bool(tensor.op.reduce_axis)
+    if (reset is not None or update is not None) and not reduces:
+        raise InputError(f"decl_tensor_intrin: {tensor.name} is no reduction, so it has no reset and no update")
+    if reduces and reset is not None and update is not None:
+        impl = _implementation(desc, buffers, scalars, _stmt(update), _stmt(reset))
+    elif body is None:
+        raise InputError("decl_tensor_intrin: wanted a body, or reset and update of a reduction")
+    else:
+        impl = _implementation(desc, buffers, scalars, _stmt(body), None)
+    return TensorIntrin.register(name, desc, impl, override=True)
+
+
+def _stmt(given: Any) -> Stmt:
+    if isinstance(given, Stmt):
+        return given
+    if isinstance(given, Expr):
+        return Evaluate(given)
+    if isinstance(given, list | tuple):
+        return Seq.of(*map(_stmt, given))
+    raise InputError(f"decl_tensor_intrin: wanted a statement or an expression, found {type(given).__name__}")
+
+
+def _description(func: PrimFunc, name: str) -> PrimFunc:
+    """The nest of a compute as the root block of a description: its init apart from its updates, as `blockize` does."""
+    from ..tir.nodes import IRModule
+    from ..tir.schedule import PRIMITIVES
+    from ..tir.schedule.registry import Refused
+    from ..tir.schedule.state import ScheduleState
+
+    state = ScheduleState(IRModule({"main": func}), "main")
+    loop = root_block(func).body
+    if not isinstance(loop, For):
+        raise InputError(f"decl_tensor_intrin: {name} has no loops")
+    try:
+        outer: BlockRealize = PRIMITIVES["blockize"].run(state, {"target": loop, "preserve_unit_iters": False})
+    except Refused as refused:
+        raise InputError(f"decl_tensor_intrin: {name}: {refused.failure.found}") from None
+    block = replace(outer.block, name="root", annotations={})
+    return PrimFunc(func.params, BlockRealize((), const(True), block), func.attrs)
+
+
+def _implementation(
+    desc: PrimFunc, buffers: Sequence[Buffer], scalars: Sequence[Var], body: Stmt, init: Stmt | None
+) -> PrimFunc:
+    pattern = root_block(desc)
+    own = dict(zip(desc.buffers, buffers))
+
+    def regions(found: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
+        return tuple(BufferRegion(own[r.buffer], r.region) for r in found)
+
+    block = Block((), regions(pattern.reads), regions(pattern.writes), "root", body, init)
+    return PrimFunc((*buffers, *scalars), BlockRealize((), const(True), block), {"global_symbol": "impl"})
+
+
+__all__ = ["decl_tensor_intrin"]

@@ -1,0 +1,102 @@
+"""Faults in the primitives that take reductions, padding and loops apart, and put them together."""
+
+from ..patch import Faults
+from ..workloads import families, primitive, schedules
+
+PRIMITIVES = "minitvm.tir.schedule.primitives."
+DEPENDENT = families("in_place", "sequences", "running", "carried")
+
+RFACTOR = Faults("rfactor", PRIMITIVES + "rfactor", [primitive("rfactor"), primitive("rfactor", wild=True)])
+RFACTOR.edit(
+    "every part is the first",
+    "_combination",
+    "_with_axis(update.indices, slot, axis)) for b in partial",
+    "_with_axis(update.indices, loop.start, axis)) for b in partial",
+)
+RFACTOR.edit(
+    "parts that were never started",
+    "_where_started",
+    "return all_of(kept)",
+    "return all_of([])",
+    by=[schedules("rfactor", of=families("contraction", "reduction"), prepare=("split", "split"))],
+)
+RFACTOR.drop(
+    "a loop that binds spatial iterators too",
+    "rfactor",
+    "binds_only_reduction",
+    by=[schedules("rfactor", of=families("contraction"), prepare=("split", "fuse"), wild=True)],
+)
+EPILOGUE = Faults("fuse_reduction_epilogue", PRIMITIVES + "epilogue", [primitive("fuse_reduction_epilogue")])
+EPILOGUE.drop("an epilogue that the reduction cannot start from", "fuse_reduction_epilogue", "goes_into_init")
+EPILOGUE.drop("other points than the reduction's", "fuse_reduction_epilogue", "same_points")
+PADDING = Faults("decompose_padding", PRIMITIVES + "padding", [primitive("decompose_padding")])
+PADDING.edit("the inside one short", "_bound", "rest // -slope.value + 1)", "rest // -slope.value)")
+PADDING.edit(
+    "the inside at the start", "_inside_only", "shifted[it.var] = it.var + part.start", "shifted[it.var] = it.var + 0"
+)
+PADDING.edit(
+    "the pad in place of the value", "decompose_padding", "store, value.args[1], inside", "store, value.args[2], inside"
+)
+EINSUM = Faults("pad_einsum", PRIMITIVES + "pad_einsum", [primitive("pad_einsum")])
+EINSUM.edit(
+    "a maximum padded with the greatest",
+    "_neutral",
+    "dtype.min if kind is Max else dtype.max",
+    "dtype.max if kind is Max else dtype.min",
+)
+EINSUM.edit("reads one past the end", "_copy_in", "v < d for v", "v <= d for v")
+EINSUM.edit("the padding counts", "_copy_in", "const(pad, source.dtype)", "const(1, source.dtype)")
+ROLLING = Faults(
+    "rolling_buffer",
+    PRIMITIVES + "rolling_buffer",
+    [primitive("rolling_buffer"), primitive("rolling_buffer", wild=True)],
+)
+ROLLING.edit(
+    "nothing is computed at first",
+    "rolling_buffer",
+    "roll.loop.var < roll.loop.start + 1",
+    "roll.loop.var < roll.loop.start",
+)
+ROLLING.edit("one too few of the new elements", "rolling_buffer", "place >= roll.overlap", "place >= roll.overlap + 1")
+ROLLING.edit("around a smaller circle", "_around", "index % roll.extent", "index % (roll.extent - 1)")
+MERGE = Faults(
+    "merge",
+    PRIMITIVES + "partition",
+    [
+        primitive("merge"),
+        schedules("merge", of=families("chain", "in_place", "sequences"), prepare=()),
+        schedules("merge", of=DEPENDENT, wild=True),
+    ],
+)
+MERGE.drop("a consumer before its producer is done", "merge", "keeps_order_of_nests")
+MERGE.drop("loops of other lengths", "merge", "same_extents")
+PARTITION = Faults("loop_partition", PRIMITIVES + "partition", [primitive("loop_partition")])
+PARTITION.edit("parts that overlap", "_ranges", "start + sum(counts[:k])", "start + sum(counts[: max(0, k - 1)])")
+PARTITION.edit("one iteration less", "_copy_of_range", "const(extent, dtype)", "const(max(1, extent - 1), dtype)")
+PARTITION.edit(
+    "later parts start the sum again",
+    "loop_partition",
+    "_without_init(loop.body, going_on) if k > 0 else loop.body",
+    "loop.body",
+    by=[schedules("loop_partition", of=families("contraction", "reduction"), prepare=())],
+)
+ITERS = Faults("reorder_block_iter_var", PRIMITIVES + "block_iters", [primitive("reorder_block_iter_var")])
+ITERS.edit(
+    "values stay in their places",
+    "reorder_block_iter_var",
+    "iter_values=tuple(block.iter_values[k] for k in new_order)",
+    "iter_values=block.iter_values",
+)
+ITERS.edit(
+    "the last value twice",
+    "reorder_block_iter_var",
+    "tuple(block.iter_values[k] for k in new_order)",
+    "tuple(block.iter_values[max(k, 1) if len(new_order) > 1 else k] for k in new_order)",
+)
+UNIT = Faults(
+    "add_unit_loop",
+    PRIMITIVES + "block_iters",
+    [primitive("add_unit_loop"), schedules("add_unit_loop", of=families("running", "in_place", "contraction"))],
+)
+UNIT.edit("two iterations", "add_unit_loop", "const(0), const(1)", "const(0), const(2)")
+UNIT.edit("no iteration", "add_unit_loop", "const(0), const(1)", "const(0), const(0)")

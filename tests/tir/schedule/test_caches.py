@@ -1,0 +1,346 @@
+"""The cache family: what each primitive makes of a textbook program, edges, traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minitvm.errors import ScheduleError
+from minitvm.expr import structural_equal, walk
+from minitvm.reference import check
+from minitvm.script import tir as T
+from minitvm.tir import IndexMap, Schedule
+from minitvm.tir.nodes import Block, BufferLoad, PrimFunc
+from minitvm.tir.schedule.testing import verify_trace_roundtrip
+from minitvm.tir.transform import lower
+
+from . import programs
+
+
+def same(before: PrimFunc, sch: Schedule) -> None:
+    """The scheduled function means the same at both levels, and its trace replays from text and JSON."""
+    for version in (sch.func, lower(sch.func)):
+        verdict = check(before, version)
+        assert verdict, f"{verdict}\n{sch.func.script()}"
+    verify_trace_roundtrip(sch, before)
+
+
+def assert_becomes(before: PrimFunc, sch: Schedule, wanted: PrimFunc) -> None:
+    same(before, sch)
+    named = PrimFunc(wanted.params, wanted.body, before.attrs)
+    assert structural_equal(sch.func, named), sch.func.script()
+
+
+@T.prim_func
+def transposed(A: T.Buffer((4, 8), "float32"), B: T.Buffer((8, 4), "float32")):
+    for i, j in T.grid(8, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vj, vi] * 2.0
+
+
+@T.prim_func
+def three_readers(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + 1.0
+    for i in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = B[7 - vi] * 2.0
+
+
+def _reads(sch: Schedule, name: str) -> list[str]:
+    return [r.buffer.name for r in sch.get(sch.get_block(name)).reads]
+
+
+# ---- cache_read, cache_write ---------------------------------------------------------------------------------------
+
+
+def test_all_readers_of_the_scope_read_the_copy_unless_some_are_named() -> None:
+    sch = Schedule(three_readers)
+    sch.cache_read("C", 0, "local")
+    assert (_reads(sch, "C"), _reads(sch, "D")) == (["B_local"], ["B_local"])
+    same(three_readers, sch)
+    sch = Schedule(three_readers)
+    sch.cache_read("C", 0, "local", consumer_blocks=[sch.get_block("D")])
+    assert (_reads(sch, "C"), _reads(sch, "D")) == (["B"], ["B_local"])
+    same(three_readers, sch)
+
+
+def test_of_a_written_buffer_all_that_is_written_is_copied() -> None:
+    sch = Schedule(programs.chain(10, 6))  # C reads B with a halo of two rows
+    copy = sch.cache_read("C", 0, "local")
+    assert [sch.get(loop).extent.value for loop in sch.get_loops(copy)] == [10, 6]
+    same(programs.chain(10, 6), sch)
+
+
+def test_consumers_of_cache_write_read_the_new_buffer() -> None:
+    sch = Schedule(three_readers)
+    sch.cache_write("B", 0, "local", consumer_blocks=["C"])
+    assert (_reads(sch, "C"), _reads(sch, "D")) == (["B_local"], ["B"])
+    same(three_readers, sch)
+
+
+def test_a_copy_may_not_make_parallel_iterations_meet() -> None:
+    @T.prim_func
+    def rows(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4, 8), "float32")):
+        for i in T.parallel(4):
+            for j in range(8):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi, vj] + 1.0
+
+    sch = Schedule(rows)
+    sch.cache_write("C", 0, "local")  # stands after the loop: nobody meets
+    same(rows, sch)
+
+
+# ---- cache_inplace -------------------------------------------------------------------------------------------------
+
+
+@T.prim_func
+def updated(A: T.Buffer((10,), "int32"), C: T.Buffer((10,), "int32")):
+    B = T.alloc_buffer((10,), "int32")
+    for i in range(10):
+        with T.block("B"):
+            vi = T.axis.spatial(10, i)
+            B[vi] = A[vi]
+    for i_0, i_1 in T.grid(4, 3):
+        with T.block("update"):
+            vi = T.axis.spatial(10, i_0 * 3 + i_1)
+            T.where(i_0 * 3 + i_1 < 10)
+            B[vi] = B[vi] * 3 + 1
+    for i in range(10):
+        with T.block("C"):
+            vi = T.axis.spatial(10, i)
+            C[vi] = B[vi]
+
+
+def test_cache_inplace_copies_in_and_out_around_the_block() -> None:
+    sch = Schedule(updated)
+    stages = sch.cache_inplace("update", 0, "local")
+    assert len(stages) == 2
+    parents = [sch.get_loops(block)[:2] for block in (*stages, "update")]
+    assert parents[0] == parents[1] == parents[2]
+    same(updated, sch)
+
+
+def test_cache_inplace_takes_a_name() -> None:
+    sch = Schedule(updated)
+    sch.cache_inplace("update", "B", "local")
+    assert _reads(sch, "update") == ["B_local"]
+
+
+# ---- reindex -------------------------------------------------------------------------------------------------------
+
+
+@T.prim_func
+def reindexed(A: T.Buffer((4, 8), "float32"), B: T.Buffer((8, 4), "float32")):
+    A_reindex = T.alloc_buffer((8, 4))
+    for ax0, ax1 in T.grid(8, 4):
+        with T.block("A_reindex"):
+            v0, v1 = T.axis.remap("SS", [ax0, ax1])
+            T.reads(A[v1, v0])
+            T.writes(A_reindex[v0, v1])
+            A_reindex[v0, v1] = A[v1, v0]
+    for i, j in T.grid(8, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(A_reindex[vi, vj])
+            T.writes(B[vi, vj])
+            B[vi, vj] = A_reindex[vi, vj] * 2.0
+
+
+@pytest.mark.parametrize("buffer", [("read", 0), ["read", 0], "A"])
+def test_reindex_lays_a_buffer_out_as_the_block_runs(buffer: Any) -> None:
+    sch = Schedule(transposed)
+    sch.reindex("B", buffer)
+    assert_becomes(transposed, sch, reindexed)
+
+
+def test_reindex_leaves_out_what_does_not_index_the_buffer() -> None:
+    sch = Schedule(programs.matmul())
+    for k, kind in enumerate(("read", "read", "write")):
+        sch.reindex("C", (kind, k % 2))
+    shapes = {b.name: [int(d.value) for d in b.shape] for b in sch.get(sch.get_block("root")).alloc_buffers}
+    assert shapes == {"A_reindex": [8, 4], "B_reindex": [6, 4], "C_reindex": [8, 6]}
+    same(programs.matmul(), sch)
+
+
+def test_reindex_takes_padding_along() -> None:
+    @T.prim_func
+    def padded(A: T.Buffer((6,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = T.if_then_else(vi >= 1 and vi < 7, A[vi - 1], 0.0)
+
+    sch = Schedule(padded)
+    sch.reindex("B", ("read", 0))  # elements that are not there are not copied
+    same(padded, sch)
+
+
+def test_reindex_cache_read_lays_out_by_a_map() -> None:
+    sch = Schedule(transposed)
+    copy = sch.reindex_cache_read("B", 0, "local", lambda vi, vj: (vi // 4, vj, vi % 4))
+    (buffer,) = sch.get(sch.get_block("root")).alloc_buffers
+    assert ([int(d.value) for d in buffer.shape], buffer.scope) == ([2, 4, 4], "local")
+    assert sch.get(copy).name == "A_local"
+    same(transposed, sch)
+
+
+def test_reindex_cache_read_takes_an_index_map() -> None:
+    sch = Schedule(transposed)
+    sch.reindex_cache_read("B", 0, "local", IndexMap.from_func(lambda vi, vj: (vj, vi)))
+    assert check(transposed, sch.func)
+
+
+def test_reindex_cache_copies_keep_tiles_and_their_predicate() -> None:
+    sch = Schedule(transposed)
+    sch.split(sch.get_loops("B")[0], [None, 3])
+    copy = sch.reindex_cache_read("B", 0, "local", lambda vi, vj: (vj, vi))
+    back = sch.reindex_cache_write("B", 0, "local", lambda vi, vj: (vj, vi))
+    for block in (copy, back):
+        assert [sch.get(loop).extent.value for loop in sch.get_loops(block)] == [3, 3, 4]
+    same(transposed, sch)
+
+
+def test_reindex_cache_write_of_a_reduction() -> None:
+    sch = Schedule(programs.matmul())
+    sch.reindex_cache_write("C", 0, "local", lambda i, j, k: (j, i))
+    assert len(sch.get_loops("C_local")) == 2  # not over k
+    same(programs.matmul(), sch)
+
+
+# ---- cache_index ---------------------------------------------------------------------------------------------------
+
+
+@T.prim_func
+def resized(A: T.Buffer((4, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+    for i, j in T.grid(8, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(A[vi // 4 + vj // 4, vj // 2])
+            T.writes(B[vi, vj])
+            B[vi, vj] = A[vi // 4 + vj // 4, vj // 2]
+
+
+@T.prim_func
+def looked_up(A: T.Buffer((4, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+    index_var_0 = T.alloc_buffer((8, 8), "int32")
+    index_var_1 = T.alloc_buffer((8,), "int32")
+    for ax0, ax1 in T.grid(8, 8):
+        with T.block("index_0"):
+            v0, v1 = T.axis.remap("SS", [ax0, ax1])
+            T.reads()
+            T.writes(index_var_0[v0, v1])
+            index_var_0[v0, v1] = v0 // 4 + v1 // 4
+    for ax0 in range(8):
+        with T.block("index_1"):
+            v0 = T.axis.spatial(8, ax0)
+            T.reads()
+            T.writes(index_var_1[v0])
+            index_var_1[v0] = v0 // 2
+    for i, j in T.grid(8, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(A[vi // 4 + vj // 4, vj // 2], index_var_0[vi, vj], index_var_1[vj])
+            T.writes(B[vi, vj])
+            B[vi, vj] = A[index_var_0[vi, vj], index_var_1[vj]]
+
+
+@pytest.mark.parametrize("threshold", [0, 1])
+def test_cache_index_looks_indices_up(threshold: int) -> None:
+    sch = Schedule(resized)
+    assert len(sch.cache_index("B", "global", threshold)) == 2
+    assert_becomes(resized, sch, looked_up)
+
+
+def test_cache_index_may_ask_for_what_is_computed_often() -> None:
+    @T.prim_func
+    def bilinear(A: T.Buffer((5, 5), "float32"), B: T.Buffer((8, 8), "float32")):
+        for i, j in T.grid(8, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi // 2, vj // 2] + A[vi // 2 + 1, vj // 2] + A[vi // 2, vj // 2 + 1]
+
+    sch = Schedule(bilinear)
+    stages = sch.cache_index("B", "global", 3)  # vi // 2 and vj // 2, three times each
+    assert [len(sch.get(stage).iter_vars) for stage in stages] == [1, 1]
+    same(bilinear, sch)
+
+
+def test_where_nothing_is_computed_nothing_is_cached() -> None:
+    sch = Schedule(transposed)
+    assert sch.cache_index("B", "global") == []
+    assert structural_equal(sch.func, transposed)
+
+
+def test_an_index_that_depends_on_data_stays() -> None:
+    @T.prim_func
+    def gathered(A: T.Buffer((8,), "float32"), I: T.Buffer((4,), "int32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                T.reads(A[0:8], I[0:4])
+                T.writes(B[vi])
+                B[vi] = A[T.max(T.min(I[vi // 2 * 2], 7), 0)]
+
+    sch = Schedule(gathered)
+    sch.cache_index("B", "global")
+    (index,) = [
+        n.indices[0] for n in walk(sch.get(sch.get_block("B"))) if isinstance(n, BufferLoad) and n.buffer.name == "I"
+    ]
+    assert isinstance(index, BufferLoad)
+    same(gathered, sch)
+
+
+# ---- read_at, write_at ---------------------------------------------------------------------------------------------
+
+
+def test_read_at_and_write_at_stage_a_tile() -> None:
+    func = programs.matmul(8, 6, 4)
+    sch = Schedule(func)
+    i, j, k = sch.get_loops("C")
+    i_0, i_1 = sch.split(i, [None, 4])
+    sch.reorder(i_0, k, i_1, j)
+    sch.write_at(i_0, "C", 0, "local")
+    sch.read_at(k, "C", 0, "shared")
+    sch.read_at(k, "C", 1, "shared")
+    assert [b.block.name for b in sch.state.tree().blocks.values()] == ["root", "A_shared", "B_shared", "C", "C_local"]
+    assert dict(sch.get(sch.get_block("A_shared")).annotations) == {"auto_copy": 1}
+    same(func, sch)
+
+
+def test_write_at_a_loop_of_the_reduction_keeps_the_sum() -> None:
+    func = programs.matmul()
+    sch = Schedule(func)
+    i, j, k = sch.get_loops("C")
+    sch.reorder(k, i, j)
+    sch.write_at(k, "C", 0, "local")
+    same(func, sch)
+
+
+def test_read_at_of_imperfect_tiles_stays_in_bounds() -> None:
+    func = programs.chain(10, 6)
+    sch = Schedule(func)
+    i_0, _ = sch.split(sch.get_loops("C")[0], [None, 3])  # 8 rows
+    sch.read_at(i_0, "C", 0, "local")
+    block = sch.get(sch.get_block("B_local"))
+    assert isinstance(block, Block)
+    same(func, sch)
+
+
+def test_write_at_refuses_what_goes_on_elsewhere() -> None:
+    sch = Schedule(programs.matmul())
+    sch.decompose_reduction("C", sch.get_loops("C")[2])
+    with pytest.raises(ScheduleError, match="written_below_only"):
+        sch.write_at(sch.get_loops("C_update")[2], "C_update", 0, "local")
