@@ -32,6 +32,26 @@ def blocked_layout(graph: Graph, target: Target, accuracy: str = "fast") -> Grap
     return _Blocking(graph, target, accuracy).run()
 
 
+# With this many vectors of channels, filling the last one costs less than narrower vectors for all of them.
+WORTH_PADDING = 4
+
+
+def _channels_behind_convolutions(graph: Graph) -> set[int]:
+    """The numbers of channels of all values that a convolution reads, or that go into one without a convolution."""
+    makers = {value: item for item in graph.nodes for value in item.outputs}
+    todo = [item.inputs[0] for item in graph.nodes if item.op.startswith("nn.conv")]
+    seen: set[Value] = set()
+    while todo:
+        value = todo.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        maker = makers.get(value)
+        if maker is not None and not maker.op.startswith("nn.conv"):
+            todo.extend(maker.inputs)
+    return {int(v.shape[1]) for v in seen if v.ndim > 1 and isinstance(v.shape[1], int)}
+
+
 def block_of(channels: int, lanes: int) -> int | None:
     """The block of a dimension: the widest vector of at least 4 lanes that divides it; a few channels are one block."""
     for block in (lanes, lanes // 2, lanes // 4):
@@ -51,6 +71,7 @@ class _Blocking:
         self.blocked: dict[Value, Value] = {}
         self.data = graph.arrays()
         self.packed: dict[tuple[Value, tuple[Any, ...]], Value] = {}
+        self.whole = _channels_behind_convolutions(graph)
 
     def run(self) -> Graph:
         for value in self.graph.inputs:
@@ -75,7 +96,18 @@ class _Blocking:
         """The block of a value's channels, where it can be blocked at all."""
         if value.ndim != 4 or not value.is_static or value.dtype != "float32" or 0 in value.shape:
             return None
-        return block_of(int(value.shape[1]), self.lanes)  # type: ignore[arg-type]
+        channels = int(value.shape[1])  # type: ignore[arg-type]
+        # What fills an incomplete block is never read by a sum over channels: it need not be zero, nor finite.
+        if channels % self.lanes and channels >= WORTH_PADDING * self.lanes and channels not in self.whole:
+            return self.lanes
+        return block_of(channels, self.lanes)
+
+    def split_channels(self, array: np.ndarray, width: int) -> np.ndarray:
+        """A constant [b, channels, ...] as [b, channels / width, ..., width], zeros in an incomplete block."""
+        missing = -array.shape[1] % width
+        full = np.pad(array, [(0, 0), (0, missing), *[(0, 0)] * (array.ndim - 2)]) if missing else array
+        split = full.reshape(full.shape[0], full.shape[1] // width, width, *full.shape[2:])
+        return np.ascontiguousarray(np.moveaxis(split, 2, -1))
 
     def as_plain(self, value: Value) -> Value:
         if value not in self.plain:
@@ -128,8 +160,7 @@ class _Blocking:
             return None
         width = self.block(output) if full.shape[1] == channels else 1
         assert width is not None
-        split = full.reshape(full.shape[0], full.shape[1] // width, width, *full.shape[2:])
-        return self.b.constant(np.ascontiguousarray(np.moveaxis(split, 2, -1)))
+        return self.b.constant(self.split_channels(full, width))
 
     def conv2d(self, item: OpNode) -> bool:
         data, weight = item.inputs[:2]
@@ -217,6 +248,8 @@ class _Blocking:
         blocks = {self.block(v) for v in item.inputs}
         if item.attrs["axis"] not in (1, -3) or block is None or blocks != {block}:
             return False
+        if any(int(v.shape[1]) % block for v in item.inputs):  # type: ignore[arg-type]
+            return False
         if not any(v in self.blocked for v in item.inputs):
             return False
         parts = [self.as_blocked(v) for v in item.inputs]
@@ -228,7 +261,7 @@ class _Blocking:
         if data not in self.blocked or bias not in self.data or item.attrs["axis"] != 1 or not self.block(data):
             return False
         width = self.block(data) or 1
-        array = self.data[bias].reshape(1, -1, width)[:, :, None, None, :]
+        array = self.split_channels(self.data[bias].reshape(1, -1, 1, 1), width)
         self.blocked[item.output] = self.op("add", self.blocked[data], self.b.constant(array))
         return True
 
@@ -253,7 +286,8 @@ def _pack_depthwise(weight: np.ndarray, block: int) -> np.ndarray:
 
 def _pack_winograd(weight: np.ndarray, tile: int, in_block: int, out_block: int) -> np.ndarray:
     """[O, I, 3, 3], transformed, as [t, t, O/y, I/x, x, y]."""
-    transformed = transformed_weights(weight, tile)
+    missing = -weight.shape[0] % out_block
+    transformed = transformed_weights(np.pad(weight, [(0, missing), (0, 0), (0, 0), (0, 0)]), tile)
     places, _, out, inner = transformed.shape
     split = transformed.reshape(places, places, out // out_block, out_block, inner // in_block, in_block)
     return np.ascontiguousarray(split.transpose(0, 1, 2, 4, 5, 3))

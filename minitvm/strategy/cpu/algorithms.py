@@ -79,7 +79,7 @@ def described(algorithms: Sequence[Algorithm]) -> str:
 def _direct(conv: Convolution, block: int, cpu: Any) -> float:
     (height, width), (kh, kw) = conv.image, conv.kernel
     steps = conv.batch * height * width * conv.in_channels * kh * kw
-    return steps * _vectors(conv.out_channels, block) * _vector_step(width, conv.out_channels // block, cpu)
+    return steps * _vectors(conv.out_channels, block) * _vector_step(width, _vectors(conv.out_channels, block), cpu)
 
 
 def _winograd(conv: Convolution, block: int, tile: int, cpu: Any) -> float:
@@ -88,7 +88,9 @@ def _winograd(conv: Convolution, block: int, tile: int, cpu: Any) -> float:
     tiles = conv.batch * down * across
     steps = tiles * places * conv.in_channels
     products = (
-        steps * _vectors(conv.out_channels, block) * _vector_step(across, conv.out_channels // block, cpu, whole=True)
+        steps
+        * _vectors(conv.out_channels, block)
+        * _vector_step(across, _vectors(conv.out_channels, block), cpu, whole=True)
     )
     channels = _vectors(conv.in_channels, block) + _vectors(conv.out_channels, block)
     transforms = tiles * places * channels * _TRANSFORM

@@ -180,6 +180,30 @@ def test_every_network_means_the_same(graph: Graph, lanes: int, seed: int, accur
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * max(1.0, float(np.abs(wanted).max(initial=0))))
 
 
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_many_channels_that_no_convolution_reads_fill_their_last_block(kernel: int) -> None:
+    b = GraphBuilder()
+    x = b.op("nn.conv2d", b.input("x", (1, 8, 6, 6)), weights(36, 8, kernel, kernel), padding=kernel // 2)
+    x = b.op("nn.relu", b.op("nn.bias_add", x, weights(36)))
+    x = b.op("multiply", b.op("add", x, weights(36, 1, 1)), b.input("scale", (1, 36, 1, 1)))
+    x = b.op("divide", x, b.op("nn.max_pool2d", x, pool_size=1))  # 0 / 0 in what is filled
+    graph = b.build([b.op("nn.global_avg_pool", x), x])
+    after = blocked_layout(graph, machine(8))
+    blocked = [v for n in after.nodes for v in n.outputs if v.ndim == 5]
+    assert {v.shape[1:2] + v.shape[-1:] for v in blocked} == {(1, 8), (5, 8)}
+    inputs = feed(graph, 0)
+    with np.errstate(all="ignore"):
+        for found, wanted in zip(interpreter.run(after, inputs), interpreter.run(graph, inputs), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_channels_that_a_convolution_reads_are_whole_blocks() -> None:
+    b = GraphBuilder()
+    x = b.op("nn.relu", b.op("nn.conv2d", b.input("x", (1, 8, 6, 6)), weights(36, 8, 1, 1)))
+    after = blocked_layout(b.build(b.op("nn.conv2d", x, weights(8, 36, 1, 1))), machine(8))
+    assert {v.shape[-1] for n in after.nodes for v in n.outputs if v.ndim == 5} == {4, 8}
+
+
 def operators(graph: Graph) -> Counter[str]:
     return Counter(n.op for n in graph.nodes)
 
