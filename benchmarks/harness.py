@@ -6,7 +6,7 @@ import json
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,11 @@ def table(title: str, rows: list[Row]) -> None:
         )
 
 
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """The mean that treats twice as fast and twice as slow alike."""
+    return statistics.geometric_mean(ratios)
+
+
 def machine() -> dict[str, Any]:
     """What the figures were measured on."""
     from importlib import metadata
@@ -88,7 +93,7 @@ def machine() -> dict[str, Any]:
     from minitvm.target import Target
 
     packages = {}
-    for name in ("numpy", "numba", "llvmlite", "onnxruntime"):
+    for name in ("numpy", "numba", "llvmlite", "onnxruntime", "openvino"):
         try:
             packages[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

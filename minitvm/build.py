@@ -23,6 +23,7 @@ Progress = Callable[[str, int, int], None]
 PassCallback = Callable[[str, Any, Any], None]
 
 # The named stops of `lower`, in order; those from "te" on are a dictionary by fused operator.
+ACCURACIES = ("fast", "strict")
 STOPS = ("graph", "fused", "te", "tir", "schedule", "kernel", "source", "executable")
 
 # A reshape of any kind moves no data: its output can live where its input does.
@@ -45,22 +46,26 @@ def build(
     params: Mapping[str, np.ndarray] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     progress: Progress | None = None,
+    accuracy: str = "fast",
 ) -> Any:
     """Compile a model to a `runtime.GraphModule`, or a tir function to a `runtime.Function`.
 
     `model` is a `graph.Graph`, an ONNX model or the path of one, a `PrimFunc` or an `IRModule` of one function.
     `threads` is the size of the thread team (default: MINITVM_NUM_THREADS, or the cores this process may run on).
     `params` gives inputs a constant value by name. `shapes` fixes the dimensions of inputs that an ONNX model leaves
-    open. `progress(stage, done, total)` is called as work goes on. Raises `MinitvmError`s for everything that is wrong
+    open. `progress(stage, done, total)` is called as work goes on. `accuracy="strict"` keeps to algorithms that round
+    no worse than the sums as written: no Winograd convolution. Raises `MinitvmError`s for everything that is wrong
     with the arguments.
     """
     from .runtime import Function, GraphModule
 
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads}: wanted a number from 1")
+    if accuracy not in ACCURACIES:
+        raise InputError(f"accuracy={accuracy!r}: wanted {' or '.join(ACCURACIES)}")
     chosen = code_target(target)
     is_function = isinstance(model, PrimFunc | IRModule)
-    executable = compile_executable(model, chosen, params=params, shapes=shapes, progress=progress)
+    executable = compile_executable(model, chosen, params=params, shapes=shapes, progress=progress, accuracy=accuracy)
     compiling = (lambda done, total, name: progress("compiling", done, total)) if progress else None
     make = Function if is_function else GraphModule
     return make(executable, threads=threads, progress=compiling)
@@ -75,19 +80,22 @@ def lower(
     callback: PassCallback | None = None,
     progress: Progress | None = None,
     only: str | None = None,
+    accuracy: str = "fast",
 ) -> Any:
     """A model at one of its levels.
 
     "graph" and "fused" give a `graph.Graph`. "te" (lists of tensors, inputs first), "tir" and "schedule" (`PrimFunc`s),
     "kernel" (`IRModule`s: a host function and its kernels) and "source" (text) give a dictionary by fused operator.
     "executable" gives an `executable.Executable`. A tir function begins at "tir". `only` keeps one fused operator, by
-    its name. `callback(name, before, after)` sees every pass.
+    its name. `callback(name, before, after)` sees every pass. `accuracy` as in `build`.
     """
     if stop_at not in STOPS:
         raise InputError(f"stop_at={stop_at!r}: wanted one of {', '.join(STOPS)}; {nearest(stop_at, STOPS)}")
     chosen = Target.of(target) if stop_at in ("graph", "fused", "te", "tir") else code_target(target)
     if stop_at == "executable":
-        return compile_executable(model, chosen, params=params, shapes=shapes, callback=callback, progress=progress)
+        return compile_executable(
+            model, chosen, params=params, shapes=shapes, callback=callback, progress=progress, accuracy=accuracy
+        )
     if isinstance(model, PrimFunc | IRModule):
         func = _single(model)
         if stop_at in ("graph", "fused", "te"):
@@ -96,7 +104,7 @@ def lower(
     graph = to_graph(model, shapes, params)
     if stop_at == "graph":
         return graph
-    fused = optimize_graph(graph, chosen, callback)
+    fused = optimize_graph(graph, chosen, callback, accuracy)
     if stop_at == "fused":
         return fused
     named = _selected(fused, only)
@@ -179,12 +187,13 @@ def compile_executable(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     callback: PassCallback | None = None,
     progress: Progress | None = None,
+    accuracy: str = "fast",
 ) -> x.Executable:
     """Everything up to the executable; its kernels are source, not yet machine code."""
     if isinstance(model, PrimFunc | IRModule):
         return link_function(lower_function(_single(model), target, callback), target.kind)
     graph = to_graph(model, shapes, params)
-    fused = optimize_graph(graph, target, callback)
+    fused = optimize_graph(graph, target, callback, accuracy)
     units = to_units(fused)
     lowered: dict[PrimFunc, LoweredFunc] = {}
     for count, unit in enumerate(units):
@@ -263,11 +272,14 @@ def schedule_function(func: PrimFunc, target: Target) -> PrimFunc:
     return scheduled.func.with_attr("schedule_trace", scheduled.trace.as_python())
 
 
-def optimize_graph(graph: Any, target: Target, callback: PassCallback | None = None) -> Any:
+def optimize_graph(graph: Any, target: Target, callback: PassCallback | None = None, accuracy: str = "fast") -> Any:
     """The graph after all of its passes: every node is a fused operator."""
     from .graph.passes.pipeline import optimize
 
-    return optimize(graph, target, evaluate=lambda node, arrays: evaluate_node(node, arrays, target), callback=callback)
+    def evaluate(node: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return evaluate_node(node, arrays, target)
+
+    return optimize(graph, target, evaluate=evaluate, callback=callback, accuracy=accuracy)
 
 
 def evaluate_node(node: Any, arrays: Sequence[np.ndarray], target: Target) -> list[np.ndarray]:

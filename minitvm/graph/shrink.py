@@ -71,6 +71,16 @@ def _blocked(shape: Shape, long: int, middle: int) -> Shape:
     return (*few, *(_with_remainder(d, long, middle) for d in shape[blocks:block]), *shape[block:])
 
 
+def _input_shape(graph: Graph, value: Value, smaller: Callable[[Shape], Shape]) -> Shape:
+    """The smaller shape of an input. Transformed weights of Winograd's algorithm keep the places of their tile."""
+    transformed = any(n.op == "nn.contrib_winograd_conv2d_NCHWc" and n.inputs[1] is value for n in graph.nodes)
+    if not transformed:
+        return smaller(value.shape)
+    places, _, *blocks = value.shape
+    out_blocks, in_blocks, _, _, *lanes = smaller((*blocks[:2], 3, 3, *blocks[2:]))
+    return (places, places, out_blocks, in_blocks, *lanes)
+
+
 def _with_remainder(size: Any, long: int, middle: int) -> Any:
     if not _is_size(size) or _stays(size):
         return size
@@ -97,7 +107,7 @@ def _at(node: OpNode, smaller: Callable[[Shape], Shape]) -> OpNode | None:
     new: dict[Value, Value] = {}
 
     for value in graph.inputs:
-        new[value] = builder.input(value.name, smaller(value.shape), value.dtype)
+        new[value] = builder.input(value.name, _input_shape(graph, value, smaller), value.dtype)
     for constant in graph.constants:
         new[constant.value] = builder.constant(constant.data, constant.value.name)
     try:

@@ -158,6 +158,7 @@ from .transform import (
     transpose,
     trilu,
 )  # fmt: skip
+from .winograd import winograd_conv2d_nchwc
 
 __all__ = [
     "abs",
@@ -325,4 +326,5 @@ __all__ = [
     "unblock_axis",
     "variance",
     "where",
+    "winograd_conv2d_nchwc",
 ]  # fmt: skip

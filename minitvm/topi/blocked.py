@@ -72,8 +72,12 @@ def conv2d_nchwc(
     strides: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
+    algorithm: str = "",
 ) -> Tensor:
-    """Convolution of `data` [N, I/x, H, W, x] with `weight` [O/y, I/x, kh, kw, x, y], giving [N, O/y, OH, OW, y]."""
+    """Convolution of `data` [N, I/x, H, W, x] with `weight` [O/y, I/x, kh, kw, x, y], giving [N, O/y, OH, OW, y].
+
+    `algorithm` is kept as an annotation: why this algorithm was chosen.
+    """
     n, in_blocks, _, _, block = dims(data)
     out_blocks, weight_in, kh, kw, weight_block, out_block = dims(weight)
     if (in_blocks, block) != (weight_in, weight_block):
@@ -90,7 +94,8 @@ def conv2d_nchwc(
         return te.sum(pixel * weight[ob, ib, ky, kx, ic, oc], axis=[ib, ky, kx, ic])
 
     shape = (n, out_blocks, out_height, out_width, out_block)
-    return te.compute(shape, element, name="conv2d", attrs={"op": "nn.contrib_conv2d_NCHWc"})
+    attrs = {"op": "nn.contrib_conv2d_NCHWc", **({"algorithm": algorithm} if algorithm else {})}
+    return te.compute(shape, element, name="conv2d", attrs=attrs)
 
 
 def depthwise_conv2d_nchwc(

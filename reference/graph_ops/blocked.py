@@ -8,7 +8,7 @@ import numpy as np
 
 from .convolution import convolve
 from .linear import product
-from .table import operator
+from .table import before_after, operator
 
 
 @operator("layout.block_axis")
@@ -37,11 +37,47 @@ def _plain(data: np.ndarray) -> np.ndarray:
 
 
 @operator("nn.contrib_conv2d_NCHWc")
-def conv2d_nchwc(data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any) -> np.ndarray:
+def conv2d_nchwc(
+    data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any, algorithm: str = ""
+) -> np.ndarray:
     out_blocks, in_blocks, height, width, in_block, out_block = weight.shape
     filters = weight.transpose(0, 5, 1, 4, 2, 3).reshape(out_blocks * out_block, in_blocks * in_block, height, width)
     made = convolve(_plain(data), filters, strides, padding, dilation, 1, "")
     return block_axis(made, 1, out_block)
+
+
+# F(m x m, 3x3) of Lavin and Gray (2016): B^T and A^T for each m.
+_WINOGRAD = {
+    2: ([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]], [[1, 1, 1, 0], [0, 1, -1, -1]]),
+    4: (
+        [[4, 0, -5, 0, 1, 0], [0, -4, -4, 1, 1, 0], [0, 4, -4, -1, 1, 0], [0, -2, -1, 2, 1, 0], [0, 2, -1, -2, 1, 0],
+         [0, 4, 0, -5, 0, 1]],
+        [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
+    ),
+}  # fmt: skip
+
+
+@operator("nn.contrib_winograd_conv2d_NCHWc")
+def winograd_conv2d_nchwc(
+    data: np.ndarray, weight: np.ndarray, tile: int, padding: Any, algorithm: str = ""
+) -> np.ndarray:
+    places, _, out_blocks, in_blocks, in_block, out_block = weight.shape
+    into, out_of = (np.array(m, np.float64) for m in _WINOGRAD[tile])
+    filters = weight.transpose(0, 1, 2, 5, 3, 4).reshape(places, places, out_blocks * out_block, in_blocks * in_block)
+    (top, left), (bottom, right) = before_after(padding, 2)
+    plain = _plain(data).astype(np.float64)
+    batch, _, height, width = plain.shape
+    height, width = height + top + bottom - 2, width + left + right - 2
+    down, across = -(-height // tile), -(-width // tile)
+    image = np.pad(
+        plain, [(0, 0), (0, 0), (top, bottom + down * tile - height), (left, right + across * tile - width)]
+    )
+    windows = np.lib.stride_tricks.sliding_window_view(image, (places, places), axis=(2, 3))[:, :, ::tile, ::tile]
+    transformed = np.einsum("ua,vb,nchwab->uvnchw", into, into, windows, optimize=True)
+    products = np.einsum("uvoc,uvnchw->uvnohw", filters.astype(np.float64), transformed, optimize=True)
+    made = np.einsum("yu,xv,uvnohw->nohywx", out_of, out_of, products, optimize=True)
+    whole = made.reshape(batch, out_blocks * out_block, down * tile, across * tile)
+    return block_axis(np.ascontiguousarray(whole[:, :, :height, :width]).astype(data.dtype), 1, out_block)
 
 
 @operator("nn.contrib_depthwise_conv2d_NCHWc")

@@ -42,8 +42,14 @@ def test_a_convolution_keeps_kernel_vectors_and_remainders(arguments: tuple[int,
     data, weight = shapes(small)[:2]
     assert data[2:] == (pixels, pixels, 16)
     assert pixels % 8 == arguments[1] % 8 or pixels < 8
-    assert weight[2:] == (arguments[3], arguments[3], 16, 16) == shapes(node)[1][2:]
-    assert 2 <= data[1] == weight[1] <= 3 and 2 <= weight[0] <= 3
+    if node.graph.nodes[0].op == "nn.contrib_winograd_conv2d_NCHWc":
+        places, _, out_blocks, in_blocks, *_ = weight
+        assert weight[:2] == (places, places) == shapes(node)[1][:2]
+        assert weight[4:] == (16, 16) == shapes(node)[1][4:]
+    else:
+        out_blocks, in_blocks, *_ = weight
+        assert weight[2:] == (arguments[3], arguments[3], 16, 16) == shapes(node)[1][2:]
+    assert 2 <= data[1] == in_blocks <= 3 and 2 <= out_blocks <= 3
     assert elements(small) <= ENOUGH
     assert [n.op for n in small.graph.nodes] == [n.op for n in node.graph.nodes]
 

@@ -54,10 +54,21 @@ def pack_weights(w: Any, *, in_block: int = REQUIRED, out_block: int = REQUIRED)
 
 @register("nn.contrib_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def conv2d_nchwc(
-    data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1)
+    data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
+    algorithm: str = "",
+) -> Any:  # fmt: skip
+    """Convolution on NCHW[x]c data and packed weights; `algorithm` says why it is done this way."""
+    return topi.conv2d_nchwc(
+        data, weight, strides=strides, padding=padding, dilation=dilation, algorithm=algorithm
+    )
+
+
+@register("nn.contrib_winograd_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE)
+def winograd_conv2d_nchwc(
+    data: Any, weight: Any, *, tile: int = REQUIRED, padding: Any = (0, 0), algorithm: str = ""  # type: ignore[assignment]
 ) -> Any:
-    """Convolution on NCHW[x]c data and packed weights."""
-    return topi.conv2d_nchwc(data, weight, strides=strides, padding=padding, dilation=dilation)
+    """3x3 convolution of stride 1 on NCHW[x]c data and weights that are transformed for F(tile x tile, 3x3)."""
+    return topi.winograd_conv2d_nchwc(data, weight, tile=tile, padding=padding, algorithm=algorithm)
 
 
 @register("nn.contrib_depthwise_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE)

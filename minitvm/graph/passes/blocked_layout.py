@@ -7,12 +7,15 @@ What TVM calls AlterOpLayout; the idea is from Liu et al., "Optimizing CNN model
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...strategy.cpu.algorithms import Convolution, convolution_algorithms, described
+from ...target import Target
 from ...topi.shapes import paddings, per_axis
+from ...topi.winograd import transformed_weights
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
 from ..registry import Pattern, get
@@ -21,9 +24,32 @@ from ..registry import Pattern, get
 _AXES = frozenset({"axis", "shape"})
 
 
-def blocked_layout(graph: Graph, lanes: int) -> Graph:
-    """The graph with blocked convolutions; `lanes` is the target's number of float32 lanes in a vector."""
-    return _Blocking(graph, lanes).run()
+def blocked_layout(graph: Graph, target: Target, accuracy: str = "fast") -> Graph:
+    """The graph with blocked convolutions, each by the algorithm that the target's model finds the cheapest.
+
+    Blocks are as wide as the target's vectors. `accuracy="strict"` leaves out Winograd's algorithm.
+    """
+    return _Blocking(graph, target, accuracy).run()
+
+
+# With this many vectors of channels, filling the last one costs less than narrower vectors for all of them.
+WORTH_PADDING = 4
+
+
+def _channels_behind_convolutions(graph: Graph) -> set[int]:
+    """The numbers of channels of all values that a convolution reads, or that go into one without a convolution."""
+    makers = {value: item for item in graph.nodes for value in item.outputs}
+    todo = [item.inputs[0] for item in graph.nodes if item.op.startswith("nn.conv")]
+    seen: set[Value] = set()
+    while todo:
+        value = todo.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        maker = makers.get(value)
+        if maker is not None and not maker.op.startswith("nn.conv"):
+            todo.extend(maker.inputs)
+    return {int(v.shape[1]) for v in seen if v.ndim > 1 and isinstance(v.shape[1], int)}
 
 
 def block_of(channels: int, lanes: int) -> int | None:
@@ -35,14 +61,17 @@ def block_of(channels: int, lanes: int) -> int | None:
 
 
 class _Blocking:
-    def __init__(self, graph: Graph, lanes: int) -> None:
+    def __init__(self, graph: Graph, target: Target, accuracy: str) -> None:
         self.graph = graph
-        self.lanes = lanes
+        self.target = target
+        self.accuracy = accuracy
+        self.lanes = target.vector_lanes("float32")
         self.b = GraphBuilder(graph.name)
         self.plain: dict[Value, Value] = {}
         self.blocked: dict[Value, Value] = {}
         self.data = graph.arrays()
         self.packed: dict[tuple[Value, tuple[Any, ...]], Value] = {}
+        self.whole = _channels_behind_convolutions(graph)
 
     def run(self) -> Graph:
         for value in self.graph.inputs:
@@ -67,7 +96,18 @@ class _Blocking:
         """The block of a value's channels, where it can be blocked at all."""
         if value.ndim != 4 or not value.is_static or value.dtype != "float32" or 0 in value.shape:
             return None
-        return block_of(int(value.shape[1]), self.lanes)  # type: ignore[arg-type]
+        channels = int(value.shape[1])  # type: ignore[arg-type]
+        # What fills an incomplete block is never read by a sum over channels: it need not be zero, nor finite.
+        if channels % self.lanes and channels >= WORTH_PADDING * self.lanes and channels not in self.whole:
+            return self.lanes
+        return block_of(channels, self.lanes)
+
+    def split_channels(self, array: np.ndarray, width: int) -> np.ndarray:
+        """A constant [b, channels, ...] as [b, channels / width, ..., width], zeros in an incomplete block."""
+        missing = -array.shape[1] % width
+        full = np.pad(array, [(0, 0), (0, missing), *[(0, 0)] * (array.ndim - 2)]) if missing else array
+        split = full.reshape(full.shape[0], full.shape[1] // width, width, *full.shape[2:])
+        return np.ascontiguousarray(np.moveaxis(split, 2, -1))
 
     def as_plain(self, value: Value) -> Value:
         if value not in self.plain:
@@ -120,8 +160,7 @@ class _Blocking:
             return None
         width = self.block(output) if full.shape[1] == channels else 1
         assert width is not None
-        split = full.reshape(full.shape[0], full.shape[1] // width, width, *full.shape[2:])
-        return self.b.constant(np.ascontiguousarray(np.moveaxis(split, 2, -1)))
+        return self.b.constant(self.split_channels(full, width))
 
     def conv2d(self, item: OpNode) -> bool:
         data, weight = item.inputs[:2]
@@ -141,10 +180,31 @@ class _Blocking:
             packed = self.pack(weight, ("depthwise", in_block))
             made = self.op("nn.contrib_depthwise_conv2d_NCHWc", self.as_blocked(data), packed, name=name, **attrs)
         else:
-            packed = self.pack(weight, ("conv2d", in_block, out_block))
-            made = self.op("nn.contrib_conv2d_NCHWc", self.as_blocked(data), packed, name=name, **attrs)
+            made = self.convolution(item, in_block, out_block, attrs)
         self.blocked[item.output] = made
         return True
+
+    def convolution(self, item: OpNode, in_block: int, out_block: int, attrs: dict[str, Any]) -> Value:
+        """A convolution without groups, by the algorithm that costs the least."""
+        data, weight = item.inputs[:2]
+        out_channels, in_channels, *kernel = (int(d) for d in weight.shape)  # type: ignore[arg-type]
+        batch, _, *image = (int(d) for d in item.output.shape)  # type: ignore[arg-type]
+        strides, dilation = (per_axis(attrs[name], 2, name) for name in ("strides", "dilation"))
+        what = Convolution(
+            batch, in_channels, out_channels, _pair(image), _pair(kernel), _pair(strides), _pair(dilation)
+        )
+        algorithms = convolution_algorithms(what, out_block, self.target, self.accuracy)
+        note = described(algorithms)
+        name = item.output.name
+        tile = algorithms[0].tile
+        if tile > 1:
+            packed = self.pack(weight, ("winograd", tile, in_block, out_block))
+            return self.op(
+                "nn.contrib_winograd_conv2d_NCHWc", self.as_blocked(data), packed, name=name, tile=tile,
+                padding=attrs["padding"], algorithm=note,
+            )  # fmt: skip
+        packed = self.pack(weight, ("conv2d", in_block, out_block))
+        return self.op("nn.contrib_conv2d_NCHWc", self.as_blocked(data), packed, name=name, algorithm=note, **attrs)
 
     def pack(self, weight: Value, form: tuple[Any, ...]) -> Value:
         """`weight` packed in that form, once however many operators read it: packed weights are copies."""
@@ -152,6 +212,8 @@ class _Blocking:
             kind, *blocks = form
             if kind == "depthwise":
                 made = self.b.constant(_pack_depthwise(self.data[weight], *blocks), f"{weight.name}_packed")
+            elif kind == "winograd":
+                made = self.b.constant(_pack_winograd(self.data[weight], *blocks), f"{weight.name}_transformed")
             elif kind == "dense":
                 made = self.op("layout.block_axis", self.as_plain(weight), axis=0, block=blocks[0])
             else:
@@ -186,6 +248,8 @@ class _Blocking:
         blocks = {self.block(v) for v in item.inputs}
         if item.attrs["axis"] not in (1, -3) or block is None or blocks != {block}:
             return False
+        if any(int(v.shape[1]) % block for v in item.inputs):  # type: ignore[arg-type]
+            return False
         if not any(v in self.blocked for v in item.inputs):
             return False
         parts = [self.as_blocked(v) for v in item.inputs]
@@ -197,7 +261,7 @@ class _Blocking:
         if data not in self.blocked or bias not in self.data or item.attrs["axis"] != 1 or not self.block(data):
             return False
         width = self.block(data) or 1
-        array = self.data[bias].reshape(1, -1, width)[:, :, None, None, :]
+        array = self.split_channels(self.data[bias].reshape(1, -1, 1, 1), width)
         self.blocked[item.output] = self.op("add", self.blocked[data], self.b.constant(array))
         return True
 
@@ -218,6 +282,20 @@ def _pack_depthwise(weight: np.ndarray, block: int) -> np.ndarray:
     """[C, 1, kh, kw] as [C/x, kh, kw, x]."""
     channels, _, kh, kw = weight.shape
     return np.ascontiguousarray(np.moveaxis(weight.reshape(channels // block, block, kh, kw), 1, -1))
+
+
+def _pack_winograd(weight: np.ndarray, tile: int, in_block: int, out_block: int) -> np.ndarray:
+    """[O, I, 3, 3], transformed, as [t, t, O/y, I/x, x, y]."""
+    missing = -weight.shape[0] % out_block
+    transformed = transformed_weights(np.pad(weight, [(0, missing), (0, 0), (0, 0), (0, 0)]), tile)
+    places, _, out, inner = transformed.shape
+    split = transformed.reshape(places, places, out // out_block, out_block, inner // in_block, in_block)
+    return np.ascontiguousarray(split.transpose(0, 1, 2, 4, 5, 3))
+
+
+def _pair(values: Sequence[Any]) -> tuple[int, int]:
+    first, second = values
+    return int(first), int(second)
 
 
 _RULES: Mapping[str, Callable[[_Blocking, OpNode], bool]] = {

@@ -22,7 +22,7 @@ Pass = tuple[str, Callable[[Graph], Graph]]
 Callback = Callable[[str, Any, Any], None]
 
 
-def passes(target: Target, evaluate: Evaluate | None = None) -> list[Pass]:
+def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fast") -> list[Pass]:
     """The passes for a target, by name."""
     return [
         ("dead_code", dead_code),
@@ -30,7 +30,7 @@ def passes(target: Target, evaluate: Evaluate | None = None) -> list[Pass]:
         ("simplify", simplify),
         ("fold_batch_norm", fold_batch_norm),
         ("common_subexpressions", common_subexpressions),
-        *layout_passes(target),
+        *layout_passes(target, accuracy),
         ("constant_folding", lambda graph: constant_folding(graph, evaluate)),
         ("simplify", simplify),
         ("common_subexpressions", common_subexpressions),
@@ -39,12 +39,11 @@ def passes(target: Target, evaluate: Evaluate | None = None) -> list[Pass]:
     ]
 
 
-def layout_passes(target: Target) -> list[Pass]:
+def layout_passes(target: Target, accuracy: str = "fast") -> list[Pass]:
     """Blocked layouts, on the machines whose convolutions want them."""
     if target.kind != "cpu":
         return []
-    lanes = target.vector_lanes("float32")
-    return [("blocked_layout", lambda graph: with_output_names(blocked_layout(graph, lanes), graph))]
+    return [("blocked_layout", lambda graph: with_output_names(blocked_layout(graph, target, accuracy), graph))]
 
 
 def optimize(
@@ -53,15 +52,18 @@ def optimize(
     *,
     evaluate: Evaluate | None = None,
     callback: Callback | None = None,
+    accuracy: str = "fast",
 ) -> Graph:
     """The graph after all passes: every node is a fused group.
 
     `evaluate(node, arrays) -> arrays` computes constant nodes that have no NumPy `fold`. `callback(name, before,
-    after)` sees each pass. With MINITVM_VERIFY=1 in the environment the verifier runs after each.
+    after)` sees each pass.
+    `accuracy="strict"` keeps to algorithms that round no worse than the sums as written.
+    With MINITVM_VERIFY=1 in the environment the verifier runs after each.
     """
     chosen = Target.of(target)
     checked = verification_asked()
-    for name, function in passes(chosen, evaluate):
+    for name, function in passes(chosen, evaluate, accuracy):
         before, graph = graph, function(graph)
         if checked:
             verify_graph(graph)

@@ -36,11 +36,11 @@ def depthwise_conv2d_nchwc(sch: Schedule, target: Any) -> None:
     schedule_other_blocks(sch, target, used)
 
 
-def conv_tile(width: int | None, channel_blocks: int | None, registers: int) -> tuple[int, int]:
+def conv_tile(width: int | None, channel_blocks: int | None, registers: int, whole: bool = False) -> tuple[int, int]:
     """(pixels, channel blocks) of the tile: the fewest loads a multiply-add among those that do not spill.
 
-    The blocks divide evenly. The pixels need not: what is left of a row is a smaller tile with a kernel of its own, and
-    counts as that. Of a symbolic width the tile is that for a long row.
+    The blocks divide evenly. The pixels need not, unless the tiles have to be `whole`: what is left of a row is a
+    smaller tile with a kernel of its own, and counts as that. Of a symbolic width the tile is that for a long row.
     """
     width, channel_blocks = width or _LONG_ROW, channel_blocks or 1
 
@@ -55,6 +55,7 @@ def conv_tile(width: int | None, channel_blocks: int | None, registers: int) -> 
         for blocks in range(1, 9)
         if channel_blocks % blocks == 0
         for pixels in range(1, width + 1)
+        if not (whole and width % pixels)
         if pixels * blocks + blocks + (pixels if blocks > 1 else 1) <= registers
     ]
     # A tile that divides the row has one micro-kernel to compile, one that does not has two.

@@ -19,6 +19,7 @@ from ...tir.transform.affine import coefficient, linear, moves
 from ..registry import rule
 from .blocks import blocks_of, inline_injective, is_reduction
 from .tiling import cpu_of
+from .turned import turned_copy
 
 TASKS = 32  # iterations of a parallel loop that are enough to balance a team of threads
 PARALLEL_WORK = 1 << 14  # elements read or written, below which waking another thread costs more than it saves
@@ -47,6 +48,10 @@ def attempt(step: Callable[[], Any]) -> Any:
 
 def schedule_block(sch: Schedule, name: str, target: Any) -> None:
     """Parallel and vector loops for one block."""
+    outside = turned_copy(sch, name, target)
+    if outside is not None:
+        parallelized(sch, outside, work(next(b for b in blocks_of(sch.func) if b.name == name)))
+        return
     handle = sch.get_block(name)
     block = next(b for b in blocks_of(sch.func) if b.name == name)
     loops = list(sch.get_loops(handle))

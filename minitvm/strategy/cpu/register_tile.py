@@ -38,8 +38,20 @@ def tile_in_registers(sch: Schedule, block: Any, tiles: Mapping[int, int], paral
     function's output, become the epilogue.
     """
     main = _epilogue(sch, block)
-    loops = sch.get_loops(main)
-    axes = len(loops)
+    outer, init = tile_reduction(sch, block, main, sch.get_loops(main), tiles)
+    shared = outer[:parallel_axes]
+    sch.parallel(sch.fuse(*shared) if len(shared) > 1 else shared[0])
+    return {block_of(sch, part).name for part in (init, block, main)}
+
+
+def tile_reduction(
+    sch: Schedule, block: Any, main: Any, loops: Sequence[Any], tiles: Mapping[int, int]
+) -> tuple[list[Any], Any]:
+    """Tile `loops`, those of `main` over the axes of the result, and compute the reduction `block` in each tile.
+
+    What is around the loops stays there. Gives the loops over the tiles and the block that starts the accumulators.
+    """
+    axes, around = len(loops), len(sch.get_loops(main)) - len(loops)
     outer, inner = [], []
     for axis, loop in enumerate(loops[:-1]):
         over, tile = sch.split(loop, factors=[None, tiles.get(axis, 1)])
@@ -49,24 +61,27 @@ def tile_in_registers(sch: Schedule, block: Any, tiles: Mapping[int, int], paral
     sch.reorder(*outer, *inner, vector)
     # The block moves below all outer loops; its own loops over the tile keep one loop an axis.
     sch.compute_at(block, outer[-1], preserve_unit_loops=True)
-    own = sch.get_loops(block)[len(outer) :]
+    depth = around + len(outer)
+    own = sch.get_loops(block)[depth:]
     tile_loops, reduction = own[:axes], own[axes:]
     sch.reorder(*reduction, *tile_loops)
     init = sch.decompose_reduction(block, reduction[0])
-    for nest in (tile_loops, sch.get_loops(init)[len(outer) :], [*inner, vector]):
+    for nest in (tile_loops, sch.get_loops(init)[depth:], [*inner, vector]):
         for loop in nest[:-1]:
             sch.unroll(loop)
         sch.vectorize(nest[-1])
-    shared = outer[:parallel_axes]
-    sch.parallel(sch.fuse(*shared) if len(shared) > 1 else shared[0])
-    return {block_of(sch, part).name for part in (init, block, main)}
+    return outer, init
 
 
 def _epilogue(sch: Schedule, block: Any) -> Any:
     """Let `block` accumulate in registers; returns the block that writes what it computed, epilogue included."""
     # Branches of the epilogue (hard-swish reads the result twice) become one block with one reader of the result.
     inline_injective(sch, within=behind(sch.func, block_of(sch, block).name))
-    writer = sch.cache_write(block, 0, "local")
+    return inlined_forward(sch, sch.cache_write(block, 0, "local"))
+
+
+def inlined_forward(sch: Schedule, writer: Any) -> Any:
+    """Inline a block into its only reader, as long as that reads it element by element; gives the last."""
     while True:
         consumers = sch.get_consumers(writer)
         if len(consumers) != 1 or not _elementwise(sch, writer, consumers[0]):

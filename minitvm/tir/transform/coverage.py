@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...expr import Expr, IntImm, Var, children, const, walk
 from ..conditions import conjuncts, uses
-from ..nodes import Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, Seq, Stmt
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, Seq, Stmt
 from .affine import Affine, Interval, Ranges, coefficient, interval, linear, moves, slack, with_loop
 from .simplify import fold
 from .unroll import bind
@@ -58,6 +58,8 @@ class _Coverage:
         for child in children(stmt):
             if isinstance(child, Expr):
                 self.reads(child, written, ranges)
+        if isinstance(stmt, Allocate):
+            return self.scan(stmt.body, written, ranges, guards)
         if isinstance(stmt, LetStmt):
             found = self.scan(stmt.body, written, ranges, guards)
             return [box for box in found if not self.mentions(box, stmt.var)]

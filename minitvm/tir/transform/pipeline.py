@@ -27,6 +27,7 @@ from .share_indices import share_indices
 from .share_loads import share_loads
 from .simplify import simplify
 from .split_host import split_host
+from .transpose_tiles import transpose_tiles
 from .unroll import unroll
 from .vector_reductions import vectorize_reductions
 from .vectorize import vectorize
@@ -64,6 +65,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(flatten_buffers, "buffers get one dimension"),
     _plain(partition_loops, "iterations that need their conditions are peeled off the others"),
     _plain(vectorize_reductions, "annotated reduction loops accumulate in several lanes"),
+    _plain(transpose_tiles, "copies that turn a tile around become shuffles of vectors"),
     Pass("vectorize", vectorize, "vectorised loops become vector statements, or plain loops where they cannot"),
     _plain(unroll, "unrolled loops become sequences"),
     Pass("simplify_again", lambda func, target: simplify(func), "constants of unrolled iterations folded"),

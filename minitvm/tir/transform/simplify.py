@@ -121,6 +121,8 @@ def _folded(e: Any, analyzer: Analyzer) -> Any:
         return e
     if e.dtype in ("int32", "int64") and not isinstance(e, Call | BufferLoad | Select):
         return analyzer.simplify(e)
+    if isinstance(e, Select):
+        return _select(e, analyzer)
     new = map_children(e, lambda child: _folded(child, analyzer))
     if isinstance(new, Call):
         return _call(new)
@@ -128,11 +130,18 @@ def _folded(e: Any, analyzer: Analyzer) -> Any:
         return _compare(new, analyzer)
     if isinstance(new, And | Or | Not):
         return _logical(new)
-    if isinstance(new, Select) and isinstance(new.condition, IntImm):
-        return new.true_value if new.condition.value else new.false_value
     if isinstance(new, Cast) and new.dtype.is_int and isinstance(new.value, IntImm):
         return analyzer.simplify(new)
     return new
+
+
+def _select(e: Select, analyzer: Analyzer) -> Expr:
+    condition = _folded(e.condition, analyzer)
+    decided = condition.value if isinstance(condition, Broadcast) else condition
+    if isinstance(decided, IntImm):
+        return _folded(e.true_value if decided.value else e.false_value, analyzer)
+    true, false = _folded(e.true_value, analyzer), _folded(e.false_value, analyzer)
+    return _same_or(e, condition=condition, true_value=true, false_value=false)
 
 
 def _compare(e: CompareOp, analyzer: Analyzer) -> Expr:

@@ -363,6 +363,14 @@ def _blocked() -> list[Call]:
         Call("nn.contrib_conv2d_NCHWc", (x, w), attrs),
         Call("nn.contrib_depthwise_conv2d_NCHWc", (x, f(2, 3, 3, 4)), attrs),
         Call("nn.contrib_dense_packed", (f(3, 5), f(2, 5, 4))),
+        *(
+            Call(
+                "nn.contrib_winograd_conv2d_NCHWc",
+                (f(1, 2, 7, 5, 4), f(t, t, 3, 2, 4, 8, low=-0.02, high=0.02)),
+                {"tile": t - 2, "padding": 1},
+            )
+            for t in (4, 6)
+        ),
     ]
 
 

@@ -1,0 +1,115 @@
+"""Copies that read along one axis and write along another: changes of layout, transposes.
+
+Both axes are tiled by the lanes of a vector; the tile is unrolled along the axis that is contiguous where it is read,
+and vectorised along the one that is contiguous where it is written. Of that the pass `transpose_tiles` makes shuffles.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import ScheduleError
+from ...expr import REDUCE, Expr, FloorMod, IntImm, Var
+from ...tir import Schedule
+from ...tir.nodes import Block, BufferLoad, BufferStore, For
+from ...tir.transform.transpose_tiles import LARGEST, SMALLEST
+from .tiling import cpu_of
+
+
+def turned_copy(sch: Schedule, name: str, target: Any) -> list[Any] | None:
+    """Schedule a block that is such a copy; gives the loops outside its tiles, None for any other block."""
+    handle = sch.get_block(name)
+    block = sch.get(handle)
+    assert isinstance(block, Block)
+    body = block.body
+    if not isinstance(body, BufferStore) or not isinstance(body.value, BufferLoad) or block.init is not None:
+        return None
+    axes = [axis.var for axis in block.iter_vars]
+    if any(axis.kind == REDUCE for axis in block.iter_vars) or len(sch.get_loops(handle)) != len(axes):
+        return None
+    written, read = body.indices, body.value.indices
+    if not written or not read:
+        return None
+    to, of = _contiguous(written[-1], axes), _contiguous(read[-1], axes)
+    if to is None or of is None or to[0] is of[0]:
+        return None
+    before = sch.copy()
+    try:
+        lanes = min(LARGEST, cpu_of(target).vector_bytes // max(1, body.buffer.dtype.bytes))
+        return _tiled(before, sch, handle, axes, (written, read), (to, of), lanes)
+    except (ScheduleError, _TooSmall):
+        sch.__dict__.update(before.__dict__)
+        return None
+
+
+class _TooSmall(Exception):
+    """No tile of a useful size fits."""
+
+
+def _tiled(
+    before: Schedule, sch: Schedule, handle: Any, axes: list[Var], indices: Any, ends: Any, lanes: int
+) -> list[Any]:
+    loops = dict(zip(axes, sch.get_loops(handle), strict=True))
+    outer, inner = [], []
+    for (var, modulus), others in zip(ends, (ends[1][0], ends[0][0]), strict=True):
+        loop = loops.pop(var)
+        if modulus is not None:
+            over, loop = sch.split(loop, [None, modulus])
+            outer.append(over)
+        neighbour = None if modulus is not None else _joined(var, others, axes, indices, loops)
+        if neighbour is not None:
+            loop = sch.fuse(loops.pop(neighbour), loop)
+        side = _side(_extent(sch, loop), lanes)
+        over, tile = sch.split(loop, [None, side])
+        outer.append(over)
+        inner.append(tile)
+    columns, rows = inner
+    # The longest loop alone is enough to share among threads: fused with others its indices would be divisions.
+    outside = sorted([*loops.values(), *outer], key=lambda loop: -_extent(sch, loop))
+    sch.reorder(*outside, rows, columns)
+    sch.unroll(rows)
+    sch.vectorize(columns)
+    return outside
+
+
+def _contiguous(index: Expr, axes: list[Var]) -> tuple[Var, int | None] | None:
+    """The axis that a last index is, and its modulus where it is `axis % m`."""
+    if isinstance(index, Var) and index in axes:
+        return index, None
+    if isinstance(index, FloorMod) and isinstance(index.b, IntImm) and isinstance(index.a, Var) and index.a in axes:
+        return index.a, int(index.b.value)
+    return None
+
+
+def _joined(var: Var, other: Var, axes: list[Var], indices: Any, loops: dict[Var, Any]) -> Var | None:
+    """The axis in front of `var`, where the two are neighbours in both buffers: together they are one long axis."""
+    position = axes.index(var)
+    if position == 0:
+        return None
+    front = axes[position - 1]
+    if front is other or front not in loops:
+        return None
+    for side in indices:
+        places = [k for k, index in enumerate(side) if index is var]
+        if len(places) != 1 or places[0] == 0 or side[places[0] - 1] is not front:
+            return None
+    return front
+
+
+def _extent(sch: Schedule, loop: Any) -> int:
+    found = sch.get(loop)
+    if not isinstance(found, For) or not isinstance(found.extent, IntImm):
+        raise _TooSmall
+    return int(found.extent.value)
+
+
+def _side(extent: int, lanes: int) -> int:
+    """The side of a tile: the largest power of two that divides the axis; one with a tail where that is small."""
+    side = lanes
+    while side >= SMALLEST and extent % side:
+        side //= 2
+    if side < min(8, lanes):
+        side = min(8, lanes) if extent >= 4 * lanes else side
+    if side < SMALLEST:
+        raise _TooSmall
+    return side

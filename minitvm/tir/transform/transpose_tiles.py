@@ -1,0 +1,110 @@
+"""Copies that turn a tile around become loads, shuffles and stores of whole vectors.
+
+    for i in unroll(16): for j in vectorized(16): B[b + i*S + j] = A[a + j*T + i]
+
+A vector of B gathers from 16 places of A. Instead, 16 vectors of A are loaded, each contiguous along i, and passed
+through log2(16) stages, each of which interleaves the vectors k and k + 8: after the last one vector i holds column i.
+(The constant-geometry network of Stone, "Parallel processing with the perfect shuffle", 1971.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import Expr, IntImm, Ramp, Shuffle, Var, const, map_children
+from ..nodes import Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
+from .affine import coefficient, expr, linear, moves
+
+SMALLEST, LARGEST = 4, 16  # lanes of a tile's side: below, gathering is as good; above, registers run out
+
+
+def transpose_tiles(func: PrimFunc) -> PrimFunc:
+    """Rewrite every unrolled loop over a vectorised copy along another axis. Needs flat buffers."""
+    return func.with_body(_visit(func.body))
+
+
+def _visit(node: Any) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    if isinstance(node, For) and node.kind == ForKind.UNROLLED:
+        turned = _turned(node)
+        if turned is not None:
+            return turned
+    return map_children(node, _visit)
+
+
+def _turned(rows: For) -> Stmt | None:
+    """The loop over rows of the result as shuffles; None where it is no copy that turns a tile."""
+    columns = rows.body
+    if not isinstance(columns, For) or columns.kind != ForKind.VECTORIZED:
+        return None
+    store = columns.body
+    if not isinstance(store, BufferStore) or not isinstance(store.value, BufferLoad) or store.predicate is not None:
+        return None
+    load = store.value
+    if load.buffer is store.buffer or load.predicate is not None or load.dtype.lanes > 1 or load.dtype.bytes < 2:
+        return None
+    height, width = _constant_extent(rows), _constant_extent(columns)
+    side = min(height, width, LARGEST)
+    if side < SMALLEST or side & (side - 1) or height % side or width % side:
+        return None
+    if len(store.indices) != 1 or len(load.indices) != 1:
+        return None
+    target, source = linear(store.indices[0]), linear(load.indices[0])
+    if coefficient(target, columns.var) != 1 or coefficient(source, rows.var) != 1:
+        return None
+    across, down = coefficient(source, columns.var), coefficient(target, rows.var)
+    corners = target.without(columns.var).without(rows.var), source.without(columns.var).without(rows.var)
+    # The tile must be in range as a whole, and its strides known: what is left may not depend on either loop.
+    if any(moves(corner, [rows.var, columns.var]) for corner in corners) or not across or not down:
+        return None
+    dtype = store.indices[0].dtype
+    origin, start = expr(corners[0], dtype), expr(corners[1], dtype)
+    first = (_first(rows), _first(columns))
+    tiles = [
+        _tile(store.buffer, load.buffer, side, down, across,
+              origin + const(first[1] + j + (first[0] + i) * down, dtype),
+              start + const((first[1] + j) * across + first[0] + i, dtype))
+        for i in range(0, height, side)
+        for j in range(0, width, side)
+    ]  # fmt: skip
+    return Seq.of(*tiles)
+
+
+def _constant_extent(loop: For) -> int:
+    known = isinstance(loop.extent, IntImm) and isinstance(loop.start, IntImm)
+    return loop.extent.value if known else 0  # type: ignore[attr-defined]
+
+
+def _first(loop: For) -> int:
+    return int(loop.start.value)  # type: ignore[attr-defined]
+
+
+def _tile(to: Buffer, of: Buffer, side: int, down: int, across: int, origin: Expr, start: Expr) -> Stmt:
+    """One square tile: `to[origin + i*down + j] = of[start + j*across + i]`."""
+    index = origin.dtype
+    vector = of.dtype.with_lanes(side)
+    lets: list[tuple[Var, Expr]] = []
+
+    def named(value: Expr) -> Var:
+        var = Var(f"{of.name}_t", vector)
+        lets.append((var, value))
+        return var
+
+    def place(base: Expr, offset: int) -> Ramp:
+        return Ramp(expr(linear(base + const(offset, index)), index), const(1, index), side)
+
+    values = [named(BufferLoad(of, (place(start, j * across),))) for j in range(side)]
+    half = side // 2
+    low = tuple(lane for k in range(half) for lane in (k, side + k))
+    high = tuple(lane + half for lane in low)
+    for _ in range(side.bit_length() - 1):
+        values = [
+            named(Shuffle((values[k], values[k + half]), picks)) for k in range(half) for picks in (low, high)
+        ]
+    total: Stmt = Seq.of(
+        *(BufferStore(to, values[i], (place(origin, i * down),)) for i in range(side))
+    )
+    for var, value in reversed(lets):
+        total = LetStmt(var, value, total)
+    return total
