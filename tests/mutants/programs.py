@@ -97,6 +97,22 @@ def pointwise(draw: Draw, dtypes: Sequence[str] = (*FLOATS, *INTEGERS)) -> PrimF
     return with_root((a, c, b), nest([rows, columns], "SS", "B", body), ATTRS)
 
 
+def constants(draw: Draw) -> PrimFunc:
+    """B[k, i] = expressions of constants, near zero or near the ends of the dtype, and perhaps A[i]."""
+    dtype = draw(st.sampled_from([*INTEGERS, *FLOATS]))
+    count, n = draw(st.integers(3, 6)), 4
+    a, b = Buffer("A", (n,), dtype), Buffer("B", (count, n), dtype)
+    numbers = draw(st.sampled_from([(-1, 1), (-3, 3), (-100, 100)]))
+    known = draw(st.sampled_from([0, 0, 1]))
+
+    def body(i: Expr) -> tuple[Stmt, None, list, list]:
+        drawing = exprs([a[i]][:known], dtype, max_depth=3, constants=numbers)
+        stores = Seq(tuple(BufferStore(b, draw(drawing), (const(k), i)) for k in range(count)))
+        return stores, None, [region(a, (i,))], [region(b, ((0, count), i))]
+
+    return with_root((a, b), nest([n], "S", "B", body), ATTRS)
+
+
 def index_arithmetic(draw: Draw) -> PrimFunc:
     """B[i, j] = an expression of i and j alone: divisions and remainders of all signs, minima, comparisons."""
     dtype = draw(st.sampled_from(["int32", "int64"]))
@@ -187,7 +203,7 @@ def branches(draw: Draw) -> PrimFunc:
         then: Stmt = BufferStore(b, a[i] * const(2, dtype) + const(1, dtype), (i,))
         shape = draw(st.sampled_from(["plain", "plain", "again", "empty"]))
         if shape == "again":  # the same question, after the answer may have changed
-            then = Seq((then, If(condition, BufferStore(b, b[i] + const(5, dtype), (i,)))))
+            then = Seq((then, If(condition, BufferStore(b, tested[i] + const(5, dtype), (i,)))))
         elif shape == "empty":
             then = For(Var("z"), const(0), const(0), ForKind.SERIAL, then)
         other_case = BufferStore(b, b[i] - const(3, dtype), (i,)) if draw(st.booleans()) else None

@@ -6,6 +6,7 @@ from ..workloads import families, lowered, schedules, simplified
 ARITH = "minitvm.arith."
 SUMS = simplified(families("quotients"))
 VALUES = simplified(families("pointwise"))
+CONSTANTS = simplified(families("constants"))
 CHOICES = simplified(families("index_arithmetic"))
 QUOTIENTS = lowered(families("quotients"), ("split", "fuse", "unroll"), most=2, examples=400)
 SPLITS = lowered(families("split_indices"), ("split", "fuse", "reorder", "unroll"), examples=300)
@@ -83,7 +84,7 @@ ANALYZER.edit(
     "return a.dtype == b.dtype",
 )
 
-FOLD = Faults("arith fold", ARITH + "fold", [VALUES, CHOICES])
+FOLD = Faults("arith fold", ARITH + "fold", [CONSTANTS, VALUES])
 FOLD.edit(
     "bytes do not wrap", "wrap", "return (value - low) % (high - low + 1) + low", "return min(max(value, low), high)"
 )

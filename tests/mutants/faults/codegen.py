@@ -176,4 +176,9 @@ MEMORY.edit(
     "self.first <= other.last and other.first <= self.last",
     "self.first < other.last and other.first < self.last",
 )
-MEMORY.edit("a gap that is too small", "_best_gap", "if gap >= wanted and", "if gap * 2 >= wanted and gap and")
+MEMORY.edit(
+    "the first value's bytes are free",
+    "plan_memory",
+    "if values[p].meets(values[index]))",
+    "if values[p].meets(values[index]) and p != placed[0])",
+)

@@ -62,20 +62,12 @@ COMMON = Faults(
     ],
 )
 NORM.edit(
-    "the mean is not scaled", "fold_batch_norm", "shift = (bias - mean) * scale + beta", "shift = (bias - mean) + beta"
-)
-NORM.edit(
     "the shift is lost",
     "fold_batch_norm",
     "factor, offset = scale, beta - mean * scale",
     "factor, offset = scale, beta",
 )
-NORM.edit(
-    "a convolution that others read is changed for them too",
-    "fold_batch_norm",
-    "all(private(n.output) for n in chain) and ",
-    "",
-)
+NORM.edit("multiplied by the deviation", "fold_batch_norm", "gamma / np.sqrt(", "gamma * np.sqrt(")
 COMMON.edit(
     "attributes do not count",
     "common_subexpressions",
@@ -121,9 +113,6 @@ BLOCKED = Faults(
             ("conv2d", "conv2d", "pool", "arithmetic", "concatenate", "dense"),
         )
     ],
-)
-BLOCKED.edit(
-    "biases in another order", "_Blocking.bias_add", "reshape(1, -1, width)", "reshape(1, width, -1).swapaxes(1, 2)"
 )
 BLOCKED.edit(
     "depthwise weights in another order",

@@ -47,10 +47,6 @@ INIT.edit(
     "If(all_of(starts), block.init) if starts else block.init",
     "block.init",
 )
-INIT.edit(
-    "init before a loop that others in it depend on", "init_nest",
-    " or not _alone(block, block.init, first)", "",
-)  # fmt: skip
 INIT.edit("init without the predicate's spatial part", "init_nest", "all_of(kept)", "all_of([])")
 INIT.edit(
     "init before the last reduction loop only",
@@ -63,9 +59,6 @@ INIT.edit(
 
 DROP = Faults("drop_blocks", TRANSFORM + "drop_blocks", [BLOCKS, VIEWS])
 DROP.edit("predicate dropped", "_drop", "return If(predicate, body)", "return body")
-DROP.edit(
-    "iterators take the values of the loops around an outer block", "_drop", "inner = {**values, **{", "inner = {**{"
-)
 DROP.edit(
     "a value one off",
     "_drop",
@@ -89,13 +82,9 @@ SIMPLIFY.edit(
     "return Seq(()) if True else If(",
 )
 SIMPLIFY.edit(
-    "what memory held counts as known below", "_branch", "[] if reads_memory(condition) else [condition]", "[condition]"
-)
-SIMPLIFY.edit(
     "a sum is zero when one term is", "_all_zero", "total = And(total, EQ(", "total = Or(total, EQ(", by=[TILES]
 )
 SIMPLIFY.edit("or decided like and", "_logical", "decisive = isinstance(e, Or)", "decisive = isinstance(e, And)")
-SIMPLIFY.edit("< negates to >", "_logical", "{LT: GE,", "{LT: GT,", by=[POINTS])
 SIMPLIFY.edit(
     "a loop of one iteration forgets its start",
     "_loop",
@@ -171,8 +160,6 @@ COVERAGE.edit(
     "if kept_out is None:\n            return False",
     "if True:\n            return True",
 )
-COVERAGE.edit("a read one past the box is covered", "_Coverage.inside", "found[1] <= high", "found[1] <= high + 1")
-COVERAGE.edit("a sweep with gaps counts as dense", "_Coverage.swept", "or abs(step) > high - low + 1", "")
 COVERAGE.edit("writes in one branch are certain", "_Coverage.branch", "[*guards, *conjuncts(condition)]", "guards")
 
 # -- compact_buffers
@@ -272,9 +259,6 @@ VECTORIZE.edit(
 )
 VECTORIZE.edit(
     "the else of a branch for all lanes", "_Vectorizer.masked_branches", "conjunction(mask, Not(condition))", "mask"
-)
-VECTORIZE.edit(
-    "a condition evaluated again after the branch", "_Vectorizer.branch", "if not has_load(stmt.condition):", "if True:"
 )
 VECTORIZE.edit(
     "an outer mask forgotten",
