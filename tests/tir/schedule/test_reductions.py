@@ -375,6 +375,22 @@ def test_decompose_reduction_keeps_a_condition_on_a_loop_that_binds_nothing() ->
     _all_agree(func, sch)
 
 
+def test_tiles_of_a_reduction_outside_its_writers_loop_keep_their_sums() -> None:
+    """TVM issue 17799: a result in a buffer of its own, written back below a reduction loop, came out wrong."""
+    A = te.placeholder((8, 8, 8), name="A")
+    k = te.reduce_axis((0, 8), name="k")
+    func = te.create_prim_func([A, te.compute((8, 8), lambda i, j: te.sum(A[i, k, j], axis=k), name="B")])
+    sch = Schedule(func)
+    parts = [sch.split(loop, [2, 4]) for loop in sch.get_loops("B")]
+    (i_0, i_1), (j_0, j_1), (k_0, k_1) = parts
+    sch.reorder(i_0, k_0, j_0, i_1, k_1, j_1)
+    write_back = sch.cache_write("B", 0, "local")
+    with pytest.raises(ScheduleError, match="producers_done"):
+        sch.reverse_compute_at(write_back, j_0)
+    sch.reverse_compute_at(write_back, i_0)
+    _all_agree(func, sch)
+
+
 # ---- fuse_reduction_epilogue ---------------------------------------------------------------------------------------
 
 
