@@ -114,7 +114,7 @@ def tiled_matmuls(draw: Draw) -> tuple[PrimFunc, Callable[[Schedule], list[Any]]
     C = te.compute((m, n), product, name="C")
     outputs = [C]
     if draw(st.booleans()):
-        outputs = [te.compute((m, n), lambda i, j: te.max(C[i, j], te.const(0.0)), name="D")]
+        outputs = [te.compute((m, n), lambda i, j: te.maximum(C[i, j], te.const(0.0)), name="D")]
     order = draw(st.permutations([0, 1, 2]))
     vector = draw(st.booleans())
 
@@ -128,3 +128,17 @@ def tiled_matmuls(draw: Draw) -> tuple[PrimFunc, Callable[[Schedule], list[Any]]
         return [*outer, *inner]
 
     return te.create_prim_func([A, B, *outputs]), tile
+
+
+@st.composite
+def products_in_tiles(draw: Draw) -> PrimFunc:
+    """Two products in tiles of 4 x 4 x 4, the init of some in tiles of its own: what the package's intrinsics fit."""
+    A, B = te.placeholder((4, 4 * draw(st.integers(1, 2))), name="A"), te.placeholder((4, 4), name="B")
+    k, l = te.reduce_axis((0, 4), name="k"), te.reduce_axis((0, 4), name="l")
+    C = te.compute((4, 4), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    D = te.compute((4, 4), lambda i, j: te.sum(B[l, j] * C[i, l], axis=l), name="D")
+    sch = Schedule(te.create_prim_func([A, B, D]))
+    for name in ("C", "D"):
+        if draw(st.booleans()):
+            sch.decompose_reduction(name, sch.get_loops(name)[0])
+    return sch.func

@@ -11,7 +11,7 @@ from minitvm.expr import Max, Min, binary
 from minitvm.reference.strategies import KINDS, prim_funcs
 from minitvm.tir.nodes import PrimFunc
 
-from . import cache_programs, reductions_programs
+from . import cache_programs, layout_programs, reductions_programs
 
 BLOCKS: st.SearchStrategy[Any] = prim_funcs(min_blocks=2)
 REDUCTIONS = prim_funcs(kinds=("reduce", "matmul", "stencil", "elementwise"))
@@ -56,6 +56,7 @@ PROGRAMS: dict[str, st.SearchStrategy[Any]] = {
     "reverse_compute_inline": prim_funcs(min_blocks=3, kinds=("elementwise", "broadcast", "transpose", "stride")),
     "rfactor": st.one_of(REDUCTIONS, reductions_programs.reductions()),
     "rolling_buffer": reductions_programs.rolled(),
+    "tensorize": layout_programs.products_in_tiles(),
 }
 
 PREPARATION: dict[str, tuple[str, ...]] = {
@@ -71,6 +72,7 @@ PREPARATION: dict[str, tuple[str, ...]] = {
     "reverse_compute_inline": ("split",),
     "rfactor": ("split", "reorder"),
     "rolling_buffer": ("annotate",),
+    "tensorize": ("annotate",),
     "unannotate": ("annotate",),
 }
 

@@ -197,7 +197,7 @@ def test_random_layouts_of_any_buffer(func: PrimFunc, data: Any) -> None:
     same_at_both_levels(func, after)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(prim_funcs(), st.data())
 def test_random_iterations_of_any_block(func: PrimFunc, data: Any) -> None:
     sch = Schedule(func)

@@ -74,7 +74,7 @@ def test_conditions_on_outer_loops_stay_outside() -> None:
     same_at_both_levels(func, sch.func)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(prim_funcs(), st.data())
 def test_random_subtrees_become_blocks(func: PrimFunc, data: Any) -> None:
     sch = Schedule(func)
@@ -202,7 +202,7 @@ def test_a_transposed_operand_is_refused() -> None:
         sch.tensorize(sch.get_loops("C")[0], MATMUL)
 
 
-@settings(max_examples=200)
+@settings(max_examples=20)
 @given(tiled_matmuls(), st.booleans())
 def test_random_products_take_the_intrinsic(case: Any, keep_unit: bool) -> None:
     func, tile = case

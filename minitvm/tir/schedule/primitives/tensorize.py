@@ -16,6 +16,7 @@ from ...nodes import (
     BufferStore,
     For,
     MatchBufferRegion,
+    Stmt,
     root_block,
 )
 from ...tensor_intrin import TensorIntrin
@@ -262,13 +263,26 @@ def _implemented(matcher: Matcher, block: Block, intrin: TensorIntrin, analyzer:
     )
 
 
+def _loop_extents(stmt: Stmt) -> list[int | None]:
+    """The extents of the loops nested directly in each other from a statement on, those of one iteration left out."""
+    found: list[int | None] = []
+    while isinstance(stmt, For):
+        extent = stmt.extent.value if isinstance(stmt.extent, IntImm) else None
+        found += [] if extent == 1 else [extent]
+        stmt = stmt.body
+    return found
+
+
 @tensorize.space
 def _tensorize_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
-    TensorIntrin.get("", allow_missing=True)
+    TensorIntrin.get("", allow_missing=True)  # those of the package become known
     tree = state.tree()
-    for name in TensorIntrin.KNOWN:
+    for name, intrin in TensorIntrin.KNOWN.items():
+        wanted = _loop_extents(intrin.pattern.body)
         for loop in tree.loops.values():
-            yield loop, name
+            if _loop_extents(loop) == wanted:
+                yield loop, name
         for block in tree.blocks.values():
-            if block is not tree.root and any(isinstance(n, For) for n in walk(block.block.body)):
-                yield block, name
+            if block is not tree.root and isinstance(block.block.body, For):
+                if _loop_extents(block.block.body) == wanted:
+                    yield block, name
