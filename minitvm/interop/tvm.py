@@ -152,7 +152,7 @@ class RealTVM:
 
     def replay(self, program: PrimFunc | IRModule, trace: Trace | Sequence[Any]) -> tuple[IRModule, list[Any]]:
         """A trace, as its JSON, applied over there: the module after it, and the trace as TVM writes it."""
-        given = json_of(trace) if isinstance(trace, Trace) else list(trace)
+        given = json_of(trace, working_name(program)) if isinstance(trace, Trace) else list(trace)
         answer = self._ask("replay", text=text_of(program), trace=given)
         return module_from(answer["text"]), answer["json"]
 
@@ -349,11 +349,21 @@ def steps_of(trace: Trace) -> Iterator[Step]:
         yield step_of(instruction, names)
 
 
-def json_of(trace: Trace) -> list[Any]:
-    """A trace as JSON that TVM 0.27 loads, where a block is an "SBlock"."""
+def json_of(trace: Trace, func_name: str = "main") -> list[Any]:
+    """A trace as JSON that TVM 0.27 loads, where a block is an "SBlock", and found in a function by name."""
     rows, decisions = trace.as_json()
-    made = [[_KINDS.get(kind, kind), _inputs(kind, inputs), *rest] for kind, inputs, *rest in rows]
+    made = []
+    for kind, inputs, attrs, outputs in rows:
+        if kind == "GetBlock":
+            attrs = [attrs[0], attrs[1] or func_name]
+        made.append([_KINDS.get(kind, kind), _inputs(kind, inputs), attrs, outputs])
     return [made, decisions]
+
+
+def working_name(program: PrimFunc | IRModule) -> str:
+    """The function of a program that a schedule works on."""
+    names = list(as_module(program).functions)
+    return "main" if "main" in names else names[0]
 
 
 def _inputs(kind: str, inputs: list[Any]) -> list[Any]:

@@ -209,6 +209,25 @@ def test_traces_go_there_and_come_back(real: RealTVM, pair: Any) -> None:  # noq
 
 
 @needs_tvm
+def test_sampled_decisions_go_there_and_come_back(real: RealTVM) -> None:  # noqa: F811
+    sch = Schedule(matmul, seed=3)
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    sch.split(i, sch.sample_perfect_tile(i, 2, 8))
+    sch.split(j, sch.sample_partitioned_tile(j, 2, 1, 2))
+    sch.annotate(block, "chosen", sch.sample_categorical([1, 2, 4], [0.2, 0.3, 0.5]))
+    sch.annotate(k, "note", "text")
+    sch.storage_align(sch.cache_read(block, 0, "shared"), 0, 0, 8, 1)
+    sch.enter_postproc()
+    there, json = real.replay(matmul, sch.trace)
+    assert json[1] == sch.trace.as_json()[1]
+    assert structural_equal(there, real.schedule(matmul, sch.trace))
+    again = Schedule(matmul)
+    Trace.apply_json_to_schedule(json, again)
+    assert structural_equal(again.mod, sch.mod)
+
+
+@needs_tvm
 def test_a_trace_that_tvm_wrote_loads_here(real: RealTVM) -> None:  # noqa: F811
     remote = real.open(matmul)
     text = ""

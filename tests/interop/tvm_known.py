@@ -8,8 +8,6 @@ _OUTSIDE, _BEYOND, _DIFFER = "out of bounds", "runs outside its domain", "the pr
 
 KNOWN: dict[tuple[str, str, str], str] = {
     (TVM_WRONG, "fuse_reduction_epilogue", f"{_DIFFER}, epilogue exp"): "the function is applied in every update",
-    (TVM_WRONG, "fuse_reduction_epilogue", f"{_DIFFER}, epilogue tanh"): "the function is applied in every update",
-    (TVM_WRONG, "fuse_reduction_epilogue", f"{_DIFFER}, epilogue sigmoid"): "the function is applied in every update",
     (TVM_WRONG, "fuse_reduction_epilogue", f"{_DIFFER}, epilogue Mul"): "the product is taken in every update",
     (TVM_WRONG, "fuse_reduction_epilogue", f"{_DIFFER}, epilogue Max"): "the bound is taken in every update",
     (TVM_WRONG, "fuse_reduction_epilogue", f"{_DIFFER}, epilogue Min"): "the bound is taken in every update",

@@ -33,8 +33,6 @@ FUNCTIONS: dict[str, Callable[[Expr], Expr]] = {
     "clip": lambda x: binary(Min, binary(Max, x, -2), 2),
     "scale": lambda x: x * 2,
     "square": lambda x: x * x,
-    "tanh": lambda x: call("tanh", x),
-    "sigmoid": lambda x: call("sigmoid", x),
 }
 _ON_INTEGERS = ("relu", "shift", "clip", "scale", "square")
 
@@ -79,7 +77,7 @@ def with_function(func: PrimFunc, result: Buffer, function: str) -> PrimFunc:
     return with_root(params, Seq.of(root.body, nest), func.attrs, (*root.alloc_buffers, result))
 
 
-# Programs on which a primitive has something to do, for half of its calls.
+# Programs on which a primitive has something to do, for most of its calls.
 SUITED: dict[str, st.SearchStrategy[PrimFunc]] = {
     "decompose_padding": prim_funcs(kinds=("pad",), max_blocks=2),
     "decompose_reduction": prim_funcs(kinds=("reduce", "matmul", "stencil"), max_blocks=2),
@@ -96,8 +94,8 @@ SUITED: dict[str, st.SearchStrategy[PrimFunc]] = {
 
 @st.composite
 def reductions_with_function(draw: Draw) -> PrimFunc:
-    """One or two reductions, and a function of a result."""
-    func: PrimFunc = draw(prim_funcs(kinds=("matmul", "reduce", "stencil"), max_blocks=2))
+    """A reduction, and a function of its result."""
+    func: PrimFunc = draw(prim_funcs(kinds=("matmul", "reduce"), max_blocks=1, dtypes=("float32",)))
     result = draw(st.sampled_from(_results(func)))
     return with_function(func, result, draw(st.sampled_from(_fitting(result))))
 
@@ -109,4 +107,4 @@ SUITED["fuse_reduction_epilogue"] = reductions_with_function()
 def programs_for(draw: Draw, primitive: str) -> PrimFunc:
     """A program to try a primitive on."""
     suited = SUITED.get(primitive)
-    return draw(suited) if suited is not None and draw(st.booleans()) else draw(programs())  # type: ignore[no-any-return]
+    return draw(suited) if suited is not None and draw(st.integers(0, 3)) else draw(programs())  # type: ignore[no-any-return]
