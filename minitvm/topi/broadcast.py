@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import And, Call, Expr, Not, Or, as_expr, const
+from ..expr import And, Call, Expr, Not, Or, as_expr, call, const
 from ..te import Tensor
 from .shapes import Dim, broadcast_index, broadcast_shapes, dims, is_one, same, simple
 
@@ -79,10 +79,12 @@ subtract = _binary("subtract", _difference, "a - b.")
 multiply = _binary("multiply", lambda a, b: a * b, "a * b.")
 divide = _binary("divide", lambda a, b: a / b if a.dtype.is_float else te.truncdiv(a, b), "a / b; ints toward zero.")
 floor_divide = _binary(
-    "floor_divide", lambda a, b: te.floor(a / b) if a.dtype.is_float else a // b, "The floor of a / b."
+    "floor_divide", lambda a, b: call("floor", a / b) if a.dtype.is_float else a // b, "The floor of a / b."
 )
 mod = _binary(
-    "mod", lambda a, b: te.fmod(a, b) if a.dtype.is_float else te.truncmod(a, b), "Remainder with the sign of a (C's)."
+    "mod",
+    lambda a, b: call("fmod", a, b) if a.dtype.is_float else te.truncmod(a, b),
+    "Remainder with the sign of a (C's).",
 )
 floor_mod = _binary(
     "floor_mod",

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import te
 from ..errors import InputError
-from ..expr import Expr, as_expr, const
+from ..expr import Expr, as_expr, call, const
 from ..te import Tensor
 from .elementwise import elementwise
 from .shapes import Dim, dims, same
@@ -16,8 +16,8 @@ _MODES = (
     "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "half_pixel_symmetric",
 )  # fmt: skip
 _ROUNDING: dict[str, Callable[[Expr], Expr]] = {
-    "round_prefer_floor": lambda v: te.ceil(v - 0.5),
-    "round_prefer_ceil": lambda v: te.floor(v + 0.5),
+    "round_prefer_floor": lambda v: call("ceil", v - 0.5),
+    "round_prefer_ceil": lambda v: call("floor", v + 0.5),
     "floor": te.floor,
     "ceil": te.ceil,
 }
