@@ -30,7 +30,7 @@ from .patch import MUTANTS, Moved, Mutant
 
 SECONDS = 20.0
 _GRACE = 15.0  # beyond its time, for one step that is not interrupted
-_PATIENCE = 8  # seconds of the clock for one of the processor: others may use it too
+_PATIENCE = 20  # seconds of the clock for one of the processor: others may use it too
 
 
 @dataclass(frozen=True)

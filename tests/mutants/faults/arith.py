@@ -89,7 +89,6 @@ FOLD.edit(
     "bytes do not wrap", "wrap", "return (value - low) % (high - low + 1) + low", "return min(max(value, low), high)"
 )
 FOLD.edit("truncation as floor", "_fold_int", "(1 if (a < 0) == (b < 0) else -1)", "1")
-FOLD.edit("x * 0 is x", "_neutral_int", "if x == 1 or y == 0:", "if x == 1 or x == 0:")
 FOLD.edit("0 - x is x", "_neutral_int", "isinstance(e, Add) and x == 0", "isinstance(e, Add | Sub) and x == 0")
 
 FOLD.edit("a difference of floats is a sum", "_fold_float", "value = x - y", "value = x + y")

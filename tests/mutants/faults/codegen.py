@@ -19,7 +19,6 @@ PARALLEL = compiled(random_blocks, ("parallel", "parallel", "split", "fuse"))
 BLOCKS = compiled()
 
 SCALAR = Faults("numba_cpu scalar code", CODEGEN + "numba_expressions", [QUOTIENTS, POINTS, TILES])
-SCALAR.edit("truncation for floor", "NumbaExpressions.division", "(divisor > 0 and self.not_negative(e.a))", "True")
 SCALAR.edit(
     "a quotient shifted by one bit less",
     "NumbaExpressions.division",
@@ -27,24 +26,11 @@ SCALAR.edit(
     "max(0, divisor.bit_length() - 2)",
 )
 SCALAR.edit("a remainder masked by the divisor", "NumbaExpressions.division", "& {divisor - 1})", "& {divisor})")
-SCALAR.edit("max for min", "NumbaExpressions.index", "'min' if isinstance(e, Min) else 'max'", "'max'")
-SCALAR.edit(
-    "c + a * b with c and a changed",
-    "NumbaExpressions.fused_multiply_add",
-    "parts = [product.a, product.b, addend]",
-    "parts = [addend, product.b, product.a]",
-)
 SCALAR.edit(
     "both sides of a guarded load",
     "NumbaExpressions.call",
     "({self.vector(a)} if {self.value(condition)} else {self.vector(b)})",
     "({self.vector(b)} if not {self.value(condition)} else {self.vector(b)})",
-)
-SCALAR.edit(
-    "the analyzer trusts a variable's last range",
-    "NumbaExpressions.not_negative",
-    "low is not None and low >= 0",
-    "low is None or low >= 0",
 )
 
 VECTOR = Faults("numba_cpu vector code", CODEGEN + "numba_expressions", [BRANCHES, POINTS, LONG, QUOTIENTS])
@@ -72,9 +58,6 @@ MASKS.edit(
     "if zero else",
     "if True else",
     by=[compiled(families("long_rows"), ("split", "vectorize", "vectorize"), most=3)],
-)
-MASKS.edit(
-    "not without effect", "NumbaExpressions.value", "f\"{self.use('invert')}({self.value(e.a)})\"", "self.value(e.a)"
 )
 
 STATEMENTS = Faults("numba_cpu statements", CODEGEN + "numba_cpu", [BLOCKS, TILES, LONG])
@@ -118,13 +101,6 @@ STATEMENTS.edit(
     "(self.scalar(param)))}(args[{max(0, position - 1)}])",
 )
 STATEMENTS.edit(
-    "float where an integer was meant",
-    "_NumbaCPU.stack_array",
-    "short_name(self.scalar(buffer))",
-    "short_name(type(buffer.dtype)('float32'))",
-    by=[CHAINS],
-)
-STATEMENTS.edit(
     "the stack is half as large",
     "_NumbaCPU.stack_array",
     "({size.value})",
@@ -133,21 +109,6 @@ STATEMENTS.edit(
 )
 
 EMITTER = Faults("numba_cpu registers (emitter)", CODEGEN + "emitter", [TILES, LANES, CHAINS])
-EMITTER.edit(
-    "all slots of a buffer are one variable",
-    "Emitter.allocate",
-    'self.names.fresh(f"{stmt.buffer.name}_{r.start}") for r in found',
-    'f"{self.names[stmt.buffer]}_register" for r in found',
-)
-EMITTER.edit(
-    "a register that is read first starts anew",
-    "Emitter.allocate",
-    "self.registers[stmt.buffer] = names",
-    "self.registers[stmt.buffer] = dict(zip(names, list(names.values())[::-1]))",
-)
-EMITTER.edit(
-    "else becomes then", "Emitter.branch", "self.stmt(stmt.else_case)", "self.stmt(stmt.then_case)", by=[BRANCHES]
-)
 
 LANES_PY = Faults("simd operations", CPU + "lanes", [QUOTIENTS, POINTS])
 LANES_PY.edit("floor rounds toward zero", "Value.__floordiv__", "q = adjust.select(q - 1, q)", "pass")
@@ -157,7 +118,6 @@ LANES_PY.edit(
     ".select(r + divisor, r)\n        return r if zero_at",
     ".select(r, r)\n        return r if zero_at",
 )
-LANES_PY.edit("unsigned compares as signed", "Value._compare", 'if self.kind == "i" else', "if True else")
 
 LINK = Faults("link", "minitvm.link", [linked(), linked(random_blocks, ("parallel", "parallel", "split"))])
 LINK.edit(

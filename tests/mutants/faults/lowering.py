@@ -258,9 +258,6 @@ VECTORIZE.edit(
     by=[LONG],
 )
 VECTORIZE.edit(
-    "the else of a branch for all lanes", "_Vectorizer.masked_branches", "conjunction(mask, Not(condition))", "mask"
-)
-VECTORIZE.edit(
     "an outer mask forgotten",
     "conjunction",
     "condition if mask is None else And(mask, condition)",
@@ -268,9 +265,6 @@ VECTORIZE.edit(
     by=[BRANCHES, LONG],
 )
 
-VECTORIZE.edit(
-    "elements of lanes overlap", "_Vectorizer.access", "fold(new * lanes, {})", "fold(new * 1, {})", by=[VECTOR_CHAINS]
-)
 VECTORIZE.edit(
     "a guarded load in all lanes",
     "_Vectorizer.call",

@@ -16,17 +16,6 @@ AT = Faults(
         schedules("compute_at", of=SEQUENCES, wild=True),
     ],
 )
-AT.drop("what it reads is overwritten later", "compute_at", "inputs_settled")
-AT.drop("an output, of which consumers read a part", "compute_at", "not_output")
-AT.drop("consumers elsewhere", "compute_at", "consumers_below")
-AT.edit("only the first consumer's box", "compute_at", "hull(boxes, analyzer)", "boxes[0]")
-AT.edit(
-    "the block's predicate forgotten",
-    "_move",
-    "iterator_ranges(block, needed, analyzer), predicate, analyzer",
-    "iterator_ranges(block, needed, analyzer), const(True), analyzer",
-    by=[schedules("compute_at", prepare=("split", "split"))],
-)
 AT.edit("what consumers miss is not looked at", "_move", "if failure is not None:", "if False:")
 
 BACK = Faults(
@@ -38,7 +27,6 @@ BACK = Faults(
         schedules("reverse_compute_at", of=SEQUENCES, wild=True),
     ],
 )
-BACK.drop("producers that come later", "reverse_compute_at", "producers_done")
 BACK.drop("producers with gaps", "reverse_compute_at", "producers_fill")
 BACK.edit(
     "iterations that read beyond what is produced run nowhere",
@@ -53,7 +41,6 @@ PLACE = Faults("placement", "minitvm.tir.schedule.placement", [
     schedules("compute_at", "reverse_compute_at"),
 ])  # fmt: skip
 PLACE.edit("iterations outside of the domain", "nest_for", "if not analyzer.can_prove(condition):", "if False:")
-PLACE.edit("before the producers", "insert", "position = {-1: last, -2: first}.get(index, index)", "position = 0")
 PLACE.edit("a halo one short, and nobody looks", "uncovered", "if not shared:", "if True:")
 PLACE.edit("the first that meets a box with a stride", "solve", "(stride - 1 - reach)", "(stride - reach)")
 
@@ -79,8 +66,6 @@ INLINE.edit(
     "substitute(store.value, dict(zip(variables, variables, strict=True)))",
 )
 INLINE.drop("a producer whose inputs change before its readers", "compute_inline", "inputs_settled")
-INLINE.drop("an output", "compute_inline", "not_output")
-INLINE.drop("a block with a predicate", "compute_inline", "one_store")
 
 BACKWARD = Faults(
     "reverse_compute_inline",
@@ -92,17 +77,12 @@ BACKWARD = Faults(
     ],
 )
 BACKWARD.edit(
-    "iterations outside of the consumer's domain", "_within", "if not analyzer.can_prove(condition):", "if False:"
-)
-BACKWARD.edit(
     "the producer's value is lost",
     "_replaced",
     "return value if isinstance(node, BufferLoad) and node.buffer is buffer else None",
     "return value.a if isinstance(node, BufferLoad) and node.buffer is buffer and hasattr(value, 'a') else None",
 )
 BACKWARD.drop("a consumer that reads other points", "reverse_compute_inline", "reads_its_own_point")
-BACKWARD.drop("other inputs that come later", "reverse_compute_inline", "other_inputs_ready")
-BACKWARD.drop("a producer with gaps", "reverse_compute_inline", "producer_is_one_store")
 
 DECOMPOSE = Faults(
     "decompose_reduction",
@@ -117,8 +97,6 @@ DECOMPOSE = Faults(
         schedules("decompose_reduction", of=families("contraction", "folds"), wild=True),
     ],
 )
-DECOMPOSE.drop("inside a reduction loop", "decompose_reduction", "no_reduction_above")
-DECOMPOSE.drop("loops of both kinds", "decompose_reduction", "separable_loops")
 DECOMPOSE.edit(
     "the init is lost",
     "decompose_reduction",
@@ -130,9 +108,6 @@ DECOMPOSE.edit(
     "decompose_reduction",
     "predicate = all_of(substitute(c, renamed) for c in conditions)",
     "predicate = all_of([])",
-)
-DECOMPOSE.edit(
-    "the update keeps its init", "decompose_reduction", "replace(old, init=None,", "replace(old, init=old.init,"
 )
 
 NOTES = "annotations={**target.annotations, ann_key: plain(ann_val)}"

@@ -17,12 +17,6 @@ READ.edit(
 )
 READ.drop("a buffer that is written again later", "cache_read", "at_most_one_writer")
 WRITE = Faults("cache_write", SCHEDULE + "staging", [TAILS, schedules("cache_write", of=OVERWRITTEN, wild=True)])
-WRITE.drop(
-    "a box with gaps",
-    "cache_write",
-    "fills_its_box",
-    by=[schedules("cache_write", of=families("carried", "shared_cells", "chain"), prepare=())],
-)
 WRITE.drop("one of several writers", "cache_write", "only_writer")
 WRITE.edit(
     "copied back behind the loop that its readers stand in",
@@ -35,9 +29,7 @@ WRITE.edit(
 INPLACE = Faults(
     "cache_inplace", PRIMITIVES + "cache", [primitive("cache_inplace"), primitive("cache_inplace", wild=True)]
 )
-INPLACE.drop("what it does not read is copied back", "cache_inplace", "writes_what_it_reads")
 INDEX = Faults("cache_index", PRIMITIVES + "cache_index", [primitive("cache_index")])
-INDEX.edit("iterators that start elsewhere count from zero", "_stage", "v + it.dom.start for it, v", "v + 0 for it, v")
 INDEX.edit(
     "looked up one further",
     "_looked_up",
@@ -51,13 +43,6 @@ READ_AT = Faults(
     [primitive("read_at"), schedules("read_at", of=OVERWRITTEN, wild=True), schedules("read_at", of=OVERWRITTEN)],
 )
 READ_AT.drop("a buffer that changes below the loop", "read_at", "not_written_below")
-READ_AT.edit(
-    "the first reader's box only",
-    "read_at",
-    "hull([touched(tree, b, r, loop, analyzer) for b, r in reads], analyzer)",
-    "touched(tree, *reads[0], loop, analyzer)",
-    by=[schedules("read_at", of=families("sequences", "chain"), prepare=("compute_at", "compute_at", "split"))],
-)
 WRITE_AT = Faults(
     "write_at",
     PRIMITIVES + "read_at",
@@ -67,8 +52,6 @@ WRITE_AT = Faults(
         schedules("write_at", of=families("carried", "chain"), prepare=()),
     ],
 )
-WRITE_AT.drop("a box with gaps", "write_at", "filled_below")
-WRITE_AT.drop("written elsewhere too", "write_at", "written_below_only")
 
 REINDEX = Faults("reindex", PRIMITIVES + "reindex", [primitive("reindex"), schedules("reindex", of=OVERWRITTEN)])
 REINDEX.drop("a buffer that is written again later", "reindex", "sound_dataflow")
@@ -89,7 +72,6 @@ REINDEX_WRITE = Faults(
     PRIMITIVES + "reindex",
     [primitive("reindex_cache_write"), schedules("reindex_cache_write", of=OVERWRITTEN)],
 )
-REINDEX_WRITE.drop("one of several writers", "reindex_cache_write", "only_writer")
 REINDEX_WRITE.edit(
     "the copy stands at another place than the store",
     "_cached",
@@ -143,12 +125,6 @@ BLOCKIZE = Faults(
     [primitive("blockize"), schedules("blockize", prepare=("split", "split", "reorder"), depth=4)],
 )
 BLOCKIZE.edit("inner iterations of another tile", "blockize", "outside * part.inner_extent + var", "outside + var")
-BLOCKIZE.edit(
-    "the tail's predicate lost",
-    "blockize",
-    "predicate=divided.inner_predicate, block=inner)",
-    "predicate=replace(realize.predicate) if False else type(realize.predicate)(1, 'bool'), block=inner)",
-)
 STORAGE = Faults("unsafe_set_dtype", PRIMITIVES + "storage", [primitive("unsafe_set_dtype")])
 STORAGE.edit(
     "a dropped cast: the value is stored as zero",

@@ -27,8 +27,18 @@ RFACTOR.drop(
     by=[schedules("rfactor", of=families("contraction"), prepare=("split", "fuse"), wild=True)],
 )
 EPILOGUE = Faults("fuse_reduction_epilogue", PRIMITIVES + "epilogue", [primitive("fuse_reduction_epilogue")])
-EPILOGUE.drop("an epilogue that the reduction cannot start from", "fuse_reduction_epilogue", "goes_into_init")
-EPILOGUE.drop("other points than the reduction's", "fuse_reduction_epilogue", "same_points")
+EPILOGUE.edit(
+    "the addend is lost",
+    "fuse_reduction_epilogue",
+    "init=BufferStore(store.buffer, start, indices)",
+    "init=BufferStore(store.buffer, old.init.value, indices)",
+)
+EPILOGUE.edit(
+    "the addend in the epilogue's iterators",
+    "fuse_reduction_epilogue",
+    "_start(substitute(addend[1], points) if",
+    "_start(addend[1] if",
+)
 PADDING = Faults("decompose_padding", PRIMITIVES + "padding", [primitive("decompose_padding")])
 PADDING.edit("the inside one short", "_bound", "rest // -slope.value + 1)", "rest // -slope.value)")
 PADDING.edit(
@@ -73,13 +83,6 @@ MERGE.drop("loops of other lengths", "merge", "same_extents")
 PARTITION = Faults("loop_partition", PRIMITIVES + "partition", [primitive("loop_partition")])
 PARTITION.edit("parts that overlap", "_ranges", "start + sum(counts[:k])", "start + sum(counts[: max(0, k - 1)])")
 PARTITION.edit("one iteration less", "_copy_of_range", "const(extent, dtype)", "const(max(1, extent - 1), dtype)")
-PARTITION.edit(
-    "later parts start the sum again",
-    "loop_partition",
-    "_without_init(loop.body, going_on) if k > 0 else loop.body",
-    "loop.body",
-    by=[schedules("loop_partition", of=families("contraction", "reduction"), prepare=())],
-)
 ITERS = Faults("reorder_block_iter_var", PRIMITIVES + "block_iters", [primitive("reorder_block_iter_var")])
 ITERS.edit(
     "values stay in their places",
