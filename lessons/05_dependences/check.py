@@ -1,0 +1,83 @@
+"""Asks the learner's rule and the schedule about random stencils, and the interpreter to witness where they differ."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from hypothesis import strategies as st
+
+from lessons.grading import attempt, cases, require
+from minitvm import reference, tir
+from minitvm.errors import ScheduleError
+from minitvm.script import tir as T
+from minitvm.tir.nodes import PrimFunc
+
+N = 3  # iterations of each loop; more than any distance
+SIDE = N + 2
+Offsets = tuple[int, int, int]
+
+
+def stencil(written: Offsets, read: Offsets) -> PrimFunc:
+    """The exercise's loops, after ones that fill A from X."""
+    w0, w1, w2 = written
+    r0, r1, r2 = read
+
+    @T.prim_func
+    def stencil(X: T.Buffer((SIDE, SIDE, SIDE), "int32"), A: T.Buffer((SIDE, SIDE, SIDE), "int32")):
+        for i, j, k in T.grid(SIDE, SIDE, SIDE):
+            with T.block("start"):
+                vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                A[vi, vj, vk] = X[vi, vj, vk]
+        for i, j, k in T.grid(N, N, N):
+            with T.block("step"):
+                vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                A[vi + w0, vj + w1, vk + w2] = A[vi + r0, vj + r1, vk + r2] + 1
+
+    return stencil
+
+
+def refusal(written: Offsets, read: Offsets, order: Offsets) -> str:
+    """Why the schedule does not take the order: the last line of its error; "" where it does."""
+    sch = tir.Schedule(stencil(written, read))
+    loops = sch.get_loops("step")
+    try:
+        sch.reorder(*(loops[loop] for loop in order))
+    except ScheduleError as error:
+        return str(error).splitlines()[-1].strip()
+    return ""
+
+
+def index(offsets: Offsets) -> str:
+    """`i + 1, j, k`."""
+    return ", ".join(f"{name} + {offset}" if offset else name for name, offset in zip("ijk", offsets))
+
+
+def check(module: ModuleType) -> None:
+    """Raises AssertionError with the smallest offsets for which the answer is not what the schedule proves."""
+    offsets = st.tuples(*[st.integers(0, 2)] * 3)
+
+    @cases(150, written=offsets, read=offsets, order=st.permutations(range(3)).map(tuple))
+    def agrees_with_the_schedule(written: Offsets, read: Offsets, order: Offsets) -> None:
+        case = f"keeps(written={written}, read={read}, order={order})"
+        found = attempt(case, module.keeps, written, read, order)
+        require(isinstance(found, bool), f"{case} returned {found!r}, wanted True or False")
+        why = refusal(written, read, order)
+        if found == (not why):
+            return
+        told = f"{case} is {found}\nfor i, j, k: A[{index(written)}] = A[{index(read)}] + 1\n"
+        new = ", ".join("ijk"[loop] for loop in order)
+        if why:
+            raise AssertionError(f"{told}but in the order {new} the result is another. {why}")
+        raise AssertionError(f"{told}but the order {new} is legal: no read and write of one element change places")
+
+    every_order_that_is_legal_is_the_same_program()
+
+
+def every_order_that_is_legal_is_the_same_program() -> None:
+    """The judge of the check, judged: the interpreter runs what the schedule accepted."""
+    program = stencil((1, 1, 0), (0, 0, 1))
+    sch = tir.Schedule(program)
+    i, j, k = sch.get_loops("step")
+    sch.reorder(j, i, k)
+    verdict = reference.check(program, sch.func)
+    require(bool(verdict), f"the schedule accepted an order that is another program; please report it\n{verdict}")

@@ -1,0 +1,26 @@
+"""Exercise 05: which orders of the loops are legal?
+
+A block inside three loops, outermost first i, j, k, reads one element of A and writes one:
+
+    A[i + written[0], j + written[1], k + written[2]] = A[i + read[0], j + read[1], k + read[2]] + 1
+
+Nothing else touches A while the loops run. Write
+
+    keeps(written, read, order) -> bool
+
+`written` and `read` are tuples of three ints. `order` is the new order of the loops, outermost first, as their numbers:
+(0, 1, 2) leaves them as they are, (0, 2, 1) exchanges j and k. Return True when the loops in that order leave the same
+A as before, whatever was in A at the start, and False when they do not.
+
+    keeps((1, 0, 0), (0, 1, 0), (1, 0, 2))   ->   False    what was written at (0, 1, k) is read at (1, 0, k)
+    keeps((1, 1, 0), (0, 0, 0), (1, 0, 2))   ->   True
+
+Check it with: minitvm lesson 05 --check
+"""
+
+from __future__ import annotations
+
+
+def keeps(written: tuple[int, ...], read: tuple[int, ...], order: tuple[int, ...]) -> bool:
+    """Whether loops nested in `order` do the same as in the order (0, 1, 2)."""
+    raise NotImplementedError("keeps(written, read, order) in exercise.py; its docstring says what is wanted")

@@ -1,0 +1,224 @@
+# %% [markdown]
+# # Dependences, and why an order is refused
+#
+# In lesson 03 a `reorder` was refused. Today we find out what was wrong with it: first by watching a program run, then
+# by one subtraction, and then in the words of the error. At the end you can tell from the indices alone which orders
+# of a loop nest are possible.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+import itertools
+
+from lessons import example, ledger
+from minitvm import reference, tir
+from minitvm.errors import ScheduleError
+from minitvm.events import Access, Listener, Loop
+from minitvm.reference import random_inputs
+from minitvm.script import tir as T
+from minitvm.tir.nodes import PrimFunc
+
+# %% [markdown]
+# ## The staircase, again
+#
+# First A becomes a copy of X. Then each iteration reads one element of A and writes another.
+
+# %%
+N = 4
+
+
+def staircase(written: tuple[int, int], read: tuple[int, int], transposed: bool = False) -> PrimFunc:
+    """A[i + written[0], j + written[1]] = A[i + read[0], j + read[1]] + 1, for j in the inner loop or in the outer."""
+    w0, w1 = written
+    r0, r1 = read
+
+    @T.prim_func
+    def stairs(X: T.Buffer((N + 2, N + 2), "float32"), A: T.Buffer((N + 2, N + 2), "float32")):
+        for i, j in T.grid(N + 2, N + 2):
+            with T.block("start"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                A[vi, vj] = X[vi, vj]
+        for i, j in T.grid(N, N):
+            with T.block("step"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                A[vi + w0, vj + w1] = A[vi + r0, vj + r1] + T.float32(1)
+
+    @T.prim_func
+    def other(X: T.Buffer((N + 2, N + 2), "float32"), A: T.Buffer((N + 2, N + 2), "float32")):
+        for i, j in T.grid(N + 2, N + 2):
+            A[i, j] = X[i, j]
+        for j, i in T.grid(N, N):
+            A[i + w0, j + w1] = A[i + r0, j + r1] + T.float32(1)
+
+    return other if transposed else stairs
+
+
+program = staircase((1, 0), (0, 1))
+print("\n".join(program.script().splitlines()[-6:]))
+
+# %% [markdown]
+# ## Watch
+#
+# An interpreter tells its listeners of every load, store and iteration. This one writes down, for each element, who
+# touched it last; and when somebody touches it again, and one of the two is a store, it has found a *dependence*: the
+# two must stay in this order.
+
+
+# %%
+class Diary(Listener):
+    """Pairs of iterations of loops i and j that touch one element of A, one of them storing."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, int] = {}
+        self.touched: dict[int, list[tuple[str, tuple[int, ...]]]] = {}
+        self.pairs: list[tuple[str, tuple[int, ...], str, tuple[int, ...]]] = []
+        self.recording = False
+
+    def loop_iteration(self, loop: Loop, value: int) -> None:
+        self.now[loop.var] = value
+
+    def block(self, name: str) -> None:
+        self.recording = name == "step"
+
+    def load(self, access: Access) -> None:
+        self.touch("reads", access)
+
+    def store(self, access: Access) -> None:
+        self.touch("writes", access)
+
+    def touch(self, verb: str, access: Access) -> None:
+        if not self.recording or access.buffer != "A":
+            return
+        at = (self.now["i"], self.now["j"])
+        earlier = self.touched.setdefault(access.offset, [])
+        for before, where in earlier:
+            if where != at and "writes" in (before, verb):
+                self.pairs.append((before, where, verb, at))
+        earlier.append((verb, at))
+
+
+def distances(watched: PrimFunc) -> set[tuple[int, ...]]:
+    """How far apart, in each loop, two iterations are that depend on each other."""
+    diary = Diary()
+    reference.tir.run(watched, *random_inputs(watched), listeners=[diary])
+    for before, p, verb, q in diary.pairs[:3]:
+        print(f"  {p} {before} an element, and {q} {verb} it later: distance ({q[0] - p[0]}, {q[1] - p[1]})")
+    found = {tuple(b - a for a, b in zip(p, q)) for _, p, _, q in diary.pairs}
+    print(f"  {len(diary.pairs)} pairs; distances {', '.join(map(str, sorted(found)))}")
+    return found
+
+
+print("written (1, 0), read (0, 1):")
+assert distances(program) == {(1, -1)}
+
+# %% [markdown]
+# Many pairs and one distance: one row further, one place to the left. That could have been had without running
+# anything. Iteration p writes A[p + written]; iteration q reads A[q + read]; that is the same element when
+#
+#     q = p + (written - read)
+#
+# so the distance is `written - read`, here (1, 0) - (0, 1) = (1, -1).
+#
+# Loops count like a clock: the outer hand decides, the inner one only where the outer hands are equal. So an iteration
+# comes later when the first number of the distance that is not 0 is positive. Exchange the loops, and the distance
+# is (-1, 1): what came later comes first now, and reads what has not been written yet.
+#
+# **An order of loops is legal when every distance, its numbers put in that order, is still positive in its first number
+# that is not 0.**
+#
+# ## The other sign
+#
+# What if `written - read` is negative from the start? Nobody reads what is not written yet: instead an iteration reads
+# what a later one will *overwrite*. The later one must not come first, or the old value is gone. It is a dependence
+# just as much; its distance is `read - written`, since the reader is the earlier one.
+
+# %%
+print("written (0, 1), read (1, 0):")
+assert distances(staircase((0, 1), (1, 0))) == {(1, -1)}
+
+# %% [markdown]
+# ## The judge agrees
+#
+# We exchange the loops by hand, so that nobody can refuse it, and let `reference.check` compare. Four programs, with
+# our rule, with what `reorder` says, and with what really happens:
+
+# %%
+cases = [((1, 0), (0, 1)), ((0, 1), (1, 0)), ((1, 1), (0, 0)), ((0, 0), (0, 1))]
+print("written  read     distance   rule     reorder    by hand")
+for written, read in cases:
+    apart = tuple(w - r for w, r in zip(written, read))
+    apart = max(apart, tuple(-d for d in apart))
+    legal = (apart[1], apart[0]) > (0, 0)
+    sch = tir.Schedule(staircase(written, read))
+    i, j = sch.get_loops("step")
+    try:
+        sch.reorder(j, i)
+        answer = "accepted"
+    except ScheduleError:
+        answer = "refused"
+    verdict = reference.check(staircase(written, read), staircase(written, read, transposed=True))
+    assert bool(verdict) == legal == (answer == "accepted")
+    print(f"{written}   {read}   {apart!s:<8}   {'legal' if legal else 'illegal':<7}  {answer:<8}   "
+          f"{'same' if verdict else 'another program'}")  # fmt: skip
+
+# %% [markdown]
+# ## Read the error
+#
+# `reorder` does not run anything. It asks a library that solves equations over whole numbers: are there two iterations
+# and an element, such that this order turns them around? If there are, it shows a pair of them.
+
+# %%
+sch = tir.Schedule(program)
+i, j = sch.get_loops("step")
+try:
+    sch.reorder(j, i)
+except ScheduleError as error:
+    print(error)
+
+# %% [markdown]
+# The first line names the call and the rule that it broke (`minitvm explain reorder` lists all of its rules). The
+# program has both accesses marked. *Found* is a pair that you can check with a pencil: A[1, 1] is
+# written at (0, 1) and read at (1, 0), and with j outside (1, 0) comes first. A refused call changes nothing; the
+# schedule stands where it stood.
+#
+# ## The wavefront
+#
+# An iteration that reads what the one above it and the one at its left wrote has two distances, (1, 0) and (0, 1). Both
+# orders are legal. But no loop can be run in parallel: each one carries a distance. It could if the nest ran along its
+# diagonals, where no iteration needs another. Making such a nest is called skewing.
+#
+# ## And our example?
+#
+# `C[vi, vj] = C[vi, vj] + ...` reads and writes the same element, for every r. The distance is (0, 0, 1): r must not
+# run backward. But i, j and r may be nested in any way, since the 1 stays the only number. minitvm allows still
+# more: iterator `vr` says R, a sum, and a sum may be made in any order.
+
+# %%
+program = example.blocks(32, 32, 32)
+inputs = example.inputs(32, 32, 32)
+columns = {}
+for order in itertools.permutations("ijr"):
+    sch = tir.Schedule(program)
+    loops = dict(zip("ijr", sch.get_loops("C")))
+    sch.reorder(*(loops[name] for name in order))
+    if order in (("i", "j", "r"), ("i", "r", "j"), ("r", "i", "j")):
+        columns[" ".join(order)] = ledger.measure(sch.func, *inputs)
+print("all six orders are accepted")
+
+# %% [markdown]
+# ## The ledger
+
+# %%
+ledger.show(columns)
+
+# %% [markdown]
+# Legal does not mean good: the three orders do the same work, and the toy cache moves many times more in one of them
+# than in another. Dependences say what you *may* do; the ledger tells what you should.
+#
+# ## Your turn
+#
+# Write the rule as a function, for three loops, and the check holds it against the schedule. Open `exercise.py`, then:
+#
+#     minitvm lesson 05 --check
