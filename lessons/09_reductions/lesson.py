@@ -1,0 +1,254 @@
+# %% [markdown]
+# # Reductions: a sum in two steps
+#
+# A sum of a thousand numbers is a chain of a thousand additions, and each one waits for the one before it. Several
+# shorter chains side by side would be done sooner. But their result is not the same float! Today we cut the chain, look
+# at what changes in the last digits, and see how one can prove that nothing else did.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+import numpy as np
+
+import minitvm
+from lessons import example, ledger
+from minitvm import reference, tir
+from minitvm.errors import ScheduleError
+from minitvm.script import tir as T
+
+# %% [markdown]
+# ## What a reduction block says
+#
+# The block C of our example has an iterator of kind R, `vr`, and an `init`: what the sum is before anything was added.
+# The block stands for both, "start" in its first step and "add" in each. `decompose_reduction` makes two blocks of it,
+# and puts the start in front of a loop that you name:
+
+# %%
+program = example.blocks(2, 2, 16)
+sch = tir.Schedule(program)
+i, j, r = sch.get_loops("C")
+sch.decompose_reduction("C", r)
+print("\n".join(sch.func.script().splitlines()[5:18]))
+
+# %% [markdown]
+# It cannot stand just anywhere. With `r` outermost, a start inside of `r` would wipe out the sum in each step:
+
+# %%
+sch = tir.Schedule(program)
+i, j, r = sch.get_loops("C")
+sch.reorder(r, i, j)
+try:
+    sch.decompose_reduction("C", i)
+except ScheduleError as error:
+    print(error)
+
+# %% [markdown]
+# ## The chain
+#
+# The iterations of `r` all add to the same element, so they cannot run at the same time. Two workers who both load 5,
+# add 1 and store 6 have lost an addition.
+
+# %%
+try:
+    sch.parallel(r)
+except ScheduleError as error:
+    print(str(error).splitlines()[0])
+    print("\n".join(str(error).splitlines()[-4:]))
+
+# %% [markdown]
+# The error names the way out. `rfactor` gives every iteration of one loop an element of its own, and adds these up
+# in a second block. We split `r` so that there are four of them:
+
+
+# %%
+def in_lanes(func: tir.PrimFunc, lanes: int) -> tir.Schedule:
+    """The sums of block C in so many partial sums, which then are added up."""
+    made = tir.Schedule(func)
+    _, _, r = made.get_loops("C")
+    _, lane = made.split(r, factors=[None, lanes])
+    made.rfactor(lane, factor_axis=2)
+    return made
+
+
+sch = in_lanes(program, 4)
+factored = sch.func
+print("\n".join(factored.script().splitlines()[5:22]))
+
+# %% [markdown]
+# Look at the letters behind `T.axis.remap`. In the first block the lane, `vr_1`, has become S: every lane has its own
+# element of `C_rf`, and any order is fine, even all at once. In the second one it is R. `sch.parallel` agrees now:
+
+# %%
+sch.parallel(sch.get_loops("C_rf")[-1])
+print("accepted")
+
+# %% [markdown]
+# Why may one cut the chain? Because addition is associative, and because its start, 0, is neutral: it may be added
+# once for each lane and once more at the end. Both are true of `max` with the start -infinity. They are not true of
+# subtraction, nor of a sum that starts at 7. `rfactor` only takes reducers that are known to have both properties.
+#
+# ## Floats are not associative
+#
+# Addition of *numbers* is. Addition of floats rounds after each step:
+
+# %%
+big, one = np.float32(2**24), np.float32(1)
+print("(big + 1) + 1 =", (big + one) + one)
+print("big + (1 + 1) =", big + (one + one))
+
+# %% [markdown]
+# So the two programs give different bits on most inputs:
+
+# %%
+rng = np.random.default_rng(9)
+a, b, bias = (rng.random(shape, dtype="float32") for shape in ((2, 16), (16, 2), (2,)))
+
+
+def run(func: tir.PrimFunc, a: np.ndarray, b: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """The result of the example."""
+    y = np.full((a.shape[0], b.shape[1]), np.nan, "float32")
+    reference.tir.run(func, a, b, bias, y)
+    return y
+
+
+with np.printoptions(precision=8):
+    print("one chain:   ", run(program, a, b, bias).ravel())
+    print("four lanes:  ", run(factored, a, b, bias).ravel())
+
+# %% [markdown]
+# Is a program with such differences still right? The usual answer is a tolerance: they should agree up to one part in
+# a thousand, say. Here is a program with a mistake that everybody has made. It leaves the last product out:
+
+
+# %%
+def one_short(k: int) -> tir.PrimFunc:
+    """A wrong program: its sum ends one too early."""
+
+    @T.prim_func
+    def example(
+        A: T.Buffer((2, k), "float32"),
+        B: T.Buffer((k, 2), "float32"),
+        bias: T.Buffer((2,), "float32"),
+        Y: T.Buffer((2, 2), "float32"),
+    ):
+        C = T.alloc_buffer((2, 2), "float32")
+        for i, j, r in T.grid(2, 2, k - 1):
+            with T.block("C"):
+                vi, vj, vr = T.axis.remap("SSR", [i, j, r])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vr] * B[vr, vj]
+        for i, j in T.grid(2, 2):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.max(C[vi, vj] + bias[vj], T.float32(0))
+
+    return example
+
+
+k = 8192
+a, b = rng.random((2, k), dtype="float32"), rng.random((k, 2), dtype="float32")
+wanted, found = run(example.blocks(2, 2, k), a, b, bias), run(one_short(k), a, b, bias)
+print("accepted with a tolerance of 1e-3:", np.allclose(found, wanted, rtol=1e-3))
+
+# %% [markdown]
+# A tolerance cannot tell a rounding error from a small mistake. `reference.check` has three better questions.
+#
+# **exact**: take inputs on which there is no rounding. For small whole numbers every sum is exact, whatever its order,
+# so one may compare with `==`.
+
+# %%
+print(reference.check(program, factored, modes=("exact",)))
+print()
+print(reference.check(program, one_short(16), modes=("exact",)))
+
+# %% [markdown]
+# **field**: that was one input, or a few. What about all the others? Forget floats for a moment. Our programs compute
+# formulas: sums of products of inputs. If two such formulas are different, they are different polynomials, and
+# different polynomials seldom have the same value. How seldom? There is a theorem (by Schwartz and by Zippel): at a
+# random point among the whole numbers modulo a prime p, two polynomials of degree d agree with a probability of
+# d / p at most. There is no rounding modulo p: addition is associative again. By hand, with p = 2147483647:
+
+# %%
+p = 2**31 - 1
+x, y = ([int(v) for v in rng.integers(0, p, 16)] for _ in range(2))
+products = [s * t % p for s, t in zip(x, y)]
+print("one chain:   ", sum(products) % p)
+print("four lanes:  ", sum(sum(products[lane::4]) % p for lane in range(4)) % p)
+print("one left out:", sum(products[:-1]) % p)
+
+# %% [markdown]
+# One evaluation, and the first two are the same polynomial, or we were unlucky in a way that happens once in a
+# thousand million times. This is how an answer at *one* point says something about *all* inputs. The field mode runs
+# whole programs so. Modulo p nothing is larger or smaller, so it carries an ordinary input along, which says at a
+# `max` which side counts; what it shows then holds around this input, on the same side of each `max`.
+
+# %%
+print(reference.check(program, factored, modes=("field",)))
+print()
+print(reference.check(program, one_short(16), modes=("field",)))
+
+# %% [markdown]
+# **shadow**: a program may compute the right formula and still read an element before it was written, or write one
+# from two parallel iterations. The shadow mode watches each element. These three modes are what `check` uses when you
+# do not say which:
+
+# %%
+print("lanes in parallel:", reference.check(program, sch.func))
+
+# %% [markdown]
+# Now you know that the formula is the same. How far the *floats* may be off is another question, with an answer of its
+# own: the mode "bound" follows the rounding error through every operation.
+
+# %%
+print(reference.check(program, factored, modes=("bound",)))
+
+# %% [markdown]
+# Do not think of the first program as the right one and of the other as an approximation. Both round. Here is the
+# distance of each from the sum in float64, for sums of 8192:
+
+# %%
+exactly = np.maximum(a.astype("float64") @ b + bias, 0)
+for lanes in (1, 4, 16, 64):
+    off = np.abs(run(in_lanes(example.blocks(2, 2, k), lanes).func, a, b, bias) - exactly).max()
+    print(f"{lanes:>3} lanes: off by {off:.5f}")
+
+# %% [markdown]
+# ## The ledger
+#
+# A little more work: four starts and four additions for each element of C, through memory. The last row is the time
+# of compiled code for *one* sum of 65536 products on one thread: in one chain, and (under "four lanes") in 16 lanes.
+
+
+# %%
+def compiled(lanes: int | None) -> str:
+    """The time of one long sum."""
+    func = example.blocks(1, 1, 65536)
+    function = minitvm.build(func if lanes is None else in_lanes(func, lanes).func, threads=1)
+    large = example.inputs(1, 1, 65536)
+    function(*large)
+    assert (large[-1] == example.expected(*large[:3])).all()
+    return ledger.duration(ledger.best_of(5, lambda: function(*large)))
+
+
+args = example.inputs(2, 2, 16)
+ledger.show(
+    {
+        "one chain": {**ledger.measure(program, *args).lesson_rows(), "time compiled, 65536": compiled(None)},
+        "four lanes": {**ledger.measure(factored, *args).lesson_rows(), "time compiled, 65536": compiled(16)},
+    }
+)
+
+# %% [markdown]
+# A processor can begin several additions in each cycle, but it needs about four cycles to finish one. In a chain it
+# waits. No compiler may cut the chain by itself, since it would change the bits. You may: you said so, and the oracle
+# has shown what stayed the same.
+#
+# ## Your turn
+#
+# Write a sum in two steps by hand, for every length and every number of lanes. The tail is yours again. Open
+# `exercise.py`, and then:
+#
+#     minitvm lesson 09 --check
