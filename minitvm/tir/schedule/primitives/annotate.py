@@ -67,7 +67,13 @@ def keeps_pipelines(state: ScheduleState) -> Failure | None:
 def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str, ann_val: Any) -> None:
     """Put a note on a loop or block, for lowering passes and tuners; the meaning of the program stays.
 
-    call: `sch.annotate(k, "pragma_auto_unroll_max_step", 16)`
+    before:
+        for i in range(8):
+            with T.block("B"): B[vi] = A[vi] * 2.0
+    call: `sch.annotate(i, "pragma_auto_unroll_max_step", 16)`
+    after:
+        for i in T.serial(8, annotations={"pragma_auto_unroll_max_step": 16}):
+            with T.block("B"): B[vi] = A[vi] * 2.0
 
     "software_pipeline_stage" and "software_pipeline_order", with one number for each statement of the loop's body, let
     the statements run in stages, several iterations at work at once; "double_buffer_scope" on a block, with the
@@ -82,7 +88,13 @@ def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: s
 def unannotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str) -> None:
     """Take a note off a loop or block.
 
-    call: `sch.unannotate(k, "pragma_auto_unroll_max_step")`
+    before:
+        for i in T.serial(8, annotations={"pragma_auto_unroll_max_step": 16}):
+            with T.block("B"): B[vi] = A[vi] * 2.0
+    call: `sch.unannotate(i, "pragma_auto_unroll_max_step")`
+    after:
+        for i in range(8):
+            with T.block("B"): B[vi] = A[vi] * 2.0
     """
     target = _annotated(block_or_loop)
     kept = {key: value for key, value in target.annotations.items() if key != ann_key}

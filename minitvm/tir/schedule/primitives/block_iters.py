@@ -32,11 +32,17 @@ def reorder_block_iter_var(state: ScheduleState, block: BlockRealize, new_order:
 
     before:
         for i, k in T.grid(8, 4):
-            with T.block("B"): vi, vk = T.axis.remap("SR", [i, k]) ...
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init(): B[vi] = 0.0
+                B[vi] = B[vi] + A[vi, vk]
     call: `sch.reorder_block_iter_var("B", [1, 0])`
     after:
         for i, k in T.grid(8, 4):
-            with T.block("B"): vk, vi = T.axis.remap("RS", [k, i]) ...
+            with T.block("B"):
+                vk, vi = T.axis.remap("RS", [k, i])
+                with T.init(): B[vi] = 0.0
+                B[vi] = B[vi] + A[vi, vk]
 
     The loops stay, so no iteration changes its place; who reads the signature (tensorize, blockize) sees another order.
     """

@@ -151,15 +151,13 @@ def transform_block_layout(state: ScheduleState, block: BlockRealize, index_map:
 
     before:
         for i, j in T.grid(8, 16):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * 2.0
-    call: `sch.transform_block_layout("B", lambda i, j: (j // 4, i * 4 + j % 4))`
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+    call: `sch.transform_block_layout("B", lambda i, j: (i * 16 + j,))`
     after:
-        for axis0, axis1 in T.grid(4, 32):
+        for axis0 in range(128):
             with T.block("B"):
-                v0, v1 = T.axis.remap("SS", [axis0, axis1])
-                B[v1 // 4, v0 * 4 + v1 % 4] = A[v1 // 4, v0 * 4 + v1 % 4] * 2.0
+                v0 = T.axis.spatial(128, axis0)
+                B[v0 // 16, v0 % 16] = A[v0 // 16, v0 % 16] * 2.0
 
     What is stored, and where, stays; only the iteration changes.
     """

@@ -220,13 +220,18 @@ def cache_read(
 
     before:
         for i, j, k in T.grid(8, 8, 8):
-            with T.block("C"): C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+            with T.block("C"):
+                with T.init(): C[vi, vj] = 0.0
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
     call: `A_local = sch.cache_read("C", 0, "local")`
     after:
+        A_local = T.alloc_buffer((8, 8), scope="local")
         for ax0, ax1 in T.grid(8, 8):
             with T.block("A_local"): A_local[v0, v1] = A[v0, v1]
         for i, j, k in T.grid(8, 8, 8):
-            with T.block("C"): C[vi, vj] = C[vi, vj] + A_local[vi, vk] * B[vk, vj]
+            with T.block("C"):
+                with T.init(): C[vi, vj] = 0.0
+                C[vi, vj] = C[vi, vj] + A_local[vi, vk] * B[vk, vj]
 
     The new buffer has the shape of the old one. What a block writes is copied right after it, all of it; of an input,
     what the readers read is copied, at the start of the scope. Move the copy with compute_at. `consumer_blocks` are
@@ -276,11 +281,16 @@ def cache_write(
 
     before:
         for i, j, k in T.grid(8, 8, 8):
-            with T.block("C"): C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+            with T.block("C"):
+                with T.init(): C[vi, vj] = 0.0
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
     call: `C_local = sch.cache_write("C", 0, "local")`
     after:
+        C_local = T.alloc_buffer((8, 8), scope="local")
         for i, j, k in T.grid(8, 8, 8):
-            with T.block("C"): C_local[vi, vj] = C_local[vi, vj] + A[vi, vk] * B[vk, vj]
+            with T.block("C"):
+                with T.init(): C_local[vi, vj] = 0.0
+                C_local[vi, vj] = C_local[vi, vj] + A[vi, vk] * B[vk, vj]
         for ax0, ax1 in T.grid(8, 8):
             with T.block("C_local"): C[v0, v1] = C_local[v0, v1]
 
@@ -370,12 +380,17 @@ def cache_inplace(
             with T.block("A"): A[vi] = A[vi] + 1.0
     call: `copy_in, copy_out = sch.cache_inplace("A", 0, "local")`
     after:
+        A_local = T.alloc_buffer((8,), scope="local")
         for i in range(8):
             for ax0 in range(1):
-                with T.block("A_local"): A_local[v0] = A[v0]
+                with T.block("A_local"):
+                    v0 = T.axis.spatial(8, i + ax0)
+                    A_local[v0] = A[v0]
             with T.block("A"): A_local[vi] = A_local[vi] + 1.0
             for ax0 in range(1):
-                with T.block("A_local"): A[v0] = A_local[v0]
+                with T.block("A_local"):
+                    v0 = T.axis.spatial(8, i + ax0)
+                    A[v0] = A_local[v0]
     """
     read = region_of(block.block.reads, read_buffer_index)
     assert read is not None  # reads_it

@@ -67,6 +67,8 @@ def cache_index(
             with T.block("B"): B[vi, vj] = A[vi // 4 + vj // 4, vj // 2]
     call: `sch.cache_index("B", "global")`
     after:
+        index_var_0 = T.alloc_buffer((8, 8), "int32")
+        index_var_1 = T.alloc_buffer((8,), "int32")
         for ax0, ax1 in T.grid(8, 8):
             with T.block("index_0"): index_var_0[v0, v1] = v0 // 4 + v1 // 4
         for ax0 in range(8):

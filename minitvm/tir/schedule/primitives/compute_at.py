@@ -196,17 +196,21 @@ def compute_at(
     """Compute a producer below a loop of its consumers: in each iteration, the part that the consumers read there.
 
     before:
+        B = T.alloc_buffer((8, 8))
         for i, j in T.grid(8, 8):
             with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
-        for i, j in T.grid(8, 8):
-            with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0
-    call: `sch.compute_at("B", i)` with the second i
+        for x, y in T.grid(8, 8):
+            with T.block("C"): C[vx, vy] = B[vx, vy] + 1.0
+    call: `sch.compute_at("B", x)`
     after:
-        for i in range(8):
+        B = T.alloc_buffer((8, 8))
+        for x in range(8):
             for ax0 in range(8):
-                with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0      # vi = i, vj = ax0
-            for j in range(8):
-                with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [x, ax0])
+                    B[vi, vj] = A[vi, vj] * 2.0
+            for y in range(8):
+                with T.block("C"): C[vx, vy] = B[vx, vy] + 1.0
 
     Where consumers overlap (a halo), elements are computed again. `index` is the position in the loop's body: -1 the
     last possible one, -2 the first.
@@ -240,17 +244,21 @@ def reverse_compute_at(
     """Compute a consumer below a loop of its producers: in each iteration, what the part produced there suffices for.
 
     before:
+        B = T.alloc_buffer((8, 8))
         for i, j in T.grid(8, 8):
             with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
-        for i, j in T.grid(8, 8):
-            with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0
-    call: `sch.reverse_compute_at("C", i)` with the first i
+        for x, y in T.grid(8, 8):
+            with T.block("C"): C[vx, vy] = B[vx, vy] + 1.0
+    call: `sch.reverse_compute_at("C", i)`
     after:
+        B = T.alloc_buffer((8, 8))
         for i in range(8):
             for j in range(8):
                 with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
             for ax0 in range(8):
-                with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0      # vi = i, vj = ax0
+                with T.block("C"):
+                    vx, vy = T.axis.remap("SS", [i, ax0])
+                    C[vx, vy] = B[vx, vy] + 1.0
     """
     tree = state.home(block)
     analyzer = state.analyzer(loop)

@@ -162,20 +162,17 @@ def fuse_reduction_epilogue(state: ScheduleState, reduction_block: BlockRealize,
     """Let a reduction start from what its epilogue would combine with the result, and store the result itself.
 
     before:
+        B = T.alloc_buffer((8,))
         for i, j in T.grid(8, 4):
             with T.block("B"):
-                vi, vj = T.axis.remap("SR", [i, j])
-                with T.init(): B[vi] = T.float32(0.0)
+                with T.init(): B[vi] = 0.0
                 B[vi] = B[vi] + A[vi, vj]
         for i in range(8):
-            with T.block("C"):
-                vi = T.axis.remap("S", [i])
-                C[vi] = B[vi] + bias[vi]
+            with T.block("C"): C[vi] = B[vi] + bias[vi]
     call: `sch.fuse_reduction_epilogue("B", "C")`
     after:
         for i, j in T.grid(8, 4):
             with T.block("B"):
-                vi, vj = T.axis.remap("SR", [i, j])
                 with T.init(): C[vi] = bias[vi]
                 C[vi] = C[vi] + A[vi, vj]
 

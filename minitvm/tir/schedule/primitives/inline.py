@@ -92,6 +92,7 @@ def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     """Compute a producer's value wherever it is read, and store it nowhere.
 
     before:
+        B = T.alloc_buffer((8,))
         for i in range(8):
             with T.block("B"): B[vi] = A[vi] * 2.0
         for i in range(8):
@@ -270,6 +271,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     """Compute a consumer where its only producer computes: the producer stores the consumer's value instead of its own.
 
     before:
+        B = T.alloc_buffer((8,))
         for i in range(8):
             with T.block("B"): B[vi] = A[vi] * 2.0
         for i in range(8):

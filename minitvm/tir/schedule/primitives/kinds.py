@@ -71,9 +71,13 @@ _CONCURRENT = (
 def parallel(state: ScheduleState, loop: For) -> None:
     """Run the iterations of a loop on the threads of a team.
 
-    before: `for i in range(8): ...`
+    before:
+        for i in range(8):
+            with T.block("B"): B[vi] = A[vi] * 2.0
     call: `sch.parallel(i)`
-    after: `for i in T.parallel(8): ...`
+    after:
+        for i in T.parallel(8):
+            with T.block("B"): B[vi] = A[vi] * 2.0
     """
     state.replace({loop: replace(loop, kind=ForKind.PARALLEL)})
 
@@ -82,9 +86,13 @@ def parallel(state: ScheduleState, loop: For) -> None:
 def vectorize(state: ScheduleState, loop: For) -> None:
     """Run the iterations of a loop as the lanes of vector instructions.
 
-    before: `for i in range(8): ...`
+    before:
+        for i in range(8):
+            with T.block("B"): B[vi] = A[vi] * 2.0
     call: `sch.vectorize(i)`
-    after: `for i in T.vectorized(8): ...`
+    after:
+        for i in T.vectorized(8):
+            with T.block("B"): B[vi] = A[vi] * 2.0
     """
     state.replace({loop: replace(loop, kind=ForKind.VECTORIZED)})
 
@@ -93,9 +101,13 @@ def vectorize(state: ScheduleState, loop: For) -> None:
 def unroll(state: ScheduleState, loop: For) -> None:
     """Write the iterations of a loop out, one after the other.
 
-    before: `for i in range(4): ...`
+    before:
+        for i in range(8):
+            with T.block("B"): B[vi] = A[vi] * 2.0
     call: `sch.unroll(i)`
-    after: `for i in T.unroll(4): ...`
+    after:
+        for i in T.unroll(8):
+            with T.block("B"): B[vi] = A[vi] * 2.0
     """
     state.replace({loop: replace(loop, kind=ForKind.UNROLLED)})
 
@@ -110,9 +122,13 @@ def unroll(state: ScheduleState, loop: For) -> None:
 def bind(state: ScheduleState, loop: For, thread_axis: str) -> None:
     """Give a loop to an axis of the GPU's grid ("blockIdx.x"), of its blocks ("threadIdx.x"), or to virtual threads.
 
-    before: `for i in range(128): ...`
+    before:
+        for i in range(8):
+            with T.block("B"): B[vi] = A[vi] * 2.0
     call: `sch.bind(i, "threadIdx.x")`
-    after: `for i in T.thread_binding(128, thread="threadIdx.x"): ...`
+    after:
+        for i in T.thread_binding(8, thread="threadIdx.x"):
+            with T.block("B"): B[vi] = A[vi] * 2.0
     """
     state.replace({loop: replace(loop, kind=ForKind.THREAD, thread=thread_axis)})
 

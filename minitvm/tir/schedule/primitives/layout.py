@@ -479,9 +479,17 @@ def set_axis_separators(
 
     before:
         B = T.alloc_buffer((4, 8, 4))
+        for i, j, k in T.grid(4, 8, 4):
+            with T.block("B"): B[vi, vj, vk] = A[vi, vj, vk] * 2.0
+        for x in range(4):
+            with T.block("C"): C[vx] = B[vx, 0, 0] + 1.0
     call: `sch.set_axis_separators("B", ("write", 0), [2])`
     after:
         B = T.alloc_buffer((4, 8, 4), axis_separators=[2])
+        for i, j, k in T.grid(4, 8, 4):
+            with T.block("B"): B[vi, vj, vk] = A[vi, vj, vk] * 2.0
+        for x in range(4):
+            with T.block("C"): C[vx] = B[vx, 0, 0] + 1.0
 
     The program computes the same. Memory of one dimension, which is all that our targets have, cannot hold such a
     buffer: `flatten_buffers` refuses it. An empty list (or None) takes the separators away.

@@ -66,13 +66,14 @@ def split(
 
     before:
         for i in range(100):
-            with T.block("B"): vi = T.axis.spatial(100, i) ...
+            with T.block("B"): B[vi] = A[vi] * 2.0
     call: `i_0, i_1 = sch.split(i, factors=[None, 32])`
     after:
         for i_0, i_1 in T.grid(4, 32):
             with T.block("B"):
                 vi = T.axis.spatial(100, i_0 * 32 + i_1)
                 T.where(i_0 * 32 + i_1 < 100)
+                B[vi] = A[vi] * 2.0
 
     The order of iterations stays the same, so no dependence can break. Where the factors do not divide the extent,
     the blocks below get a predicate. `preserve_unit_iters=False` leaves loops of extent 1 out of the bindings.
@@ -159,13 +160,14 @@ def fuse(state: ScheduleState, *loops: For, preserve_unit_iters: bool = True) ->
 
     before:
         for i, j in T.grid(8, 4):
-            with T.block("B"): vi, vj = T.axis.remap("SS", [i, j]) ...
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
     call: `i_j = sch.fuse(i, j)`
     after:
         for i_j in range(32):
             with T.block("B"):
                 vi = T.axis.spatial(8, i_j // 4)
-                vj = T.axis.spatial(4, i_j % 4) ...
+                vj = T.axis.spatial(4, i_j % 4)
+                B[vi, vj] = A[vi, vj] * 2.0
 
     The order of iterations stays the same, so no dependence can break.
     """
@@ -204,10 +206,14 @@ def reorder(state: ScheduleState, *ordered_loops: For) -> None:
     """Permute loops of one nest: the given loops take, in the given order, the places that they have together.
 
     before:
-        for i, j, k in T.grid(8, 4, 2): ...
+        for i, j, k in T.grid(8, 4, 2):
+            with T.block("B"): B[vi, vj, vk] = A[vk, vj, vi]
     call: `sch.reorder(k, i)`
     after:
-        for k, j, i in T.grid(2, 4, 8): ...
+        for k, j, i in T.grid(2, 4, 8):
+            with T.block("B"):
+                vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                B[vi, vj, vk] = A[vk, vj, vi]
     """
     tree = state.home(ordered_loops[0])
     old, new = req.chain(tree, ordered_loops), req.new_order(tree, ordered_loops)

@@ -180,15 +180,19 @@ def merge(state: ScheduleState, *loops: For) -> For:
     before:
         for i, j in T.grid(8, 4):
             with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
-        for i, j in T.grid(8, 4):
-            with T.block("C"): C[vi, vj] = A[vi, vj] + 1.0
-    call: `i_m = sch.merge(i_of_B, i_of_C)`
+        for x, y in T.grid(8, 4):
+            with T.block("C"): C[vx, vy] = A[vx, vy] + 1.0
+    call: `i_m = sch.merge(i, x)`
     after:
         for i_m in range(8):
             for j in range(4):
-                with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
-            for j in range(4):
-                with T.block("C"): C[vi, vj] = A[vi, vj] + 1.0
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i_m, j])
+                    B[vi, vj] = A[vi, vj] * 2.0
+            for y in range(4):
+                with T.block("C"):
+                    vx, vy = T.axis.remap("SS", [i_m, y])
+                    C[vx, vy] = A[vx, vy] + 1.0
 
     The merged nest stands where the last one was. Within an iteration the parts keep the order that they had.
     """
@@ -333,16 +337,20 @@ def loop_partition(
 
     before:
         for i in range(8):
-            with T.block("B"): vi = T.axis.spatial(8, i) ...
+            with T.block("B"): B[vi] = A[vi] * 2.0
     call: `i0, i1 = sch.loop_partition(i, [2])`
     after:
         with T.block("B_i_common"):
             with T.block("B_i0_partition"):
                 for i0 in range(2):
-                    with T.block("B_i0"): vi = T.axis.spatial(8, i0) ...
+                    with T.block("B_i0"):
+                        vi = T.axis.spatial(8, i0)
+                        B[vi] = A[vi] * 2.0
             with T.block("B_i1_partition"):
                 for i1 in range(2, 8):
-                    with T.block("B_i1"): vi = T.axis.spatial(8, i1) ...
+                    with T.block("B_i1"):
+                        vi = T.axis.spatial(8, i1)
+                        B[vi] = A[vi] * 2.0
 
     Where a factor is None the rest goes there. The order of iterations stays the same, so no dependence can break. A
     reduction that goes on in a later range does so without its init. TVM's blocks around the ranges are declared to

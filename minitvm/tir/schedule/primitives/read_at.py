@@ -154,10 +154,12 @@ def read_at(
             with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
     call: `sch.read_at(i, "B", 0, "local")`
     after:
+        A_local = T.alloc_buffer((4, 8), scope="local")
         for i in range(4):
             with T.block("A_local"):
                 v0 = T.axis.spatial(4, i)
-                for ax0, ax1 in T.grid(1, 8): A_local[v0 + ax0, ax1] = A[v0 + ax0, ax1]
+                T.block_attr({"auto_copy": 1})
+                for ax0, ax1 in T.grid(1, 8): A_local[v0, ax1] = A[v0, ax1]
             for j in range(8):
                 with T.block("B"): B[vi, vj] = A_local[vi, vj] * 2.0
 
@@ -194,12 +196,14 @@ def write_at(
             with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
     call: `sch.write_at(i, "B", 0, "local")`
     after:
+        B_local = T.alloc_buffer((4, 8), scope="local")
         for i in range(4):
             for j in range(8):
                 with T.block("B"): B_local[vi, vj] = A[vi, vj] * 2.0
             with T.block("B_local"):
                 v0 = T.axis.spatial(4, i)
-                for ax0, ax1 in T.grid(1, 8): B[v0 + ax0, ax1] = B_local[v0 + ax0, ax1]
+                T.block_attr({"auto_copy": 1})
+                for ax0, ax1 in T.grid(1, 8): B[v0, ax1] = B_local[v0, ax1]
 
     A reduction over the loop goes on in the copy, which keeps its values from iteration to iteration.
     """

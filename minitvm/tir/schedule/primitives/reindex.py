@@ -187,8 +187,11 @@ def reindex(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> BlockR
             with T.block("B"): B[vi, vj] = A[vj, vi] * 2.0
     call: `sch.reindex("B", ("read", 0))`
     after:
+        A_reindex = T.alloc_buffer((8, 4))
         for ax0, ax1 in T.grid(8, 4):
-            with T.block("A_reindex"): A_reindex[v0, v1] = A[v1, v0]
+            with T.block("A_reindex"):
+                vi, vj = T.axis.remap("SS", [ax0, ax1])
+                A_reindex[vi, vj] = A[vj, vi]
         for i, j in T.grid(8, 4):
             with T.block("B"): B[vi, vj] = A_reindex[vi, vj] * 2.0
 
@@ -219,6 +222,7 @@ def reindex_cache_read(
             with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
     call: `sch.reindex_cache_read("B", 0, "local", lambda vi, vj: (vj, vi))`
     after:
+        A_local = T.alloc_buffer((4, 8), scope="local")
         for i, j in T.grid(8, 4):
             with T.block("A_local"): A_local[vj, vi] = A[vi, vj]
         for i, j in T.grid(8, 4):
@@ -244,6 +248,7 @@ def reindex_cache_write(
             with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
     call: `sch.reindex_cache_write("B", 0, "local", lambda vi, vj: (vi // 2, vj, vi % 2))`
     after:
+        B_local = T.alloc_buffer((4, 4, 2), scope="local")
         for i, j in T.grid(8, 4):
             with T.block("B"): B_local[vi // 2, vj, vi % 2] = A[vi, vj] * 2.0
         for i, j in T.grid(8, 4):

@@ -240,7 +240,13 @@ def _primes(number: int) -> Iterator[int]:
 def enter_postproc(state: ScheduleState) -> None:
     """Mark in the trace where postprocessing begins: `remove_postproc` leaves out what follows.
 
+    before:
+        for i in range(8):
+            with T.block("B"): B[vi] = A[vi] * 2.0
     call: `sch.enter_postproc()`
+    after:
+        for i in range(8):
+            with T.block("B"): B[vi] = A[vi] * 2.0
     """
 
 

@@ -83,13 +83,20 @@ def storage_align(
     or memory bank.
 
     before:
-        B = T.alloc_buffer((128, 128)) ...
-        with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+        B = T.alloc_buffer((8, 8))
+        for i, j in T.grid(8, 8):
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+        for i, j in T.grid(8, 8):
+            with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0
     call: `sch.storage_align("B", 0, axis=-2, factor=32, offset=1)`
     after:
-        with T.block("B"):
-            T.block_attr({"buffer_dim_align": [[0, 0, 32, 1]]})
-            B[vi, vj] = A[vi, vj] * 2.0
+        B = T.alloc_buffer((8, 8))
+        for i, j in T.grid(8, 8):
+            with T.block("B"):
+                T.block_attr({"buffer_dim_align": [[0, 0, 32, 1]]})
+                B[vi, vj] = A[vi, vj] * 2.0
+        for i, j in T.grid(8, 8):
+            with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0
 
     Lowering gives B the strides (129, 1). Indices stay what they are, so the meaning of the program stays.
     """
@@ -173,12 +180,18 @@ def set_scope(state: ScheduleState, block: BlockRealize, buffer_index: int | str
     """Let a buffer live in another scope: "shared", "local", ... All who use it follow.
 
     before:
-        B = T.alloc_buffer((8, 8)) ...
-        with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+        B = T.alloc_buffer((8, 8))
+        for i, j in T.grid(8, 8):
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+        for i, j in T.grid(8, 8):
+            with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0
     call: `sch.set_scope("B", 0, "shared")`
     after:
-        B_shared = T.alloc_buffer((8, 8), scope="shared") ...
-        with T.block("B"): B_shared[vi, vj] = A[vi, vj] * 2.0
+        B_shared = T.alloc_buffer((8, 8), scope="shared")
+        for i, j in T.grid(8, 8):
+            with T.block("B"): B_shared[vi, vj] = A[vi, vj] * 2.0
+        for i, j in T.grid(8, 8):
+            with T.block("C"): C[vi, vj] = B_shared[vi, vj] + 1.0
     """
     tree = state.home(block)
     buffer = _buffer(block, buffer_index)
@@ -264,14 +277,18 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockRealize, buffer_index: in
     """Let a buffer hold numbers of another dtype: stores convert to it, loads convert back.
 
     before:
-        B = T.alloc_buffer((8, 8)) ...
-        with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
-        with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0
+        B = T.alloc_buffer((8, 8))
+        for i, j in T.grid(8, 8):
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+        for i, j in T.grid(8, 8):
+            with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0
     call: `sch.unsafe_set_dtype("B", 0, "float16")`
     after:
-        B = T.alloc_buffer((8, 8), "float16") ...
-        with T.block("B"): B[vi, vj] = T.Cast("float16", A[vi, vj] * 2.0)
-        with T.block("C"): C[vi, vj] = T.Cast("float32", B[vi, vj]) + 1.0
+        B = T.alloc_buffer((8, 8), "float16")
+        for i, j in T.grid(8, 8):
+            with T.block("B"): B[vi, vj] = T.Cast("float16", A[vi, vj] * 2.0)
+        for i, j in T.grid(8, 8):
+            with T.block("C"): C[vi, vj] = T.Cast("float32", B[vi, vj]) + 1.0
 
     Unsafe, as its name says: what the dtype cannot hold is rounded, so the meaning stays only where all fits.
     """
@@ -404,15 +421,19 @@ def annotate_buffer_access(
     """Declare which region of a buffer a block reads or writes, where that is to be more than its body shows.
 
     before:
-        with T.block("B"):
-            T.reads(A[vi, vj])
-            B[vi, vj] = A[vi, vj] * 2.0
-    call: `sch.annotate_buffer_access("B", 0, "read", lambda vi, vj: ((vi - 1, vi + 1), vj))`
+        for i, j in T.grid(8, 8):
+            with T.block("B"):
+                T.reads(A[vi, vj])
+                T.writes(B[vi, vj])
+                B[vi, vj] = A[vi, vj] * 2.0
+    call: `sch.annotate_buffer_access("B", 0, "read", lambda vi, vj: ((vi, vi + 2), vj))`
     after:
-        with T.block("B"):
-            T.reads(A[vi - 1:vi + 1, vj])
-            T.block_attr({"explicit_read_region": [0]})
-            B[vi, vj] = A[vi, vj] * 2.0
+        for i, j in T.grid(8, 8):
+            with T.block("B"):
+                T.reads(A[vi:vi + 2, vj])
+                T.writes(B[vi, vj])
+                T.block_attr({"explicit_read_region": [0]})
+                B[vi, vj] = A[vi, vj] * 2.0
 
     `compute_at` and whoever else asks what the block reads takes that. TVM believes what it is told; here the region
     must hold what the body touches, and one that is written must be all written.

@@ -89,15 +89,25 @@ def tensorize(
     """Replace the computation of a block, or of a loop's subtree, by an intrinsic that does the same.
 
     before:
-        with T.block("C_o"):
-            for i_1, j_1, k_1 in T.grid(4, 4, 4):
-                with T.block("C"):
-                    C[vi_o * 4 + vi_i, vj_o * 4 + vj_i] = C[...] + A[vi_o * 4 + vi_i, vk_o * 4 + vk_i] * B[...]
-    call: `sch.tensorize("C_o", "matmul_4x4x4_f32")`
+        for i, j in T.grid(2, 2):
+            with T.block("C_o"):
+                vi_o, vj_o = T.axis.remap("SS", [i, j])
+                for i_1, j_1 in T.grid(4, 4):
+                    with T.block("C"):
+                        vi, vj = T.axis.remap("SS", [i_1, j_1])
+                        C[vi_o * 4 + vi, vj_o * 4 + vj] = 0.0
+    call: `sch.tensorize("C_o", "fill_4x4_f32")`
     after:
-        with T.block("C_o"):
-            a = T.match_buffer(A[vi_o * 4:vi_o * 4 + 4, vk_o * 4:vk_o * 4 + 4], (4, 4))
-            ...the body of the implementation, over a, b and c
+        for i, j in T.grid(2, 2):
+            with T.block("C_o"):
+                vi_o, vj_o = T.axis.remap("SS", [i, j])
+                row = T.int32()
+                C_1 = T.match_buffer(C[vi_o * 4:vi_o * 4 + 4, vj_o * 4:vj_o * 4 + 4], (4, 4), strides=(row, 1))
+                for i_1 in T.unroll(4):
+                    for j_1 in T.vectorized(4):
+                        with T.block("fill"):
+                            vi, vj = T.axis.remap("SS", [i_1, j_1])
+                            C_1[vi, vj] = 0.0
 
     A loop is made a block first, as by `blockize`. The init of a reduction stays as it is, unless the description has
     one too. See `tir.TensorIntrin`.

@@ -1,0 +1,265 @@
+"""The before, call and after of a primitive's docstring as a test: make the call, and compare.
+
+    before:
+        for i in range(8):
+            with T.block("B"): B[vi] = A[vi] * 2.0
+    call: `sch.parallel(i)`
+    after:
+        for i in T.parallel(8):
+            with T.block("B"): B[vi] = A[vi] * 2.0
+
+Both are TVMScript in which these may be left out: the head of the function (its parameters are the buffers that nobody
+allocates, float32, as large as the indices ask for, unless a line `A: T.Buffer((8,), "int32")` declares one); the
+iterator `vi` that binds the loop `i` (`v0` the loop `ax0`), spatial, or a reduction where a block that accumulates does
+not store at it; what blocks read and write. In the call, `sch` is the schedule and loops go by their names.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import itertools
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ...errors import InternalError
+from ..nodes import PrimFunc
+from ..script import builtins as T
+from ..script.source import from_source
+from .handles import LoopRV
+from .registry import PRIMITIVES, Primitive
+from .schedule import Schedule
+
+_CALL = re.compile(r"^call: `(?P<code>.+)`(?P<rest>.*)$", re.MULTILINE)
+_WANTED = "  wanted: before:, call: `...` and after:, with the programs on lines of their own"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A worked example: a program, a call, and the program that it makes; both are abbreviated TVMScript."""
+
+    before: str
+    call: str
+    after: str
+
+
+def example_of(primitive: Primitive | str) -> Example | None:
+    """The example in a primitive's docstring, None where it shows none. Raises `InternalError` for half of one."""
+    chosen = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
+    text = inspect.cleandoc(chosen.function.__doc__ or "")
+    call = _CALL.search(text)
+    before, after = _section(text, "before"), _section(text, "after")
+    if call is None and before is None and after is None:
+        return None
+    if call is None or before is None or after is None or call["rest"]:
+        raise InternalError(f"{chosen.name}: its docstring shows half an example\n{_WANTED}")
+    return Example(before, call["code"], after)
+
+
+def _section(text: str, head: str) -> str | None:
+    found = re.search(rf"^{head}:\n((?:[ ]{{4}}.*\n|\n)+)", text + "\n", re.MULTILINE)
+    return None if found is None else textwrap.dedent(found[1]).strip("\n")
+
+
+def verify_example(primitive: Primitive | str) -> Schedule:
+    """Run the example of a primitive's docstring and compare what it makes with what the docstring says.
+
+    Gives the schedule. Raises `InternalError` with the difference, or where there is no example.
+    """
+    chosen = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
+    example = example_of(chosen)
+    if example is None:
+        raise InternalError(f"{chosen.name}: its docstring shows no example\n{_WANTED}")
+    parameters: dict[str, str] = {}
+    before = _program(example.before, parameters)
+    sch = Schedule(before)
+    exec(example.call, {"sch": sch, "T": T, **_loops(sch)})
+    after = _program(example.after, parameters)
+    wanted, found = (_shown(func, example.after) for func in (after, sch.func))
+    if wanted != found:
+        lines = "\n".join(list(difflib.unified_diff(wanted, found, "docstring", "made", lineterm="", n=100))[3:])
+        raise InternalError(f"{chosen.name}: {example.call} does not make what its docstring shows\n{lines}")
+    return sch
+
+
+def example_program(primitive: Primitive | str) -> PrimFunc:
+    """The program that the example of a primitive begins with; raises `InternalError` where there is none."""
+    chosen = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
+    example = example_of(chosen)
+    if example is None:
+        raise InternalError(f"{chosen.name}: its docstring shows no example\n{_WANTED}")
+    return _program(example.before, {})
+
+
+def _loops(sch: Schedule) -> dict[str, LoopRV]:
+    tree = sch.state.tree()
+    names = [var.name for var in tree.loops]
+    return {var.name: LoopRV(var) for var in tree.loops if names.count(var.name) == 1}
+
+
+def _shown(func: PrimFunc, text: str) -> list[str]:
+    """The lines of a function; what its blocks read and write only where the example's text says it too."""
+    hidden = tuple(f"T.{what}(" for what in ("reads", "writes") if f"T.{what}(" not in text)
+    lines = func.script(with_header=False).splitlines()
+    return [line for line in lines if line.strip() and not line.strip().startswith(hidden or "\0")]
+
+
+# ---------------------------------------------------------------------- abbreviated programs
+
+
+def _program(text: str, parameters: dict[str, str]) -> PrimFunc:
+    """The function that a text abbreviates. `parameters` are its buffers by name, and are found where it is empty."""
+    body = ast.parse(text).body
+    declared = {name: ast.unparse(s.annotation) for s in body if isinstance(s, ast.AnnAssign) and (name := _named(s))}
+    body = [s for s in body if not (isinstance(s, ast.AnnAssign) and _named(s))]
+    reader = _Reader()
+    for statement in body:
+        reader.read(statement, {})
+    if not parameters:
+        parameters.update({name: f"T.Buffer({shape}, 'float32')" for name, shape in reader.shapes().items()})
+    parameters.update(declared)
+    head = ", ".join(f"{name}: {kind}" for name, kind in parameters.items())
+    lines = textwrap.indent("\n".join(ast.unparse(ast.fix_missing_locations(s)) for s in body), "    ")
+    func = from_source(f"@T.prim_func\ndef main({head}):\n{lines}\n")
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def _named(statement: ast.AnnAssign) -> str:
+    """The buffer that `A: T.Buffer(...)` declares."""
+    return statement.target.id if isinstance(statement.target, ast.Name) and statement.value is None else ""
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Walks a text, writes in the iterators that it leaves out, and notes how far each buffer is indexed."""
+
+    reach: dict[str, list[int]] = field(default_factory=dict)
+    allocated: set[str] = field(default_factory=set)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The buffers that nobody allocates, in the order of their names."""
+        return {name: tuple(self.reach[name]) for name in sorted(self.reach) if name not in self.allocated}
+
+    def read(self, statement: ast.stmt, known: Mapping[str, range]) -> None:
+        """One statement; `known` are the values of the variables around it."""
+        names = dict(known)
+        if isinstance(statement, ast.For):
+            names.update(_loop_values(statement))
+        elif isinstance(statement, ast.With) and _is(statement.items[0].context_expr, "block"):
+            names.update(_axes(statement.body, names))
+            left_out = [name for name in _used(statement.body) if name not in names and _loop_of(name, names)]
+            reduced = _reduced(statement.body)
+            for position, name in enumerate(sorted(left_out, key=lambda n: list(names).index(_loop_of(n, names)))):
+                loop = _loop_of(name, names)
+                kind = "reduce" if name in reduced else "spatial"
+                values = names[loop]
+                domain = str(values.stop) if values.start == 0 else f"({values.start}, {values.stop})"
+                made = ast.parse(f"{name} = T.axis.{kind}({domain}, {loop})").body[0]
+                statement.body.insert(position, made)
+                names[name] = values
+        elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
+            if _is(statement.value, "alloc_buffer") or _is(statement.value, "match_buffer"):
+                self.allocated.update(target.id for target in statement.targets if isinstance(target, ast.Name))
+        inner = [s for name in ("body", "orelse") for s in getattr(statement, name, [])]
+        for part in ast.walk(statement) if not inner else _heads(statement):
+            if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name):
+                self._note(part.value.id, part.slice, names)
+        for item in inner:
+            self.read(item, names)
+
+    def _note(self, buffer: str, index: ast.expr, names: Mapping[str, range]) -> None:
+        indices = index.elts if isinstance(index, ast.Tuple) else [index]
+        reached = [_most(i, names) for i in indices]
+        before = self.reach.setdefault(buffer, [1] * len(reached))
+        self.reach[buffer] = [max(a, b) for a, b in zip(before, reached, strict=True)]
+
+
+def _heads(statement: ast.stmt) -> Iterator[ast.AST]:
+    """What a statement with others inside says itself: the condition of an `if`."""
+    if isinstance(statement, ast.If):
+        yield from ast.walk(statement.test)
+
+
+def _is(expression: ast.expr, what: str) -> bool:
+    return isinstance(expression, ast.Call) and ast.unparse(expression.func) == f"T.{what}"
+
+
+def _loop_values(loop: ast.For) -> dict[str, range]:
+    assert isinstance(loop.iter, ast.Call)
+    names = [n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)]
+    bounds = [_constant(argument) for argument in loop.iter.args]
+    if _is(loop.iter, "grid"):
+        return {name: range(extent) for name, extent in zip(names, bounds, strict=True)}
+    return {names[0]: range(*bounds[:2])}
+
+
+def _axes(body: list[ast.stmt], loops: Mapping[str, range]) -> dict[str, range]:
+    """The iterators that a block declares itself, with their values."""
+    found: dict[str, range] = {}
+    for statement in body:
+        if not isinstance(statement, ast.Assign) or not ast.unparse(statement.value).startswith("T.axis."):
+            continue
+        assert isinstance(statement.value, ast.Call)
+        names = [n.id for n in ast.walk(statement.targets[0]) if isinstance(n, ast.Name)]
+        first, second = statement.value.args
+        if _is(statement.value, "axis.remap"):
+            assert isinstance(second, ast.List)
+            found.update((n, loops[ast.unparse(loop)]) for n, loop in zip(names, second.elts, strict=True))
+        else:
+            domain = ast.literal_eval(first)
+            found[names[0]] = range(*domain) if isinstance(domain, tuple) else range(domain)
+    return found
+
+
+def _used(body: list[ast.stmt]) -> list[str]:
+    """The names in a block's own statements, not those of blocks inside it."""
+    found: dict[str, None] = {}
+    queue: list[ast.AST] = list(body)
+    while queue:
+        node = queue.pop(0)
+        if isinstance(node, ast.With) and _is(node.items[0].context_expr, "block"):
+            continue
+        if isinstance(node, ast.Name):
+            found[node.id] = None
+        queue.extend(ast.iter_child_nodes(node))
+    return list(found)
+
+
+def _loop_of(iterator: str, names: Mapping[str, range]) -> str:
+    """The loop that an iterator binds by its name, "" when there is none."""
+    loop = iterator.removeprefix("v")
+    candidates = (loop, f"ax{loop}") if iterator != loop else ()
+    return next((name for name in candidates if name in names), "")
+
+
+def _reduced(body: list[ast.stmt]) -> set[str]:
+    """The names that a block which accumulates does not store at."""
+    stores = [s for top in body for s in ast.walk(top) if isinstance(s, ast.Assign)]
+    targets = [t for s in stores for t in s.targets if isinstance(t, ast.Subscript)]
+    if not any(ast.unparse(t) in ast.unparse(s.value) for s in stores for t in s.targets if t in targets):
+        return set()
+    at = {n.id for t in targets for n in ast.walk(t.slice) if isinstance(n, ast.Name)}
+    return set(_used(body)) - at
+
+
+def _most(index: ast.expr, names: Mapping[str, range]) -> int:
+    """How many elements a dimension must have for an index to be inside."""
+    if isinstance(index, ast.Slice):
+        assert index.upper is not None
+        return _most(index.upper, names) - 1
+    used = sorted({n.id for n in ast.walk(index) if isinstance(n, ast.Name) and n.id in names})
+    values = [names[name] for name in used]
+    code = compile(ast.unparse(index), "index", "eval")
+    try:
+        combinations = itertools.product(*values)
+        return 1 + max(int(eval(code, {}, dict(zip(used, at, strict=True)))) for at in combinations)
+    except (NameError, TypeError):
+        return 1  # an index that depends on data
+
+
+def _constant(expression: ast.expr) -> int:
+    return int(ast.literal_eval(expression))
