@@ -160,9 +160,10 @@ print("accepted with a tolerance of 1e-3:", np.allclose(found, wanted, rtol=1e-3
 # so one may compare with `==`.
 
 # %%
-print(reference.check(program, factored, modes=("exact",)))
-print()
-print(reference.check(program, one_short(16), modes=("exact",)))
+print("four lanes:  ", reference.check(program, factored, modes=("exact",)))
+verdict = reference.check(program, one_short(16), modes=("exact",))
+print(f"one left out: {verdict.after} in place of {verdict.before} at Y{list(verdict.index)}, on the inputs")
+print(verdict.counterexample)
 
 # %% [markdown]
 # **field**: that was one input, or a few. What about all the others? Forget floats for a moment. Our programs compute
@@ -186,9 +187,9 @@ print("one left out:", sum(products[:-1]) % p)
 # `max` which side counts; what it shows then holds around this input, on the same side of each `max`.
 
 # %%
-print(reference.check(program, factored, modes=("field",)))
-print()
-print(reference.check(program, one_short(16), modes=("field",)))
+print("four lanes:  ", reference.check(program, factored, modes=("field",)))
+verdict = reference.check(program, one_short(16), modes=("field",))
+print(f"one left out: {verdict.after} in place of {verdict.before} at Y{list(verdict.index)}")
 
 # %% [markdown]
 # **shadow**: a program may compute the right formula and still read an element before it was written, or write one
