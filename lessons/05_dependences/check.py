@@ -37,13 +37,13 @@ def stencil(written: Offsets, read: Offsets) -> PrimFunc:
 
 
 def refusal(written: Offsets, read: Offsets, order: Offsets) -> str:
-    """Why the schedule does not take the order: the last line of its error; "" where it does."""
+    """Why the schedule does not take the order: what its error found; "" where it does."""
     sch = tir.Schedule(stencil(written, read))
     loops = sch.get_loops("step")
     try:
         sch.reorder(*(loops[loop] for loop in order))
     except ScheduleError as error:
-        return str(error).splitlines()[-1].strip()
+        return str(error).splitlines()[-1].strip().removeprefix("found:").strip()
     return ""
 
 

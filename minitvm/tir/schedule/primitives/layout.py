@@ -1,10 +1,9 @@
-"""Physical layouts: transform_layout, set_axis_separators."""
+"""Physical layouts: transform_layout."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 from ....arith import Analyzer
@@ -43,27 +42,27 @@ from ...nodes import (
     Stmt,
 )  # fmt: skip
 from ...op import if_then_else
-from ..boxes import signature, with_buffer
+from ..boxes import signature
 from ..registry import Failure, primitive, requirement
 from ..relayout import in_old_layouts, point_block, relaid
 from ..state import ScheduleState
 from ..tree import Tree
 
-_SIDES = {"read": "reads", "write": "writes"}
+SIDES = {"read": "reads", "write": "writes"}
 
 
 def chosen_region(block: BlockRealize, buffer: object) -> BufferRegion | None:
     """The region that a caller means: ("read", i), ("write", i), the name of a buffer, or the buffer; None for none."""
     both = (*block.block.reads, *block.block.writes)
-    if isinstance(buffer, list | tuple) and len(buffer) == 2 and buffer[0] in _SIDES:
-        regions = getattr(block.block, _SIDES[buffer[0]])
+    if isinstance(buffer, list | tuple) and len(buffer) == 2 and buffer[0] in SIDES:
+        regions = getattr(block.block, SIDES[buffer[0]])
         position = buffer[1]
         return regions[position] if isinstance(position, int) and 0 <= position < len(regions) else None
     found = [r for r in both if r.buffer is buffer or (isinstance(buffer, str) and r.buffer.name == buffer)]
     return found[0] if found and all(r.buffer is found[0].buffer for r in found) else None
 
 
-def _buffer(block: BlockRealize, buffer: object) -> Buffer:
+def named_buffer(block: BlockRealize, buffer: object) -> Buffer:
     region = chosen_region(block, buffer)
     assert region is not None  # names_a_buffer
     return region.buffer
@@ -76,7 +75,7 @@ def names_a_buffer(state: ScheduleState, block: BlockRealize, buffer: object) ->
         return None
     known = [
         f'("{side}", {k}): {r.buffer.name}'
-        for side, name in _SIDES.items()
+        for side, name in SIDES.items()
         for k, r in enumerate(getattr(block.block, name))
     ]
     return Failure({block.block: "this block"}, f"a buffer of {block.block.name}: {', '.join(known)}", repr(buffer))
@@ -93,7 +92,7 @@ def _home(tree: Tree, block: BlockRealize, buffer: Buffer) -> BlockRealize | Non
 @requirement
 def not_a_view(state: ScheduleState, block: BlockRealize, buffer: object) -> Failure | None:
     """the buffer is a parameter or allocated in a block: not a view of part of another, whose layout it has"""
-    found = _buffer(block, buffer)
+    found = named_buffer(block, buffer)
     if _home(state.home(block), block, found) is not None:
         return None
     return Failure(
@@ -107,7 +106,7 @@ def not_a_view(state: ScheduleState, block: BlockRealize, buffer: object) -> Fai
 @requirement
 def row_major(state: ScheduleState, block: BlockRealize, buffer: object) -> Failure | None:
     """the buffer declares no strides and no offset: these would say where its elements are in the old layout"""
-    found = _buffer(block, buffer)
+    found = named_buffer(block, buffer)
     if not found.strides and is_const(found.elem_offset, 0):
         return None
     text = f"{found.name} has strides ({', '.join(map(str, found.strides))}) and offset {found.elem_offset}"
@@ -117,7 +116,7 @@ def row_major(state: ScheduleState, block: BlockRealize, buffer: object) -> Fail
 @requirement
 def plain_accesses(state: ScheduleState, block: BlockRealize, buffer: object) -> Failure | None:
     """all accesses of the buffer are loads and stores of single elements: none as a view, a vector or a pointer"""
-    found = _buffer(block, buffer)
+    found = named_buffer(block, buffer)
     tree = state.home(block)
     seen = {id(n.buffer) for n in walk(tree.func.body) if isinstance(n, BufferLoad | BufferStore)}
     for node in walk(tree.func.body):
@@ -172,7 +171,7 @@ def map_fits_buffer(
     state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any]
 ) -> Failure | None:
     """the map takes as many indices as the buffer has dimensions and gives at least one, in terms of these alone"""
-    found = _buffer(block, buffer)
+    found = named_buffer(block, buffer)
     return fitting_map(index_map, found.ndim, f"{found.name} has {found.ndim} dimensions", block.block)
 
 
@@ -189,7 +188,7 @@ def injective_map(
     Decided from the quasi-affine form of the map, else by looking at every element. Only where neither gives an answer
     the caller's word (assume_injective_transform) counts.
     """
-    found = _buffer(block, buffer)
+    found = named_buffer(block, buffer)
     made, _ = _map(index_map, found.ndim)
     try:
         made.map_shape(found.shape)
@@ -220,7 +219,7 @@ def padding_has_value(
     state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any], pad_value: object
 ) -> Failure | None:
     """where the new shape has places that no element goes to, pad_value says what they hold"""
-    found = _buffer(block, buffer)
+    found = named_buffer(block, buffer)
     made, _ = _map(index_map, found.ndim)
     _, where = _padding(made, found.shape)
     if pad_value is not None or (where is not None and is_const(where, 0)):
@@ -252,7 +251,7 @@ def pad_value_fits(
     """pad_value is a number of the buffer's dtype, or a function from the new indices to one, which reads no memory"""
     if pad_value is None:
         return None
-    found = _buffer(block, buffer)
+    found = named_buffer(block, buffer)
     made, _ = _map(index_map, found.ndim)
     indices = [Var(f"axis{k}") for k in range(len(made.final_indices))]
     reason = ""
@@ -279,7 +278,7 @@ def known_padding(
     state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any]
 ) -> Failure | None:
     """of a buffer that the function writes, the padding is a condition on the new indices: somebody must write it"""
-    found = _buffer(block, buffer)
+    found = named_buffer(block, buffer)
     made, _ = _map(index_map, found.ndim)
     _, where = _padding(made, found.shape)
     if where is not None or not _writers(state.home(block), found):
@@ -342,7 +341,7 @@ def transform_layout(
     block of its own right after the last writer. Nobody reads the padding of a buffer that the function only reads.
     """
     tree = state.home(block)
-    old = _buffer(block, buffer)
+    old = named_buffer(block, buffer)
     made, separators = _map(index_map, old.ndim)
     new = replace(old, shape=tuple(made.map_shape(old.shape)), axis_separators=tuple(separators))
     back, where = _padding(made, old.shape)
@@ -458,58 +457,6 @@ def _over_new_shape(
     return nest
 
 
-@requirement
-def increasing_axes(
-    state: ScheduleState, block: BlockRealize, buffer: object, axis_separators: list[int] | None
-) -> Failure | None:
-    """the separators are positions between dimensions of the buffer, 0 to its number of dimensions, increasing"""
-    found = _buffer(block, buffer)
-    given = list(axis_separators or ())
-    ordered = all(a < b for a, b in pairwise(given))
-    if ordered and all(0 <= a <= found.ndim for a in given):
-        return None
-    return Failure({block.block: "this block"}, f"increasing positions from 0 to {found.ndim}", str(given))
-
-
-@primitive(kind="SetAxisSeparator", requires=[names_a_buffer, not_a_view, increasing_axes])
-def set_axis_separators(
-    state: ScheduleState, block: BlockRealize, buffer: object, axis_separators: list[int] | None
-) -> None:
-    """Say which dimensions of a buffer become one dimension of memory each: those between two separators.
-
-    before:
-        B = T.alloc_buffer((4, 8, 4))
-        for i, j, k in T.grid(4, 8, 4):
-            with T.block("B"): B[vi, vj, vk] = A[vi, vj, vk] * 2.0
-        for x in range(4):
-            with T.block("C"): C[vx] = B[vx, 0, 0] + 1.0
-    call: `sch.set_axis_separators("B", ("write", 0), [2])`
-    after:
-        B = T.alloc_buffer((4, 8, 4), axis_separators=[2])
-        for i, j, k in T.grid(4, 8, 4):
-            with T.block("B"): B[vi, vj, vk] = A[vi, vj, vk] * 2.0
-        for x in range(4):
-            with T.block("C"): C[vx] = B[vx, 0, 0] + 1.0
-
-    The program computes the same. Memory of one dimension, which is all that our targets have, cannot hold such a
-    buffer: `flatten_buffers` refuses it. An empty list (or None) takes the separators away.
-    """
-    tree = state.home(block)
-    old = _buffer(block, buffer)
-    new = replace(old, axis_separators=tuple(axis_separators or ()))
-    body = with_allocation(with_buffer(tree.func.body, old, new), old, new)
-    params = tuple(new if p is old else p for p in tree.func.params)
-    state.set_func(tree, PrimFunc(params, body, tree.func.attrs))
-
-
-@set_axis_separators.space
-def _set_axis_separators_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
-    for block in state.tree().blocks.values():
-        for side, name in _SIDES.items():
-            for k in range(len(getattr(block.block, name))):
-                yield block, (side, k), []  # no others: every target of ours has memory of one dimension
-
-
 def _maps(buffer: Buffer) -> Iterator[tuple[IndexMap, int | None]]:
     """Layouts worth trying, each with a pad value where it leaves padding."""
     rank = buffer.ndim
@@ -545,7 +492,7 @@ def _transform_layout_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     tree = state.tree()
     seen = set(tree.func.params)  # not parameters: a caller's arrays have the layout that they have
     for block in tree.blocks.values():
-        for side, name in reversed(_SIDES.items()):
+        for side, name in reversed(SIDES.items()):
             for k, region in enumerate(getattr(block.block, name)):
                 if region.buffer not in seen and all(isinstance(d, IntImm) for d in region.buffer.shape):
                     seen.add(region.buffer)

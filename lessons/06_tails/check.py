@@ -1,0 +1,73 @@
+"""Schedules a loop with the learner's function and looks for what it should not have: masks, waste, another result."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+
+from hypothesis import strategies as st
+
+from lessons.grading import attempt, cases, require
+from minitvm import reference, tir
+from minitvm.errors import ScheduleError
+from minitvm.expr import IntImm, Node, children, walk
+from minitvm.script import tir as T
+from minitvm.tir.nodes import BlockRealize, For, ForKind, If, PrimFunc
+
+
+def program_of(n: int) -> PrimFunc:
+    """A loop over n elements, whose results depend on where they stand."""
+
+    @T.prim_func
+    def scaled(X: T.Buffer((n,), "int32"), Y: T.Buffer((n,), "int32")):
+        for i in T.serial(n):
+            with T.block("Y"):
+                vi = T.axis.spatial(n, i)
+                Y[vi] = X[vi] * 3 + vi
+
+    return scaled
+
+
+def statements(func: PrimFunc) -> str:
+    """The loops and stores of a function, without its header and the lines on what blocks read and write."""
+    lines = func.script().splitlines()
+    start = next(k for k, line in enumerate(lines) if line.lstrip().startswith("def "))
+    return "\n".join(line for line in lines[start + 1 :] if "T.reads" not in line and "T.writes" not in line)
+
+
+def asks(node: object) -> bool:
+    """Whether a node is a condition: an `If`, or a predicate that is not simply true."""
+    if isinstance(node, If):
+        return True
+    return isinstance(node, BlockRealize) and not (isinstance(node.predicate, IntImm) and bool(node.predicate.value))
+
+
+def vector_iterations(node: Node, factor: int, around: int = 1) -> int:
+    """How many iterations of the loops below a node run in vectors of `factor` lanes."""
+    if isinstance(node, For):
+        around *= int(node.extent)
+        if node.kind == ForKind.VECTORIZED:
+            return around if int(node.extent) == factor else 0
+    return sum(vector_iterations(child, factor, around) for child in children(node))
+
+
+def check(module: ModuleType) -> None:
+    """Raises AssertionError with the smallest extent and factor for which something is wrong."""
+
+    @cases(80, extent=st.integers(1, 14), factor=st.integers(2, 5))
+    def whole_vectors_and_nothing_asked(extent: int, factor: int) -> None:
+        before = program_of(extent)
+        sch = tir.Schedule(before, error_render_level="fast")
+        case = f"for a loop of {extent} and factor {factor}"
+        try:
+            attempt(case, module.whole_vectors, sch, sch.get_loops("Y")[0], factor)
+        except ScheduleError as error:
+            told = re.sub(r" +\[step .*\]", "", str(error))
+            raise AssertionError(f"a call is refused: {told}") from None
+        after = sch.func
+        told = f"{case} the program is\n{statements(after)}\n"
+        require(not any(asks(node) for node in walk(after)), f"{told}and has a condition; wanted none")
+        found, wanted = vector_iterations(after, factor), extent // factor * factor
+        require(found == wanted, f"{told}of its iterations {found} run in vectors of {factor} lanes; wanted {wanted}")
+        verdict = reference.check(before, after, modes=("exact", "shadow"), shrink=False)
+        require(bool(verdict), f"{told}which is another program: {verdict}")

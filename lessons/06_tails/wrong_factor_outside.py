@@ -1,0 +1,16 @@
+"""Wrong: splits by the number of vectors, so that the lanes are as many as there are vectors."""
+
+from __future__ import annotations
+
+from minitvm import tir
+
+
+def whole_vectors(sch: tir.Schedule, loop: object, factor: int) -> None:
+    """Run a loop in whole vectors of `factor` lanes, and the rest one by one."""
+    extent = int(sch.get(loop).extent)
+    whole = extent // factor * factor
+    if not whole:
+        return
+    main = sch.loop_partition(loop, [whole])[0] if whole < extent else loop
+    _, lanes = sch.split(main, [factor, None])
+    sch.vectorize(lanes)
