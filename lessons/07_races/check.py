@@ -1,0 +1,158 @@
+"""Runs random loop nests, gives the learner's detector what happened, and lets the interpreter's shadow mode judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from lessons.grading import attempt, cases, require
+from minitvm import events, reference
+from minitvm.arith import simplify
+from minitvm.expr import Expr, Var, const
+from minitvm.reference.findings import UndefinedBehaviour
+from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc, Stmt, with_root
+
+KINDS = {
+    "serial": ForKind.SERIAL,
+    "parallel": ForKind.PARALLEL,
+    "vectorized": ForKind.VECTORIZED,
+    "unrolled": ForKind.UNROLLED,
+}
+Access = tuple[tuple[int, ...], str, str]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops of so many iterations each, around A[written] = A[read] + 1; an index is a factor a loop, and an offset."""
+
+    kinds: tuple[str, ...]
+    extents: tuple[int, ...]
+    written: tuple[int, ...]
+    read: tuple[int, ...]
+
+    def program(self) -> tuple[PrimFunc, int]:
+        """The nest as a function of A, and the size of A."""
+        loops = [Var(name) for name in "ijk"[: len(self.kinds)]]
+        size = 1 + max(
+            index[-1] + sum(factor * (extent - 1) for factor, extent in zip(index, self.extents))
+            for index in (self.written, self.read)
+        )
+        a = Buffer("A", (size,), "int32")
+        body: Stmt = BufferStore(a, a[indexed(self.read, loops)] + 1, (indexed(self.written, loops),))
+        for var, extent, kind in reversed(list(zip(loops, self.extents, self.kinds))):
+            body = For(var, const(0), const(extent), KINDS[kind], body)
+        return with_root((a,), body, {"global_symbol": "nest"}), size
+
+    def __str__(self) -> str:
+        return "\n".join("    " + line for line in self.program()[0].script().splitlines()[4:])
+
+
+def indexed(index: tuple[int, ...], loops: list[Var]) -> Expr:
+    """The factors and the offset of an index as an expression in the loops."""
+    return simplify(sum((loop * factor for factor, loop in zip(index, loops)), const(index[-1])))
+
+
+@dataclass
+class Diary(events.Listener):
+    """Writes down the accesses of a run, each with its iteration."""
+
+    now: list[int] = field(default_factory=list)
+    accesses: list[Access] = field(default_factory=list)
+
+    def loop_enter(self, loop: events.Loop) -> None:
+        self.now.append(loop.start)
+
+    def loop_iteration(self, loop: events.Loop, value: int) -> None:
+        self.now[-1] = value
+
+    def loop_exit(self, loop: events.Loop) -> None:
+        self.now.pop()
+
+    def load(self, access: events.Access) -> None:
+        self.accesses.append((tuple(self.now), "read", f"{access.buffer}[{access.offset}]"))
+
+    def store(self, access: events.Access) -> None:
+        self.accesses.append((tuple(self.now), "write", f"{access.buffer}[{access.offset}]"))
+
+
+@st.composite
+def nests(draw: Callable[..., Any]) -> Nest:
+    """Nests of one to three short loops, of all kinds, with and without races."""
+    depth = draw(st.integers(1, 3))
+    index = st.tuples(*[st.integers(0, 3)] * depth, st.integers(0, 2))
+    return Nest(
+        draw(st.tuples(*[st.sampled_from(list(KINDS))] * depth)),
+        draw(st.tuples(*[st.integers(2, 3)] * depth)),
+        draw(index),
+        draw(index),
+    )
+
+
+def check(module: ModuleType) -> None:
+    """Raises AssertionError with the smallest nest whose races are found wrong."""
+
+    @cases(300, nest=nests())
+    def agrees_with_the_shadow_mode(nest: Nest) -> None:
+        program, size = nest.program()
+        diary = Diary()
+        reference.tir.run(program, np.zeros(size, "int32"), inout=["A"], listeners=[diary], mode="slow", shadow=False)
+        case = f"for kinds={nest.kinds} and the accesses of\n{nest}\n"
+        found = attempt(case, module.race, nest.kinds, list(diary.accesses))
+        truth = finding_of(program, size)
+        if found is None:
+            require(truth is None, f"{case}race finds nothing, but there are {truth}")
+            return
+        pair = two_accesses(case, found, diary.accesses)
+        told = f"{case}race returned {found}:\n" + "\n".join(f"  {told_of(one)}" for one in pair)
+        fault = why_not(nest.kinds, *pair)
+        require(not fault, f"{told}\n{fault}")
+        require(truth is not None, f"{told}\nand the interpreter finds nothing; please report it")
+
+
+def finding_of(program: PrimFunc, size: int) -> UndefinedBehaviour | None:
+    """The race that the shadow mode finds."""
+    try:
+        reference.tir.run(program, np.zeros(size, "int32"), inout=["A"])
+    except UndefinedBehaviour as error:
+        return error
+    return None
+
+
+def two_accesses(case: str, found: object, accesses: list[Access]) -> tuple[Access, Access]:
+    """The accesses that an answer stands for."""
+    require(
+        isinstance(found, tuple) and len(found) == 2 and all(isinstance(at, int) for at in found),
+        f"{case}race returned {found!r}; wanted None, or two positions in the list",
+    )
+    p, q = found  # type: ignore[misc]
+    require(
+        0 <= p < q < len(accesses), f"{case}race returned {found}; wanted p < q, both from 0 to {len(accesses) - 1}"
+    )
+    return accesses[p], accesses[q]
+
+
+def told_of(access: Access) -> str:
+    """`A[3] is read where i = 0, j = 1`."""
+    iteration, verb, element = access
+    where = ", ".join(f"{var} = {value}" for var, value in zip("ijk", iteration))
+    return f"{element} is {'written' if verb == 'write' else 'read'} where {where}"
+
+
+def why_not(kinds: tuple[str, ...], first: Access, second: Access) -> str:
+    """Why two accesses are no race; "" when they are one."""
+    if first[2] != second[2]:
+        return "these are two elements"
+    if first[1] == second[1] == "read":
+        return "both read, and nobody can tell which came first"
+    for var, kind, p, q in zip("ijk", kinds, first[0], second[0]):
+        if p == q:
+            continue
+        if kind in ("serial", "unrolled"):
+            return f"the outermost loop in which they differ is {var}, which is {kind}: it orders them"
+        return ""
+    return "they belong to the same iteration"
