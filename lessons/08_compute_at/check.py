@@ -1,0 +1,96 @@
+"""Asks `compute_at`, `rolling_buffer` and the interpreter which rows each step computes, and compares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import ModuleType
+
+import numpy as np
+from hypothesis import strategies as st
+
+from lessons.grading import attempt, cases, require
+from minitvm import events, reference, te, tir
+from minitvm.errors import ScheduleError
+from minitvm.tir.nodes import PrimFunc
+
+Steps = list[list[int]]
+
+
+@dataclass
+class RowsComputed(events.Listener):
+    """The rows of H that each iteration of a loop computes: a row of H is made of the same row of X."""
+
+    loop: str
+    steps: Steps = field(default_factory=list)
+
+    def loop_iteration(self, loop: events.Loop, value: int) -> None:
+        if loop.var == self.loop:
+            self.steps.append([])
+
+    def load(self, access: events.Access) -> None:
+        if access.buffer == "X":
+            self.steps[-1].append(access.offset)
+
+
+def program_of(height: int, stride: int, taps: tuple[int, ...]) -> PrimFunc:
+    """The exercise's producer and consumer, with rows of one element."""
+    size = stride * (height - 1) + max(taps) + 1
+    x = te.placeholder((size,), "int32", name="X")
+    h = te.compute((size,), lambda row: x[row] * 2, name="H")
+    rest = taps[1:]
+    y = te.compute((height,), lambda row: sum((h[row * stride + t] for t in rest), h[row * stride + taps[0]]), name="Y")
+    return te.create_prim_func([x, y])
+
+
+def rows_computed(height: int, tile: int, stride: int, taps: tuple[int, ...]) -> tuple[Steps, Steps]:
+    """What compute_at computes in each step, and what is left of it with a rolling buffer."""
+    sch = tir.Schedule(program_of(height, stride, taps), error_render_level="fast")
+    (rows,) = sch.get_loops("Y")
+    step, _ = sch.split(rows, factors=[None, tile])
+    sch.compute_at("H", step)
+    windows = watched(sch, step, stride * (height - 1) + max(taps) + 1, height)
+    try:
+        sch.rolling_buffer("H", 0)
+    except ScheduleError:
+        return windows, windows  # refused where windows do not overlap: then all is new
+    return windows, watched(sch, step, stride * (height - 1) + max(taps) + 1, height)
+
+
+def watched(sch: tir.Schedule, step: object, size: int, height: int) -> Steps:
+    """The rows of H computed in each iteration of a loop; the shadow mode sees to it that none is missing."""
+    diary = RowsComputed(sch.get(step).var.name)
+    reference.tir.run(sch.func, np.zeros(size, "int32"), np.zeros(height, "int32"), listeners=[diary])
+    return diary.steps
+
+
+def check(module: ModuleType) -> None:
+    """Raises AssertionError with the smallest case in which a range is not what the schedule makes."""
+    taps = st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True).map(tuple)
+
+    @cases(200, height=st.integers(1, 9), tile=st.integers(1, 5), stride=st.integers(1, 3), taps=taps)
+    def computes_the_same_rows(height: int, tile: int, stride: int, taps: tuple[int, ...]) -> None:
+        tile = min(tile, height)
+        windows, new = rows_computed(height, tile, stride, taps)
+        for step, (window, rest) in enumerate(zip(windows, new, strict=True)):
+            for function, wanted, told in (("needed", window, "compute_at computes"), ("fresh", rest, "new are")):
+                case = f"{function}(step={step}, tile={tile}, height={height}, stride={stride}, taps={taps})"
+                found = attempt(case, getattr(module, function), step, tile, height, stride, taps)
+                require(isinstance(found, range), f"{case} returned {found!r}, wanted a range")
+                rows = range(step * tile, min((step + 1) * tile, height))
+                reads = sorted({stride * y + tap for y in rows for tap in taps})
+                require(
+                    list(found) == wanted,
+                    f"{case} is rows {listed(list(found))}\n"
+                    f"this step makes {listed(list(rows))} of Y and reads {listed(reads)} of H\n"
+                    f"{before(step, windows)}{told} {listed(wanted)}",
+                )
+
+
+def before(step: int, windows: Steps) -> str:
+    """A line on the window of the step before."""
+    return f"the window of the step before is {listed(windows[step - 1])}\n" if step else ""
+
+
+def listed(rows: list[int]) -> str:
+    """Numbers in a row."""
+    return ", ".join(map(str, rows)) or "(none)"

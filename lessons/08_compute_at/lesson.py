@@ -1,0 +1,353 @@
+# %% [markdown]
+# # Where to compute: work, memory and distance
+#
+# One stage makes values, the next one uses them, each several times. Make all of them first? Then they must be kept,
+# and when they are needed they are far away. Make each of them where it is needed? Then some are made several times.
+# Nobody gets all three: little work, little memory, short ways. Today we count what each choice costs. At the end you
+# work out what a compiler must know to offer the choice: which values are needed *here*.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+import minitvm
+from lessons import example, ledger
+from minitvm import reference, tir
+from minitvm.errors import ScheduleError
+from minitvm.events import Access
+from minitvm.script import tir as T
+from minitvm.tir.nodes import IRModule, PrimFunc
+
+# %% [markdown]
+# ## Two stages
+#
+# A small picture is smoothed: first along its rows, with the weights 1, 2, 1, into H; then three rows of H are added
+# up.
+
+
+# %%
+def smooth(n: int) -> PrimFunc:
+    """H = X smoothed along the rows; Y = the sums of three rows of H."""
+
+    @T.prim_func
+    def smooth(X: T.Buffer((n + 2, n + 2), "float32"), Y: T.Buffer((n, n), "float32")):
+        H = T.alloc_buffer((n + 2, n), "float32")
+        for y, x in T.grid(n + 2, n):
+            with T.block("H"):
+                vy, vx = T.axis.remap("SS", [y, x])
+                H[vy, vx] = X[vy, vx] + X[vy, vx + 1] * T.float32(2) + X[vy, vx + 2]
+        for y, x in T.grid(n, n):
+            with T.block("Y"):
+                vy, vx = T.axis.remap("SS", [y, x])
+                Y[vy, vx] = H[vy, vx] + H[vy + 1, vx] + H[vy + 2, vx]
+
+    return smooth
+
+
+def body_of(program: PrimFunc | IRModule) -> str:
+    """The statements of the last function of a program, without its header and the lines on what blocks read."""
+    lines = program.script().splitlines()
+    start = max(k for k, line in enumerate(lines) if line.lstrip().startswith("def "))
+    left = [line for line in lines[start + 1 :] if not any(x in line for x in ("_attr(", "T.reads", "T.writes"))]
+    margin = len(left[0]) - len(left[0].lstrip())
+    return "\n".join("    " + line[margin:] for line in left)
+
+
+def kernel_of(func: PrimFunc) -> IRModule:
+    """The function lowered to a kernel."""
+    return minitvm.lower(func, stop_at="kernel")[func.name]
+
+
+N = 32
+program = smooth(N)
+print(body_of(program))
+
+# %% [markdown]
+# ## What we count
+#
+# There is one multiply in an element of H, and none in Y. So the multiplies tell how many elements of H were computed.
+# The ledger counts these, and the loads; and the interpreter tells its listeners of every buffer that comes to life or
+# goes, so it also knows the most bytes that lived at a time. We count in the kernel, where buffers have shrunk to what
+# is needed of them. Local buffers count as memory today: nearly all of those here are too large for registers.
+
+
+# %%
+@dataclass
+class Costs(ledger.LessonLedger):
+    """Counts what a schedule of `smooth` costs."""
+
+    def load(self, access: Access) -> None:
+        ledger.LessonLedger.load(self, replace(access, scope="global"))
+
+    def store(self, access: Access) -> None:
+        ledger.LessonLedger.store(self, replace(access, scope="global"))
+
+    @property
+    def computed(self) -> int:
+        """How many times an element of H was computed."""
+        return self.operations["mul"]
+
+
+def costs(func: PrimFunc) -> Costs:
+    """What a schedule of `smooth` costs, after a look at whether it still means the same."""
+    kernel = kernel_of(func)
+    assert reference.check(program, kernel, modes=("exact", "shadow"))
+    counted = Costs()
+    x = np.random.default_rng(8).integers(-3, 4, (N + 2, N + 2)).astype("float32")
+    reference.tir.run(kernel, x, np.zeros((N, N), "float32"), listeners=[counted])
+    return counted
+
+
+ELEMENTS = (N + 2) * N  # of H
+all_first = costs(program)
+assert all_first.computed == ELEMENTS
+print(f"H has {ELEMENTS:,} elements; computed: {all_first.computed:,}; bytes live: {all_first.peak_bytes:,}")
+
+# %% [markdown]
+# As it stands, the program does no work twice, and all of H must live at once. Halide, where these names come from,
+# calls it *compute_root*.
+#
+# ## compute_at
+#
+# Row y of the result needs three rows of H, no more. `compute_at` moves a block below a loop of its consumer, and
+# makes loops around it for exactly what is read there:
+
+# %%
+sch = tir.Schedule(program)
+y, x = sch.get_loops("Y")
+sch.compute_at("H", y)
+at_y = sch.func
+print(body_of(at_y))
+
+# %% [markdown]
+# How did it know the 3? It asked which elements iteration y reads: rows y, y + 1 and y + 2. From the first to the last
+# it is a *window*, `[y, y + 3)`, and the window moves one row down in each iteration. Two of its three rows have been
+# there before; they are computed again.
+#
+# In the kernel, H has become as large as the window:
+
+# %%
+print(body_of(kernel_of(at_y)))
+found = costs(at_y)
+print(f"computed: {found.computed:,}, each element {found.computed / ELEMENTS:.2f} times; live: {found.peak_bytes:,}")
+
+# %% [markdown]
+# Larger steps overlap less. If Y is made in tiles of t rows, one tile needs a window of t + 2 rows of H: 2 too many for
+# every t. Does the count agree?
+
+
+# %%
+def in_tiles(rows: int) -> PrimFunc:
+    """H computed for so many rows of Y at a time."""
+    sch = tir.Schedule(program)
+    y, _ = sch.get_loops("Y")
+    y_0, _ = sch.split(y, factors=[None, rows])
+    sch.compute_at("H", y_0)
+    return sch.func
+
+
+print("rows   window   computed   tiles * window * columns")
+for rows in (1, 2, 4, 8, 16, 32):
+    counted = costs(in_tiles(rows))
+    formula = N // rows * (rows + 2) * N
+    print(f"{rows:>4} {rows + 2:>8} {counted.computed:>10,} {formula:>14,}")
+    assert counted.computed == formula
+
+# %% [markdown]
+# In the other direction it can go on, too: below `x`, only three *elements* live at a time. And at the very end of this
+# road there is no H any more. `compute_inline` writes its formula wherever it was read:
+
+# %%
+sch = tir.Schedule(program)
+sch.compute_at("H", sch.get_loops("Y")[1])
+at_x = sch.func
+
+sch = tir.Schedule(program)
+sch.compute_inline("H")
+inlined = sch.func
+print(body_of(kernel_of(inlined)))
+
+# %% [markdown]
+# ## rolling_buffer: remember what you had
+#
+# Two rows of each window have been computed one iteration ago. Why not keep them? `rolling_buffer` computes only
+# what is new, and folds H into a ring of three rows: row vy is kept in place vy % 3, over the one that has just become
+# useless.
+
+# %%
+sch = tir.Schedule(at_y)
+sch.rolling_buffer("H", 0)
+rolling = sch.func
+print(body_of(rolling))
+
+# %% [markdown]
+# Look at `T.where`: in the first iteration all three rows are new, later only the last one.
+#
+# ## The triangle
+#
+# *Work* is how often an element of H was computed, *memory* the most bytes of H that lived at a time, *distance* what
+# our toy cache of 1024 bytes had to fetch. The last column asks for a parallel loop over the rows of Y.
+
+
+# %%
+def runs_in_parallel(func: PrimFunc) -> bool:
+    """Whether the outermost loop around Y may be parallel."""
+    sch = tir.Schedule(func)
+    try:
+        sch.parallel(sch.get_loops("Y")[0])
+    except ScheduleError:
+        return False
+    return True
+
+
+rows_of_table = {
+    "compute_root": program,
+    "at tiles of 8 rows": in_tiles(8),
+    "at tiles of 2 rows": in_tiles(2),
+    "at y": at_y,
+    "at x": at_x,
+    "inline": inlined,
+    "rolling, at y": rolling,
+}
+table = {name: costs(func) for name, func in rows_of_table.items()}
+print(f"{'H is computed':<20} {'work':>6} {'again':>7} {'loads':>8} {'live':>7} {'moved':>8}   parallel")
+for name, cost in table.items():
+    print(
+        f"{name:<20} {cost.computed / ELEMENTS:>6.2f} {cost.computed - ELEMENTS:>7,} {sum(cost.loads.values()):>8,}"
+        f" {cost.peak_bytes:>7,} {cost.lines_fetched * ledger.LINE:>8,}   "
+        f"{'yes' if runs_in_parallel(rows_of_table[name]) else 'no'}"
+    )
+
+# %% [markdown]
+# Go down the first six lines: the memory shrinks from all of H to nothing, and the work grows. The distance is not so
+# simple. A window of 10 rows does not fit into the cache: each row of H is gone again before it is used, and the tiles
+# have only added overlap. A window of 3 rows fits, beside the rows of X and Y that are in use. From there on H is never
+# fetched, and what is left to move is X and Y themselves.
+#
+# The last line seems to have everything. What does it pay with? Each iteration now needs the one before it:
+
+# %%
+assert table["rolling, at y"].computed == ELEMENTS
+assert table["rolling, at y"].lines_fetched <= table["at y"].lines_fetched < table["compute_root"].lines_fetched
+sch = tir.Schedule(rolling)
+try:
+    sch.parallel(sch.get_loops("Y")[0])
+except ScheduleError as error:
+    print(str(error).splitlines()[0].split("  ")[0])
+    print("\n".join(str(error).splitlines()[-2:]))
+
+# %% [markdown]
+# An *opaque* iterator is one whose order matters. And "at y" is refused, too: H is one buffer for all rows, and two
+# iterations that overlap both write some of its rows, the same values, but a race nevertheless. The two that
+# share nothing between the rows, compute_root and inline, can go parallel. So the triangle is really a square.
+#
+# ## What is refused
+#
+# `compute_at` and `compute_inline` are refused where computing an element again could give another value, or where
+# somebody else is waiting for it (`minitvm explain compute_at` has the list). And a sum cannot be inlined: it is a
+# loop, not a formula.
+
+# %%
+sch = tir.Schedule(example.blocks(4, 4, 4))
+try:
+    sch.compute_inline("C")
+except ScheduleError as error:
+    print(str(error).splitlines()[0].split("  ")[0])
+    print("\n".join(str(error).splitlines()[-2:]))
+
+# %% [markdown]
+# ## And the clock?
+#
+# A picture of 1024 x 1024, compiled, on one thread:
+
+
+# %%
+def at_row(sch: tir.Schedule) -> None:
+    sch.compute_at("H", sch.get_loops("Y")[0])
+
+
+def rolled(sch: tir.Schedule) -> None:
+    at_row(sch)
+    sch.rolling_buffer("H", 0)
+
+
+def compiled(steps: Callable[[tir.Schedule], object]) -> str:
+    """The time of a large picture, smoothed with one of the schedules."""
+    n = 1024
+    sch = tir.Schedule(smooth(n))
+    steps(sch)
+    function = minitvm.build(sch.func, threads=1)
+    x = np.random.default_rng(8).integers(-3, 4, (n + 2, n + 2)).astype("float32")
+    y = np.zeros((n, n), "float32")
+    function(x, y)
+    h = x[:, :-2] + 2 * x[:, 1:-1] + x[:, 2:]
+    assert (y == h[:-2] + h[1:-1] + h[2:]).all()
+    return ledger.duration(ledger.best_of(5, lambda: function(x, y)))
+
+
+for name, steps in {
+    "compute_root": lambda sch: None,
+    "at y": at_row,
+    "inline": lambda sch: sch.compute_inline("H"),
+    "rolling, at y": rolled,
+}.items():
+    print(f"{name:<14} {compiled(steps):>9}")
+
+# %% [markdown]
+# One multiply and two additions are cheap to do again; to fetch a number from memory may cost as much as dozens of
+# them. So the choice with the most work need not be the slowest. If H were a product of matrices, nobody would compute
+# it three times.
+#
+# ## The ledger
+#
+# Our example has two blocks as well: the product C, and Y = relu(C + bias). Y reads each element of C once, so no
+# windows overlap, and `compute_at` never computes anything again. Here it is all gain. The last column computes C below
+# the tiles of lesson 07, where it fits into registers.
+
+
+# %%
+def with_product(at: str) -> PrimFunc:
+    """The example with C computed in one of three places."""
+    sch = tir.Schedule(example.blocks(N, N, N))
+    i, j = sch.get_loops("Y")
+    if at == "at i":
+        sch.compute_at("C", i)
+    if at == "at tiles":
+        i_0, i_1 = sch.split(i, factors=[None, 4])
+        j_0, j_1 = sch.split(j, factors=[None, 16])
+        sch.reorder(i_0, j_0, i_1, j_1)
+        sch.compute_at("C", j_0)
+        *_, c_i, c_j, r = sch.get_loops("C")
+        sch.reorder(r, c_i, c_j)
+        for rows, columns in ((c_i, c_j), (i_1, j_1)):
+            sch.unroll(rows)
+            sch.vectorize(columns)
+    return sch.func
+
+
+inputs = example.inputs(N, N, N)
+columns = {}
+for at in ("at root", "at i", "at tiles"):
+    kernel = kernel_of(with_product(at))
+    assert reference.check(example.blocks(N, N, N), kernel, modes=("exact", "shadow"))
+    counted = ledger.measure(kernel, *inputs)
+    columns[at] = {**counted.lesson_rows(), "bytes live, registers too": f"{counted.peak_bytes:,}"}
+ledger.show(columns)
+
+# %% [markdown]
+# Local buffers are left out of this ledger again. In the last column C is never in memory at all: the sums are made in
+# registers, the bias is added there, and what is stored is Y. To finish a tile while it is at hand is called *fusion*,
+# and it is what a compiler for neural networks does more than anything else.
+#
+# ## Your turn
+#
+# Which rows does a tile need, and which of them are new? With strides and with any distances between the rows. Open
+# `exercise.py`, and then:
+#
+#     minitvm lesson 08 --check
