@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,28 +97,48 @@ class _Writer:
         }  # fmt: skip
 
 
-def to_json(executable: n.Executable) -> tuple[dict[str, Any], bytes]:
-    """The program as a JSON value, and its constants as one blob."""
+def to_json(executable: n.Executable) -> dict[str, Any]:
+    """The program as a JSON value; the bytes of its constants are `blob`'s."""
     w, x = _Writer(), executable
-    blob = bytearray()
-    constants = []
-    for c in x.constants:
-        blob += bytes(-len(blob) % ALIGNMENT)
-        constants.append({"name": c.name, "dtype": str(c.dtype), "shape": list(c.shape), "offset": len(blob)})
-        blob += np.ascontiguousarray(c.data).tobytes()
     body = {
         "name": x.name,
         "target": x.target,
         "inputs": [w.spec(s) for s in x.inputs],
         "outputs": [w.spec(s) for s in x.outputs],
-        "constants": constants,
+        "constants": [
+            {"name": c.name, "dtype": str(c.dtype), "shape": list(c.shape), "offset": offset}
+            for c, offset in zip(x.constants, _offsets(x))
+        ],
         "arenas": [{"name": a.name, "size": w.expr(a.size), "alignment": a.alignment} for a in x.arenas],
         "kernels": [w.kernel(k) for k in x.kernels],
         "steps": [w.step(s) for s in x.steps],
         "calling": [w.argument(c) for c in x.calling],
     }
     body["variables"] = [[type(v).__name__, v.name, str(v.dtype)] for v in w.variables]
-    return body, bytes(blob)
+    return body
+
+
+def _offsets(executable: n.Executable) -> list[int]:
+    """Where each constant begins in the blob, and then how long that is."""
+    offsets, end = [], 0
+    for c in executable.constants:
+        offsets.append(-(-end // ALIGNMENT) * ALIGNMENT)
+        end = offsets[-1] + c.data.nbytes
+    return [*offsets, end]
+
+
+def blob(executable: n.Executable) -> tuple[int, Iterator[bytes | memoryview]]:
+    """Size and bytes of all constants, each at a multiple of 64; in pieces, as weights are large."""
+    offsets = _offsets(executable)
+
+    def pieces() -> Iterator[bytes | memoryview]:
+        end = 0
+        for c, offset in zip(executable.constants, offsets):
+            yield bytes(offset - end)
+            yield np.ascontiguousarray(c.data).reshape(-1).view(np.uint8).data
+            end = offset + c.data.nbytes
+
+    return offsets[-1], pieces()
 
 
 class _Reader:
@@ -175,17 +195,17 @@ class _Reader:
         return n.Kernel(j["name"], j["language"], j["source"], j["entry"], params, j["script"])
 
 
-def from_json(body: Mapping[str, Any], blob: bytes | bytearray | memoryview) -> n.Executable:
-    """The inverse of `to_json`. Constants are read-only views of the blob. `Kernel.func` is None."""
+def from_json(body: Mapping[str, Any], data: bytes | bytearray | memoryview) -> n.Executable:
+    """The inverse of `to_json` and `blob`. Constants are read-only views of `data`. `Kernel.func` is None."""
     r = _Reader(body["variables"])
     constants = []
     for c in body["constants"]:
         dtype, shape = e.DType(c["dtype"]), tuple(c["shape"])
         count = int(np.prod(shape, dtype=np.int64))
-        data = np.frombuffer(blob, dtype.numpy, count, c["offset"]) if count else np.empty(0, dtype.numpy)
-        data = data.reshape(shape)
-        data.flags.writeable = False
-        constants.append(n.Constant(c["name"], dtype, shape, data))
+        values = np.frombuffer(data, dtype.numpy, count, c["offset"]) if count else np.empty(0, dtype.numpy)
+        values = values.reshape(shape)
+        values.flags.writeable = False
+        constants.append(n.Constant(c["name"], dtype, shape, values))
     return n.Executable(
         name=body["name"],
         target=body["target"],
@@ -211,18 +231,18 @@ def _text(body: Mapping[str, Any]) -> str:
 
 def save(executable: n.Executable, path: str | os.PathLike[str]) -> tuple[Path, Path]:
     """Write `<path>.json` and `<path>.bin`; returns the two paths. Each appears whole or not at all."""
-    body, blob = to_json(executable)
+    body, data = to_json(executable), b"".join(blob(executable)[1])
     head = {
         "format": _FORMAT,
         "version": VERSION,
         "body_sha256": hashlib.sha256(_text(body).encode()).hexdigest(),
-        "blob_sha256": hashlib.sha256(blob).hexdigest(),
+        "blob_sha256": hashlib.sha256(data).hexdigest(),
         "body": body,
     }
     json_path, blob_path = _paths(path)
-    for target, data in ((blob_path, blob), (json_path, json.dumps(head, indent=1).encode())):
+    for target, content in ((blob_path, data), (json_path, json.dumps(head, indent=1).encode())):
         partial = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-        partial.write_bytes(data)
+        partial.write_bytes(content)
         os.replace(partial, target)
     return json_path, blob_path
 
@@ -240,7 +260,7 @@ def load(path: str | os.PathLike[str]) -> n.Executable:
     json_path, blob_path = _paths(path)
     try:
         head = json.loads(json_path.read_text(encoding="utf-8"))
-        blob = _read_aligned(blob_path)
+        data = _read_aligned(blob_path)
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ArtifactError(f"{json_path}: not a readable executable: {error}") from None
     if not isinstance(head, dict) or head.get("format") != _FORMAT:
@@ -252,6 +272,6 @@ def load(path: str | os.PathLike[str]) -> n.Executable:
         raise ArtifactError(f"{json_path} has no body")
     if hashlib.sha256(_text(body).encode()).hexdigest() != head.get("body_sha256"):
         raise ArtifactError(f"{json_path} was altered: its checksum does not match")
-    if hashlib.sha256(blob).hexdigest() != head.get("blob_sha256"):
+    if hashlib.sha256(data).hexdigest() != head.get("blob_sha256"):
         raise ArtifactError(f"{blob_path} is truncated or altered: its checksum does not match")
-    return from_json(body, blob)
+    return from_json(body, data)

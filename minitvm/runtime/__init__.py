@@ -9,12 +9,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .artifact.load import load
     from .externals import register_engine
     from .function import Function
     from .module import GraphModule
 
-_DEFINED_IN = {"Function": ".function", "GraphModule": ".module", "register_engine": ".externals"}
-__all__ = ["Function", "GraphModule", "register_engine"]
+_DEFINED_IN = {
+    "Function": ".function", "GraphModule": ".module", "load": ".artifact.load", "register_engine": ".externals",
+}  # fmt: skip
+__all__ = ["Function", "GraphModule", "load", "register_engine"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,9 +13,12 @@ from ..errors import InputError
 from ..events import Listener
 from ..executable import Executable, Input, ScalarSpec
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint
-from .cpu.compile_pool import Progress
-from .cpu.program import BoundProgram, CpuProgram
+from .cpu.program import BoundProgram, CpuProgram, LoadedCode
 from .shapes import bind_dims, spec_text
+
+if TYPE_CHECKING:
+    from .artifact.sign import Key
+    from .cpu.compile_pool import Progress
 
 
 class Function:
@@ -31,10 +35,11 @@ class Function:
         *,
         workers: int | None = None,
         progress: Progress | None = None,
+        kernels: Sequence[LoadedCode] | None = None,
     ) -> None:
         self.executable = executable
         self.listeners: Sequence[Listener] = ()
-        self._program = CpuProgram(executable, threads, workers=workers, progress=progress)
+        self._program = CpuProgram(executable, threads, workers=workers, progress=progress, kernels=kernels)
         self._lock = threading.Lock()
         self._order = executable.calling_order
         self._specs = [
@@ -60,6 +65,12 @@ class Function:
     def signature(self) -> str:
         """Name and parameters, for messages."""
         return f"{self.name}({', '.join(map(spec_text, self._specs))})"
+
+    def export(self, path: str | os.PathLike[str], *, key: Key | None = None) -> None:
+        """Write this module to one file that `minitvm.runtime.load` runs; see `artifact.export`."""
+        from .artifact.export import export
+
+        export(self, path, key)
 
     def __call__(self, *args: Any) -> None:
         with self._lock:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,9 +13,12 @@ from ..errors import InputError
 from ..events import Listener
 from ..executable import Executable, ScalarSpec, TensorSpec
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
-from .cpu.compile_pool import Progress
-from .cpu.program import BoundProgram, CpuProgram
+from .cpu.program import BoundProgram, CpuProgram, LoadedCode
 from .shapes import bind_dims
+
+if TYPE_CHECKING:
+    from .artifact.sign import Key
+    from .cpu.compile_pool import Progress
 
 
 class GraphModule:
@@ -34,11 +38,12 @@ class GraphModule:
         *,
         workers: int | None = None,
         progress: Progress | None = None,
+        kernels: Sequence[LoadedCode] | None = None,
     ) -> None:
         self.executable = executable
         self.listeners: Sequence[Listener] = ()
         self._what = executable.name
-        self._program = CpuProgram(executable, threads, workers=workers, progress=progress)
+        self._program = CpuProgram(executable, threads, workers=workers, progress=progress, kernels=kernels)
         self._lock = threading.RLock()
         self._inputs = executable.inputs
         self._names = [s.name for s in self._inputs]
@@ -71,6 +76,12 @@ class GraphModule:
 
     def __repr__(self) -> str:
         return f"GraphModule({self._what}: {listing(self._inputs)} -> {listing(self.executable.outputs)})"
+
+    def export(self, path: str | os.PathLike[str], *, key: Key | None = None) -> None:
+        """Write this module to one file that `minitvm.runtime.load` runs; see `artifact.export`."""
+        from .artifact.export import export
+
+        export(self, path, key)
 
     # -- TVM's way
 

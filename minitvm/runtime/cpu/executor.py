@@ -22,9 +22,10 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from . import kernel_cache
-from .loader import LoadedKernel, load_kernel
+if TYPE_CHECKING:
+    from .program import LoadedCode
 
 END, PARALLEL, SEQUENTIAL, BARRIER, COPY = range(5)
 STEP_WORDS = 4
@@ -116,18 +117,32 @@ def {ENTRY}(state, thread, threads):
 NativeCall = Callable[[int, int, int], None]
 
 
+_adopted: list[LoadedCode] = []
+
+
+def adopt(code: LoadedCode) -> None:
+    """Take code of SOURCE that an artifact brought, and so compile and load none; no effect once there is some."""
+    if not _adopted:
+        _adopted.append(code)
+
+
 @functools.cache
-def executor() -> tuple[NativeCall, LoadedKernel]:
+def executor() -> tuple[NativeCall, LoadedCode]:
     """The executor as a C function; calling it releases the GIL. The second value keeps its code alive."""
+    loaded = _adopted[0] if _adopted else _compiled()
+    return native_call(loaded.address), loaded
+
+
+def _compiled() -> LoadedCode:
+    from . import kernel_cache
+    from .loader import load_kernel
 
     def compile_here(jobs: list[tuple[str, str]]) -> list[bytes]:
         from .compiler import compile_kernel  # imports Numba: only where the cache has no executor
 
         return [compile_kernel(*job) for job in jobs]
 
-    code = kernel_cache.compiled([(SOURCE, ENTRY)], compile_here)[0]
-    loaded = load_kernel(code, ENTRY)
-    return native_call(loaded.address), loaded
+    return load_kernel(kernel_cache.compiled([(SOURCE, ENTRY)], compile_here)[0], ENTRY)
 
 
 def native_call(address: int) -> NativeCall:

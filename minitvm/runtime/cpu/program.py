@@ -11,7 +11,7 @@ import struct
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -30,20 +30,26 @@ from ...executable import (
     Location,
     Output,
     evaluate,
-    verify,
 )
 from ...executable.alignment import ALIGNMENT, aligned, aligned_empty
 from ...expr import DType
 from .. import externals
 from ..shapes import Bindings, shape_of
-from . import kernel_cache
-from .compile_pool import Progress, compile_kernels
 from .executor import BARRIER, COPY, END, PARALLEL, SEQUENTIAL, STEP_WORDS
-from .loader import LoadedKernel, load_kernel
 from .team import ThreadTeam, default_threads, shared_team
+
+if TYPE_CHECKING:
+    from .compile_pool import Progress
 
 LANGUAGE = "numba"
 BOUND_LIMIT = 16  # shapes whose tables and arenas are kept; the least recently used go first
+
+
+class LoadedCode(Protocol):
+    """A kernel that can be called at its address for as long as this object lives."""
+
+    @property
+    def address(self) -> int: ...
 
 
 def scalar_word(value: int | float, dtype: str) -> int:
@@ -67,10 +73,12 @@ class CpuProgram:
         workers: int | None = None,
         progress: Progress | None = None,
         team: ThreadTeam | None = None,
+        kernels: Sequence[LoadedCode] | None = None,
     ) -> None:
+        """`kernels` brings code for the executable's kernels, in order; without it they are compiled."""
         self.executable = executable
+        self.kernels = load_kernels(executable, workers, progress) if kernels is None else kernels
         self.team = team or shared_team(default_threads() if threads is None else threads)
-        self.kernels = load_kernels(executable, workers, progress)
         self.constants = [aligned(c.data) for c in executable.constants]
         # Shared by the programs bound to different shapes, of which one runs at a time; they only grow.
         self._arenas = [aligned_empty(0, a.alignment) for a in executable.arenas]
@@ -99,8 +107,12 @@ class CpuProgram:
         return any(b is bound for b in self._bound.values())
 
 
-def load_kernels(executable: Executable, workers: int | None, progress: Progress | None) -> list[LoadedKernel]:
+def load_kernels(executable: Executable, workers: int | None, progress: Progress | None) -> Sequence[LoadedCode]:
     """All kernels of an executable, compiled where the cache does not have them, and loaded."""
+    from . import kernel_cache
+    from .compile_pool import compile_kernels
+    from .loader import load_kernel
+
     for kernel in executable.kernels:
         if kernel.language != LANGUAGE:
             raise TargetError(f"kernel {kernel.name} is written in {kernel.language}; this runtime runs {LANGUAGE}")
@@ -117,6 +129,8 @@ class BoundProgram:
         self.program = program
         self.env = env
         if verification_asked():
+            from ...executable import verify
+
             verify(x, env)
         self.output_shapes = [shape_of(spec, env) for spec in x.outputs]
         self._arenas = [program.arena(i, int(evaluate(a.size, env))) for i, a in enumerate(x.arenas)]

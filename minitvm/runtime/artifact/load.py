@@ -1,0 +1,120 @@
+"""A file back into a module: `minitvm.runtime.load(path)`. Imports NumPy and this package's runtime, nothing else.
+
+On the CPU that the artifact was made on its machine code is mapped and runs; on another one the kernels' sources are
+compiled, through the kernel cache, for which Numba is imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ArtifactError, InputError, InternalError
+from ...executable import Executable
+from ...executable.serialize import from_json
+from ..cpu import executor, identity
+from ..cpu.image import CodeImage, map_image
+from ..cpu.team import available_cores
+from ..function import Function
+from ..module import GraphModule
+from . import format, sign
+from .format import Container
+
+if TYPE_CHECKING:
+    from ..cpu.program import LoadedCode
+
+_KINDS: dict[str, type[GraphModule] | type[Function]] = {"graph": GraphModule, "function": Function}
+Progress = Callable[[int, int, str], None]  # as of `cpu.compile_pool`, which is imported only to compile
+
+
+def load(
+    path: str | os.PathLike[str],
+    threads: int | None = None,
+    *,
+    trust: bool = False,
+    key: sign.Key | None = None,
+    progress: Progress | None = None,
+) -> GraphModule | Function:
+    """The module that `export` wrote: a `GraphModule`, or a `Function` if a tir function was exported.
+
+    `threads` is the size of the thread team, as in `build`. The file is signed with `key` (bytes, or a file of them;
+    default: this user's key), or `trust=True` says that code from it may run here all the same. Weights stay in the
+    mapped file. `progress(done, total, name)` is called for each kernel that is compiled.
+
+    Raises `ArtifactError` for a file that is truncated, altered, of another version or not trusted.
+    """
+    if threads is not None and threads < 1:
+        raise InputError(f"threads={threads}: wanted a number from 1")
+    container = format.read(path, threads=len(available_cores()))
+    sign.demand_trust(container, trust, key)
+    try:
+        executable = from_json(_json(container, "program"), container.sections["weights"])
+        kernels = _machine_code(container, len(executable.kernels))
+        kind = _KINDS[container.about["kind"]]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        # Checksums hold, so it was written so, by another program or another version of this one.
+        raise ArtifactError(
+            f"{container.path} is not put together as this minitvm does it ({type(error).__name__}: {error}); "
+            f"it was made by minitvm {container.about.get('minitvm')}"
+        ) from None
+    if kernels is None:
+        return _recompiled(container, executable, kind, threads, progress)
+    return kind(executable, threads, kernels=kernels)
+
+
+def _json(container: Container, name: str) -> Any:
+    return json.loads(bytes(container.sections[name]))
+
+
+def _machine_code(container: Container, count: int) -> list[LoadedCode] | None:
+    """The kernels, ready to be called; None if the machine code is for another CPU."""
+    about = _json(container, "code")
+    if not identity.is_here(about["cpu"]):
+        return None
+    data = container.sections["machine_code"]
+    found = _from_image(about, data) if about["form"] == "image" else _from_objects(about, data)
+    kernels = [found[number] for number in about["kernels"]]
+    if len(kernels) != count + 1:
+        raise ValueError(f"{len(kernels)} kernels with code, {count} in the program")
+    if about["executor"] == hashlib.sha256(executor.SOURCE.encode()).hexdigest():
+        executor.adopt(kernels[-1])
+    return kernels[:-1]
+
+
+def _from_image(about: Mapping[str, Any], data: memoryview) -> list[LoadedCode]:
+    externals = tuple((name, slot) for name, slot in about["externals"])
+    return [*map_image(CodeImage(data, tuple(about["entries"]), externals))]
+
+
+def _from_objects(about: Mapping[str, Any], data: memoryview) -> list[LoadedCode]:
+    from ..cpu.loader import load_kernel
+
+    found: list[LoadedCode] = []
+    for entry, size in zip(about["entries"], about["sizes"], strict=True):
+        found.append(load_kernel(bytes(data[:size]), entry))
+        data = data[size:]
+    return found
+
+
+def _recompiled(
+    container: Container,
+    executable: Executable,
+    kind: type[GraphModule] | type[Function],
+    threads: int | None,
+    progress: Progress | None,
+) -> GraphModule | Function:
+    from ... import __version__
+
+    made_by = container.about.get("minitvm")
+    try:
+        return kind(executable, threads, progress=progress)
+    except InternalError as error:
+        if made_by == __version__:
+            raise
+        raise ArtifactError(
+            f"{container.path} was made for another CPU by minitvm {made_by}, and minitvm {__version__} cannot compile "
+            f"its kernels: export it again\n{error}"
+        ) from error

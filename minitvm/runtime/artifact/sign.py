@@ -1,0 +1,127 @@
+"""Whose an artifact is: a signature with a key that only its user has.
+
+An artifact holds machine code, which runs with all rights of who loads it. So it is loaded without question only if it
+was signed with this user's key, or with one that was handed over (`key=`, for several machines or people). The
+signature is HMAC-SHA256 (RFC 2104) over the head of the file, which by its digests covers everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+import tempfile
+from pathlib import Path
+
+from ...errors import ArtifactError, InputError, report
+from .format import Container
+
+Key = bytes | str | os.PathLike[str]
+_KEY_BYTES = 32
+_LEAST = 16  # bytes of a key handed over
+_PURPOSE = b"minitvm artifact\0"
+
+
+def key_path() -> Path:
+    """Where this user's key lies: MINITVM_CONFIG_DIR, or ~/.config/minitvm (XDG_CONFIG_HOME is respected)."""
+    chosen = os.environ.get("MINITVM_CONFIG_DIR")
+    if chosen:
+        return Path(chosen) / "artifact.key"
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "minitvm" / "artifact.key"
+
+
+def user_key() -> bytes | None:
+    """This user's key; None if there is none yet.
+
+    Raises `ArtifactError` for a key that others may read or write: with it they could sign in this user's name.
+    """
+    path = key_path()
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ArtifactError(f"the key {path} cannot be read: {error.strerror}") from None
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(file.fileno())
+        if found.st_uid != os.getuid():
+            raise ArtifactError(f"the key {path} belongs to another user; it is not used")
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            raise ArtifactError(f"the key {path} is open to other users; it is not used: remove it, or chmod 600 it")
+        key = file.read()
+    if len(key) != _KEY_BYTES:
+        raise ArtifactError(f"the key {path} is damaged: {len(key)} bytes, wanted {_KEY_BYTES}; remove it")
+    return key
+
+
+def make_user_key() -> bytes:
+    """This user's key, made on first use, readable by nobody else. Two processes at once agree on one."""
+    found = user_key()
+    if found is not None:
+        return found
+    path = key_path()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".artifact.key-")  # mode 0600
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(secrets.token_bytes(_KEY_BYTES))
+            with contextlib.suppress(FileExistsError):
+                os.link(partial, path)  # the first one stays
+        finally:
+            os.unlink(partial)
+    except OSError as error:
+        raise ArtifactError(
+            f"artifacts are signed with a key of yours, and {path} cannot be made: {error.strerror}; "
+            "give export another one (key=), or another folder (MINITVM_CONFIG_DIR)"
+        ) from None
+    made = user_key()
+    assert made is not None
+    return made
+
+
+def key_bytes(key: Key) -> bytes:
+    """A key handed over: bytes, or the path of a file of them. Raises `InputError` for one that is too short."""
+    if isinstance(key, bytes | bytearray):
+        found, where = bytes(key), "key"
+    else:
+        where = f"the key {os.fspath(key)}"
+        try:
+            found = Path(key).read_bytes()
+        except OSError as error:
+            raise InputError(f"{where} cannot be read: {error.strerror}") from None
+    if len(found) < _LEAST:
+        raise InputError(f"{where} has {len(found)} bytes; wanted at least {_LEAST}, such as secrets.token_bytes(32)")
+    return found
+
+
+def signature(head: bytes, key: bytes) -> bytes:
+    """The 32 bytes that only who has the key can make."""
+    return hmac.new(key, _PURPOSE + head, hashlib.sha256).digest()
+
+
+def demand_trust(container: Container, trust: bool, key: Key | None) -> None:
+    """Raises `ArtifactError` unless the artifact is signed with `key` (default: this user's), or `trust` is True."""
+    if trust:
+        if key is not None:
+            raise InputError("load: trust=True asks for no signature, key= asks for one: give one of the two")
+        return
+    own = user_key() if key is None else key_bytes(key)
+    if own is not None and hmac.compare_digest(signature(container.head, own), container.signature):
+        return
+    whose = "the key handed over" if key is not None else "your key on this machine"
+    raise ArtifactError(
+        report(
+            f"{container.path} was not signed with {whose}, and was not loaded: it holds machine code, "
+            "which would run with all of your rights",
+            tries=[
+                "trust=True (on the command line --trust), if you know where the file is from",
+                "key= (--key FILE), with the key that it was exported with",
+                "export it again here, from the model",
+            ],
+        )
+    )

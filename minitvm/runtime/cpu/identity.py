@@ -1,0 +1,51 @@
+"""Which CPU machine code is for, and whether that is this one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from .image import PLATFORM
+
+_FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
+
+
+def fingerprint(cpuinfo: str = "/proc/cpuinfo") -> str | None:
+    """A hash of what Linux says of the first core: the same, and the CPU has the same name and features.
+
+    None where Linux does not say, or where NUMBA_CPU_NAME or NUMBA_CPU_FEATURES have kernels compiled for another CPU.
+    Asking LLVM would mean to load it, which takes longer than all the rest of loading an artifact.
+    """
+    if os.environ.get("NUMBA_CPU_NAME") or os.environ.get("NUMBA_CPU_FEATURES") is not None:
+        return None
+    try:
+        with open(cpuinfo, encoding="utf-8", errors="replace") as file:
+            first = file.read(1 << 14).split("\n\n")[0]
+    except OSError:
+        return None
+    said = dict(line.split(":", 1) for line in first.split("\n") if ":" in line)
+    known = {name.strip(): value.strip() for name, value in said.items()}
+    if any(name not in known for name in _FIELDS):
+        return None
+    text = "\0".join((PLATFORM, *(known[name] for name in _FIELDS)))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def describe() -> dict[str, str | None]:
+    """The CPU that kernels are compiled for here, to be kept beside their code."""
+    from .loader import cpu_description
+
+    name, features = cpu_description()
+    return {"platform": PLATFORM, "name": name, "features": features, "fingerprint": fingerprint()}
+
+
+def is_here(described: dict[str, str | None]) -> bool:
+    """Whether code for the CPU described is code for this one: platform, name and features are equal."""
+    if described["platform"] != PLATFORM:
+        return False
+    here = fingerprint()
+    if here is not None and here == described["fingerprint"]:
+        return True
+    from .loader import cpu_description
+
+    return cpu_description() == (described["name"], described["features"])
