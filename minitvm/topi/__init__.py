@@ -5,7 +5,15 @@ Shapes may be symbolic. Attributes are keyword-only, and are what the graph leve
 
 from __future__ import annotations
 
-from .blocked import block_axis, conv2d_nchwc, dense_packed, depthwise_conv2d_nchwc, pack_weights, unblock_axis
+from .blocked import (
+    block_axis,
+    conv2d_nchwc,
+    dense_packed,
+    depthwise_conv2d_nchwc,
+    depthwise_conv2d_rows,
+    pack_weights,
+    unblock_axis,
+)
 from .broadcast import (
     add,
     arange,
@@ -208,7 +216,7 @@ __all__ = [
     "dense",
     "dense_packed",
     "depth_to_space",
-    "depthwise_conv2d_nchwc",
+    "depthwise_conv2d_nchwc", "depthwise_conv2d_rows",
     "dequantize",
     "divide",
     "dropout",

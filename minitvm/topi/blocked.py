@@ -14,7 +14,10 @@ from ..expr import Expr
 from ..te import Tensor
 from .shapes import constant, dims, paddings, per_axis, plus, times
 
-__all__ = ["block_axis", "conv2d_nchwc", "dense_packed", "depthwise_conv2d_nchwc", "pack_weights", "unblock_axis"]
+__all__ = [
+    "block_axis", "conv2d_nchwc", "dense_packed", "depthwise_conv2d_nchwc", "depthwise_conv2d_rows", "pack_weights",
+    "unblock_axis",
+]  # fmt: skip
 
 
 def block_axis(x: Tensor, *, axis: int, block: int) -> Tensor:
@@ -122,6 +125,49 @@ def depthwise_conv2d_nchwc(
         name="depthwise_conv2d",
         attrs={"op": "nn.contrib_depthwise_conv2d_NCHWc"},
     )
+
+
+def depthwise_conv2d_rows(
+    data: Tensor,
+    weight: Tensor,
+    *,
+    strides: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    lanes: int = 1,
+) -> Tensor:
+    """Depthwise convolution of `data` [N, C, H, W] with `weight` [C, 1, kh, kw], giving [N, C, OH, OW].
+
+    Rows are computed as whole vectors of `lanes`, and cut in a last stage; the padded rows are as long as that needs.
+    """
+    n, channels, height, width = dims(data)
+    _, _, kh, kw = (constant(d, "a dimension of depthwise weights") for d in dims(weight))
+    (sy, sx), (dy, dx) = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
+    (top, left), (bottom, right) = paddings(padding, 2)
+    out_height = (height + top + bottom - dy * (kh - 1) - 1) // sy + 1
+    out_width = (width + left + right - dx * (kw - 1) - 1) // sx + 1
+    whole = -(-out_width // lanes) * lanes
+    rows = (out_height - 1) * sy + dy * (kh - 1) + 1
+    columns = -(-((whole - 1) * sx + dx * (kw - 1) + 1) // lanes) * lanes
+
+    def padded_element(b: Expr, c: Expr, y: Expr, x: Expr) -> Expr:
+        inside = [x < width + left] if columns > width + left else []
+        inside += [x >= left] if left else []
+        inside += [y < height + top] if rows > height + top else []
+        inside += [y >= top] if top else []
+        value = data[b, c, plus(y, -top), plus(x, -left)]
+        return te.if_then_else(te.all(*inside), value, te.const(0, data.dtype)) if inside else value
+
+    padded = te.compute((n, channels, rows, columns), padded_element, name="rows_pad")
+    ky, kx = te.reduce_axis((0, kh), name="ky"), te.reduce_axis((0, kw), name="kx")
+
+    def element(b: Expr, c: Expr, y: Expr, x: Expr) -> Expr:
+        pixel = padded[b, c, plus(times(y, sy), times(ky, dy)), plus(times(x, sx), times(kx, dx))]
+        return te.sum(pixel * weight[c, 0, ky, kx], axis=[ky, kx])
+
+    attrs = {"op": "nn.contrib_depthwise_conv2d_rows", "lanes": lanes}
+    made = te.compute((n, channels, out_height, whole), element, name="depthwise_rows", attrs=attrs)
+    return te.compute((n, channels, out_height, out_width), lambda *i: made[i], name="rows_cut")
 
 
 def dense_packed(data: Tensor, weight: Tensor) -> Tensor:

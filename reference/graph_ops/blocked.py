@@ -90,6 +90,13 @@ def depthwise_conv2d_nchwc(
     return block_axis(made, 1, block)
 
 
+@operator("nn.contrib_depthwise_conv2d_rows")
+def depthwise_conv2d_rows(
+    data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any, lanes: int
+) -> np.ndarray:
+    return convolve(data, weight, strides, padding, dilation, weight.shape[0], "")
+
+
 @operator("nn.contrib_dense_packed")
 def dense_packed(data: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """[m, k] times [n / x, k, x] as [m, n / x, x]."""

@@ -79,6 +79,17 @@ def depthwise_conv2d_nchwc(
     return topi.depthwise_conv2d_nchwc(data, weight, strides=strides, padding=padding, dilation=dilation)
 
 
+@register("nn.contrib_depthwise_conv2d_rows", pattern=Pattern.COMPLEX_OUT_FUSABLE)
+def depthwise_conv2d_rows(
+    data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
+    lanes: int = REQUIRED,  # type: ignore[assignment]
+) -> Any:  # fmt: skip
+    """Depthwise convolution on plain NCHW data, rows as vectors of `lanes`."""
+    return topi.depthwise_conv2d_rows(
+        data, weight, strides=strides, padding=padding, dilation=dilation, lanes=lanes
+    )
+
+
 @register("nn.contrib_dense_packed", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def dense_packed(data: Any, weight: Any) -> Any:
     """[M, K] times weights packed as [N/x, K, x], giving [M, N/x, x]."""

@@ -70,6 +70,7 @@ class _Blocking:
         self.plain: dict[Value, Value] = {}
         self.blocked: dict[Value, Value] = {}
         self.data = graph.arrays()
+        self.consumers = graph.consumers()
         self.packed: dict[tuple[Value, tuple[Any, ...]], Value] = {}
         self.whole = _channels_behind_convolutions(graph)
 
@@ -176,6 +177,13 @@ class _Blocking:
         if groups != 1 and not depthwise:
             return False
         name = item.output.name
+        if depthwise and data not in self.blocked and not self.goes_into_blocks(item.output):
+            lanes = _row_lanes(int(item.output.shape[3]), self.lanes)  # type: ignore[arg-type]
+            plain = self.as_plain(data), self.as_plain(weight)
+            self.plain[item.output] = self.op(
+                "nn.contrib_depthwise_conv2d_rows", *plain, name=name, lanes=lanes, **attrs
+            )
+            return True
         if depthwise:
             packed = self.pack(weight, ("depthwise", in_block))
             made = self.op("nn.contrib_depthwise_conv2d_NCHWc", self.as_blocked(data), packed, name=name, **attrs)
@@ -183,6 +191,19 @@ class _Blocking:
             made = self.convolution(item, in_block, out_block, attrs)
         self.blocked[item.output] = made
         return True
+
+    def goes_into_blocks(self, value: Value) -> bool:
+        """Whether a convolution that works on blocks reads the value, or what element-wise operators make of it."""
+        todo, seen = [value], {value}
+        while todo:
+            for reader in self.consumers.get(todo.pop(), ()):
+                if reader.op == "nn.conv2d":
+                    return True
+                if get(reader.op).pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST):
+                    new = [v for v in reader.outputs if v not in seen]
+                    todo += new
+                    seen.update(new)
+        return False
 
     def convolution(self, item: OpNode, in_block: int, out_block: int, attrs: dict[str, Any]) -> Value:
         """A convolution without groups, by the algorithm that costs the least."""
@@ -276,6 +297,13 @@ class _Blocking:
         made = self.op("nn.contrib_dense_packed", self.as_plain(data), packed, name=item.output.name)
         self.plain[item.output] = self.op("layout.unblock_axis", made, axis=1, extent=columns)
         return True
+
+
+def _row_lanes(width: int, lanes: int) -> int:
+    """The vectors for rows of that width: those of the target, or narrower ones that are enough for a row."""
+    while lanes >= 8 and lanes // 2 >= width:
+        lanes //= 2
+    return lanes
 
 
 def _pack_depthwise(weight: np.ndarray, block: int) -> np.ndarray:

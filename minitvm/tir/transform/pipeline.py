@@ -27,6 +27,7 @@ from .share_indices import share_indices
 from .share_loads import share_loads
 from .simplify import simplify
 from .split_host import split_host
+from .strided_loads import strided_loads
 from .transpose_tiles import transpose_tiles
 from .unroll import unroll
 from .vector_reductions import vectorize_reductions
@@ -67,6 +68,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(vectorize_reductions, "annotated reduction loops accumulate in several lanes"),
     _plain(transpose_tiles, "copies that turn a tile around become shuffles of vectors"),
     Pass("vectorize", vectorize, "vectorised loops become vector statements, or plain loops where they cannot"),
+    _plain(strided_loads, "loads of every second element become loads of vectors and shuffles"),
     _plain(unroll, "unrolled loops become sequences"),
     Pass("simplify_again", lambda func, target: simplify(func), "constants of unrolled iterations folded"),
     _plain(promote_accumulators, "an element that a loop reduces into stays in a register while it runs"),

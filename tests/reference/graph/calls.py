@@ -362,6 +362,7 @@ def _blocked() -> list[Call]:
         Call("layout.pack_weights", (f(5, 3, 2, 2),), {"in_block": 2, "out_block": 4}, exact=True),
         Call("nn.contrib_conv2d_NCHWc", (x, w), attrs),
         Call("nn.contrib_depthwise_conv2d_NCHWc", (x, f(2, 3, 3, 4)), attrs),
+        Call("nn.contrib_depthwise_conv2d_rows", (f(1, 3, 5, 7), f(3, 1, 3, 3)), {**attrs, "lanes": 4}),
         Call("nn.contrib_dense_packed", (f(3, 5), f(2, 5, 4))),
         *(
             Call(
