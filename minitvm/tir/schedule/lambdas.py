@@ -48,8 +48,8 @@ class IndexLambda:
         if isinstance(function, IndexLambda):
             return function
         if isinstance(function, IndexMap):
-            back = function.inverse_index_map
-            return IndexLambda(function.initial_indices, function.final_indices, back and IndexLambda.of(back))
+            back = None if function.inverse_index_map is None else IndexLambda.of(function.inverse_index_map)
+            return IndexLambda(function.initial_indices, function.final_indices, back)
         named = inspect.signature(function).parameters.values()
         for parameter in named:
             if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):

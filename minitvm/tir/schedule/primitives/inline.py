@@ -259,7 +259,7 @@ def stays_in_the_buffer(state: ScheduleState, block: BlockRealize) -> Failure | 
     domains = {it.var: it.dom for it in block.block.iter_vars}
     analyzer = Analyzer()
     for index, dim in zip(load.indices, buffer.shape, strict=True):
-        dom = domains.get(index)  # type: ignore[arg-type]
+        dom = domains.get(index) if isinstance(index, Var) else None
         if dom is None or (analyzer.can_prove(dom.start >= 0) and analyzer.can_prove(dom.start + dom.extent <= dim)):
             continue
         return Failure(
