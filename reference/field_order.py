@@ -63,6 +63,11 @@ class OrderedField(Field):
     def lift(self, values: np.ndarray) -> np.ndarray:
         return np.asarray(_made(f.of_floats(values), values.astype(np.float64), 0.0))
 
+    def with_sign(self, values: np.ndarray, sign: int) -> np.ndarray:
+        """Elements and their companions negated where these have the other sign."""
+        other = self.subtract(self.embed(0, x.DType("int32")), values)
+        return np.asarray(np.where(values["c"] * sign < 0, other, values))
+
     def constant(self, e: x.FloatImm) -> Value:
         if is_identity(e):
             return _made(np.zeros(f.SEEDS, np.uint64), np.copysign(np.inf, float(e.value)), 0.0)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
+from minitvm import lower
 from minitvm.cli import main
 from minitvm.cli.lesson import cells, failure_of, find, folders, grade, open_lessons, read_and_run, title
 from minitvm.errors import InputError
@@ -22,6 +23,7 @@ from minitvm.reference import check, graph_ops
 open_lessons()
 
 from lessons import example, grading, ledger  # noqa: E402  (found through open_lessons)
+from lessons.text import body_of  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSONS = folders()
@@ -255,6 +257,19 @@ def test_toy_cache_forgets_what_was_not_used_for_longest(lines: int, offsets: li
 @pytest.mark.parametrize(("seconds", "text"), [(1.5, "1.5 s"), (0.0123, "12.3 ms"), (4.5e-6, "4.5 us"), (0, "0 us")])
 def test_durations(seconds: float, text: str) -> None:
     assert ledger.duration(seconds) == text
+
+
+def test_body_of_a_function_and_of_the_kernel_it_becomes() -> None:
+    func = example.in_a_register(1, 2, 1)
+    assert body_of(func).splitlines()[:2] == [
+        '    total = T.alloc_buffer((1,), scope="local")',
+        "    for i, j in T.grid(1, 2):",
+    ]
+    assert "T.reads" not in body_of(example.blocks(1, 2, 1))
+    kernel = body_of(lower(func, stop_at="kernel")["example"]).splitlines()
+    assert kernel[0].startswith("    ")
+    assert not kernel[0].startswith("     "), "set in by four"
+    assert not any("def " in line or "func_attr" in line for line in kernel)
 
 
 def test_all_forms_of_the_example_mean_the_same() -> None:

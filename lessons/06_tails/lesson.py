@@ -2,7 +2,7 @@
 # # Tails: when the tiles do not fit
 #
 # Tiles have sizes that the machine likes: 4, 8, 16. Tensors have the sizes that they have. What is left at the edge is
-# the *tail*, and most of the wrong code that a compiler ever writes is written there. Today: three ways to make a
+# the *tail*, and much of the wrong code that compilers write is written there. Today: three ways to make a
 # tail, the two ways to get it wrong, and what each costs, counted.
 
 # %%
@@ -14,6 +14,7 @@ import numpy as np
 
 import minitvm
 from lessons import example, ledger
+from lessons.text import body_of
 from minitvm import reference, tir
 from minitvm.errors import ScheduleError
 from minitvm.reference.listeners import Ledger
@@ -36,13 +37,6 @@ def relu(n: int) -> PrimFunc:
                 Y[vi] = T.max(X[vi], T.float32(0))
 
     return relu
-
-
-def body_of(program: PrimFunc | IRModule) -> str:
-    """The statements of the last function of a program, without its header."""
-    lines = program.script().splitlines()
-    start = max(k for k, line in enumerate(lines) if line.lstrip().startswith("def "))
-    return "\n".join(line for line in lines[start + 1 :] if "_attr(" not in line)
 
 
 def kernel_of(func: PrimFunc) -> IRModule:
@@ -93,12 +87,14 @@ sch = tir.Schedule(relu(100))
 _, inner = sch.split(sch.get_loops("Y")[0], factors=[None, 24])
 sch.split(inner, factors=[None, 5])
 print(next(line.strip() for line in sch.func.script().splitlines() if "T.where" in line))
-print(iterations_and_runs(sch.func, 100))
+turned, ran = iterations_and_runs(sch.func, 100)
+print(f"{turned} iterations, {ran} runs")
 assert reference.check(relu(100), sch.func)
 
 # %% [markdown]
-# Why `i_1_0 * 5 + i_1_1 < 24`? Without it the last piece of 5 in a tile of 24 would run into the next tile, and
-# one element would be computed twice. Here that is only waste. In `C[vi] = C[vi] + ...` it is a wrong sum.
+# Why `i_1_0 * 5 + i_1_1 < 24`? Five pieces of 5 are 25. Without the second question the last piece of each tile of 24
+# would run into the next tile, and one element would be computed twice. Here that is only waste. Where the
+# block adds to C[vi], it is a wrong sum.
 #
 # ## The two ways to get it wrong
 #
@@ -172,11 +168,20 @@ sch = tir.Schedule(relu(10))
 _, lanes = sch.split(sch.get_loops("Y")[0], factors=[None, 4])
 sch.vectorize(lanes)
 masked = sch.func
-print(body_of(kernel_of(masked)))
+print(body_of(kernel_of(masked)).replace(", predicate=", ",\n        predicate="))
 print(reference.check(relu(10), kernel_of(masked)))
 
 # %% [markdown]
-# `T.Ramp(8, 1, 4)` is 8, 9, 10, 11, and `predicate=` says which of these lanes load and store.
+# `T.Ramp(8, 1, 4)` is the vector 8, 9, 10, 11. It is less than 10 in its first two lanes, and only these load and
+# store. The other two compute as well, on nothing, and their result is thrown away:
+
+# %%
+counter = Ledger()
+reference.tir.run(kernel_of(masked), np.zeros(10, "float32"), np.zeros(10, "float32"), listeners=[counter])
+print(f"max was computed {counter.operations['max']} times, for 10 elements")
+
+# %% [markdown]
+# So to ask costs a question in each iteration, to cut costs code, and a mask costs lanes.
 #
 # ## The ledger
 #
@@ -190,12 +195,17 @@ j_0, j_1 = sch.split(j, factors=[None, 16])
 r_0, r_1 = sch.split(r, factors=[None, 8])
 sch.reorder(j_0, r_0, i, r_1, j_1)
 tiled = sch.func
-print(next(line.strip() for line in tiled.script().splitlines() if "T.where" in line), "\n")
+print(next(line.strip() for line in tiled.script().splitlines() if "T.where" in line))
 
 lowered = minitvm.lower(tiled, stop_at="kernel")["example"]
 print("\n".join(line for line in body_of(lowered).splitlines() if "for " in line))
 assert reference.check(program, lowered)
 
+# %% [markdown]
+# The nest around `C = C + A * B` has become four, those with an `r`: two loops with tails give 2 x 2. The two nests
+# over `i, j_1` set C to zero, and the last one is the relu.
+
+# %%
 counted = {
     "no tiles": ledger.measure(program, *inputs),
     "tiles, asked": ledger.measure(tiled, *inputs),
@@ -207,10 +217,9 @@ ledger.show(
 )
 
 # %% [markdown]
-# The nest around `C = C + A * B` has become four: two loops with tails give 2 x 2. (The two short ones in between set C
-# to zero.) All do the same multiplies. Asked in each iteration, the loop turns thousands of times in vain; cut, it does
-# not: what it turns more often than without tiles is the setting to zero, 900 times, which has loops of its own now.
-# The toy cache is served as well with a tail as without.
+# All do the same multiplies. Asked in each iteration, the innermost loop turns thousands of times in vain. Cut, it does
+# not: what it turns more often than without tiles is the setting to zero, which has loops of its own now. The toy cache
+# is served about as well with tails as it was without in lesson 03.
 #
 # There is a fourth way: make the tensor larger, so that there is no tail, and throw the edge away afterwards. It costs
 # work and memory, and pays where the tail is short and a special instruction wants whole tiles (`pad_einsum`).

@@ -14,11 +14,12 @@ import numpy as np
 
 import minitvm
 from lessons import example, ledger
+from lessons.text import body_of
 from minitvm import reference, tir
 from minitvm.errors import ScheduleError
 from minitvm.reference.findings import UndefinedBehaviour
 from minitvm.script import tir as T
-from minitvm.tir.nodes import IRModule, PrimFunc
+from minitvm.tir.nodes import PrimFunc
 
 # %% [markdown]
 # ## Four kinds of loop
@@ -34,13 +35,6 @@ def relu(X: T.Buffer((8,), "float32"), Y: T.Buffer((8,), "float32")):
         with T.block("Y"):
             vi = T.axis.spatial(8, i)
             Y[vi] = T.max(X[vi], T.float32(0))
-
-
-def body_of(program: PrimFunc | IRModule) -> str:
-    """The statements of the last function of a program, without its header."""
-    lines = program.script().splitlines()
-    start = max(k for k, line in enumerate(lines) if line.lstrip().startswith("def "))
-    return "\n".join("    " + line.removeprefix("    ") for line in lines[start + 1 :] if "_attr(" not in line)
 
 
 kinds = {}
@@ -292,9 +286,9 @@ for at, name in enumerate("ijr"):
 #
 # ## The ledger
 #
-# Our example in tiles of 4 rows and 16 columns of C. The four columns have *the same loops in the same order*. First
-# all are serial; then the 16 columns become one vector; then the 4 rows are unrolled; then the tiles are shared among
-# two threads.
+# Our example in tiles of 4 rows and 16 columns of C. The four columns of the ledger have *the same loops in the same
+# order*. First all are serial; then the 16 columns become one vector; then the 4 rows are unrolled; then the tiles are
+# shared among two threads.
 
 
 # %%
@@ -343,7 +337,7 @@ ledger.show(columns)
 # %%
 lines = body_of(minitvm.lower(in_tiles(32, "vector", "unrolled"), stop_at="kernel")["example"]).splitlines()
 start = next(k for k, line in enumerate(lines) if "for r in" in line)
-print("\n".join(line.removeprefix("            ") for line in lines[start : start + 7]))
+print("\n".join(lines[start : start + 7]))
 
 # %% [markdown]
 # What the threads bring depends on how many cores are idle, and on the size: to start them takes some microseconds,

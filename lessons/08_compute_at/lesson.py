@@ -18,6 +18,7 @@ import numpy as np
 
 import minitvm
 from lessons import example, ledger
+from lessons.text import body_of
 from minitvm import reference, tir
 from minitvm.errors import ScheduleError
 from minitvm.events import Access
@@ -48,15 +49,6 @@ def smooth(n: int) -> PrimFunc:
                 Y[vy, vx] = H[vy, vx] + H[vy + 1, vx] + H[vy + 2, vx]
 
     return smooth
-
-
-def body_of(program: PrimFunc | IRModule) -> str:
-    """The statements of the last function of a program, without its header and the lines on what blocks read."""
-    lines = program.script().splitlines()
-    start = max(k for k, line in enumerate(lines) if line.lstrip().startswith("def "))
-    left = [line for line in lines[start + 1 :] if not any(x in line for x in ("_attr(", "T.reads", "T.writes"))]
-    margin = len(left[0]) - len(left[0].lstrip())
-    return "\n".join("    " + line[margin:] for line in left)
 
 
 def kernel_of(func: PrimFunc) -> IRModule:
@@ -223,6 +215,7 @@ for name, cost in table.items():
         f" {cost.peak_bytes:>7,} {cost.lines_fetched * ledger.LINE:>8,}   "
         f"{'yes' if runs_in_parallel(rows_of_table[name]) else 'no'}"
     )
+print(f"X and Y together have {4 * ((N + 2) ** 2 + N**2):,} bytes")
 
 # %% [markdown]
 # Go down the first six lines: the memory shrinks from all of H to nothing, and the work grows. The distance is not so
@@ -234,7 +227,8 @@ for name, cost in table.items():
 
 # %%
 assert table["rolling, at y"].computed == ELEMENTS
-assert table["rolling, at y"].lines_fetched <= table["at y"].lines_fetched < table["compute_root"].lines_fetched
+fetched = {name: cost.lines_fetched for name, cost in table.items()}
+assert fetched["rolling, at y"] <= fetched["at y"] < fetched["compute_root"] < fetched["at tiles of 8 rows"]
 sch = tir.Schedule(rolling)
 try:
     sch.parallel(sch.get_loops("Y")[0])
@@ -243,9 +237,9 @@ except ScheduleError as error:
     print("\n".join(str(error).splitlines()[-2:]))
 
 # %% [markdown]
-# An *opaque* iterator is one whose order matters. And "at y" is refused, too: H is one buffer for all rows, and two
-# iterations that overlap both write some of its rows, the same values, but a race nevertheless. The two that
-# share nothing between the rows, compute_root and inline, can go parallel. So the triangle is really a square.
+# An *opaque* iterator is one whose order matters. "At y" is refused, too: H is one buffer for all rows, and where
+# windows overlap two iterations write the same row of H; the same values, but a race nevertheless. In compute_root and
+# inline an iteration over the rows of Y writes its own row and nothing else. So the triangle has a fourth corner.
 #
 # ## What is refused
 #
@@ -269,10 +263,12 @@ except ScheduleError as error:
 
 # %%
 def at_row(sch: tir.Schedule) -> None:
+    """H at y."""
     sch.compute_at("H", sch.get_loops("Y")[0])
 
 
 def rolled(sch: tir.Schedule) -> None:
+    """H at y, in a ring of rows."""
     at_row(sch)
     sch.rolling_buffer("H", 0)
 

@@ -79,6 +79,11 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_key(parser: argparse.ArgumentParser, told: str) -> None:
+    """--key."""
+    parser.add_argument("--key", metavar="FILE", help=told)
+
+
 def thread_count(text: str) -> int:
     """A number of threads, for argparse."""
     count = int(text) if text.isascii() and text.isdigit() else 0
@@ -156,9 +161,13 @@ def fixed_shapes(graph: Graph) -> None:
     """Refuse a graph whose inputs have open dimensions: without arrays there is nothing that tells their sizes."""
     for value in graph.inputs:
         if not all(isinstance(dim, int) for dim in value.shape):
-            sizes = ",".join(str(dim) for dim in value.shape)
-            wanted = _shape_option(value.name, value.shape)
-            raise InputError(f"input {value.name} has open dimensions ({sizes}); give {wanted}")
+            raise open_dimensions(value.name, value.shape)
+
+
+def open_dimensions(name: str, shape: Sequence[Any]) -> InputError:
+    """The error for an input whose sizes nothing tells, with the --shape that is missing."""
+    sizes = ",".join(str(dim) for dim in shape)
+    return InputError(f"input {name} has open dimensions ({sizes}); give {_shape_option(name, shape)}")
 
 
 def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray]) -> None:

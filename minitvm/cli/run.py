@@ -1,4 +1,4 @@
-"""`minitvm run MODEL.onnx`: compile a model, run it, say what came out."""
+"""`minitvm run MODEL.onnx`: compile a model, run it, say what came out; or run an artifact (`minitvm export`)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,22 @@ def register(commands: Any) -> None:
     parser.add_argument(
         "--check", action="store_true", help="compare with the graph interpreter; exit status 1 if wrong"
     )
+    parser.add_argument(
+        "--trust", action="store_true", help="run an artifact that was not signed with your key: it is machine code"
+    )
+    opt.add_key(parser, "the key that an artifact was signed with, in a file; default: your own")
     parser.set_defaults(function=run)
 
 
 def run(options: argparse.Namespace) -> int:
     from .. import build
 
+    if is_artifact(options.model):
+        from . import run_artifact
+
+        return run_artifact.run(options)
+    if options.trust or options.key is not None:
+        raise InputError("--trust and --key go with an artifact, a file that `minitvm export` wrote")
     target = opt.target(options.target)
     destination = output_path(options.output, "--output") if options.output else None
     given = opt.load_arrays(options.input) if options.input else None
@@ -58,6 +68,17 @@ def run(options: argparse.Namespace) -> int:
     if destination is not None:
         save(destination, named)
     return check(graph, inputs, outputs) if options.check else 0
+
+
+def is_artifact(path: str) -> bool:
+    """Whether the file begins as an artifact does."""
+    from ..runtime.artifact.format import MAGIC
+
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
 
 
 def output_path(text: str, option: str) -> Path:

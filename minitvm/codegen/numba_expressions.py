@@ -248,7 +248,11 @@ class NumbaExpressions(Emitter):
     def load(self, e: BufferLoad) -> str:
         index = e.indices[0]
         if e.buffer in self.registers:
-            return self.register(e.buffer, index)
+            value = self.register(e.buffer, index)
+            if e.predicate is None:
+                return value
+            zero = f"{self.use(short_name(e.dtype))}(0)"
+            return f"{self.use('select')}({self.value(e.predicate)}, {value}, {zero})"
         name = self.names[e.buffer]
         self.scalar(e.buffer)
         if index.dtype.lanes == 1:

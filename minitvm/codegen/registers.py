@@ -33,13 +33,13 @@ def slot(index: Expr) -> Register | None:
 
 
 def registers_of(buffer: Buffer, body: Stmt) -> list[Register] | None:
-    """The slots of a buffer in order of first use, or None when it needs memory."""
+    """The slots of a buffer in order of first use, or None when it needs memory, as a masked store does."""
     found: dict[Register, None] = {}
     for node in walk(body):
         if not isinstance(node, BufferLoad | BufferStore) or node.buffer is not buffer:
             continue
         at = slot(node.indices[0]) if len(node.indices) == 1 else None
-        if at is None or node.predicate is not None:
+        if at is None or (node.predicate is not None and (isinstance(node, BufferStore) or at.lanes == 1)):
             return None
         found.setdefault(at)
     if len(found) > MAX_REGISTERS or not _disjoint(list(found)):

@@ -397,7 +397,7 @@ def arguments_of(value: Any, names: Mapping[Any, str]) -> Any:
     if isinstance(value, BlockRV | LoopRV | ExprRV):
         return Result(names[value])
     if isinstance(value, IndexLambda):
-        return IndexMapSource(repr(value))
+        return IndexMapSource(repr(IndexLambda(value.parameters, value.results)))
     if isinstance(value, list) and len(value) == 2 and value[0] in ("read", "write"):
         return tuple(value)  # a buffer by its place: a trace keeps tuples as lists
     if isinstance(value, list | tuple):

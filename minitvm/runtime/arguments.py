@@ -22,12 +22,9 @@ def listing(specs: Sequence[TensorSpec | ScalarSpec]) -> str:
 def checked_array(what: str, spec: TensorSpec, value: Any) -> Array:
     """`value` as an array of the dtype wanted; refuses another one: converting hides mistakes and costs time."""
     if not isinstance(value, np.ndarray):
-        if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
-            value = np.asarray(value)
-        elif isinstance(value, numbers.Number | list | tuple):
-            value = np.asarray(value, spec.dtype.numpy)
-        else:
-            raise TypeMismatch(f"{what}: {spec.name} is a {type(value).__name__}; wanted an array: {spec_text(spec)}")
+        value = _converted(what, spec, value)
+    if hasattr(value, "mask"):  # numpy.ma's, which takes long to import and mostly is not
+        raise TypeMismatch(f"{what}: {spec.name} is a masked array, and its mask would be lost; try .filled(...)")
     if value.dtype != spec.dtype.numpy or not value.dtype.isnative:
         raise TypeMismatch(
             report(
@@ -38,6 +35,31 @@ def checked_array(what: str, spec: TensorSpec, value: Any) -> Array:
             )
         )
     return value
+
+
+def _converted(what: str, spec: TensorSpec, value: Any) -> Array:
+    """The array of an object that has one, or of Python numbers, which have the dtype wanted if it holds them."""
+    if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+        try:
+            return np.asarray(value)
+        except Exception as error:  # another library's object, and its own error: a tensor of a GPU, say
+            text = f"{what}: {spec.name} is a {type(value).__name__} that gives no array: {error}"
+            raise TypeMismatch(text) from error
+    if not isinstance(value, numbers.Number | list | tuple):
+        raise TypeMismatch(f"{what}: {spec.name} is a {type(value).__name__}; wanted an array: {spec_text(spec)}")
+    try:
+        found = np.asarray(value)
+    except ValueError:
+        raise TypeMismatch(f"{what}: {spec.name} has rows of different lengths; wanted {spec_text(spec)}") from None
+    if found.size and _RANK.get(found.dtype.kind, 9) > _RANK[spec.dtype.numpy.kind]:
+        raise TypeMismatch(f"{what}: {spec.name} holds numbers of {found.dtype}; wanted {spec_text(spec)}")
+    finite = found[np.isfinite(found)] if found.size else found
+    if finite.size and not (spec.dtype.min <= finite.min() and finite.max() <= spec.dtype.max):
+        raise InputError(f"{what}: {spec.name} holds a number that {spec.dtype} does not; wanted {spec_text(spec)}")
+    return found.astype(spec.dtype.numpy)
+
+
+_RANK = {"b": 0, "u": 1, "i": 1, "f": 2}  # a kind of numbers is converted to those of its rank and above
 
 
 def checked_scalar(what: str, spec: ScalarSpec, value: Any) -> int | float:

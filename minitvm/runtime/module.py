@@ -14,7 +14,7 @@ from ..events import Listener
 from ..executable import Executable, ScalarSpec, TensorSpec
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .cpu.program import BoundProgram, CpuProgram, LoadedCode
-from .shapes import bind_dims
+from .shapes import bind_dims, check_fixed_dims
 
 if TYPE_CHECKING:
     from .artifact.sign import Key
@@ -88,7 +88,7 @@ class GraphModule:
     def set_input(self, name: str | int | None = None, value: Any = None, /, **inputs: Any) -> None:
         """Keep a copy of an input, by name or position, for the next `run`: `set_input("x", x)` or `set_input(x=x)`."""
         if name is not None:
-            if isinstance(name, int):
+            if isinstance(name, int | np.integer):
                 if not 0 <= name < len(self._names):
                     raise InputError(f"{self._what}: input {name} of {len(self._names)}")
                 name = self._names[name]
@@ -97,13 +97,17 @@ class GraphModule:
             trial = {**self._set, **inputs}
             placed = dict.fromkeys(self._names)
             named(self._what, self._inputs, {**placed, **trial})
+            taken: dict[str, Any] = {}  # all of them are good, or none is set
             for spec in self._inputs:
                 if spec.name not in inputs:
                     continue
                 if isinstance(spec, ScalarSpec):
-                    self._set[spec.name] = checked_scalar(self._what, spec, inputs[spec.name])
-                else:
-                    self._set[spec.name] = np.array(checked_array(self._what, spec, inputs[spec.name]), order="C")
+                    taken[spec.name] = checked_scalar(self._what, spec, inputs[spec.name])
+                    continue
+                array = checked_array(self._what, spec, inputs[spec.name])
+                check_fixed_dims(self._what, spec, array.shape)
+                taken[spec.name] = np.array(array, order="C")
+            self._set.update(taken)
 
     def run(self, **inputs: Any) -> None:
         """Run with the inputs set so far, after setting those given here."""
@@ -116,7 +120,7 @@ class GraphModule:
         """Output number `index` of the last `run`."""
         if not self._results and self.num_outputs:
             raise InputError(f"{self._what}: get_output before run")
-        if not 0 <= index < self.num_outputs:
+        if not isinstance(index, int | np.integer) or not 0 <= index < self.num_outputs:
             raise InputError(f"{self._what}: output {index} of {self.num_outputs}")
         return self._results[index]
 
@@ -188,7 +192,9 @@ class GraphModule:
         specs = self.executable.outputs
         if out is None:
             return [np.empty(shape, dtype) for shape, dtype in zip(bound.output_shapes, self._output_dtypes)]
-        given = [out] if isinstance(out, np.ndarray) else list(out)
+        if not isinstance(out, np.ndarray | list | tuple):
+            raise InputError(f"{self._what}: out is a {type(out).__name__}; wanted arrays: {listing(specs)}")
+        given = [out] if isinstance(out, np.ndarray) else out
         if len(given) != len(specs):
             raise InputError(f"{self._what}: out has {len(given)} arrays; wanted {listing(specs)}")
         results = [destination(self._what, s, a, shape) for s, a, shape in zip(specs, given, bound.output_shapes)]

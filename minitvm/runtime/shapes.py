@@ -45,6 +45,15 @@ def bind_dims(
     return env
 
 
+def check_fixed_dims(what: str, spec: TensorSpec, shape: tuple[int, ...]) -> None:
+    """Raises `InputError` where a shape cannot fit, whatever the symbolic dimensions will be."""
+    if len(spec.shape) != len(shape):
+        _refuse(what, spec, shape, {}, f"{len(spec.shape)} dimensions, found {len(shape)}")
+    for axis, (wanted, found) in enumerate(zip(spec.shape, shape)):
+        if isinstance(wanted, int) and wanted != found:
+            _refuse(what, spec, shape, {}, f"dimension {axis} is {found}, wanted {wanted}")
+
+
 def shape_of(spec: TensorSpec, env: Bindings) -> tuple[int, ...]:
     """The shape at given dimensions. Raises `InputError` for a negative one."""
     shape = tuple(int(evaluate(d, env)) for d in spec.shape)

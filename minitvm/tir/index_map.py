@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..arith import Analyzer, iter_check, iter_map
+from ..arith import Analyzer, iter_check, iter_map, simplify
 from ..errors import InputError
 from ..expr import (
     EQ,
@@ -116,9 +116,16 @@ class IndexMap:
                 raise InputError(f"an index map uses its own indices only; {value} uses {', '.join(unknown)}")
             finals.append(value)
         inverse = inverse_index_map
+        if inverse is None and hasattr(mapping_function, "parameters"):  # a function that a trace has kept
+            inverse = getattr(mapping_function, "inverse", None)
         if inverse is not None and not isinstance(inverse, IndexMap):
             inverse = IndexMap.from_func(inverse, ndim=len(finals), index_dtype=index_dtype)
         return IndexMap(variables, tuple(finals), inverse), separators
+
+    def simplified(self) -> IndexMap:
+        """The same map as a trace keeps it: an index that plays no part, as i in `i % 1`, is gone."""
+        finals = tuple(map(simplify, self.final_indices))
+        return IndexMap(self.initial_indices, finals, self.inverse_index_map, self.shapes)
 
     # ------------------------------------------------------------------ applying it
 

@@ -31,9 +31,15 @@ from ..expr import (
 )  # fmt: skip
 
 
-def if_then_else(condition: Any, true_value: Any, false_value: Any) -> Expr:
-    """`true_value` where `condition` holds, else `false_value`; only the side taken is evaluated: it guards loads."""
-    return call("if_then_else", condition, true_value, false_value)
+def if_then_else(condition: Any, true_value: Any, false_value: Any, dtype: str | None = None) -> Expr:
+    """`true_value` where `condition` holds, else `false_value`; only the side taken is evaluated: it guards loads.
+
+    `dtype` is that of the result, where a text says it, as TVM's printer once did; raises `TypeMismatch` for another.
+    """
+    made = call("if_then_else", condition, true_value, false_value)
+    if dtype is not None and made.dtype != dtype:
+        raise TypeMismatch(f"if_then_else of {made.dtype}: the text says dtype={dtype}")
+    return made
 
 
 def select(condition: Any, true_value: Any, false_value: Any) -> Expr:

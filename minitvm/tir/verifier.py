@@ -17,6 +17,7 @@ from ..arith import Analyzer
 from ..errors import VerificationError, report, verification_asked
 from ..expr import REDUCE, IntImm, Node, Range, Select, Var, children, walk
 from .accesses import accesses
+from .conditions import is_const
 from .nodes import (
     Allocate,
     Block,
@@ -311,6 +312,8 @@ def _undeclared(func: PrimFunc, write: bool) -> Broken:
         for access in (a for part in (node.init, node.body) if part is not None for a in accesses(part)):
             if access.write is not write or access.buffer in local or access.buffer in updated:
                 continue
+            if any(is_const(r.extent, 0) for r in access.loops.values()):
+                continue  # it never happens
             if access.buffer not in declared:
                 word = "writes" if write else "reads"
                 yield access.node, f"the block {node.name} declares no {word} of {access.buffer.name}"

@@ -75,12 +75,14 @@ def conv2d_nchwc(
     strides: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
+    out_dtype: str = "",
     algorithm: str = "",
 ) -> Tensor:
     """Convolution of `data` [N, I/x, H, W, x] with `weight` [O/y, I/x, kh, kw, x, y], giving [N, O/y, OH, OW, y].
 
-    `algorithm` is kept as an annotation: why this algorithm was chosen.
+    Sums are of `out_dtype` (the data's if empty). `algorithm` is kept as an annotation: why this algorithm was chosen.
     """
+    dtype = out_dtype or data.dtype
     n, in_blocks, _, _, block = dims(data)
     out_blocks, weight_in, kh, kw, weight_block, out_block = dims(weight)
     if (in_blocks, block) != (weight_in, weight_block):
@@ -94,7 +96,7 @@ def conv2d_nchwc(
 
     def element(b: Expr, ob: Expr, y: Expr, x: Expr, oc: Expr) -> Expr:
         pixel = padded[b, ib, times(y, sy) + times(ky, dy), times(x, sx) + times(kx, dx), ic]
-        return te.sum(pixel * weight[ob, ib, ky, kx, ic, oc], axis=[ib, ky, kx, ic])
+        return te.sum(pixel.astype(dtype) * weight[ob, ib, ky, kx, ic, oc].astype(dtype), axis=[ib, ky, kx, ic])
 
     shape = (n, out_blocks, out_height, out_width, out_block)
     attrs = {"op": "nn.contrib_conv2d_NCHWc", **({"algorithm": algorithm} if algorithm else {})}
@@ -108,23 +110,25 @@ def depthwise_conv2d_nchwc(
     strides: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
+    out_dtype: str = "",
 ) -> Tensor:
     """Depthwise convolution of `data` [N, C/x, H, W, x] with `weight` [C/x, kh, kw, x], giving [N, C/x, OH, OW, x]."""
+    dtype = out_dtype or data.dtype
     n, blocks, _, _, block = dims(data)
     _, kh, kw, _ = dims(weight)
     (sy, sx), (dy, dx) = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
     padded, height, width = _padded(data, padding)
     out_height, out_width = (height - dy * (kh - 1) - 1) // sy + 1, (width - dx * (kw - 1) - 1) // sx + 1
     ky, kx = te.reduce_axis((0, kh), name="ky"), te.reduce_axis((0, kw), name="kx")
+
+    def element(b: Expr, cb: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+        pixel = padded[b, cb, times(y, sy) + times(ky, dy), times(x, sx) + times(kx, dx), c]
+        return te.sum(pixel.astype(dtype) * weight[cb, ky, kx, c].astype(dtype), axis=[ky, kx])
+
     return te.compute(
-        (n, blocks, out_height, out_width, block),
-        lambda b, cb, y, x, c: te.sum(
-            padded[b, cb, times(y, sy) + times(ky, dy), times(x, sx) + times(kx, dx), c] * weight[cb, ky, kx, c],
-            axis=[ky, kx],
-        ),
-        name="depthwise_conv2d",
+        (n, blocks, out_height, out_width, block), element, name="depthwise_conv2d",
         attrs={"op": "nn.contrib_depthwise_conv2d_NCHWc"},
-    )
+    )  # fmt: skip
 
 
 def depthwise_conv2d_rows(

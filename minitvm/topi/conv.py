@@ -21,13 +21,15 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
           out_dtype: str) -> Tensor:  # fmt: skip
     """The convolution of `rank` spatial axes: out[n, f, y..] = sum of data[n, c, y*s + r*d ..] * weight[f, c, r..].
 
-    The attributes that a strategy dispatches on are annotations of the compute.
+    Products and sums are of `out_dtype` (the data's dtype if empty), to which both operands are converted as they are
+    read: int8 data and weights give exact int32 sums. The attributes that a strategy dispatches on are annotations of
+    the compute.
     """
     op = f"nn.conv{rank}d"
     if data.ndim != rank + 2 or weight.ndim != rank + 2:
         raise TypeMismatch(f"{op}: wanted data and weight of {rank + 2} dimensions, found {data} and {weight}")
-    if data.dtype != weight.dtype:
-        raise TypeMismatch(f"{op}: data is {data.dtype}, weight {weight.dtype}")
+    if data.dtype != weight.dtype and not out_dtype:
+        raise TypeMismatch(f"{op}: data is {data.dtype}, weight {weight.dtype}\n  try:    out_dtype=, to sum in")
     stride, dilate = per_axis(strides, rank, f"{op} strides"), per_axis(dilation, rank, f"{op} dilation")
     before, after = paddings(padding, rank)
     batch, channels, *spatial = dims(data)

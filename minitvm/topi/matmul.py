@@ -1,4 +1,7 @@
-"""Matrix products: `dense`, `matmul` with NumPy's broadcasting of the leading axes, `batch_matmul`."""
+"""Matrix products: `dense`, `matmul` with NumPy's broadcasting of the leading axes, `batch_matmul`.
+
+Products and sums are of `out_dtype` (the first operand's if empty), to which both are converted as they are read.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ from .shapes import broadcast_point, broadcast_shapes, dims, same
 
 def dense(data: Tensor, weight: Tensor, *, out_dtype: str = "") -> Tensor:
     """data [..., k] times the transpose of weight [n, k]: out[..., j] = sum over k of data[..., k] * weight[j, k]."""
-    if data.ndim < 1 or weight.ndim != 2 or not same(dims(data)[-1], dims(weight)[1]) or data.dtype != weight.dtype:
-        raise TypeMismatch(f"nn.dense: wanted data [..., k] and weight [n, k] of one dtype, found {data} and {weight}")
+    if data.ndim < 1 or weight.ndim != 2 or not same(dims(data)[-1], dims(weight)[1]):
+        raise TypeMismatch(f"nn.dense: wanted data [..., k] and weight [n, k], found {data} and {weight}")
+    _check_dtypes("nn.dense", data, weight, out_dtype)
     dtype = out_dtype or data.dtype
     k = te.reduce_axis((0, data.shape[-1]), name="k")
 
@@ -48,8 +52,9 @@ def batch_matmul(
 
 
 def _matmul(op: str, a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> Tensor:
-    if a.ndim < 1 or b.ndim < 1 or a.dtype != b.dtype:
-        raise TypeMismatch(f"{op}: wanted two tensors of one dtype, found {a} and {b}")
+    if a.ndim < 1 or b.ndim < 1:
+        raise TypeMismatch(f"{op}: wanted two tensors of at least one dimension, found {a} and {b}")
+    _check_dtypes(op, a, b, out_dtype)
     rows = [] if a.ndim == 1 else [dims(a)[-1 if transpose_a else -2]]
     columns = [] if b.ndim == 1 else [dims(b)[-2 if transpose_b else -1]]
     inner = dims(a)[-2 if transpose_a else -1]
@@ -80,6 +85,11 @@ def _matmul(op: str, a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool,
     suffix = ("T" if transpose_a else "N") + ("T" if transpose_b else "N")
     name = ("T_batch_matmul_" if leading else "T_matmul_") + suffix
     return te.compute((*leading, *rows, *columns), element, name=name, attrs=attrs, varargs_names=names)
+
+
+def _check_dtypes(op: str, a: Tensor, b: Tensor, out_dtype: str) -> None:
+    if a.dtype != b.dtype and not out_dtype:
+        raise TypeMismatch(f"{op}: wanted two tensors of one dtype, found {a} and {b}\n  try:    out_dtype=, to sum in")
 
 
 def _names(rows: int) -> list[str]:

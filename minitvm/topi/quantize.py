@@ -11,38 +11,51 @@ from ..te import Tensor
 from .shapes import axis_of, dims, is_one
 
 
-def _parameter(tensor: Tensor, indices: tuple[Any, ...], axis: int) -> Expr:
+def _parameter(tensor: Tensor, indices: tuple[Any, ...], axis: int, block_size: int) -> Expr:
     if tensor.ndim == 0:
         return tensor[()]
-    if tensor.ndim == 1:
-        return tensor[as_expr(0) if is_one(dims(tensor)[0]) else indices[axis_of(axis, len(indices))]]
-    raise TypeMismatch(f"a scale or zero point has at most one dimension, found {tensor}")
+    if block_size and tensor.ndim == len(indices):
+        place = axis_of(axis, len(indices))
+        return tensor[(*indices[:place], indices[place] // block_size, *indices[place + 1 :])]
+    if block_size or tensor.ndim != 1:
+        wanted = f"{len(indices)} dimensions in blocks of {block_size}" if block_size else "at most one dimension"
+        raise TypeMismatch(f"a scale or zero point has {wanted}, found {tensor}")
+    return tensor[as_expr(0) if is_one(dims(tensor)[0]) else indices[axis_of(axis, len(indices))]]
 
 
 def quantize(
-    data: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, out_dtype: str = "uint8"
+    data: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
+    out_dtype: str = "uint8"
 ) -> Tensor:  # fmt: skip
-    """saturate(round(data / scale) + zero_point), halves to even; a scale of one dimension runs along `axis`."""
-    low, high = const(DType(out_dtype).min, data.dtype), const(DType(out_dtype).max, data.dtype)
+    """saturate(round(data / scale) + zero_point), halves to even; a scale of one dimension runs along `axis`.
+
+    With a `block_size`, so many places along `axis` share one element of a scale of as many dimensions as the data.
+    Infinities saturate too; NaN becomes the least integer, as from ONNX Runtime's vector code.
+    """
+    # Half floats do not hold the limits of 16-bit integers.
+    wide = "float32" if data.dtype == "float16" else data.dtype
+    low, high = const(DType(out_dtype).min, wide), const(DType(out_dtype).max, wide)
 
     def element(*i: Any) -> Expr:
-        rounded = te.nearbyint(data[i] / _parameter(scale, i, axis).astype(data.dtype))
+        rounded = te.nearbyint(data[i] / _parameter(scale, i, axis, block_size).astype(data.dtype)).astype(wide)
         if zero_point is not None:
-            rounded = rounded + _parameter(zero_point, i, axis).astype(data.dtype)
-        return te.minimum(te.maximum(rounded, low), high).astype(out_dtype)
+            rounded = rounded + _parameter(zero_point, i, axis, block_size).astype(wide)
+        # Not `maximum`, which keeps a NaN: no integer stands for that.
+        return te.minimum(te.select(rounded > low, rounded, low), high).astype(out_dtype)
 
     return te.compute(data.shape, element, name="T_quantize")
 
 
 def dequantize(
-    data: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, out_dtype: str = "float32"
+    data: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
+    out_dtype: str = "float32"
 ) -> Tensor:  # fmt: skip
-    """(data - zero_point) * scale."""
+    """(data - zero_point) * scale; parameters as in `quantize`."""
 
     def element(*i: Any) -> Expr:
         value = data[i].astype("int32")
         if zero_point is not None:
-            value = value - _parameter(zero_point, i, axis).astype("int32")
-        return value.astype(out_dtype) * _parameter(scale, i, axis).astype(out_dtype)
+            value = value - _parameter(zero_point, i, axis, block_size).astype("int32")
+        return value.astype(out_dtype) * _parameter(scale, i, axis, block_size).astype(out_dtype)
 
     return te.compute(data.shape, element, name="T_dequantize")

@@ -38,11 +38,12 @@ def _plain(data: np.ndarray) -> np.ndarray:
 
 @operator("nn.contrib_conv2d_NCHWc")
 def conv2d_nchwc(
-    data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any, algorithm: str = ""
-) -> np.ndarray:
+    data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any, out_dtype: str = "",
+    algorithm: str = "",
+) -> np.ndarray:  # fmt: skip
     out_blocks, in_blocks, height, width, in_block, out_block = weight.shape
     filters = weight.transpose(0, 5, 1, 4, 2, 3).reshape(out_blocks * out_block, in_blocks * in_block, height, width)
-    made = convolve(_plain(data), filters, strides, padding, dilation, 1, "")
+    made = convolve(_plain(data), filters, strides, padding, dilation, 1, out_dtype)
     return block_axis(made, 1, out_block)
 
 
@@ -82,11 +83,11 @@ def winograd_conv2d_nchwc(
 
 @operator("nn.contrib_depthwise_conv2d_NCHWc")
 def depthwise_conv2d_nchwc(
-    data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any
+    data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any, out_dtype: str = ""
 ) -> np.ndarray:
     blocks, height, width, block = weight.shape
     filters = weight.transpose(0, 3, 1, 2).reshape(blocks * block, 1, height, width)
-    made = convolve(_plain(data), filters, strides, padding, dilation, blocks * block, "")
+    made = convolve(_plain(data), filters, strides, padding, dilation, blocks * block, out_dtype)
     return block_axis(made, 1, block)
 
 

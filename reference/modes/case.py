@@ -14,6 +14,7 @@ from minitvm.errors import ExecutionError, Unsupported
 from ..arguments import copies, random_inputs
 from ..findings import UndefinedBehaviour
 from ..programs import Parameter, Program, execute, parameters
+from ..signs import looks_at_order
 from ..verdict import Verdict
 
 
@@ -54,6 +55,11 @@ class Case:
     def parameters(self) -> list[Parameter]:
         """Those of `before`; the other's differ in names at most."""
         return parameters(self.before)
+
+    @cached_property
+    def looks_at_order(self) -> bool:
+        """Whether one of the programs compares its data: inputs of one sign then show more."""
+        return any(map(looks_at_order, (self.before, self.after)))
 
     @cached_property
     def _exact(self) -> list[Any] | Unsupported:

@@ -17,6 +17,7 @@ from ..arguments import random_inputs
 from ..field import Field, NeedsCompanion
 from ..field_order import SPANS, OrderedField, Undecided
 from ..programs import Program, execute
+from ..signs import signs
 from ..verdict import Verdict
 from .case import Case, Undefined
 
@@ -41,11 +42,24 @@ class FieldMode:
         reason: Undecided | None = None
         for span in SPANS:
             try:
-                return self._in(case, OrderedField(span), inputs, random=True)
+                verdict = self._in(case, OrderedField(span), inputs, random=True)
             except Undecided as undecided:
                 reason = reason or undecided
+                continue
+            return self._with_signs(case, span, inputs) if verdict else verdict
         assert reason is not None
         raise reason
+
+    def _with_signs(self, case: Case, span: tuple[float, float], inputs: Sequence[Any]) -> Verdict:
+        """A difference on floats of chosen signs, if there is one; signs that `before` does not take are left out."""
+        for chosen in signs(case.parameters):
+            try:
+                verdict = self._in(case, OrderedField(span), inputs, random=True, chosen=chosen)
+            except (ExecutionError, Unsupported):
+                continue
+            if not verdict:
+                return verdict
+        return Verdict(True, self.name)
 
     def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
         """Compare on inputs, the floats among them as the exact rationals that they are."""
@@ -54,8 +68,12 @@ class FieldMode:
         except NeedsCompanion:
             return self._in(case, OrderedField(), inputs, random=False)
 
-    def _in(self, case: Case, domain: Field, inputs: Sequence[Any], random: bool) -> Verdict:
+    def _in(self, case: Case, domain: Field, inputs: Sequence[Any], random: bool,
+            chosen: Sequence[int] = ()) -> Verdict:  # fmt: skip
         lifted = lift(case, domain, inputs, random)
+        if isinstance(domain, OrderedField) and chosen:
+            floats = [sign if p.dtype.is_float else 0 for p, sign in zip(case.parameters, chosen)]
+            lifted = [domain.with_sign(a, sign) if sign else a for a, sign in zip(lifted, floats)]
         wanted = self._outputs(case, case.before, domain, lifted)
         try:
             found = self._outputs(case, case.after, domain, lifted)

@@ -35,6 +35,16 @@ def convolution(lanes, *, image, blocks, kernel, depthwise=False, epilogue=True,
     return te.create_prim_func([x, w, bias, residual, topi.relu(topi.add(topi.add(y, bias), residual))])
 
 
+def rows(lanes, *, image, blocks, kernel, epilogue=True, **attrs):
+    channels, _ = blocks
+    x, w = te.placeholder((1, channels, *image), name="x"), te.placeholder((channels, 1, *kernel), name="w")
+    y = topi.depthwise_conv2d_rows(x, w, lanes=lanes, **attrs)
+    if not epilogue:
+        return te.create_prim_func([x, w, y])
+    bias, residual = te.placeholder((1, channels, 1, 1), name="bias"), te.placeholder(tuple(y.shape), name="residual")
+    return te.create_prim_func([x, w, bias, residual, topi.relu(topi.add(topi.add(y, bias), residual))])
+
+
 def scheduled(func, machine, name):
     """The schedule by the rule of that name alone: a refused step fails here, where `strategy.schedule` goes on."""
     rule = next(row for row in strategy.RULES["cpu"] if row.matches(func))
@@ -80,6 +90,25 @@ def test_depthwise_convolution(rng, bits, case):
     machine = target(bits)
     func = convolution(machine.vector_lanes("float32"), depthwise=True, **case)
     same_meaning(func, scheduled(func, machine, "depthwise_conv2d_nchwc").func, rng)
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("narrower", [1, 4])
+def test_depthwise_convolution_on_rows(rng, bits, case, narrower):
+    machine = target(bits)
+    func = rows(max(4, machine.vector_lanes("float32") // narrower), **case)
+    same_meaning(func, scheduled(func, machine, "depthwise_conv2d_rows").func, rng)
+
+
+@pytest.mark.parametrize("strides", [1, 2])
+def test_rows_are_computed_in_registers_from_whole_vectors(strides):
+    machine = target(512)
+    func = rows(16, image=(14, 30), blocks=(2, 2), kernel=(3, 3), padding=1, strides=strides)
+    kernel = str(tvm.lower(scheduled(func, machine, "depthwise_conv2d_rows").func, machine, stop_at="kernel")["main"])
+    source = tvm.lower(scheduled(func, machine, "depthwise_conv2d_rows").func, machine, stop_at="source")["main"]
+    assert "gather(" not in source and source.count("= fma(") == 9 * 7
+    assert ("Shuffle" in kernel) == (strides == 2)
 
 
 @pytest.mark.parametrize(("rows", "depth", "blocks"), [(1, 37, 5), (6, 16, 3), (13, 8, 2)])

@@ -55,11 +55,11 @@ def pack_weights(w: Any, *, in_block: int = REQUIRED, out_block: int = REQUIRED)
 @register("nn.contrib_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def conv2d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
-    algorithm: str = "",
+    out_dtype: str = "", algorithm: str = "",
 ) -> Any:  # fmt: skip
     """Convolution on NCHW[x]c data and packed weights; `algorithm` says why it is done this way."""
     return topi.conv2d_nchwc(
-        data, weight, strides=strides, padding=padding, dilation=dilation, algorithm=algorithm
+        data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype, algorithm=algorithm
     )
 
 
@@ -73,10 +73,12 @@ def winograd_conv2d_nchwc(
 
 @register("nn.contrib_depthwise_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def depthwise_conv2d_nchwc(
-    data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1)
+    data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1), out_dtype: str = ""
 ) -> Any:
     """Depthwise convolution on NCHW[x]c data."""
-    return topi.depthwise_conv2d_nchwc(data, weight, strides=strides, padding=padding, dilation=dilation)
+    return topi.depthwise_conv2d_nchwc(
+        data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype
+    )
 
 
 @register("nn.contrib_depthwise_conv2d_rows", pattern=Pattern.COMPLEX_OUT_FUSABLE)

@@ -32,6 +32,9 @@ def blocked_layout(graph: Graph, target: Target, accuracy: str = "fast") -> Grap
     return _Blocking(graph, target, accuracy).run()
 
 
+# A block has as many channels in every dtype, so that conversions follow the layout: one vector of float32 or of sums.
+_BLOCKED = frozenset(("float32", "float16", "int8", "uint8", "int16", "int32"))
+
 # With this many vectors of channels, filling the last one costs less than narrower vectors for all of them.
 WORTH_PADDING = 4
 
@@ -95,7 +98,7 @@ class _Blocking:
 
     def block(self, value: Value) -> int | None:
         """The block of a value's channels, where it can be blocked at all."""
-        if value.ndim != 4 or not value.is_static or value.dtype != "float32" or 0 in value.shape:
+        if value.ndim != 4 or not value.is_static or value.dtype not in _BLOCKED or 0 in value.shape:
             return None
         channels = int(value.shape[1])  # type: ignore[arg-type]
         # What fills an incomplete block is never read by a sum over channels: it need not be zero, nor finite.
@@ -143,7 +146,7 @@ class _Blocking:
 
     def operand(self, value: Value, output: Value) -> Value | None:
         """An operand that broadcasts to the blocked form of `output`; None where it cannot."""
-        if value.ndim == 4 and value.shape[1] == output.shape[1] and value.dtype == "float32":
+        if value.ndim == 4 and value.shape[1] == output.shape[1] and value.dtype in _BLOCKED:
             if value not in self.data:
                 return self.as_blocked(value)
         elif value not in self.data and value.ndim:
@@ -167,7 +170,7 @@ class _Blocking:
         data, weight = item.inputs[:2]
         attrs = dict(item.attrs)
         groups = attrs.pop("groups", 1)
-        if len(item.inputs) != 2 or weight not in self.data or attrs.pop("out_dtype", "") not in ("", "float32"):
+        if len(item.inputs) != 2 or weight not in self.data or not _summed_in_vectors(item):
             return False
         in_block, out_block = self.block(data), self.block(item.output)
         if in_block is None or out_block is None or item.output.shape[1] == 1:
@@ -177,12 +180,7 @@ class _Blocking:
         if groups != 1 and not depthwise:
             return False
         name = item.output.name
-        if depthwise and data not in self.blocked and not self.goes_into_blocks(item.output):
-            lanes = _row_lanes(int(item.output.shape[3]), self.lanes)  # type: ignore[arg-type]
-            plain = self.as_plain(data), self.as_plain(weight)
-            self.plain[item.output] = self.op(
-                "nn.contrib_depthwise_conv2d_rows", *plain, name=name, lanes=lanes, **attrs
-            )
+        if depthwise and data not in self.blocked and self.on_rows(item):
             return True
         if depthwise:
             packed = self.pack(weight, ("depthwise", in_block))
@@ -190,6 +188,19 @@ class _Blocking:
         else:
             made = self.convolution(item, in_block, out_block, attrs)
         self.blocked[item.output] = made
+        return True
+
+    def on_rows(self, item: OpNode) -> bool:
+        """A depthwise convolution between plain values, where two changes of layout would cost more than it."""
+        data, weight = item.inputs
+        if data.dtype != "float32" or self.goes_into_blocks(item.output):
+            return False
+        attrs = {name: item.attrs[name] for name in ("strides", "padding", "dilation")}
+        lanes = _row_lanes(int(item.output.shape[3]), self.lanes)  # type: ignore[arg-type]
+        self.plain[item.output] = self.op(
+            "nn.contrib_depthwise_conv2d_rows", self.as_plain(data), self.as_plain(weight), name=item.output.name,
+            lanes=lanes, **attrs,
+        )  # fmt: skip
         return True
 
     def goes_into_blocks(self, value: Value) -> bool:
@@ -214,7 +225,8 @@ class _Blocking:
         what = Convolution(
             batch, in_channels, out_channels, _pair(image), _pair(kernel), _pair(strides), _pair(dilation)
         )
-        algorithms = convolution_algorithms(what, out_block, self.target, self.accuracy)
+        exact = not item.output.dtype.is_float  # the fractions of Winograd's transforms are no integers
+        algorithms = convolution_algorithms(what, out_block, self.target, "strict" if exact else self.accuracy)
         note = described(algorithms)
         name = item.output.name
         tile = algorithms[0].tile
@@ -286,6 +298,17 @@ class _Blocking:
         self.blocked[item.output] = self.op("add", self.blocked[data], self.b.constant(array))
         return True
 
+    def quantize(self, item: OpNode) -> bool:
+        """With one scale and zero point for all channels there is no axis in it."""
+        data, *parameters = item.inputs
+        if data not in self.blocked or not self.block(item.output):
+            return False
+        if any(p.shape not in ((), (1,)) for p in parameters):
+            return False
+        inputs = [self.blocked[data], *map(self.as_plain, parameters)]
+        self.blocked[item.output] = self.op(item.op, *inputs, name=item.output.name, **item.attrs)
+        return True
+
     def dense(self, item: OpNode) -> bool:
         data, weight = item.inputs[:2]
         if len(item.inputs) != 2 or weight not in self.data or weight.dtype != "float32" or data.ndim != 2:
@@ -304,6 +327,14 @@ def _row_lanes(width: int, lanes: int) -> int:
     while lanes >= 8 and lanes // 2 >= width:
         lanes //= 2
     return lanes
+
+
+def _summed_in_vectors(item: OpNode) -> bool:
+    """Whether a convolution sums float32 from float32, or int32 from integers."""
+    data, weight = (v.dtype for v in item.inputs)
+    if item.output.dtype == "float32":
+        return data == weight == "float32"
+    return item.output.dtype == "int32" and data.is_int and weight.is_int
 
 
 def _pack_depthwise(weight: np.ndarray, block: int) -> np.ndarray:
@@ -330,6 +361,8 @@ _RULES: Mapping[str, Callable[[_Blocking, OpNode], bool]] = {
     "nn.conv2d": _Blocking.conv2d,
     "nn.max_pool2d": _Blocking.pool2d,
     "nn.avg_pool2d": _Blocking.pool2d,
+    "qnn.quantize": _Blocking.quantize,
+    "qnn.dequantize": _Blocking.quantize,
     "nn.global_avg_pool": _Blocking.global_pool,
     "nn.global_max_pool": _Blocking.global_pool,
     "nn.bias_add": _Blocking.bias_add,

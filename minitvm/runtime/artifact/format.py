@@ -17,7 +17,6 @@ import hashlib
 import json
 import mmap
 import os
-import secrets
 import struct
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -110,7 +109,7 @@ def write(
         row["offset"] = start
         start += _filled(row["size"])
     folder, base = os.path.split(target)
-    partial = os.path.join(folder, f".{base}.{secrets.token_hex(8)}.tmp")
+    partial = os.path.join(folder, f".{base}.{os.urandom(8).hex()}.tmp")
     try:
         # Not a temporary file of the library: those get narrower permissions than a file that a user writes.
         handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)

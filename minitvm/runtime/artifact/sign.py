@@ -11,9 +11,7 @@ import contextlib
 import hashlib
 import hmac
 import os
-import secrets
 import stat
-import tempfile
 from pathlib import Path
 
 from ...errors import ArtifactError, InputError, report
@@ -66,10 +64,11 @@ def make_user_key() -> bytes:
     path = key_path()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".artifact.key-")  # mode 0600
+        partial = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(secrets.token_bytes(_KEY_BYTES))
+                file.write(os.urandom(_KEY_BYTES))
             with contextlib.suppress(FileExistsError):
                 os.link(partial, path)  # the first one stays
         finally:

@@ -57,6 +57,8 @@ def depthwise_conv2d_rows(sch: Schedule, target: Any) -> None:
     vectors, vector = sch.split(x, [None, lanes])
     sch.reorder(batch, channel, over, vectors, *taps, rows, vector)
     sch.reverse_compute_at(main, vectors, preserve_unit_loops=True)
+    # A row shorter than a vector is stored as one too, masked: it is read from where vectors were accumulated.
+    sch.split(sch.get_loops(main)[-1], [None, lanes])
     init = sch.decompose_reduction(conv, taps[0])
     for tap in taps:
         sch.unroll(tap)

@@ -87,10 +87,13 @@ def _variables(e: Expr) -> set[Var]:
 
 
 def has_matmul(func: PrimFunc) -> bool:
-    """Whether the only reduction of a function is a float matrix product with B's columns contiguous."""
+    """Whether the only reduction is a product of floats, or one summed in int32, with B's columns contiguous."""
     reductions = [b for b in blocks_of(func) if is_reduction(b)]
     found = as_matmul(reductions[0]) if len(reductions) == 1 else None
-    return found is not None and found.b_contiguous and found.block.writes[0].buffer.dtype.is_float
+    if found is None or not found.b_contiguous:
+        return False
+    dtype = found.block.writes[0].buffer.dtype
+    return dtype.is_float or dtype == "int32"
 
 
 @rule("cpu", has_matmul)

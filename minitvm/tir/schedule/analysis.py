@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...arith import Analyzer
-from ...expr import REDUCE, SPATIAL, Add, Expr, IterVar, Max, Min, Mul, Var, structural_equal, walk
+from ...expr import REDUCE, SPATIAL, Add, Expr, IterVar, Max, Min, Mul, SizeVar, Var, free_vars, structural_equal, walk
 from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
 from .tree import Tree, statements
 
@@ -79,7 +79,8 @@ def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
     """None for a reduction block, else which of its conditions fails.
 
     Reduction: has an init; iterators are spatial or reduction; the only writer of what it writes and before its
-    readers; reduction iterators do not index the output.
+    readers; reduction iterators do not index the output, and run inside of the scope: one that stands still there goes
+    on from an earlier run of it.
     """
     block = realize.block
     if block.init is None:
@@ -88,6 +89,9 @@ def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
         if it.kind not in (SPATIAL, REDUCE):
             return f"iterator {it.var.name} of block {block.name} is opaque"
     reduced = {it.var for it in block.iter_vars if it.kind == REDUCE}
+    earlier = why_goes_on(scope, realize)
+    if earlier is not None:
+        return earlier
     for region in block.writes:
         for index in region.region:
             for part in (*walk(index.start), *walk(index.extent)):
@@ -95,6 +99,18 @@ def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
                     name = region.buffer.name
                     return f"{name}, written by block {block.name}, is indexed by the reduction iterator {part}"
     return why_not_dominant(scope, realize)
+
+
+def why_goes_on(scope: Scope, realize: BlockRealize) -> str | None:
+    """None where a reduction runs inside of one run of its scope; else what stands still there: it goes on with what
+    an earlier run of the scope left."""
+    inside = {*(l.var for l in scope.tree.loops_above(realize)), *scope.tree.func.params}
+    for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        outer = [v.name for v in free_vars(value) if v not in inside and not isinstance(v, SizeVar)]
+        if it.kind == REDUCE and outer:
+            own, around = realize.block.name, scope.realize.block.name
+            return f"block {own} reduces over {it.var.name} = {value}, and {outer[0]} stands still in block {around}"
+    return None
 
 
 def why_not_dominant(scope: Scope, realize: BlockRealize) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ...arith import Analyzer, regions
 from ...expr import SPATIAL, Expr, IntImm, Mul, Node, Range, Var, const, replace, rewrite, substitute
 from ..accesses import accesses
-from ..conditions import all_of, conjuncts
+from ..conditions import all_of, conjuncts, is_const
 from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, Stmt
 from .bindings import covers_domain, loop_ranges
 from .tree import Tree
@@ -150,11 +150,34 @@ def _by_iterators(condition: Expr, realize: BlockRealize, analyzer: Analyzer, lo
     return None
 
 
+def reaches_all(block: Block, region: BufferRegion, write: bool) -> bool:
+    """Whether an iteration of a block surely touches all of a region that it declares: declared regions are bounds.
+
+    What the text of the body does not show, a view or an intrinsic, is believed; so is what a copy (`auto_copy`)
+    writes, which stops at the end of the buffer as its region does.
+    """
+    analyzer = Analyzer({it.var: it.dom for it in block.iter_vars})
+    parts = [block.body] if block.init is None or not write else [block.init, block.body]
+    found = [a for part in parts for a in accesses(part) if a.buffer is region.buffer and a.write is write]
+    if not found or (write and block.annotations.get("auto_copy")):
+        return True
+    for access in found:
+        box = tuple(substitute(r, access.lets) for r in access.ranges)
+        dense = all(is_const(r.extent, 1) for r in box)
+        if access.guarded or (dense and not regions.evaluate([r.start for r in box], access.loops, analyzer).exact):
+            continue
+        if regions.covers(swept(box, access.loops, analyzer, region.buffer), region.region, analyzer):
+            return True
+    return False
+
+
 def fills(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt | None) -> str | None:
     """None where a block writes every element of its box in each iteration of `within`, else why that is not shown."""
     predicate = in_iterators(tree, realize)
     if predicate is None or conjuncts(predicate):
         return f"block {realize.block.name} runs only where {realize.predicate}"
+    if not reaches_all(realize.block, region, write=True):
+        return _gaps(realize, region)
     loops = tree.loops_above(realize)
     analyzer = Analyzer(loop_ranges(tree.all_loops_above(realize)))
     if isinstance(within, For) and within in loops:

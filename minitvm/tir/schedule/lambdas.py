@@ -16,32 +16,40 @@ from typing import Any
 from ...arith import simplify
 from ...errors import InputError
 from ...expr import Expr, Max, Min, Var, as_expr, binary, substitute
-from ..index_map import python
+from ..index_map import IndexMap, python
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod, ast.BitXor: operator.xor, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
     ast.LShift: operator.lshift, ast.RShift: operator.rshift,
 }  # fmt: skip
+FROM_FUNC = "tir.IndexMap.from_func"
 _FUNCTIONS: dict[str, type] = {"min": Min, "max": Max, "T.min": Min, "T.max": Max, "tir.min": Min, "tir.max": Max}
 
 
 @dataclass(frozen=True, slots=True)
 class IndexLambda:
-    """A function of index expressions, as its parameters and what it gives for them: expressions, lists of them."""
+    """A function of index expressions, as its parameters and what it gives for them: expressions, lists of them.
+
+    `inverse` is the way back, where the caller's `IndexMap` came with one.
+    """
 
     parameters: tuple[Var, ...]
     results: Any
+    inverse: IndexLambda | None = None
 
     def __post_init__(self) -> None:
         # Python folds `0 + 4` when it reads the text, so what is kept is simplified in the first place.
         object.__setattr__(self, "results", _expressions(self.results))
 
     @staticmethod
-    def of(function: Callable[..., Any]) -> IndexLambda:
+    def of(function: Callable[..., Any] | IndexMap) -> IndexLambda:
         """Run a function with named parameters on variables of these names; raises `InputError` for `*indices`."""
         if isinstance(function, IndexLambda):
             return function
+        if isinstance(function, IndexMap):
+            back = None if function.inverse_index_map is None else IndexLambda.of(function.inverse_index_map)
+            return IndexLambda(function.initial_indices, function.final_indices, back)
         named = inspect.signature(function).parameters.values()
         for parameter in named:
             if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
@@ -51,8 +59,18 @@ class IndexLambda:
 
     @staticmethod
     def parse(text: str) -> IndexLambda:
-        """The function of a text `lambda i, j: (i + 1, j)`; raises `ValueError` where it is anything else."""
-        tree = _parsed(text)
+        """The function of a text `lambda i, j: (i + 1, j)`; raises `ValueError` where it is anything else.
+
+        With its inverse it is `tir.IndexMap.from_func(lambda ..., inverse_index_map=lambda ...)`.
+        """
+        return IndexLambda._read(_parsed(text), text)
+
+    @staticmethod
+    def _read(tree: ast.expr, text: str) -> IndexLambda:
+        if isinstance(tree, ast.Call) and ast.unparse(tree.func) == FROM_FUNC and len(tree.args) == 1:
+            if [keyword.arg for keyword in tree.keywords] == ["inverse_index_map"]:
+                there = IndexLambda._read(tree.args[0], text)
+                return IndexLambda(there.parameters, there.results, IndexLambda._read(tree.keywords[0].value, text))
         if not isinstance(tree, ast.Lambda) or tree.args.posonlyargs or tree.args.kwonlyargs or tree.args.vararg:
             raise ValueError(f"{text!r} is no function of named indices")
         variables = {argument.arg: Var(argument.arg) for argument in tree.args.args}
@@ -70,7 +88,8 @@ class IndexLambda:
 
     def __repr__(self) -> str:
         names = ", ".join(v.name for v in self.parameters)
-        return f"lambda {names}: {_text(self.results)}" if names else f"lambda: {_text(self.results)}"
+        there = f"lambda {names}: {_text(self.results)}" if names else f"lambda: {_text(self.results)}"
+        return there if self.inverse is None else f"{FROM_FUNC}({there}, inverse_index_map={self.inverse})"
 
 
 def parse_expression(text: str, names: Mapping[str, Expr]) -> Expr:

@@ -330,7 +330,12 @@ def unusable_double(tree: Tree, realize: BlockRealize) -> Failure | None:
     if doubled_buffer(block) is None:
         wanted = f"{DOUBLE}: the position of one of the {len(block.writes)} buffers that {block.name} writes"
         return Failure({block: "this block"}, wanted, f"{block.annotations.get(DOUBLE)!r}")
-    if doubled_loop(tree, realize) is None:
+    around = doubled_loop(tree, realize)
+    if around is not None and around[0].kind != ForKind.SERIAL:
+        loop = around[0]
+        wanted = f"a serial loop around {block.name}, of which one iteration runs ahead"
+        return Failure({loop: "this loop", block: "this block"}, wanted, f"{loop.var.name} is {loop.kind}")
+    if around is None:
         wanted = f"a loop around {block.name} that holds other statements beside it, which read what it writes"
         way_out = "compute_at brings the block and its readers together"
         return Failure({block: "this block"}, wanted, "no such loop", (way_out,))

@@ -115,6 +115,7 @@ class Schedule:
         self._verify = verify
         self._numbers: dict[ExprRV, int] = {}  # what was sampled
         self._random = RandomNumbers(seed).state
+        self._removed: frozenset[Handle] = frozenset()
         self._first = working  # where a replay begins to look names up
         for watcher in WATCHERS:
             watcher(self, mod)
@@ -216,12 +217,22 @@ class Schedule:
 
         Raises `ScheduleError` when the block or loop is gone, with what became of it.
         """
+        for part in handles_in(handle):
+            self._refuse_removed(part)
         if isinstance(handle, Expr):
             return self._to_numbers(handle)
         node = self._resolve(handle)
         if isinstance(node, Place):
             return None
         return node.block if isinstance(node, BlockRealize) else node
+
+    def remove_rv(self, rv: BlockRV | LoopRV | ExprRV) -> None:
+        """Forget a handle: to use it is an error from here on, until a query gives it again. No step of the trace.
+
+        Raises `ScheduleError` where it stands for nothing now.
+        """
+        self.get(rv)
+        self._removed |= {rv}
 
     def get_sref(self, handle: BlockRV | LoopRV) -> Block | For:
         """TVM's name: here the node itself."""
@@ -244,6 +255,7 @@ class Schedule:
         arguments = {name: self._with_handles(chosen, name, value) for name, value in arguments.items()}
         known = self._trace.handle_names()
         for handle in handles_in(list(arguments.values())):
+            self._refuse_removed(handle)
             if handle not in known:
                 self._introduce(handle)
         state = self._fresh_state()
@@ -263,6 +275,7 @@ class Schedule:
         if not chosen.query:
             self._commit(state, chosen, arguments, outputs)
         self._numbers.update(numbers)
+        self._removed -= set(handles_in(outputs))
         self._random = state.random.state
         if sampled is not None:
             given["decision"] = None  # the instruction holds it
@@ -299,11 +312,16 @@ class Schedule:
             return value
         if isinstance(value, str):
             handle = BlockRV(self._state.block_named(value).block.id)
-            known = handle in self._trace.handle_names()
+            known = handle in self._trace.handle_names() and handle not in self._removed
             return handle if known else self.call("get_block", {"name": value, "func_name": None})
         if isinstance(value, list | tuple):
             return [self._with_handles(chosen, name, item) for item in value]
         return value
+
+    def _refuse_removed(self, handle: Handle) -> None:
+        if handle in self._removed:
+            name = handle.key.name if isinstance(handle, LoopRV) else name_of(self._state, handle)
+            raise ScheduleError(f"the handle of {name} was removed from the schedule: remove_rv")
 
     def _introduce(self, handle: Handle) -> None:
         """Record how to find a block or loop whose handle no query gave (`space` makes such): the trace must replay."""

@@ -25,7 +25,7 @@ from ..nodes import (
 )  # fmt: skip
 from . import requirements as req
 from .analysis import Scope
-from .boxes import Box, bound_box, clip, fills, hull, touched, with_buffer
+from .boxes import Box, bound_box, clip, fills, hull, reaches_all, touched, with_buffer
 from .registry import Failure, holds_inside
 from .state import ScheduleState, guard
 from .tree import Tree, written_buffers
@@ -193,9 +193,9 @@ def box_to_read(
 
 
 def reads_all(state: ScheduleState, tree: Tree, consumer: BlockRealize, region: BufferRegion, within: Stmt) -> bool:
-    """Whether a block that reads only once reads every element of its box, by its signature."""
+    """Whether a block that reads only once surely reads every element of its box."""
     others = [r for r in consumer.block.reads if r.buffer is region.buffer]
-    if len(others) > 1 or conjuncts(consumer.predicate):
+    if len(others) > 1 or conjuncts(consumer.predicate) or not reaches_all(consumer.block, region, write=False):
         return False
     loops = tree.loops_above(consumer)
     if isinstance(within, For) and within in loops:

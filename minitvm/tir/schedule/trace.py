@@ -256,7 +256,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Buffer):
         return value.name
     if isinstance(value, IndexMap):
-        return IndexLambda(value.initial_indices, value.final_indices)
+        return IndexLambda.of(value)
     if callable(value) and type(value).__name__ in ("function", "method", "builtin_function_or_method", "partial"):
         return IndexLambda.of(value)
     return value

@@ -15,7 +15,7 @@ from ...expr import Expr, Var
 from ..nodes import BlockId
 from .argument_types import described, fits
 from .handles import BlockRV, ExprRV, Handle, LoopRV, handles_in
-from .lambdas import IndexLambda, parse_expression
+from .lambdas import FROM_FUNC, IndexLambda, parse_expression
 from .registry import Primitive, lookup
 from .trace import Instruction, Trace, expression_text
 
@@ -198,7 +198,7 @@ def _input_value(value: Any, known: Mapping[str, Handle]) -> Any:
 
 
 def _attribute_value(value: Any) -> Any:
-    if isinstance(value, str) and value.startswith("lambda"):
+    if isinstance(value, str) and value.startswith(("lambda", FROM_FUNC)):
         try:
             return IndexLambda.parse(value)
         except Exception as error:

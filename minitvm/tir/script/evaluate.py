@@ -145,6 +145,11 @@ class Evaluator:
         owner = self.evaluate(node.value)
         if isinstance(owner, Buffer) and node.attr in ("vload", "vstore"):
             return getattr(_Vector(owner), node.attr)
+        if owner is language and node.attr in _FOREIGN:
+            raise self.error(node, f"T.{node.attr} is not supported: {_FOREIGN[node.attr]}", tries=_IN_PLAIN)
+        if isinstance(owner, Buffer) and node.attr in _POINTERS:
+            found = f"{owner.name}.{node.attr} is not supported: a pointer hides what is read and written through it"
+            raise self.error(node, found, tries=_IN_PLAIN)
         if owner is language and not hasattr(language, node.attr):
             raise self.error(node, f"T.{node.attr} is not in the language", tries=(_suggest(node.attr),))
         try:
@@ -406,6 +411,19 @@ def _compare(operator: type, a: Any, b: Any) -> Any:
     if _any_expr(a, b) and is_scalar(a) and is_scalar(b) and operator in _COMPARE_NODES:
         return binary(_COMPARE_NODES[operator], a, b)
     return _COMPARE[operator](a, b)
+
+
+# Of TVM's language, what has no meaning that an interpreter could give it.
+_FOREIGN = dict.fromkeys(
+    ("call_extern", "call_pure_extern", "call_packed", "call_cpacked", "tvm_call_packed", "tvm_call_cpacked",
+     "call_llvm_intrin", "call_llvm_pure_intrin", "call_spirv_pure_glsl450"),
+    "what foreign code does cannot be checked",
+) | dict.fromkeys(
+    ("tvm_access_ptr", "address_of", "type_annotation"),
+    "a pointer hides what is read and written through it",
+)  # fmt: skip
+_POINTERS = ("access_ptr", "data")
+_IN_PLAIN = ("loads, stores and loops that do the same", "T.call_intrin of an operation of the language")
 
 
 def _suggest(name: str) -> str:

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..nodes import IRModule, PrimFunc
+from ...errors import Unsupported, report
+from ...expr import walk
+from ..nodes import For, ForKind, IRModule, PrimFunc
+from ..script.printer import script
 from ..verifier import verify_if_asked
 from .align_storage import align_storage
 from .compact_buffers import compact_buffers
@@ -84,8 +87,10 @@ def lower(
 
     `callback(pass name, before, after)` sees every step; after the last one, "split_host", it gets the module.
     With MINITVM_VERIFY=1 the rules of level 3 are checked on `func` and those of the kernel level on the result.
+    Raises `Unsupported` for loops that are bound to a GPU's grid: kernels run on a CPU.
     """
     verify_if_asked("scheduling", func)
+    _refuse_grid(func)
     for step in PASSES:
         before = func
         func = step.run(func, target)
@@ -96,3 +101,19 @@ def lower(
         callback("split_host", func, module)
     verify_if_asked("lowering", module, level="kernel")
     return module
+
+
+def _refuse_grid(func: PrimFunc) -> None:
+    for loop in walk(func.body):
+        if not isinstance(loop, For) or loop.kind is not ForKind.THREAD or str(loop.thread).startswith("vthread"):
+            continue
+        spot = script(func, mark={loop: f"bound to {loop.thread}"}, context=3)
+        raise Unsupported(
+            report(
+                f"{func.name} cannot become kernels for a CPU",
+                program=spot,
+                wanted="loops that are serial, parallel, vectorised, unrolled or virtual threads",
+                found=f"{loop.var.name} is bound to {loop.thread}, an axis of a GPU's grid",
+                tries=(f"parallel({loop.var.name}) in the place of bind", "minitvm.reference.tir.run interprets it"),
+            )
+        )

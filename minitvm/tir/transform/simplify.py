@@ -88,7 +88,8 @@ def _loop(stmt: For, analyzer: Analyzer) -> Stmt:
     most = analyzer.bounds(extent)[1]
     if most is not None and most <= 0:
         return Seq(())
-    if isinstance(extent, IntImm) and extent.value == 1 and stmt.thread is None:
+    single = isinstance(extent, IntImm) and (extent.value == 1 or _first_only(stmt, start, extent.value, analyzer))
+    if single and stmt.thread is None:
         from .unroll import bind
 
         return _simplified(bind(stmt.body, {stmt.var: start.astype(stmt.var.dtype)}), analyzer)
@@ -96,6 +97,16 @@ def _loop(stmt: For, analyzer: Analyzer) -> Stmt:
         analyzer.bind(stmt.var, Range(start, extent))
         body = _simplified(stmt.body, analyzer)
     return body if is_no_op(body) else _same_or(stmt, start=start, extent=extent, body=body)
+
+
+def _first_only(stmt: For, start: Expr, extent: int, analyzer: Analyzer) -> bool:
+    """Whether nothing but the first iteration does anything: its condition fails in all others, as in a short tail."""
+    if not isinstance(stmt.body, If) or stmt.body.else_case is not None:
+        return False
+    with analyzer.constraint():
+        analyzer.bind(stmt.var, Range(start + const(1, start.dtype), const(extent - 1, start.dtype)))
+        condition = _folded(stmt.body.condition, analyzer)
+    return isinstance(condition, IntImm) and not condition.value
 
 
 def _branch(stmt: If, analyzer: Analyzer) -> Stmt:

@@ -243,6 +243,18 @@ def test_weights_that_several_operators_read_are_packed_once_and_not_kept_plain(
     )
 
 
+def test_a_depthwise_convolution_between_plain_values_changes_no_layout() -> None:
+    b = GraphBuilder()
+    x = b.op("nn.conv2d", b.op("sigmoid", b.input("x", (1, 16, 9, 11))), weights(16, 1, 3, 3), padding=1, groups=16)
+    graph = b.build(b.op("nn.relu", x))
+    after = blocked_layout(graph, machine(8))
+    assert operators(after) == {"sigmoid": 1, "nn.contrib_depthwise_conv2d_rows": 1, "nn.relu": 1}
+    inputs = feed(graph, 0)
+    np.testing.assert_allclose(
+        interpreter.run(after, inputs)[0], interpreter.run(graph, inputs)[0], rtol=1e-4, atol=1e-5
+    )
+
+
 def test_operators_that_name_axes_see_the_plain_layout() -> None:
     b = GraphBuilder()
     x = b.op("nn.conv2d", b.input("x", (1, 16, 1, 1)), weights(16, 16, 1, 1))

@@ -344,3 +344,78 @@ def test_write_at_refuses_what_goes_on_elsewhere() -> None:
     sch.decompose_reduction("C", sch.get_loops("C")[2])
     with pytest.raises(ScheduleError, match="written_below_only"):
         sch.write_at(sch.get_loops("C_update")[2], "C_update", 0, "local")
+
+
+# ---- what only the body tells --------------------------------------------------------------------------------------
+
+
+def test_a_copy_believes_no_region_that_the_body_does_not_write() -> None:
+    @T.prim_func
+    def gaps(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        with T.block("B"):
+            T.reads(A[0:8])
+            T.writes(C[0:8])
+            for k in range(8):
+                if A[k] > 0.0:
+                    C[k] = A[k]
+
+    with pytest.raises(ScheduleError, match="fills_its_box"):
+        Schedule(gaps).cache_write("B", 0, "local")
+
+
+def test_a_copy_of_a_copy_that_stops_early_is_refused() -> None:
+    """The tail of the first copy reads nothing, so that nothing had to be written there."""
+
+    @T.prim_func
+    def tail(A: T.Buffer((2, 2), "float32"), B: T.Buffer((2, 2), "float32")):
+        for i, j in T.grid(3, 2):
+            with T.block("B"):
+                vi = T.axis.spatial(2, i)
+                vj = T.axis.remap("S", [j])
+                T.where(i < 2)
+                B[vi, vj] = A[vi, vj] + 1.0
+
+    sch = Schedule(tail)
+    j = sch.get_loops("B")[1]
+    first = sch.read_at(j, "B", 0, "local")
+    sch.reindex_cache_read(first, 0, "local", lambda v0, v1: (v1 // 2, v0, v1 % 2))
+    with pytest.raises(ScheduleError, match="initialised"):
+        sch.read_at(j, first, 0, "local")
+    same(tail, sch)
+
+
+def test_a_reduction_that_goes_on_is_not_staged_in_one_run_of_its_scope() -> None:
+    @T.prim_func
+    def least(A: T.Buffer((7, 4), "float32"), R: T.Buffer((), "float32")):
+        for k, l in T.grid(7, 4):
+            with T.block("R"):
+                vk, vl = T.axis.remap("RR", [k, l])
+                with T.init():
+                    R[()] = 3.0
+                R[()] = T.min(R[()], A[vk, vl])
+
+    sch = Schedule(least)
+    inner = sch.loop_partition(sch.get_loops("R")[1], [1, 2])[0]
+    for refused in (
+        lambda: sch.write_at(inner, "R_l0", 0, "local"),
+        lambda: sch.cache_write("R_l0", 0, "local"),
+        lambda: sch.reindex_cache_write("R_l0", 0, "local", lambda k, l: ()),
+        lambda: sch.decompose_reduction("R_l0", inner),
+    ):
+        with pytest.raises(ScheduleError, match="k stands still"):
+            refused()
+    same(least, sch)
+
+
+def test_read_at_where_nothing_is_read() -> None:
+    @T.prim_func
+    def shifted(A: T.Buffer((4,), "float32"), B: T.Buffer((7,), "float32")):
+        for i in range(7):
+            with T.block("B"):
+                v = T.axis.remap("S", [i])
+                B[v] = T.if_then_else(v >= 1 and v < 5, A[v - 1], 3.0)
+
+    sch = Schedule(shifted)
+    first = sch.loop_partition(sch.get_loops("B")[0], [1])[0]
+    sch.read_at(first, "B_i0", 0, "local")
+    same(shifted, sch)

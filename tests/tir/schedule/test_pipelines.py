@@ -256,6 +256,18 @@ def test_what_a_double_buffer_needs_runs_ahead_with_it() -> None:
         == [[0, 0, 1]]  # fmt: skip
 
 
+def test_a_double_buffer_needs_a_serial_loop() -> None:
+    """The unrolled iterations would be gone before one could run ahead: refused, whichever comes second."""
+    sch, loop = staged_matmul(matmul())
+    sch.annotate("A_shared", "double_buffer_scope", 0)
+    with pytest.raises(ScheduleError, match="pipelines_well_formed"):
+        sch.unroll(loop)
+    sch.unannotate("A_shared", "double_buffer_scope")
+    sch.unroll(loop)
+    with pytest.raises(ScheduleError, match="wanted: a serial loop around A_shared"):
+        sch.annotate("A_shared", "double_buffer_scope", 0)
+
+
 def test_in_a_pipeline_a_double_buffer_asks_for_a_second_version() -> None:
     func = matmul()
     sch, k_0 = staged_matmul(func)

@@ -325,3 +325,25 @@ def test_no_file_is_a_kitchen_sink() -> None:
     """A family of primitives a file, and none of them longer than people read."""
     folder = Path(tir.schedule.__file__).parent
     assert {p.name: n for p in folder.rglob("*.py") if (n := len(p.read_text().splitlines())) > 500} == {}
+
+
+def test_a_removed_handle_is_refused_until_a_query_gives_it_again() -> None:
+    sch = Schedule(programs.matmul(), seed=1)
+    block = sch.get_block("C")
+    loop = sch.get_loops(block)[0]
+    tile = sch.sample_categorical([2, 4], [0.5, 0.5])
+    for handle, name in ((block, "C"), (loop, "i"), (tile, tile.name)):
+        sch.remove_rv(handle)
+        with pytest.raises(ScheduleError, match=f"the handle of {name} was removed from the schedule"):
+            sch.get(handle)
+    with pytest.raises(ScheduleError, match="was removed"):
+        sch.unroll(loop)
+    with pytest.raises(ScheduleError, match="was removed"):
+        sch.remove_rv(loop)
+    kept = sch.copy()
+    assert sch.get_loops("C")[0] == loop  # a name finds the block as ever
+    sch.unroll(loop)
+    with pytest.raises(ScheduleError, match="was removed"):
+        kept.unroll(loop)
+    with pytest.raises(ScheduleError, match="not part of this schedule"):
+        sch.remove_rv(Schedule(programs.chain()).get_block("B"))

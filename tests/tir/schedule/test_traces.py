@@ -13,6 +13,7 @@ from minitvm.errors import ArtifactError, InternalError, ScheduleError
 from minitvm.expr import structural_equal
 from minitvm.script import ir as I
 from minitvm.script import tir as T
+from minitvm.tir import IndexMap
 from minitvm.tir.schedule import Schedule, Trace
 from minitvm.tir.schedule.testing import replayed_at_the_end, verify_trace_roundtrip
 
@@ -230,3 +231,43 @@ def test_replay_from_memory_copies_nothing() -> None:
     sch.trace.apply_to_schedule(other)
     assert structural_equal(sch.mod, other.mod)
     assert str(other.trace) == str(sch.trace)
+
+
+def test_the_inverse_of_a_map_is_in_the_trace() -> None:
+    """A large swizzle has no inverse that is found, so the layout is legal only with the one given, here and there."""
+
+    @T.prim_func
+    def copy(A: T.Buffer((2048, 1024), "float32"), B: T.Buffer((2048, 1024), "float32")):
+        for i, j in T.grid(2048, 1024):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj]
+
+    with pytest.raises(ScheduleError, match="bijective_map"):
+        Schedule(copy).transform_block_layout("B", lambda i, j: (i, j ^ (i % 1024)))
+    sch = Schedule(copy)
+    index_map = IndexMap.from_func(lambda i, j: (i, j + 0), inverse_index_map=lambda i, j: (i, j))
+    sch.transform_block_layout("B", index_map)
+    text = "tir.IndexMap.from_func(lambda i, j: (i, j), inverse_index_map=lambda i, j: (i, j))"
+    assert text in str(sch.trace) and text in sch.trace.dumps()
+    loaded = Trace.from_json(sch.trace.dumps()).insts[-1].arguments["index_map"]
+    assert str(loaded.inverse) == "lambda i, j: (i, j)"
+    verify_trace_roundtrip(sch, copy)
+
+
+@pytest.mark.parametrize("arguments", ["lambda i: i", "1, inverse_index_map=2"])
+def test_a_damaged_map_is_refused(arguments: str) -> None:
+    sch = Schedule(programs.chain())
+    sch.transform_block_layout("B", lambda i, j: (j, i))
+    data = sch.trace.as_json()
+    data[0][-1][2][0] = f"tir.IndexMap.from_func({arguments})"
+    with pytest.raises(ArtifactError, match="no function of indices"):
+        Trace.from_json(data)
+
+
+def test_an_index_that_plays_no_part_decides_no_kind() -> None:
+    """`k % 1` is 0, and spatial: before the trace was written as after it was read."""
+    sch = Schedule(programs.matmul())
+    sch.transform_block_layout("C", lambda i, j, k: (i, j, k, k % 1))
+    assert "SSRS" in sch.func.script()
+    verify_trace_roundtrip(sch, programs.matmul())

@@ -23,6 +23,34 @@ BODIES: dict[str, tuple[str, str]] = {
                  ^^^^^^
           try:    did you mean T.block or T.sblock or T.log?""",
     ),
+    "foreign code": (
+        """\
+        T.evaluate(T.call_extern("int32", "copy", A.access_ptr("w")))""",
+        """\
+        <text>:3:16: T.call_extern is not supported: what foreign code does cannot be checked
+            T.evaluate(T.call_extern("int32", "copy", A.access_ptr("w")))
+                       ^^^^^^^^^^^^^
+          try:    loads, stores and loops that do the same
+                  T.call_intrin of an operation of the language""",
+    ),
+    "a pointer": (
+        """\
+        T.evaluate(A.access_ptr("w"))""",
+        """\
+        <text>:3:16: A.access_ptr is not supported: a pointer hides what is read and written through it
+            T.evaluate(A.access_ptr("w"))
+                       ^^^^^^^^^^^^
+          try:    loads, stores and loops that do the same
+                  T.call_intrin of an operation of the language""",
+    ),
+    "a choice of another dtype": (
+        """\
+        A[0, 0] = T.if_then_else(A[0, 1] < 0.0, 1.0, A[0, 1], dtype="int32")""",
+        """\
+        <text>:3:15: if_then_else of float32: the text says dtype=int32
+            A[0, 0] = T.if_then_else(A[0, 1] < 0.0, 1.0, A[0, 1], dtype="int32")
+                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^""",
+    ),
     "undefined name": (
         """\
         A[0, 0] = alhpa""",

@@ -316,3 +316,13 @@ def test_module_attributes_and_several_functions() -> None:
     assert dict(Module.attrs) == {"version": 2}
     assert dict(Module["second"].attrs) == {}
     assert structural_equal(from_source(Module.script()), Module)
+
+
+def test_a_choice_may_name_its_dtype() -> None:
+    func = from_source("""
+        @T.prim_func
+        def main(A: T.Buffer((4,), "float32")):
+            for i in range(4):
+                A[i] = T.if_then_else(i < 2, A[i], T.float32(0.0), dtype="float32")
+    """)
+    assert "T.if_then_else(i < 2, A[i], T.float32(0.0))" in func.script()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minitvm import te
-from minitvm.errors import VerificationError
+from minitvm.errors import Unsupported, VerificationError
 from minitvm.expr import IntImm, Var, const, walk
 from minitvm.reference import kernel as kernel_reference
 from minitvm.reference import tir as reference
@@ -232,3 +232,16 @@ def test_an_index_that_is_read_from_memory_is_read_where_it_stands() -> None:
     reference.run(func, *first, inout=["A", "I"])
     kernel_reference.run(lower(func, None), *second, inout=["A", "I"])
     np.testing.assert_array_equal(second[0], first[0])
+
+
+def test_loops_of_a_gpu_grid_are_refused_before_any_pass() -> None:
+    a = te.placeholder((10, 8), name="A")
+    func = create_prim_func([a, te.compute((10, 8), lambda i, j: a[i, j] * 2.0, name="B")])
+    for axis in ("blockIdx.x", "threadIdx.y"):
+        sch = Schedule(func)
+        sch.bind(sch.get_loops("B")[0], axis)
+        with pytest.raises(Unsupported, match=f"found:  i is bound to {axis}, an axis of a GPU's grid"):
+            lower(sch.func)
+    sch = Schedule(func)
+    sch.bind(sch.get_loops("B")[0], "vthread.x")
+    verify(lower(sch.func), level="kernel")

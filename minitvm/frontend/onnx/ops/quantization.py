@@ -4,47 +4,53 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..context import NodeContext
 from ..operand import Operand
 from ..registry import converter
 
+_ONE = np.array(1.0, "float32")
 
-def _per_tensor_or_axis(n: NodeContext, scale: Operand) -> None:
-    if n.attr("block_size", 0):
-        n.refuse_attribute("block_size")
-    if scale.ndim > 1:
-        n.refuse(f"a scale of the shape {scale.shape} is not supported")
+
+def _granularity(n: NodeContext, scale: Operand) -> dict[str, int]:
+    """The attributes that say what shares a scale: the tensor, a place along an axis, or a block of places."""
+    block_size = n.attr("block_size", 0)
+    if scale.ndim > 1 and not block_size:
+        n.refuse(f"a scale of the shape {scale.shape} without a block_size is not supported")
+    return {"axis": n.attr("axis", 1) if scale.ndim else 0, "block_size": block_size}
 
 
 @converter("QuantizeLinear", since=10)
 def quantize(n: NodeContext) -> Any:
     x, scale, zero = n[0], n[1], n.optional(2)
-    _per_tensor_or_axis(n, scale)
+    shared = _granularity(n, scale)
     n.ignore("saturate", "precision")
     out = n.dtype_attr("output_dtype") if n.attr("output_dtype", 0) else None
     dtype = zero.dtype if zero is not None else out or "uint8"
     wide = n.cast(x, "float32") if not x.dtype.is_float else x
     inputs = [wide, n.cast(scale, wide.dtype)] + ([] if zero is None else [zero])
-    return n.op("qnn.quantize", *inputs, axis=n.attr("axis", 1) if scale.ndim else 0, out_dtype=str(dtype))
+    return n.op("qnn.quantize", *inputs, **shared, out_dtype=str(dtype))
 
 
 @converter("DequantizeLinear", since=10)
 def dequantize(n: NodeContext) -> Any:
     x, scale, zero = n[0], n[1], n.optional(2)
-    _per_tensor_or_axis(n, scale)
+    shared = _granularity(n, scale)
     out = n.dtype_attr("output_dtype") if n.attr("output_dtype", 0) else None
     inputs = [x, scale] + ([] if zero is None else [zero])
-    return n.op(
-        "qnn.dequantize", *inputs, axis=n.attr("axis", 1) if scale.ndim else 0, out_dtype=str(out or scale.dtype)
-    )
+    return n.op("qnn.dequantize", *inputs, **shared, out_dtype=str(out or scale.dtype))
 
 
 def _shifted(n: NodeContext, x: Operand, zero: Operand | None, columns: bool = False) -> Operand:
-    """x - zero point, as int32; a vector of zero points runs along the rows, or columns, of a matrix."""
-    wide = n.cast(x, "int32")
-    if zero is None:
-        return wide
-    shift = n.cast(zero, "int32")
+    """x - zero point in the narrowest dtype that holds it; a vector of zero points runs along the rows, or columns.
+
+    The zero point of symmetric quantisation costs nothing: the tensor stays as it is.
+    """
+    if zero is None or (zero.data is not None and not zero.data.any()):
+        return x
+    dtype = "int16" if x.dtype.bits == 8 else "int32"
+    wide, shift = n.cast(x, dtype), n.cast(zero, dtype)
     if shift.ndim == 1 and not columns and x.ndim > 1:
         shift = n.op("expand_dims", shift, axis=(1,))
     made: Operand = n.op("subtract", wide, shift)
@@ -53,33 +59,54 @@ def _shifted(n: NodeContext, x: Operand, zero: Operand | None, columns: bool = F
 
 @converter("MatMulInteger", since=10)
 def matmul_integer(n: NodeContext) -> Any:
-    return n.op("nn.matmul", _shifted(n, n[0], n.optional(2)), _shifted(n, n[1], n.optional(3), columns=True))
+    return _product(n, n[0], n.optional(2), n[1], n.optional(3))
+
+
+def _product(n: NodeContext, a: Operand, a_zero: Operand | None, b: Operand, b_zero: Operand | None) -> Operand:
+    """The matrix product of two quantised tensors less their zero points, summed in int32."""
+    shifted = [_shifted(n, a, a_zero), _shifted(n, b, b_zero, columns=True)]
+    made: Operand = n.op("nn.matmul", *shifted, out_dtype="int32")
+    return made
 
 
 @converter("ConvInteger", since=10)
 def conv_integer(n: NodeContext) -> Any:
+    return _convolution(n, n[0], n.optional(2), n[1], n.optional(3))
+
+
+def _convolution(n: NodeContext, x: Operand, x_zero: Operand | None, w: Operand, w_zero: Operand | None) -> Operand:
+    """The convolution of quantised data and filters less their zero points, summed in int32; padding is the zero point.
+
+    The data have one zero point, the filters one, or one each.
+    """
     from .convolution import static_kernel, window_padding
 
-    x, w, x_zero, w_zero = n[0], n[1], n.optional(2), n.optional(3)
     rank = x.ndim - 2
     kernel = n.attr("kernel_shape", None) or static_kernel(n, w.shape[2:])
     strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
     padding = window_padding(n, x.shape[2:], kernel, strides, dilations)
-    if w_zero is not None and w_zero.ndim == 1 and w_zero.shape != (1,):
-        w_zero = n.op("reshape", w_zero, newshape=(-1, *(1,) * (w.ndim - 1)))
-    if x_zero is not None:
-        x_zero = n.op("reshape", x_zero, newshape=())
+    x_zero = None if x_zero is None else _flat(n, x_zero)
+    w_zero = None if w_zero is None else _along_first(n, w_zero, w.ndim)
     shifted = [_shifted(n, x, x_zero, columns=True), _shifted(n, w, w_zero, columns=True)]
-    return n.op(
-        f"nn.conv{rank}d", *shifted, strides=strides, padding=padding, dilation=dilations, groups=n.attr("group", 1)
+    made: Operand = n.op(
+        f"nn.conv{rank}d", *shifted, strides=strides, padding=padding, dilation=dilations, groups=n.attr("group", 1),
+        out_dtype="int32",
     )  # fmt: skip
+    return made
+
+
+def _along_first(n: NodeContext, x: Operand, rank: int) -> Operand:
+    """One parameter for all as a scalar, or one for each place along the first of `rank` axes."""
+    flat = _flat(n, x)
+    made: Operand = n.op("reshape", flat, newshape=(-1, *(1,) * (rank - 1))) if flat.ndim else flat
+    return made
 
 
 @converter("QLinearMatMul", since=10)
 def qlinear_matmul(n: NodeContext) -> Any:
     """Dequantised, multiplied, quantised: exact in the integers between."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (n[k] for k in range(8))
-    product = n.op("nn.matmul", _shifted(n, a, _flat(n, a_zero)), _shifted(n, b, _flat(n, b_zero), columns=True))
+    product = _product(n, a, _flat(n, a_zero), b, _flat(n, b_zero))
     scale = n.op("multiply", n.cast(_flat(n, a_scale), "float32"), n.cast(_flat(n, b_scale), "float32"))
     scale = n.op("divide", scale, n.cast(_flat(n, y_scale), "float32"))
     return _requantized(n, product, scale, _flat(n, y_zero))
@@ -91,38 +118,20 @@ def _flat(n: NodeContext, x: Operand) -> Operand:
 
 
 def _requantized(n: NodeContext, total: Operand, factor: Operand, zero: Operand) -> Operand:
-    low, high = zero.dtype.min, zero.dtype.max
-    scaled = n.op("round", n.op("multiply", n.cast(total, "float32"), factor))
-    moved = n.op("add", scaled, n.cast(zero, "float32"))
-    return n.cast(n.op("clip", moved, a_min=float(low), a_max=float(high)), zero.dtype)
+    """saturate(round(total * factor) + zero)."""
+    scaled = n.op("multiply", n.cast(total, "float32"), factor)
+    made: Operand = n.op("qnn.quantize", scaled, _ONE, zero, axis=0, out_dtype=str(zero.dtype))
+    return made
 
 
 @converter("QLinearConv", since=10)
 def qlinear_conv(n: NodeContext) -> Any:
-    from .convolution import static_kernel, window_padding
-
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (n[k] for k in range(8))
-    rank = x.ndim - 2
-    kernel = n.attr("kernel_shape", None) or static_kernel(n, w.shape[2:])
-    strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
-    padding = window_padding(n, x.shape[2:], kernel, strides, dilations)
-
-    def filters(v: Operand) -> Operand:
-        flat = _flat(n, v)
-        return n.op("reshape", flat, newshape=(-1, *(1,) * (w.ndim - 1))) if flat.ndim else flat
-
-    def channels(v: Operand) -> Operand:
-        flat = _flat(n, v)
-        return n.op("reshape", flat, newshape=(-1, *(1,) * rank)) if flat.ndim else flat
-
-    shifted = [_shifted(n, x, _flat(n, x_zero), columns=True), _shifted(n, w, filters(w_zero), columns=True)]
-    total = n.op(
-        f"nn.conv{rank}d", *shifted, strides=strides, padding=padding, dilation=dilations, groups=n.attr("group", 1)
-    )  # fmt: skip
+    total = _convolution(n, x, x_zero, w, w_zero)
     bias = n.optional(8)
     total = total if bias is None else n.op("nn.bias_add", total, bias)
-    scale = n.op("divide", n.op("multiply", _flat(n, x_scale), channels(w_scale)), _flat(n, y_scale))
-    return _requantized(n, total, scale, _flat(n, y_zero))
+    scale = n.op("multiply", _flat(n, x_scale), _along_first(n, w_scale, w.ndim - 1))
+    return _requantized(n, total, n.op("divide", scale, _flat(n, y_scale)), _flat(n, y_zero))
 
 
 @converter("DynamicQuantizeLinear", since=11)
@@ -131,7 +140,9 @@ def dynamic_quantize(n: NodeContext) -> Any:
     x = n[0]
     low = n.op("minimum", n.op("min", x), 0.0)
     high = n.op("maximum", n.op("max", x), 0.0)
-    scale = n.op("divide", n.op("subtract", high, low), 255.0)
-    steps = n.op("round", n.op("divide", n.op("negative", low), scale))
-    zero_point = n.cast(n.op("clip", steps, a_min=0.0, a_max=255.0), "uint8")
+    span = n.op("subtract", high, low)
+    span = n.op("where", n.op("equal", span, 0.0), _ONE, span)  # zeros only: any scale will do
+    scale = n.op("divide", span, 255.0)
+    steps = n.op("divide", n.op("negative", low), scale)
+    zero_point = n.op("qnn.quantize", steps, _ONE, axis=0, out_dtype="uint8")
     return [n.op("qnn.quantize", x, scale, zero_point, axis=0, out_dtype="uint8"), scale, zero_point]

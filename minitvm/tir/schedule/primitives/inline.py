@@ -247,6 +247,31 @@ def reads_its_own_point(state: ScheduleState, block: BlockRealize) -> Failure | 
 
 
 @requirement
+def stays_in_the_buffer(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """the iterators that index the producer's buffer run inside of its shape
+
+    An iteration outside of it, one that guards its load, would have no iteration of the producer to happen in.
+    """
+    found = _merge(state, block)
+    assert found is not None  # one_producer
+    buffer = found[1].buffer
+    load = next(n for n in walk(block.block.body) if isinstance(n, BufferLoad) and n.buffer is buffer)
+    domains = {it.var: it.dom for it in block.block.iter_vars}
+    analyzer = Analyzer()
+    for index, dim in zip(load.indices, buffer.shape, strict=True):
+        dom = domains.get(index) if isinstance(index, Var) else None
+        if dom is None or (analyzer.can_prove(dom.start >= 0) and analyzer.can_prove(dom.start + dom.extent <= dim)):
+            continue
+        return Failure(
+            {block.block: "this block"},
+            f"iterations inside of {buffer.name}: {index} in [0, {dim})",
+            f"{index} runs over [{dom.start}, {analyzer.simplify(dom.start + dom.extent)})",
+            (f"compute_inline({found[0].block.name})",),
+        )
+    return None
+
+
+@requirement
 def other_inputs_ready(state: ScheduleState, block: BlockRealize) -> Failure | None:
     """what else the block reads is written before the producer: there it will be read"""
     found = _merge(state, block)
@@ -265,7 +290,10 @@ def other_inputs_ready(state: ScheduleState, block: BlockRealize) -> Failure | N
 
 @primitive(
     past="was inlined",
-    requires=[complete, one_store, one_producer, producer_is_one_store, reads_its_own_point, other_inputs_ready],
+    requires=[
+        complete, one_store, one_producer, producer_is_one_store, reads_its_own_point, stays_in_the_buffer,
+        other_inputs_ready,
+    ],
 )  # fmt: skip
 def reverse_compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     """Compute a consumer where its only producer computes: the producer stores the consumer's value instead of its own.

@@ -151,8 +151,9 @@ def _known_map(index_map: Callable[..., Any], ndim: int) -> tuple[IndexMap, list
     if isinstance(index_map, IndexMap):
         if len(index_map.initial_indices) != ndim:
             raise NotInjective(f"it takes {len(index_map.initial_indices)} indices")
-        return index_map, []
-    return IndexMap.from_func_with_separators(index_map, ndim)
+        return index_map.simplified(), []
+    made, separators = IndexMap.from_func_with_separators(index_map, ndim)
+    return made.simplified(), separators
 
 
 def fitting_map(index_map: Callable[..., Any], ndim: int, what: str, spot: Node) -> Failure | None:

@@ -21,7 +21,7 @@ from ...nodes import (
     Seq,
     Stmt,
 )  # fmt: skip
-from ..analysis import Scope
+from ..analysis import Scope, why_goes_on
 from ..boxes import Box, clip, fills, hull, touched
 from ..placement import box_text
 from ..registry import Failure, holds_inside, primitive, requirement
@@ -100,7 +100,7 @@ def filled_below(
     state: ScheduleState, loop: For, block: BlockRealize, write_buffer_index: int | str | Buffer
 ) -> Failure | None:
     """below the loop, the first block that touches the buffer writes every element of the box that is copied back,
-    without reading it unless it has an init; the others touch that box only
+    without reading it unless it has an init and reduces over loops of its scope; the others touch that box only
     """
     region = region_of(block.block.writes, write_buffer_index)
     assert region is not None  # writes_it
@@ -115,6 +115,9 @@ def filled_below(
             f"block {first.block.name} reads what was there before",
             ("cache_inplace", "cache_read and cache_write"),
         )
+    reason = why_goes_on(Scope.around(tree, first), first)
+    if reason is not None:
+        return Failure({first.block: "this block"}, "a reduction that starts and ends in its scope", reason)
     reason = fills(tree, first, write, loop)
     if reason is not None:
         return Failure({first.block: "this block"}, f"every element of its box of {buffer.name} written", reason)

@@ -118,8 +118,8 @@ Map = IndexMap | Callable[..., Any]
 def _mapped(block: Block, index_map: Map) -> IndexMap:
     dtype = str(block.iter_vars[0].var.dtype) if block.iter_vars else "int32"
     if isinstance(index_map, IndexMap):
-        return index_map
-    return IndexMap.from_func(index_map, ndim=len(block.iter_vars), index_dtype=dtype)
+        return index_map.simplified()
+    return IndexMap.from_func(index_map, ndim=len(block.iter_vars), index_dtype=dtype).simplified()
 
 
 def _bad_map(block: BlockRealize, buffer: Buffer, write: bool, index_map: Map) -> Failure | None:

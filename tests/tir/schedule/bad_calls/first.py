@@ -96,6 +96,19 @@ def sparse(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
 
 
 @T.prim_func
+def padded(A: T.Buffer((4,), "float32"), C: T.Buffer((6,), "float32")):
+    B = T.alloc_buffer((4,))
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi]
+    for i in range(6):
+        with T.block("C"):
+            vi = T.axis.spatial(6, i)
+            C[vi] = T.if_then_else(vi < 4, B[vi], 0.0)
+
+
+@T.prim_func
 def overwritten(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
     B = T.alloc_buffer((8,))
     for i in range(8):
@@ -300,6 +313,7 @@ CASES["compute_inline.inputs_settled"] = on(overwritten, lambda s: s.compute_inl
 CASES["reverse_compute_inline.one_producer"] = on(programs.two_consumers, lambda s: s.reverse_compute_inline("C"))
 CASES["reverse_compute_inline.producer_is_one_store"] = on(sparse, lambda s: s.reverse_compute_inline("C"))
 CASES["reverse_compute_inline.reads_its_own_point"] = on(reversed_rows, lambda s: s.reverse_compute_inline("C"))
+CASES["reverse_compute_inline.stays_in_the_buffer"] = on(padded, lambda s: s.reverse_compute_inline("C"))
 CASES["reverse_compute_inline.other_inputs_ready"] = on(late_input, lambda s: s.reverse_compute_inline("D"))
 
 CASES["decompose_reduction.reduction_block"] = on(programs.chain, lambda s: s.decompose_reduction("B", loop(s, "B")))

@@ -1,0 +1,43 @@
+"""Loads of every second element as loads of vectors and a shuffle: the same elements, and no others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minitvm
+from minitvm import te
+from minitvm.reference import check
+from minitvm.target import Target
+from minitvm.tir import Schedule
+from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.transform.pipeline import lower
+
+
+def every(step: int, start: int, lanes: int, length: int, dtype: str = "float32") -> PrimFunc:
+    """B[i] = A[step * i + start], in vectors; A ends with the last element that is read."""
+    a = te.placeholder((step * (length - 1) + start + 1,), dtype, name="A")
+    b = te.compute((length,), lambda i: a[i * step + start], name="B")
+    sch = Schedule(te.create_prim_func([a, b]))
+    _, lane = sch.split(sch.get_loops("B")[0], [None, lanes])
+    sch.vectorize(lane)
+    return sch.func
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("start", [0, 1, 5])
+def test_every_second_element(dtype: str, lanes: int, start: int) -> None:
+    func = every(2, start, lanes, 3 * lanes, dtype)
+    module = lower(func, Target("cpu"))
+    assert "Shuffle" in str(module)
+    assert check(func, module, modes=("exact", "shadow"))  # nothing outside A is touched
+    a = np.arange(func.params[0].shape[0].value).astype(dtype)
+    found = np.zeros(3 * lanes, dtype)
+    minitvm.build(func, target="cpu")(a, found)
+    np.testing.assert_array_equal(found, a[start::2])
+
+
+@pytest.mark.parametrize(("step", "lanes"), [(3, 8), (1, 8), (2, 2)])
+def test_others_are_left_alone(step: int, lanes: int) -> None:
+    assert "Shuffle" not in str(lower(every(step, 0, lanes, 4 * lanes), Target("cpu")))
