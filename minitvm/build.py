@@ -225,13 +225,13 @@ def link_graph(fused: Any, units: Iterable[Unit], lowered: Mapping[PrimFunc, Low
         if _is_view(unit.node):
             source, target_value = unit.node.inputs[0], unit.node.output
             if target_value in outputs:
-                linker.copy(slots[target_value], slots[source])
+                linker.copy(slots[target_value], slots[source], unit.name)
             else:
                 slots[target_value] = slots[source]
             continue
         values = [*unit.node.inputs, *unit.node.outputs]
         args: list[Slot | Expr] = [slots[v] for v in values]
-        linker.call(lowered[unit.func], args, _symbolic(unit.func, values))
+        linker.call(lowered[unit.func], args, _symbolic(unit.func, values), unit.name)
     for key, place in outputs.items():
         if isinstance(key, tuple):
             linker.copy(place, slots[key[0]])

@@ -127,6 +127,11 @@ class GraphModule:
     # -- the plain way
 
     def __call__(self, *args: Any, out: Any = None, **inputs: Any) -> Any:
+        results = self._call(self._in_order(args, inputs), out)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _in_order(self, args: tuple[Any, ...], inputs: dict[str, Any]) -> tuple[Any, ...]:
+        """The values of a call in the order of the inputs."""
         if args:
             if len(args) + len(inputs) > len(self._names):
                 raise InputError(
@@ -136,9 +141,8 @@ class GraphModule:
                 if name in inputs:
                     raise InputError(f"{self._what}: {name} is given twice, by position and by name")
         if inputs or len(args) != len(self._names):
-            args = tuple(named(self._what, self._inputs, {**dict(zip(self._names, args)), **inputs}))
-        results = self._call(args, out)
-        return results[0] if len(results) == 1 else tuple(results)
+            return tuple(named(self._what, self._inputs, {**dict(zip(self._names, args)), **inputs}))
+        return args
 
     def _call(self, values: Sequence[Any], out: Any) -> list[Array]:
         arrays: Sequence[Any] = values
@@ -167,6 +171,30 @@ class GraphModule:
             addresses = [a.__array_interface__["data"][0] if isinstance(a, np.ndarray) else 0 for a in arrays]
             bound.run(addresses, [r.__array_interface__["data"][0] for r in results], self.listeners)
         return results
+
+    # -- where the time goes
+
+    def profile(self, *args: Any, runs: int = 20, **inputs: Any) -> Profile:
+        """Run on these inputs again and again, and tell where the time goes, operator by operator.
+
+        The rows of a `minitvm.profile.Profile` have seconds, operations, bytes, and how near to the machine's peak each
+        operator comes. The program runs as in a plain call, with a time stamp between its steps.
+        """
+        from ..profile import profile
+
+        return profile(self, *args, runs=runs, **inputs)
+
+    def stamped(self, *args: Any, **inputs: Any) -> tuple[list[Array], Array]:
+        """One run with time stamps: its outputs, and int64 nanoseconds [threads, steps + 1].
+
+        `stamps[thread, i]` is when a thread came to step i of the executable, the last column when it was done; 0 where
+        it took no part. The clock is that of `time.perf_counter`.
+        """
+        with self._lock:
+            arrays, bound = self._prepare(self._in_order(args, inputs))
+            results = self._destinations(bound, None, arrays)
+            addresses = [a.ctypes.data if isinstance(a, np.ndarray) else 0 for a in arrays]
+            return results, bound.run_stamped(addresses, [r.ctypes.data for r in results])
 
     def _prepare(self, values: Sequence[Any]) -> tuple[list[Any], BoundProgram]:
         """Check everything, find the symbolic dimensions, and the program bound to them."""
