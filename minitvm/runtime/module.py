@@ -14,6 +14,7 @@ from ..events import Listener
 from ..executable import Executable, ScalarSpec, TensorSpec
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .cpu.program import BoundProgram, CpuProgram, LoadedCode
+from .cpu.stamps import StampedRun
 from .shapes import bind_dims, check_fixed_dims
 
 if TYPE_CHECKING:
@@ -174,27 +175,25 @@ class GraphModule:
 
     # -- where the time goes
 
-    def profile(self, *args: Any, runs: int = 20, **inputs: Any) -> Profile:
-        """Run on these inputs again and again, and tell where the time goes, operator by operator.
+    def profile(self, *args: Any, runs: int = 20, **inputs: Any) -> Any:
+        """Run on these inputs again and again, and tell where the time goes: a `minitvm.profile.Profile`.
 
-        The rows of a `minitvm.profile.Profile` have seconds, operations, bytes, and how near to the machine's peak each
-        operator comes. The program runs as in a plain call, with a time stamp between its steps.
+        Its rows, one an operator, have seconds, operations, bytes, and how near to the machine's peak each comes. The
+        program runs as in a plain call, with a time stamp between its steps.
         """
         from ..profile import profile
 
         return profile(self, *args, runs=runs, **inputs)
 
-    def stamped(self, *args: Any, **inputs: Any) -> tuple[list[Array], Array]:
-        """One run with time stamps: its outputs, and int64 nanoseconds [threads, steps + 1].
-
-        `stamps[thread, i]` is when a thread came to step i of the executable, the last column when it was done; 0 where
-        it took no part. The clock is that of `time.perf_counter`.
-        """
+    def stamped(self, *args: Any, out: Any = None, **inputs: Any) -> StampedRun:
+        """One run with time stamps: its outputs, and when each thread came to each step of the executable."""
         with self._lock:
             arrays, bound = self._prepare(self._in_order(args, inputs))
-            results = self._destinations(bound, None, arrays)
+            results = self._destinations(bound, out, arrays)
             addresses = [a.ctypes.data if isinstance(a, np.ndarray) else 0 for a in arrays]
-            return results, bound.run_stamped(addresses, [r.ctypes.data for r in results])
+            return StampedRun(results, bound.run_stamped(addresses, [r.ctypes.data for r in results]), bound.env)
+
+    # -- what every call does
 
     def _prepare(self, values: Sequence[Any]) -> tuple[list[Any], BoundProgram]:
         """Check everything, find the symbolic dimensions, and the program bound to them."""

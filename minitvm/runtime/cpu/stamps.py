@@ -7,10 +7,12 @@ thread team, with no Python between kernels. A stamp takes some 25 ns of each th
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..shapes import Bindings
 from .executor import STAMP
 
 if TYPE_CHECKING:
@@ -21,12 +23,22 @@ CLOCK = time.CLOCK_MONOTONIC
 _LINE = 16  # words in 128 bytes: what two threads write lies on different cache lines
 
 
-class StampedProgram:
-    """The steps of a bound program, a stamp before each and one behind the last.
+@dataclass(frozen=True, slots=True)
+class StampedRun:
+    """What a run made, and when.
 
-    `stamps[thread, i]` is when that thread came to step i, in nanoseconds of CLOCK; column n (there are n steps) is the
-    end. 0 stands where a thread took no part.
+    `times`, int64 [threads, steps + 1], are nanoseconds of CLOCK: `times[thread, i]` is when that thread came to step i
+    of the executable, the last column is the end; 0 stands where a thread took no part. `sizes` are the values of
+    symbolic dimensions.
     """
+
+    outputs: list[np.ndarray[Any, Any]]
+    times: np.ndarray[Any, Any]
+    sizes: Bindings
+
+
+class StampedProgram:
+    """The steps of a bound program, a stamp before each and one behind the last."""
 
     def __init__(self, bound: BoundProgram) -> None:
         self._count = len(bound.program.executable.steps)
@@ -38,7 +50,7 @@ class StampedProgram:
         return (STAMP, CLOCK, int(self._words.ctypes.data) + 8 * step, self._words.shape[1])
 
     def run(self, bound: BoundProgram) -> np.ndarray[Any, Any]:
-        """Run `bound` on the addresses that its argument table holds; int64 [threads, steps + 1]."""
+        """Run `bound` on the addresses that its argument table holds; `StampedRun.times`."""
         words = self._words
         words[...] = 0
         native = False

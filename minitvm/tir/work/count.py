@@ -55,6 +55,14 @@ class Work:
     writes: Mapping[Buffer, int]
     exact: bool
 
+    @property
+    def slots(self) -> int:
+        """Multiply-add instructions' worth of arithmetic: one multiplication and one other operation fit in each."""
+        fused = self.operations.get("fma", 0)
+        products = self.operations.get("mul", 0) + fused
+        rest = sum(n for name, n in self.operations.items() if name not in ("mul", "fma")) + fused
+        return max(products, rest)
+
     def moved(self, func: PrimFunc) -> int:
         """Bytes read and written of the parameters of the function that was counted."""
         return sum(self.reads.get(p, 0) + self.writes.get(p, 0) for p in func.buffers)
@@ -68,7 +76,7 @@ def count(func: PrimFunc, sizes: Mapping[e.Var, int] | None = None) -> Work:
 
 
 def footprint(stmt: Stmt, outer: Mapping[e.Var, int]) -> int:
-    """Distinct bytes of memory that a statement touches at one iteration of the loops around it, `outer`."""
+    """Distinct bytes of memory, not registers, that a statement touches at one iteration of the loops around it."""
     counter = _Counter()
     counter.stmt(stmt, Domain(points=dict(outer)))
     return counter.bytes_touched()
@@ -79,6 +87,7 @@ class _Accesses:
     """The accesses of one kind to one buffer, those of equal strides together."""
 
     count: int = 0
+    moves: bool = False  # some index depends on a variable: what never moves lives in registers
     bases: dict[tuple[tuple[int, int], ...], list[Any]] = field(default_factory=dict)
     anywhere: bool = False
 
@@ -173,6 +182,7 @@ class _Counter:
             base = index.base
         else:
             lanes, stride, base = index.dtype.lanes, 0 if index.dtype.lanes == 1 else None, index
+        found.moves |= bool(variables(index))
         masked = None if predicate is None else self.masked(predicate, lanes, d)
         found.count += d.iterations * lanes if masked is None else masked
         if stride is None or (predicate is not None and masked is None) or not d.exact:
@@ -254,11 +264,13 @@ class _Counter:
         return size
 
     def bytes_touched(self) -> int:
-        """Distinct bytes of all buffers, read or written."""
+        """Distinct bytes of all buffers, read or written; those in registers left out."""
         total = 0
         for buffer in {**self.accesses["read"], **self.accesses["write"]}:
             both = [kind[buffer] for kind in self.accesses.values() if buffer in kind]
             size = self.size_of(buffer)
+            if buffer.scope == "local" and not any(a.moves for a in both):
+                continue
             try:
                 known = not any(a.anywhere for a in both)
                 parts = [a.touched() for a in both if a.bases] if known else []
@@ -270,9 +282,7 @@ class _Counter:
 
     def work(self) -> Work:
         counts = {kind: {b: a.count for b, a in found.items()} for kind, found in self.accesses.items()}
-        distinct = {
-            kind: {b: n * b.dtype.bytes for b, n in self.elements(kind).items()} for kind in ("read", "write")
-        }
+        distinct = {kind: {b: n * b.dtype.bytes for b, n in self.elements(kind).items()} for kind in ("read", "write")}
         return Work(
             dict(self.operations), self.flops, self.integers, counts["read"], counts["write"], distinct["read"],
             distinct["write"], self.exact,
