@@ -134,7 +134,7 @@ class CallKernel:
     kernel: int
     args: tuple[Argument, ...]
     parallel: bool = True
-    operator: str = ""
+    operator: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Copy:
     dst: Location
     src: Location
     nbytes: Dim
-    operator: str = ""
+    operator: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
