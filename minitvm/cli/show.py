@@ -15,7 +15,7 @@ LEVELS = {
     "fused": "after the graph passes: one function an operator group, whose name --op takes",
     "te": "tensor expressions: what each element is",
     "tir": "loops and blocks, as created",
-    "schedule": "the schedule's steps, and the loops and blocks after them",
+    "schedule": "what was chosen and why, the schedule's steps, and the loops and blocks after them",
     "kernel": "flat loop nests over vectors: a host function and its kernels",
     "source": "the kernels as Python for Numba",
     "executable": "steps over memory arenas",
@@ -44,5 +44,5 @@ def show(options: argparse.Namespace) -> int:
     graph = opt.read_graph(options.model, options.shape)
     with progress() as report:
         result = lower(graph, target=target, stop_at=options.level, only=options.op, progress=report)
-    write(text(result))
+    write(text(result, target=target if options.level == "schedule" else None))
     return 0

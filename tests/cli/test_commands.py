@@ -76,7 +76,10 @@ def test_show_prints_every_level(model: str, capsys: pytest.CaptureFixture[str],
     }  # fmt: skip
     program = shown(capsys, "show", model, "--level", level)
     assert wanted[level] in program
-    assert "schedule_trace" not in program
+    assert "schedule_trace" not in program and "schedule_choice" not in program
+    if level == "schedule":
+        for label in ("# rule        matmul", "# predicted   ", "# work        128 float operations", "# caches      "):
+            assert label in program
     assert max(map(len, program.split("\n"))) < 400
 
 
@@ -103,7 +106,7 @@ def test_what_show_prints_reads_back(model: str, capsys: pytest.CaptureFixture[s
 
 def without_trace(func: tir.PrimFunc) -> tir.PrimFunc:
     """A function without its schedule's steps, which `show` prints as comments."""
-    return tir.PrimFunc(func.params, func.body, {k: v for k, v in func.attrs.items() if k != "schedule_trace"})
+    return tir.PrimFunc(func.params, func.body, {k: v for k, v in func.attrs.items() if not k.startswith("schedule_")})
 
 
 def test_te_that_show_prints_runs(model: str, capsys: pytest.CaptureFixture[str], rng: np.random.Generator) -> None:

@@ -4,11 +4,13 @@
 multiplied out, conditions decided on the iterations that they depend on.
 
     count.py      the walk over statements and expressions
+    hottest.py    the loops in which a kernel spends its time
     domain.py     how often a statement runs, and where
     values.py     index expressions on many iterations at once
     intervals.py  which elements a set of accesses touches
 """
 
-from .count import Work, count, footprint
+from .count import Work, count, count_statement, footprint
+from .hottest import Nest, hottest
 
-__all__ = ["Work", "count", "footprint"]
+__all__ = ["Nest", "Work", "count", "count_statement", "footprint", "hottest"]

@@ -75,6 +75,13 @@ def count(func: PrimFunc, sizes: Mapping[e.Var, int] | None = None) -> Work:
     return counter.work()
 
 
+def count_statement(stmt: Stmt, outer: Mapping[e.Var, int]) -> Work:
+    """The work of a statement of a kernel at one iteration of the loops around it."""
+    counter = _Counter()
+    counter.stmt(stmt, Domain(points=dict(outer)))
+    return counter.work()
+
+
 def footprint(stmt: Stmt, outer: Mapping[e.Var, int]) -> int:
     """Distinct bytes of memory, not registers, that a statement touches at one iteration of the loops around it."""
     counter = _Counter()
