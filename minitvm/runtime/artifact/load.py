@@ -48,7 +48,7 @@ def load(
     """
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads}: wanted a number from 1")
-    container = format.read(path, threads=len(available_cores()))
+    container = format.read(path, mapped=("weights",), threads=len(available_cores()))
     sign.demand_trust(container, trust, key)
     try:
         executable = from_json(_json(container, "program"), container.sections["weights"])
