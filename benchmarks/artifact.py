@@ -87,7 +87,7 @@ def _measured(library: str, arguments: list[str]) -> Figures:
         [sys.executable, "-c", program, *arguments],
         env={**os.environ, "PYTHONPATH": paths},
         check=True,
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
     )
     load, ready, cpu, first, peak = map(float, done.stdout.split())
