@@ -56,8 +56,8 @@ class _Lowering:
 def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | None:
     """(the loop to put it before, the init in loops of its own), or None where it must stay in place.
 
-    Legal when below that loop nobody else touches what the init writes, and spatial and reduction loops are separate:
-    then every element is initialised once, before its first update, as it was.
+    Legal when below that loop nobody else touches what the init writes, nobody writes what it reads, and spatial and
+    reduction loops are separate: then every element is initialised once, before its first update, as it was.
     """
     block = node.block
     reduced = _variables(node, block.iter_vars, reduction=True)
@@ -109,9 +109,11 @@ def _variables(node: BlockRealize, axes: tuple[IterVar, ...], reduction: bool) -
 
 
 def _alone(block: Block, init: Stmt, loop: For) -> bool:
-    """Whether below a loop only this block touches the buffers that its init writes."""
+    """Whether below a loop only this block touches the buffers that its init writes, and nobody what that reads."""
     written = {n.buffer for n in walk(init) if isinstance(n, BufferStore)}
-    return _touches(loop.body, written) == _touches(block, written)
+    read = {n.buffer for n in walk(init) if isinstance(n, BufferLoad)} - written
+    settled = not any(isinstance(n, BufferStore) and n.buffer in read for n in walk(loop.body))
+    return settled and _touches(loop.body, written) == _touches(block, written)
 
 
 def _touches(stmt: Stmt, buffers: set[Any]) -> int:
