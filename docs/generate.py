@@ -10,10 +10,13 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from minitvm.tir.schedule import Primitive
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "CONTRIBUTING.md")
@@ -44,12 +47,12 @@ def refreshed(page: str, name: str = "page") -> str:
     return _CODE.sub(run, page)
 
 
-def primitives() -> str:
-    """The page of all schedule primitives, in the order of their registration."""
+def primitives(chosen: Iterable[Primitive] | None = None) -> str:
+    """The page of all schedule primitives, in the order of their registration; or of those chosen."""
     from minitvm.tir.schedule.registry import PRIMITIVES
 
     rows, entries = [], []
-    for primitive in PRIMITIVES.values():
+    for primitive in PRIMITIVES.values() if chosen is None else chosen:
         first, *rest = primitive.document().split("\n")
         summary = next((line for line in rest if line), "")
         rows.append(f"| [`{primitive.name}`](#{primitive.name}) | {summary.replace('|', chr(92) + '|')} |")
@@ -71,7 +74,15 @@ def generated() -> dict[Path, str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the files that are out of step; with --check only name them, and return 1 if there are any."""
+    """Write the files that are out of step; with --check only name them, and return 1 if there are any.
+
+    `--load FILE.py` prints the page of the primitives that a file registers.
+    """
+    if "--load" in arguments:
+        from minitvm.cli.program_file import read_primitives
+
+        print(primitives(read_primitives(Path(arguments[-1]))))
+        return 0
     check = "--check" in arguments
     stale = [(p, text) for p, text in generated().items() if not p.exists() or p.read_text(encoding="utf-8") != text]
     for path, text in stale:

@@ -225,13 +225,13 @@ def link_graph(fused: Any, units: Iterable[Unit], lowered: Mapping[PrimFunc, Low
         if _is_view(unit.node):
             source, target_value = unit.node.inputs[0], unit.node.output
             if target_value in outputs:
-                linker.copy(slots[target_value], slots[source])
+                linker.copy(slots[target_value], slots[source], unit.name)
             else:
                 slots[target_value] = slots[source]
             continue
         values = [*unit.node.inputs, *unit.node.outputs]
         args: list[Slot | Expr] = [slots[v] for v in values]
-        linker.call(lowered[unit.func], args, _symbolic(unit.func, values))
+        linker.call(lowered[unit.func], args, _symbolic(unit.func, values), unit.name)
     for key, place in outputs.items():
         if isinstance(key, tuple):
             linker.copy(place, slots[key[0]])
@@ -265,11 +265,15 @@ def _descend(func: PrimFunc, target: Target, stop_at: str, callback: PassCallbac
 
 
 def schedule_function(func: PrimFunc, target: Target) -> PrimFunc:
-    """The function as the target's strategy schedules it; the trace is kept as its attribute "schedule_trace"."""
+    """The function as the target's strategy schedules it.
+
+    Its attributes "schedule_trace" and "schedule_choice" keep the steps, the rule that made them and the algorithms.
+    """
     from . import strategy
 
-    scheduled = strategy.schedule(func, target)
-    return scheduled.func.with_attr("schedule_trace", scheduled.trace.as_python())
+    rule, scheduled = strategy.chosen(func, target)
+    traced = scheduled.func.with_attr("schedule_trace", scheduled.trace.as_python())
+    return traced.with_attr(strategy.CHOICE, (rule, *strategy.algorithms_of(func)))
 
 
 def optimize_graph(graph: Any, target: Target, callback: PassCallback | None = None, accuracy: str = "fast") -> Any:

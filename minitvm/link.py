@@ -55,12 +55,14 @@ class _Call:
     kernel: int
     args: list[Slot | Expr]
     parallel: bool
+    operator: str
 
 
 @dataclass(slots=True)
 class _Copy:
     dst: Slot
     src: Slot
+    operator: str
 
 
 @dataclass(slots=True)
@@ -71,17 +73,24 @@ class Linker:
     kernels: list[x.Kernel] = field(default_factory=list)
     steps: list[_Call | _Copy] = field(default_factory=list)
     _known: dict[PrimFunc, int] = field(default_factory=dict)
+    _operator: str = ""
 
-    def call(self, lowered: LoweredFunc, args: Sequence[Slot | Expr], dims: Mapping[Var, Expr]) -> None:
-        """Append a function's kernel calls; `args` are in the order of its params, `dims` its symbolic dimensions."""
+    def call(
+        self, lowered: LoweredFunc, args: Sequence[Slot | Expr], dims: Mapping[Var, Expr], operator: str = ""
+    ) -> None:
+        """Append a function's kernel calls; `args` are in the order of its params, `dims` its symbolic dimensions.
+
+        `operator` names whose work they are (default: the function's).
+        """
+        self._operator = operator or lowered.func.name
         host = lowered.host
         places: dict[Any, Slot | Expr] = dict(zip(host.params, args, strict=True))
         scalars = {**dims, **{p: a for p, a in places.items() if isinstance(p, Var) and isinstance(a, Expr)}}
         self._host(lowered, host.body, places, scalars)
 
-    def copy(self, dst: Slot, src: Slot) -> None:
+    def copy(self, dst: Slot, src: Slot, operator: str = "copy") -> None:
         """Append a copy of all bytes of `src`."""
-        self.steps.append(_Copy(dst, src))
+        self.steps.append(_Copy(dst, src, operator))
 
     def _host(
         self, lowered: LoweredFunc, stmt: Stmt, places: dict[Any, Slot | Expr], scalars: Mapping[Var, Expr]
@@ -94,7 +103,7 @@ class Linker:
             self._host(lowered, stmt.body, {**places, stmt.buffer: Slot(stmt.buffer.name, size)}, scalars)
         elif isinstance(stmt, KernelCall):
             args = [places[a] if isinstance(a, Buffer) else substitute(a, scalars) for a in stmt.args]
-            self.steps.append(_Call(self._kernel(lowered, stmt.kernel), args, stmt.parallel))
+            self.steps.append(_Call(self._kernel(lowered, stmt.kernel), args, stmt.parallel, self._operator))
         else:
             raise InternalError(f"a host function holds only kernel calls, found {type(stmt).__name__}")
 
@@ -128,10 +137,10 @@ class Linker:
                 steps.append(x.Barrier())
             previous_parallel = parallel
             if isinstance(step, _Copy):
-                steps.append(x.Copy(_place(step.dst), _place(step.src), step.src.nbytes))
+                steps.append(x.Copy(_place(step.dst), _place(step.src), step.src.nbytes, step.operator))
             else:
                 args = tuple(_place(a) if isinstance(a, Slot) else _plain(a) for a in step.args)
-                steps.append(x.CallKernel(step.kernel, args, step.parallel))
+                steps.append(x.CallKernel(step.kernel, args, step.parallel, step.operator))
         return x.Executable(
             name, self.target, tuple(inputs), tuple(outputs), tuple(constants), arenas, tuple(self.kernels),
             tuple(steps), tuple(calling),

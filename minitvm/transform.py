@@ -3,7 +3,8 @@
     fuse = transform.Sequential([transform.Simplify(), transform.UnrollLoop()])
     mod = fuse(mod)
 
-The passes are the functions of `tir.transform.pipeline`, under TVM's names; `names()` lists them.
+The passes are the functions of `tir.transform.pipeline`, under TVM's names; `names()` lists them. `ConvertLayout` is a
+pass over graphs.
 """
 
 from __future__ import annotations
@@ -86,6 +87,10 @@ def _of_pipeline(own: str) -> Callable[[PrimFunc], PrimFunc]:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "ConvertLayout":
+        from .graph.passes.convert_layout import ConvertLayout
+
+        return ConvertLayout
     if name not in _NAMES:
         raise AttributeError(f"minitvm.transform has no pass {name}: {nearest(name, names())}")
 
@@ -98,4 +103,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_NAMES])
+    return sorted([*__all__, *_NAMES, "ConvertLayout"])

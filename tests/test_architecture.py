@@ -31,7 +31,7 @@ FOUNDATION = "errors events target expr"
 NODES = "errors events expr te.nodes tir.nodes graph.nodes executable.nodes"
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
 COMPILER = f"{MIDDLE} executable runtime codegen frontend ir script transform build link"
-EVERYTHING = f"{COMPILER} interop testbeds models"
+EVERYTHING = f"{COMPILER} interop profile testbeds models"
 
 MAY_IMPORT: dict[str, str] = {
     # what everything stands on
@@ -60,6 +60,7 @@ MAY_IMPORT: dict[str, str] = {
     "build": f"{MIDDLE} executable runtime codegen frontend ir link",
     # on top
     "interop": COMPILER,
+    "profile": COMPILER,
     "testbeds": "errors",
     "models": f"{FOUNDATION} arith tir te topi strategy graph testbeds",
     "cli": EVERYTHING,
@@ -75,6 +76,7 @@ MAY_IMPORT: dict[str, str] = {
 LAZY_DOORS = [
     ("tir.schedule", "reference", "Schedule(..., verify=True) compares each step with the interpreter"),
     ("cli", "reference", "`minitvm check` compares every level with its interpreter"),
+    ("runtime", "profile", "`module.profile()` counts the work of kernels, which are tir functions"),
 ]
 
 # Libraries that only these may import, lazily or not. A library that is not listed is free, if it is a core dependency.

@@ -19,6 +19,7 @@ from minitvm.errors import InputError
 from minitvm.events import Access
 from minitvm.graph import registry
 from minitvm.reference import check, graph_ops
+from minitvm.tir.schedule.testing import registrations_undone
 
 open_lessons()
 
@@ -40,7 +41,8 @@ def registries() -> Iterator[None]:
     """Answers register operators of their own; what other tests see stays as it was."""
     registry.names()  # loads those of the package, so that they are among what is kept
     kept = [(table, dict(table)) for table in (registry.OPERATORS, graph_ops.OPERATORS)]
-    yield
+    with registrations_undone():
+        yield
     for table, before in kept:
         table.clear()
         table.update(before)

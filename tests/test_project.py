@@ -177,3 +177,11 @@ def test_fuzzing_ends_in_time(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "nothing found in 0.05 minutes, 0 whole rounds" in done.stdout
+
+
+def test_no_two_packages_of_tests_share_a_name() -> None:
+    """pytest knows them by the name of their outermost folder with an __init__.py: of two it would find one."""
+    tests = ROOT / "tests"
+    roots = [init.parent for init in tests.rglob("__init__.py") if not (init.parent.parent / "__init__.py").exists()]
+    names = sorted(root.name for root in roots)
+    assert names and names == sorted(set(names)), [str(root.relative_to(tests)) for root in roots]

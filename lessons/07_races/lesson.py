@@ -127,8 +127,6 @@ print(race)
 
 # %%
 print("\n".join(race.finding.script(parallel_chain).splitlines()[-4:]))
-first, second = race.finding.accesses
-print(f"\n{first.verb} at {first.where}, and {second.verb} at {second.where}")
 
 # %% [markdown]
 # Two reads never race: nobody can tell which came first. And an iteration does not race with itself: within one, the
@@ -137,42 +135,36 @@ print(f"\n{first.verb} at {first.where}, and {second.verb} at {second.where}")
 # ## Lanes march in step
 #
 # Vectors are not quite like threads. All lanes load, then all lanes add, then all lanes store. So a vector *has* an
-# order, only it is another one than that of the loop. We write the kernel by hand, in both directions:
+# order, only it is another one than that of the loop. Here is the chain as a vector, and a loop that runs the other
+# way: each iteration reads what the *next* one overwrites.
 
 
 # %%
-def shifted(written: int, read: int) -> dict[str, PrimFunc]:
-    """A[i + written] = A[i + read] + 1, one after the other, in parallel, and in one vector."""
-
-    @T.prim_func
-    def serial(A: T.Buffer((5,), "int32")):
-        for i in range(4):
-            A[i + written] = A[i + read] + 1
-
-    @T.prim_func
-    def parallel(A: T.Buffer((5,), "int32")):
-        for i in T.parallel(4):
-            A[i + written] = A[i + read] + 1
-
-    @T.prim_func
-    def vector(A: T.Buffer((5,), "int32")):
-        A[T.Ramp(written, 1, 4)] = A[T.Ramp(read, 1, 4)] + T.Broadcast(1, 4)
-
-    return {"serial": serial, "parallel": parallel, "vector": vector}
+@T.prim_func
+def vector_chain(A: T.Buffer((5,), "int32")):
+    A[T.Ramp(1, 1, 4)] = A[T.Ramp(0, 1, 4)] + T.Broadcast(1, 4)
 
 
-print(f"{'':<20} {'serial':<18} {'vector':<18} the parallel loop")
-for written, read in ((1, 0), (0, 1)):
-    forms = shifted(written, read)
-    left, right = (f"A[i{f' + {at}' if at else ''}]" for at in (written, read))
-    told = "a race" if race_in(forms["parallel"]) else "no race"
-    print(f"{left + ' = ' + right + ' + 1':<20} {run(forms['serial'])!s:<18} {run(forms['vector'])!s:<18} {told}")
+@T.prim_func
+def pull(A: T.Buffer((5,), "int32")):
+    for i in range(4):
+        A[i] = A[i + 1] + 1
+
+
+@T.prim_func
+def vector_pull(A: T.Buffer((5,), "int32")):
+    A[T.Ramp(0, 1, 4)] = A[T.Ramp(1, 1, 4)] + T.Broadcast(1, 4)
+
+
+for program in (chain, vector_chain, pull, vector_pull):
+    print(f"{program.name:<13} {run(program)}")
+assert (run(chain) != run(vector_chain)).any() and (run(pull) == run(vector_pull)).all()
 
 # %% [markdown]
-# In the second line each lane reads what a *later* one overwrites; the vector has read everything before it writes
-# anything. It is right, where threads would race. minitvm does not use this: `vectorize` asks for the same as
-# `parallel`, that no iteration touches what another one writes. Then the result does not depend on how many lanes an
-# instruction has, nor on whether it has any: a loop that is too long for one vector becomes several.
+# The chain is wrong as a vector. `pull` is right: the vector has read everything before it writes anything. (Threads
+# would race in both.) minitvm does not use this: `vectorize` asks for the same as `parallel`, that no iteration touches
+# what another one writes. Then the result does not depend on how many lanes an instruction has, nor on whether it has
+# any: a loop that is too long for one vector becomes several.
 #
 # ## Loops in loops
 #
@@ -235,6 +227,29 @@ except ScheduleError as error:
 # Found is a pair that you can check by hand, as always: both iterations write `s[0]`. (`s` is used up within the
 # iteration, so serially all is well; in parallel, one thread squares what another one has just stored.)
 #
+# And when the data decide? This program sends each X to a place that it looks up:
+
+
+# %%
+@T.prim_func
+def scatter(to: T.Buffer((4,), "int32"), X: T.Buffer((4,), "float32"), Y: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("Y"):
+            vi = T.axis.spatial(4, i)
+            Y[to[vi]] = X[vi]
+
+
+sch = tir.Schedule(scatter)
+try:
+    sch.parallel(sch.get_loops("Y")[0])
+except ScheduleError as error:
+    print("\n".join(str(error).splitlines()[-2:]))
+
+# %% [markdown]
+# `to` may hold four places that are all different; then nothing races. But the schedule must answer for inputs that it
+# will never see. Of `Y[to[vi]]` it knows that it is somewhere in Y (`e0` is the place), so two iterations *may* meet,
+# and it refuses. What cannot be shown to be safe is not done.
+#
 # ## How to make it legal
 #
 # **Give each iteration a place of its own.** That is nearly always the answer. A scratch with an element for each `i`:
@@ -271,18 +286,25 @@ print(body_of(minitvm.lower(sch.func, stop_at="kernel")["scratch_for_each"]))
 
 # %%
 program = example.blocks(32, 32, 32)
+refused = {}
+print("    vectorize   unroll      parallel")
 for at, name in enumerate("ijr"):
-    sch = tir.Schedule(program)
-    try:
-        sch.parallel(sch.get_loops("C")[at])
-        print(f"{name}: accepted")
-    except ScheduleError as error:
-        print(f"{name}: refused,", str(error).splitlines()[0].split("  ")[0])
-        print("\n".join(str(error).splitlines()[-4:]))
+    answers = []
+    for kind in ("vectorize", "unroll", "parallel"):
+        sch = tir.Schedule(program)
+        try:
+            getattr(sch, kind)(sch.get_loops("C")[at])
+            answers.append("accepted")
+        except ScheduleError as error:
+            refused[kind, name] = str(error)
+            answers.append("refused")
+    print(f"{name}   {answers[0]:<12}{answers[1]:<12}{answers[2]}")
+print("\n".join(refused["parallel", "r"].splitlines()[-4:]))
 
 # %% [markdown]
-# The third way is in this error: `rfactor` makes partial sums, so that each iteration has, again, a place of its own.
-# Lesson 09 is about it. And where no loop will do, as on the staircase of lesson 05, another order may make one.
+# Unrolling takes no promise back, so nobody has to ask. The third way is in the error: `rfactor` makes partial sums, so
+# that each iteration has, again, a place of its own. Lesson 09 is about it. And where no loop will do, as on the
+# staircase of lesson 05, another order may make one.
 #
 # ## The ledger
 #

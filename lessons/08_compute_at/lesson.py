@@ -3,8 +3,8 @@
 #
 # One stage makes values, the next one uses them, each several times. Make all of them first? Then they must be kept,
 # and when they are needed they are far away. Make each of them where it is needed? Then some are made several times.
-# Nobody gets all three: little work, little memory, short ways. Today we count what each choice costs. At the end you
-# work out what a compiler must know to offer the choice: which values are needed *here*.
+# Nobody gets all three for nothing: little work, little memory, short ways. Today we count what each choice costs. At
+# the end you work out what a compiler must know to offer the choice: which values are needed *here*.
 
 # %%
 from minitvm.cli.lesson import open_lessons
@@ -111,11 +111,22 @@ print(f"H has {ELEMENTS:,} elements; computed: {all_first.computed:,}; bytes liv
 # makes loops around it for exactly what is read there:
 
 # %%
-sch = tir.Schedule(program)
-y, x = sch.get_loops("Y")
-sch.compute_at("H", y)
-at_y = sch.func
-print(body_of(at_y))
+
+
+def scheduled(steps: Callable[[tir.Schedule], object], n: int = N) -> PrimFunc:
+    """The two stages after some steps of a schedule."""
+    sch = tir.Schedule(smooth(n))
+    steps(sch)
+    return sch.func
+
+
+def at_y(sch: tir.Schedule) -> None:
+    """H below the loop over the rows of Y."""
+    y, _ = sch.get_loops("Y")
+    sch.compute_at("H", y)
+
+
+print(body_of(scheduled(at_y)))
 
 # %% [markdown]
 # How did it know the 3? It asked which elements iteration y reads: rows y, y + 1 and y + 2. From the first to the last
@@ -125,8 +136,8 @@ print(body_of(at_y))
 # In the kernel, H has become as large as the window:
 
 # %%
-print(body_of(kernel_of(at_y)))
-found = costs(at_y)
+print(body_of(kernel_of(scheduled(at_y))))
+found = costs(scheduled(at_y))
 print(f"computed: {found.computed:,}, each element {found.computed / ELEMENTS:.2f} times; live: {found.peak_bytes:,}")
 
 # %% [markdown]
@@ -135,18 +146,20 @@ print(f"computed: {found.computed:,}, each element {found.computed / ELEMENTS:.2
 
 
 # %%
-def in_tiles(rows: int) -> PrimFunc:
-    """H computed for so many rows of Y at a time."""
-    sch = tir.Schedule(program)
-    y, _ = sch.get_loops("Y")
-    y_0, _ = sch.split(y, factors=[None, rows])
-    sch.compute_at("H", y_0)
-    return sch.func
+def at_tiles(rows: int) -> Callable[[tir.Schedule], None]:
+    """H for so many rows of Y at a time."""
+
+    def steps(sch: tir.Schedule) -> None:
+        y, _ = sch.get_loops("Y")
+        y_0, _ = sch.split(y, factors=[None, rows])
+        sch.compute_at("H", y_0)
+
+    return steps
 
 
 print("rows   window   computed   tiles * window * columns")
 for rows in (1, 2, 4, 8, 16, 32):
-    counted = costs(in_tiles(rows))
+    counted = costs(scheduled(at_tiles(rows)))
     formula = N // rows * (rows + 2) * N
     print(f"{rows:>4} {rows + 2:>8} {counted.computed:>10,} {formula:>14,}")
     assert counted.computed == formula
@@ -156,14 +169,19 @@ for rows in (1, 2, 4, 8, 16, 32):
 # road there is no H any more. `compute_inline` writes its formula wherever it was read:
 
 # %%
-sch = tir.Schedule(program)
-sch.compute_at("H", sch.get_loops("Y")[1])
-at_x = sch.func
 
-sch = tir.Schedule(program)
-sch.compute_inline("H")
-inlined = sch.func
-print(body_of(kernel_of(inlined)))
+
+def at_x(sch: tir.Schedule) -> None:
+    """H below both loops."""
+    sch.compute_at("H", sch.get_loops("Y")[1])
+
+
+def inline(sch: tir.Schedule) -> None:
+    """No H at all."""
+    sch.compute_inline("H")
+
+
+print(body_of(kernel_of(scheduled(inline))).replace(" + (", "\n            + ("))
 
 # %% [markdown]
 # ## rolling_buffer: remember what you had
@@ -173,18 +191,24 @@ print(body_of(kernel_of(inlined)))
 # useless.
 
 # %%
-sch = tir.Schedule(at_y)
-sch.rolling_buffer("H", 0)
-rolling = sch.func
-print(body_of(rolling))
+
+
+def rolling(sch: tir.Schedule) -> None:
+    """H below the loop over the rows of Y, in a ring."""
+    at_y(sch)
+    sch.rolling_buffer("H", 0)
+
+
+print(body_of(scheduled(rolling)))
 
 # %% [markdown]
 # Look at `T.where`: in the first iteration all three rows are new, later only the last one.
 #
 # ## The triangle
 #
-# *Work* is how often an element of H was computed, *memory* the most bytes of H that lived at a time, *distance* what
-# our toy cache of 1024 bytes had to fetch. The last column asks for a parallel loop over the rows of Y.
+# *Work* is how often each element of H was computed, on average, *memory* the most bytes of H that lived at a time, and
+# *distance* the bytes that our toy cache of 1024 bytes had to fetch. The last column asks for a parallel loop over the
+# rows of Y.
 
 
 # %%
@@ -198,22 +222,22 @@ def runs_in_parallel(func: PrimFunc) -> bool:
     return True
 
 
-rows_of_table = {
-    "compute_root": program,
-    "at tiles of 8 rows": in_tiles(8),
-    "at tiles of 2 rows": in_tiles(2),
+choices = {
+    "compute_root": lambda sch: None,
+    "at tiles of 8 rows": at_tiles(8),
+    "at tiles of 2 rows": at_tiles(2),
     "at y": at_y,
     "at x": at_x,
-    "inline": inlined,
+    "inline": inline,
     "rolling, at y": rolling,
 }
-table = {name: costs(func) for name, func in rows_of_table.items()}
-print(f"{'H is computed':<20} {'work':>6} {'again':>7} {'loads':>8} {'live':>7} {'moved':>8}   parallel")
+table = {name: costs(scheduled(steps)) for name, steps in choices.items()}
+print(f"{'H is computed':<20} {'work':>6} {'again':>7} {'loads':>8} {'memory':>7} {'distance':>9}   parallel")
 for name, cost in table.items():
     print(
         f"{name:<20} {cost.computed / ELEMENTS:>6.2f} {cost.computed - ELEMENTS:>7,} {sum(cost.loads.values()):>8,}"
-        f" {cost.peak_bytes:>7,} {cost.lines_fetched * ledger.LINE:>8,}   "
-        f"{'yes' if runs_in_parallel(rows_of_table[name]) else 'no'}"
+        f" {cost.peak_bytes:>7,} {cost.lines_fetched * ledger.LINE:>9,}   "
+        f"{'yes' if runs_in_parallel(scheduled(choices[name])) else 'no'}"
     )
 print(f"X and Y together have {4 * ((N + 2) ** 2 + N**2):,} bytes")
 
@@ -229,7 +253,7 @@ print(f"X and Y together have {4 * ((N + 2) ** 2 + N**2):,} bytes")
 assert table["rolling, at y"].computed == ELEMENTS
 fetched = {name: cost.lines_fetched for name, cost in table.items()}
 assert fetched["rolling, at y"] <= fetched["at y"] < fetched["compute_root"] < fetched["at tiles of 8 rows"]
-sch = tir.Schedule(rolling)
+sch = tir.Schedule(scheduled(rolling))
 try:
     sch.parallel(sch.get_loops("Y")[0])
 except ScheduleError as error:
@@ -262,23 +286,9 @@ except ScheduleError as error:
 
 
 # %%
-def at_row(sch: tir.Schedule) -> None:
-    """H at y."""
-    sch.compute_at("H", sch.get_loops("Y")[0])
-
-
-def rolled(sch: tir.Schedule) -> None:
-    """H at y, in a ring of rows."""
-    at_row(sch)
-    sch.rolling_buffer("H", 0)
-
-
-def compiled(steps: Callable[[tir.Schedule], object]) -> str:
+def compiled(steps: Callable[[tir.Schedule], object], n: int = 1024) -> str:
     """The time of a large picture, smoothed with one of the schedules."""
-    n = 1024
-    sch = tir.Schedule(smooth(n))
-    steps(sch)
-    function = minitvm.build(sch.func, threads=1)
+    function = minitvm.build(scheduled(steps, n), threads=1)
     x = np.random.default_rng(8).integers(-3, 4, (n + 2, n + 2)).astype("float32")
     y = np.zeros((n, n), "float32")
     function(x, y)
@@ -287,13 +297,8 @@ def compiled(steps: Callable[[tir.Schedule], object]) -> str:
     return ledger.duration(ledger.best_of(5, lambda: function(x, y)))
 
 
-for name, steps in {
-    "compute_root": lambda sch: None,
-    "at y": at_row,
-    "inline": lambda sch: sch.compute_inline("H"),
-    "rolling, at y": rolled,
-}.items():
-    print(f"{name:<14} {compiled(steps):>9}")
+for name in ("compute_root", "at y", "inline", "rolling, at y"):
+    print(f"{name:<14} {compiled(choices[name]):>9}")
 
 # %% [markdown]
 # One multiply and two additions are cheap to do again; to fetch a number from memory may cost as much as dozens of

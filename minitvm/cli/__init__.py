@@ -27,7 +27,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     from .. import __version__
-    from . import check, demo, explain, export, info, lesson, run, show
+    from . import check, demo, explain, export, info, lesson, profile, run, show
 
     parser = _Parser(
         prog="minitvm",
@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"minitvm {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (run, export, show, check, demo, info, lesson, explain):
+    for module in (run, export, show, check, profile, demo, info, lesson, explain):
         module.register(commands)
     return parser
 

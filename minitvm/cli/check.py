@@ -1,7 +1,8 @@
 """`minitvm check MODEL.onnx` or FILE.py: every level's interpreter against the compiled result, a line a level.
 
 A Python file with TVMScript is run; each of its functions is checked, and pairs (`before` and `after`, `X_before` and
-`X_after`, a schedule and the function that it began with) are compared by the oracle.
+`X_after`, a schedule and the function that it began with) are compared by the oracle. A schedule primitive that the
+file registers is tried: its example, its refusals, and its calls on random programs.
 
 A whole model is compared with the graph interpreter. The levels below are compared operator by operator: each
 distinct one is compiled by itself, at reduced size where interpreting the full one would take minutes, and fed with

@@ -1,4 +1,7 @@
-"""`minitvm check FILE.py`: programs in TVMScript, each level against the compiled result, pairs against each other."""
+"""`minitvm check FILE.py`: programs in TVMScript, each level against the compiled result, pairs against each other.
+
+Schedule primitives that the file registers are checked too (`check_primitive`).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import numpy as np
 
 from ..errors import ExecutionError, MinitvmError, Unsupported, VerificationError
 from ..target import Target
+from .check_primitive import check_primitive
 from .difference import relative_difference
 from .program_file import Pair, is_lowered, read_programs
 
@@ -27,6 +31,11 @@ def check_file(path: Path, target: Target, seed: int) -> int:
         for text, right in check_function(func, target, seed):
             faults += not right
             print(f"  {text}")
+    for primitive in programs.primitives:
+        print(primitive.name)
+        for text, right in check_primitive(primitive, seed):
+            faults += not right
+            print(f"  {text}", flush=True)
     for pair in programs.pairs:
         faults += not _compare(pair, seed)
     return faults

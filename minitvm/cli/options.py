@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def add_model(parser: argparse.ArgumentParser, programs: bool = False) -> None:
     """MODEL, --shape and --target. `programs`: a Python file with TVMScript is taken too."""
-    told = "an ONNX file, or the name of a light network"
+    told = "an ONNX file, or the name of a network such as resnet50 or light_squeezenet.onnx"
     if programs:
         told += "; or a Python file with TVMScript"
     parser.add_argument("model", metavar="FILE" if programs else "MODEL.onnx", help=told)
@@ -119,7 +119,10 @@ def read_graph(text: str, shapes: Sequence[str], arrays: Mapping[str, np.ndarray
     """
     from ..build import to_graph
     from ..frontend.onnx.loading import load
+    from ..models import NETWORKS
 
+    if text in NETWORKS and not Path(text).exists():
+        return to_graph(NETWORKS[text](0), parse_shapes(shapes))
     model, given = load(model_path(text)), parse_shapes(shapes)
     still_open = open_inputs(model, given)
     for name, dims in list(still_open.items()):

@@ -1,4 +1,4 @@
-"""The programs of a Python file with TVMScript: its functions, modules, pairs and schedules by name."""
+"""What a Python file holds: programs in TVMScript, pairs of them, schedules, and schedule primitives of its own."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, InternalError, MinitvmError, ParseError
+
+if TYPE_CHECKING:
+    from ..tir.schedule import Primitive
 
 MODULE = "__minitvm_check__"
 # A file written for TVM runs here too: these are what its imports mean, where no TVM is installed.
@@ -32,10 +35,11 @@ class Pair:
 
 @dataclass(slots=True)
 class Programs:
-    """What a file holds: functions by name, and pairs to compare."""
+    """What a file holds: functions by name, pairs to compare, and the schedule primitives that it registers."""
 
     functions: dict[str, Any] = field(default_factory=dict)
     pairs: list[Pair] = field(default_factory=list)
+    primitives: list[Primitive] = field(default_factory=list)
 
 
 def read_programs(path: Path) -> Programs:
@@ -50,8 +54,8 @@ def read_programs(path: Path) -> Programs:
     from ..tir import IRModule, PrimFunc
     from ..tir.schedule import Schedule
 
-    names = _run(path)
-    found = Programs()
+    names, primitives = _run(path)
+    found = Programs(primitives=primitives)
     schedules: dict[str, Schedule] = {}
     for name, value in names.items():
         whole = isinstance(value, IRModule) and any(f.attrs.get("host") for _, f in value.items())
@@ -70,8 +74,17 @@ def read_programs(path: Path) -> Programs:
         found.pairs += [Pair(f"{name}: {inner}", began[inner], ended[inner]) for inner in began.functions]
     if not schedules:
         _apply(path, names, found)
-    if not found.functions and not found.pairs:
-        raise InputError(f"{path}: holds no program\n  wanted: @T.prim_func, @I.ir_module or a tir.Schedule")
+    if not found.functions and not found.pairs and not primitives:
+        wanted = "@T.prim_func, @I.ir_module, a tir.Schedule or a function under @primitive(...)"
+        raise InputError(f"{path}: holds no program\n  wanted: {wanted}")
+    return found
+
+
+def read_primitives(path: Path) -> list[Primitive]:
+    """Run a file and give the schedule primitives that it registers; raises `InputError` where it registers none."""
+    _, found = _run(path)
+    if not found:
+        raise InputError(f"{path}: registers no schedule primitive\n  wanted: a function under @primitive(...)")
     return found
 
 
@@ -104,7 +117,11 @@ def _apply(path: Path, names: dict[str, Any], found: Programs) -> None:
         found.pairs.append(Pair(f"{name}, scheduled", func, sch.func))
 
 
-def _run(path: Path) -> dict[str, Any]:
+def _run(path: Path) -> tuple[dict[str, Any], list[Primitive]]:
+    """Run a file: its names, and the primitives that it has registered."""
+    from ..tir.schedule import PRIMITIVES
+
+    before = dict(PRIMITIVES)
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -125,7 +142,7 @@ def _run(path: Path) -> dict[str, Any]:
             exec(code, module.__dict__)
         finally:
             sys.modules.pop(MODULE, None)
-    return dict(module.__dict__)
+    return dict(module.__dict__), [made for name, made in PRIMITIVES.items() if before.get(name) is not made]
 
 
 @contextmanager

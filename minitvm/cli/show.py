@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import InputError
 from . import options as opt
 from .progress import progress
+from .run import is_artifact
 from .text import text, write
 
 LEVELS = {
@@ -15,7 +16,7 @@ LEVELS = {
     "fused": "after the graph passes: one function an operator group, whose name --op takes",
     "te": "tensor expressions: what each element is",
     "tir": "loops and blocks, as created",
-    "schedule": "the schedule's steps, and the loops and blocks after them",
+    "schedule": "what was chosen and why, the schedule's steps, and the loops and blocks after them",
     "kernel": "flat loop nests over vectors: a host function and its kernels",
     "source": "the kernels as Python for Numba",
     "executable": "steps over memory arenas",
@@ -38,11 +39,30 @@ def register(commands: Any) -> None:
 def show(options: argparse.Namespace) -> int:
     from .. import lower
 
+    if is_artifact(options.model):
+        return show_artifact(options)
     if options.op is not None and options.level in _WHOLE:
         raise InputError(f"--op goes with --level te, tir, schedule, kernel or source, not with {options.level}")
     target = opt.target(options.target)
     graph = opt.read_graph(options.model, options.shape)
     with progress() as report:
         result = lower(graph, target=target, stop_at=options.level, only=options.op, progress=report)
-    write(text(result))
+    write(text(result, target=target if options.level == "schedule" else None))
+    return 0
+
+
+def show_artifact(options: argparse.Namespace) -> int:
+    """What an artifact would run: to be read before it is trusted, so nothing of it runs here."""
+    from ..runtime.artifact.load import look_at
+
+    if options.op is not None or options.shape or options.target != "cpu":
+        raise InputError("--op, --shape and --target go with a model; an artifact is compiled already")
+    if options.level not in ("kernel", "source", "executable"):
+        raise InputError(f"an artifact has the levels kernel, source and executable, and no {options.level}")
+    executable = look_at(options.model)
+    if options.level == "executable":
+        write(text(executable))
+    else:
+        part = "script" if options.level == "kernel" else "source"
+        write(text({kernel.name: getattr(kernel, part) for kernel in executable.kernels}))
     return 0

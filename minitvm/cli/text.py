@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 TRACE = "schedule_trace"  # the attribute of a function that holds its schedule's steps
+NOTES = (TRACE, "schedule_choice")  # what is told above a function, not in it
 
 
-def text(result: Any, trace: bool = True) -> str:
-    """A level's result. Where `trace`, the steps of a schedule stand as comments above its function."""
+def text(result: Any, trace: bool = True, target: Any = None) -> str:
+    """A level's result. Where `trace`, the steps of a schedule stand as comments above its function.
+
+    With a `target` what was chosen for it, and why, stands above them.
+    """
     from ..executable import Executable
     from ..executable.printer import script as executable_script
     from ..te import Tensor
@@ -18,7 +22,7 @@ def text(result: Any, trace: bool = True) -> str:
     from ..tir.nodes import IRModule, PrimFunc
 
     if isinstance(result, Mapping):
-        return _by_operator(result, trace)
+        return _by_operator(result, trace, target)
     if isinstance(result, str):
         return result.rstrip("\n")
     if isinstance(result, Executable):
@@ -27,25 +31,35 @@ def text(result: Any, trace: bool = True) -> str:
         return te_script(result)
     if isinstance(result, PrimFunc):
         steps = [f"# {step}" for step in result.attrs.get(TRACE, ())] if trace else []
-        return "\n".join([*steps, *([""] if steps else []), _without_trace(result).script(with_header=False)]).rstrip()
+        why = _decision(result, target) if trace and target is not None else []
+        above = [*why, *(["#"] if why and steps else []), *steps, *([""] if why or steps else [])]
+        return "\n".join([*above, _without_notes(result).script(with_header=False)]).rstrip()
     if isinstance(result, IRModule):
-        functions = {name: _without_trace(func) for name, func in result.items()}
+        functions = {name: _without_notes(func) for name, func in result.items()}
         return IRModule(functions, result.attrs).script(with_header=False).rstrip("\n")
     return str(result).rstrip("\n")
 
 
-def _without_trace(func: Any) -> Any:
+def _decision(func: Any, target: Any) -> list[str]:
+    """What was chosen for a scheduled function, as comments."""
+    from ..strategy import decision
+    from ..strategy.text import lines
+
+    return [f"# {line}" for line in lines(decision(func, target), target)]
+
+
+def _without_notes(func: Any) -> Any:
     from ..tir.nodes import PrimFunc
 
-    return PrimFunc(func.params, func.body, {k: v for k, v in func.attrs.items() if k != TRACE})
+    return PrimFunc(func.params, func.body, {k: v for k, v in func.attrs.items() if k not in NOTES})
 
 
-def _by_operator(parts: Mapping[str, Any], trace: bool) -> str:
+def _by_operator(parts: Mapping[str, Any], trace: bool, target: Any) -> str:
     """One part after the other; of operators that have the same text only the first is written out."""
     first: dict[str, str] = {}
     shown = []
     for name, part in parts.items():
-        body = text(part, trace)
+        body = text(part, trace, target)
         known = first.setdefault(body, name)
         shown.append(f"# --- {name}\n{body}" if known == name else f"# --- {name}: the same as {known}")
     return "\n\n".join(shown)

@@ -129,11 +129,12 @@ Argument: TypeAlias = Location | int | float | Expr
 
 @dataclass(frozen=True, slots=True)
 class CallKernel:
-    """Run kernel number `kernel`; one argument a parameter."""
+    """Run kernel number `kernel`; one argument a parameter. `operator` is whose work this is, for people."""
 
     kernel: int
     args: tuple[Argument, ...]
     parallel: bool = True
+    operator: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,7 @@ class Copy:
     dst: Location
     src: Location
     nbytes: Dim
+    operator: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from ..errors import ArtifactError, Unsupported
 from . import nodes as n
 from .alignment import ALIGNMENT, aligned_empty
 
-VERSION = 1
+VERSION = 2
 _FORMAT = "minitvm-executable"
 
 _BINARY = {
@@ -79,10 +79,11 @@ class _Writer:
             return {"step": "barrier"}
         if isinstance(s, n.Copy):
             places = {"dst": self.argument(s.dst), "src": self.argument(s.src)}
-            return {"step": "copy", **places, "nbytes": self.expr(s.nbytes)}
+            return {"step": "copy", **places, "nbytes": self.expr(s.nbytes), "operator": s.operator}
         args = [self.argument(a) for a in s.args]
         if isinstance(s, n.CallKernel):
-            return {"step": "call", "kernel": s.kernel, "args": args, "parallel": s.parallel}
+            call = {"step": "call", "kernel": s.kernel, "args": args}
+            return {**call, "parallel": s.parallel, "operator": s.operator}
         specs = [self.spec(p) for p in s.specs]
         return {
             "step": "external", "engine": s.engine, "args": args, "access": list(s.access), "specs": specs,
@@ -184,10 +185,10 @@ class _Reader:
         if j["step"] == "barrier":
             return n.Barrier()
         if j["step"] == "copy":
-            return n.Copy(self.argument(j["dst"]), self.argument(j["src"]), self.expr(j["nbytes"]))
+            return n.Copy(self.argument(j["dst"]), self.argument(j["src"]), self.expr(j["nbytes"]), j["operator"])
         args = tuple(map(self.argument, j["args"]))
         if j["step"] == "call":
-            return n.CallKernel(j["kernel"], args, j["parallel"])
+            return n.CallKernel(j["kernel"], args, j["parallel"], j["operator"])
         return n.CallExternal(j["engine"], args, tuple(j["access"]), tuple(map(self.spec, j["specs"])), j["attrs"])
 
     def kernel(self, j: Any) -> n.Kernel:

@@ -155,9 +155,20 @@ def _matmul(writer: _Writer, node: OpNode) -> None:
     writer.node("MatMul", [v.name for v in node.inputs], [node.outputs[0].name])
 
 
+def _check_layouts(node: OpNode) -> None:
+    default = {"data_layout": "NCHW", "kernel_layout": "OIHW", "layout": "NCHW"}
+    if any(node.attrs.get(name, layout) != layout for name, layout in default.items()):
+        raise UnsupportedOperator(
+            f"{node.op}: ONNX knows only NCHW and OIHW\n  try:    ConvertLayout({{'nn.conv2d': ['NCHW', 'default']}})"
+        )
+
+
 @_export("nn.conv1d", "nn.conv2d", "nn.conv3d")
 def _conv(writer: _Writer, node: OpNode) -> None:
     rank = node.inputs[0].ndim - 2
+    _check_layouts(node)
+    if node.attrs["out_dtype"] not in ("", node.inputs[0].dtype):
+        raise UnsupportedOperator(f"{node.op}: ONNX's Conv sums in the dtype of its data, not in another out_dtype")
     writer.node(
         "Conv", [v.name for v in node.inputs], [node.outputs[0].name],
         strides=_spatial(node, "strides", rank), pads=_pads(node, rank), dilations=_spatial(node, "dilation", rank),
@@ -168,6 +179,7 @@ def _conv(writer: _Writer, node: OpNode) -> None:
 @_export("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d", "nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
 def _pool(writer: _Writer, node: OpNode) -> None:
     rank = node.inputs[0].ndim - 2
+    _check_layouts(node)
     is_max = "max" in node.op
     if not is_max and any(d != 1 for d in _spatial(node, "dilation", rank)):
         raise UnsupportedOperator(f"{node.op}: ONNX has no dilated average pooling before opset 19")

@@ -14,6 +14,7 @@ from ..events import Listener
 from ..executable import Executable, ScalarSpec, TensorSpec
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .cpu.program import BoundProgram, CpuProgram, LoadedCode
+from .cpu.stamps import StampedRun
 from .shapes import bind_dims, check_fixed_dims
 
 if TYPE_CHECKING:
@@ -127,6 +128,11 @@ class GraphModule:
     # -- the plain way
 
     def __call__(self, *args: Any, out: Any = None, **inputs: Any) -> Any:
+        results = self._call(self._in_order(args, inputs), out)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _in_order(self, args: tuple[Any, ...], inputs: dict[str, Any]) -> tuple[Any, ...]:
+        """The values of a call in the order of the inputs."""
         if args:
             if len(args) + len(inputs) > len(self._names):
                 raise InputError(
@@ -136,9 +142,8 @@ class GraphModule:
                 if name in inputs:
                     raise InputError(f"{self._what}: {name} is given twice, by position and by name")
         if inputs or len(args) != len(self._names):
-            args = tuple(named(self._what, self._inputs, {**dict(zip(self._names, args)), **inputs}))
-        results = self._call(args, out)
-        return results[0] if len(results) == 1 else tuple(results)
+            return tuple(named(self._what, self._inputs, {**dict(zip(self._names, args)), **inputs}))
+        return args
 
     def _call(self, values: Sequence[Any], out: Any) -> list[Array]:
         arrays: Sequence[Any] = values
@@ -167,6 +172,28 @@ class GraphModule:
             addresses = [a.__array_interface__["data"][0] if isinstance(a, np.ndarray) else 0 for a in arrays]
             bound.run(addresses, [r.__array_interface__["data"][0] for r in results], self.listeners)
         return results
+
+    # -- where the time goes
+
+    def profile(self, *args: Any, runs: int = 20, **inputs: Any) -> Any:
+        """Run on these inputs again and again, and tell where the time goes: a `minitvm.profile.Profile`.
+
+        Its rows, one an operator, have seconds, operations, bytes, and how near to the machine's peak each comes. The
+        program runs as in a plain call, with a time stamp between its steps.
+        """
+        from ..profile import profile
+
+        return profile(self, *args, runs=runs, **inputs)
+
+    def stamped(self, *args: Any, out: Any = None, **inputs: Any) -> StampedRun:
+        """One run with time stamps: its outputs, and when each thread came to each step of the executable."""
+        with self._lock:
+            arrays, bound = self._prepare(self._in_order(args, inputs))
+            results = self._destinations(bound, out, arrays)
+            addresses = [a.ctypes.data if isinstance(a, np.ndarray) else 0 for a in arrays]
+            return StampedRun(results, bound.run_stamped(addresses, [r.ctypes.data for r in results]), bound.env)
+
+    # -- what every call does
 
     def _prepare(self, values: Sequence[Any]) -> tuple[list[Any], BoundProgram]:
         """Check everything, find the symbolic dimensions, and the program bound to them."""

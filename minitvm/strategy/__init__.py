@@ -1,6 +1,10 @@
-"""Which algorithm, layout and schedule an operator gets on a target. `schedule(func, target)` is the entry."""
+"""Which algorithm, layout and schedule an operator gets on a target. `schedule(func, target)` is the entry.
+
+`decision(func, target)` says what was chosen and why.
+"""
 
 from . import cpu
-from .registry import RULES, Rule, rule, schedule
+from .decision import CHOICE, Decision, algorithms_of, decision
+from .registry import RULES, Rule, chosen, rule, schedule
 
-__all__ = ["RULES", "Rule", "rule", "schedule"]
+__all__ = ["CHOICE", "RULES", "Decision", "Rule", "algorithms_of", "chosen", "decision", "rule", "schedule"]

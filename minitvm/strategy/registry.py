@@ -51,6 +51,11 @@ def schedule(func: PrimFunc, target: Any) -> Schedule:
 
     A rule whose steps are refused is given up for the next: the result is always legal, at worst the loops as written.
     """
+    return chosen(func, target)[1]
+
+
+def chosen(func: PrimFunc, target: Any) -> tuple[str, Schedule]:
+    """The name of the rule that `schedule` takes, and its schedule; no name where no rule fits."""
     for row in RULES.get(str(getattr(target, "kind", "cpu")), []):
         if not row.matches(func):
             continue
@@ -59,5 +64,5 @@ def schedule(func: PrimFunc, target: Any) -> Schedule:
             row.apply(attempt, target)
         except ScheduleError:
             continue
-        return attempt
-    return Schedule(func)
+        return row.name, attempt
+    return "", Schedule(func)

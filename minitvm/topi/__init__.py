@@ -110,6 +110,7 @@ from .elementwise import (
     trunc,
 )  # fmt: skip
 from .gather import argsort, gather, gather_nd, scatter_elements, scatter_nd, take, topk
+from .layouts import layout_transform
 from .matmul import batch_matmul, dense, matmul
 from .norm import batch_norm, group_norm, instance_norm, l2_normalize, layer_norm, lrn, rms_norm
 from .pad import pad
@@ -251,6 +252,7 @@ __all__ = [
     "l2",
     "l2_normalize",
     "layer_norm",
+    "layout_transform",
     "leaky_relu",
     "left_shift",
     "less",

@@ -1,4 +1,4 @@
-"""Convolutions over one, two or three spatial axes, NCHW and OIHW."""
+"""Convolutions over one, two or three spatial axes: NCHW and OIHW, and in two dimensions any order of the axes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 from .. import te
 from ..errors import InputError, TypeMismatch
 from ..te import Tensor
+from .layouts import AxisOrder
 from .pad import constant_pad
 from .shapes import constant, dims, is_one, paddings, per_axis, plus, same, simple, times
 
 Ints = int | Sequence[int]
 
-_LAYOUT = {1: "ncw", 2: "nchw", 3: "ncdhw"}
+_DEFAULT = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
 _SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
 
 
 def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int,
-          out_dtype: str) -> Tensor:  # fmt: skip
+          out_dtype: str, data_layout: str = "", kernel_layout: str = "") -> Tensor:  # fmt: skip
     """The convolution of `rank` spatial axes: out[n, f, y..] = sum of data[n, c, y*s + r*d ..] * weight[f, c, r..].
 
     Products and sums are of `out_dtype` (the data's dtype if empty), to which both operands are converted as they are
@@ -30,10 +31,12 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
         raise TypeMismatch(f"{op}: wanted data and weight of {rank + 2} dimensions, found {data} and {weight}")
     if data.dtype != weight.dtype and not out_dtype:
         raise TypeMismatch(f"{op}: data is {data.dtype}, weight {weight.dtype}\n  try:    out_dtype=, to sum in")
+    order = AxisOrder.of(data_layout or _DEFAULT[rank][0], _DEFAULT[rank][0], f"{op} data_layout")
+    filter_order = AxisOrder.of(kernel_layout or _DEFAULT[rank][1], _DEFAULT[rank][1], f"{op} kernel_layout")
     stride, dilate = per_axis(strides, rank, f"{op} strides"), per_axis(dilation, rank, f"{op} dilation")
     before, after = paddings(padding, rank)
-    batch, channels, *spatial = dims(data)
-    filters, group_channels, *kernel = dims(weight)
+    batch, channels, *spatial = order.as_defined(dims(data))
+    filters, group_channels, *kernel = filter_order.as_defined(dims(weight))
     window = [constant(k, f"{op}: the size of the kernel") for k in kernel]
     if not same(times(group_channels, groups), channels):
         raise TypeMismatch(
@@ -49,7 +52,7 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
     )
     if any(isinstance(d, int) and d <= 0 for d in out):
         raise InputError(f"{op}: the kernel {tuple(window)} is larger than the padded input {data}")
-    padded = constant_pad(data, (0, 0, *before), (0, 0, *after))
+    padded = constant_pad(data, order.as_stored((0, 0, *before)), order.as_stored((0, 0, *after)))
     dtype = out_dtype or data.dtype
     filters_a_group = simple(filters // groups)
     depthwise = groups > 1 and is_one(group_channels)
@@ -62,17 +65,22 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
             for p, s, t, l, k in zip(point, stride, taps, dilate, window, strict=True)
         )
         taken = tuple(t.var if k > 1 else 0 for t, k in zip(taps, window, strict=True))
+        channel: Any
+        place: Any
         if depthwise:
-            x, w = padded[(nn, ff if is_one(filters_a_group) else ff // filters_a_group, *at)], weight[(ff, 0, *taken)]
+            channel, place = ff if is_one(filters_a_group) else ff // filters_a_group, 0
         else:
-            channel = rc.var if groups == 1 else ff // filters_a_group * group_channels + rc.var
-            x, w = padded[(nn, channel, *at)], weight[(ff, rc.var, *taken)]
+            channel, place = rc.var if groups == 1 else ff // filters_a_group * group_channels + rc.var, rc.var
+        x = padded[order.as_stored((nn, channel, *at))]
+        w = weight[filter_order.as_stored((ff, place, *taken))]
         axes = [t for t, k in zip(taps, window, strict=True) if k > 1]
-        axes = axes if depthwise else [rc, *axes]
+        # The sum runs along memory: over the channels last where they stand behind the image.
+        last = data_layout.endswith("C")
+        axes = axes if depthwise else [*axes, rc] if last else [rc, *axes]
         product = x.astype(dtype) * w.astype(dtype)
         return te.sum(product, axis=axes) if axes else product
 
-    name = ("depthwise_" if depthwise else "group_" if groups > 1 else "") + f"conv{rank}d_{_LAYOUT[rank]}"
+    name = ("depthwise_" if depthwise else "group_" if groups > 1 else "") + f"conv{rank}d_{order.stored.lower()}"
     attrs = {
         "op": f"nn.depthwise_conv{rank}d" if depthwise else op,
         "strides": stride,
@@ -80,8 +88,13 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
         "dilation": dilate,
         "groups": groups,
     }
+    if not order.is_default or not filter_order.is_default:
+        attrs |= {"data_layout": order.stored, "kernel_layout": filter_order.stored}
     names = [2 * a for a in _SPATIAL[rank]]
-    return te.compute((batch, filters, *out), element, name=name, attrs=attrs, varargs_names=names)
+    return te.compute(
+        order.as_stored((batch, filters, *out)), lambda *stored: element(*order.as_defined(stored)), name=name,
+        attrs=attrs, varargs_names=order.as_stored(("nn", "ff", *names)),
+    )  # fmt: skip
 
 
 def conv1d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, groups: int = 1,
@@ -91,12 +104,13 @@ def conv1d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0
 
 
 def conv2d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, groups: int = 1,
-           out_dtype: str = "") -> Tensor:  # fmt: skip
+           out_dtype: str = "", data_layout: str = "NCHW", kernel_layout: str = "OIHW") -> Tensor:  # fmt: skip
     """Convolution of data [n, c, h, w] with weight [o, c / groups, kh, kw].
 
-    `padding` is one number, (h, w), or (top, left, bottom, right). With one channel a group it is depthwise.
+    `padding` is one number, (h, w), or (top, left, bottom, right). With one channel a group it is depthwise. The
+    layouts, NHWC and HWIO for instance, say in which order the axes of data and result, and of the weight, lie.
     """
-    return _conv(2, data, weight, strides, padding, dilation, groups, out_dtype)
+    return _conv(2, data, weight, strides, padding, dilation, groups, out_dtype, data_layout, kernel_layout)
 
 
 def conv3d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, groups: int = 1,

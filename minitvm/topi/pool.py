@@ -1,20 +1,22 @@
-"""Pooling over the spatial axes of NCHW data of one, two or three spatial axes."""
+"""Pooling over the spatial axes of data of one, two or three: NCHW, and in two dimensions any order of the axes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import Expr, const
 from ..te import Tensor
+from .layouts import AxisOrder
 from .pad import constant_pad
 from .reduce import max as reduce_max
 from .reduce import mean
 from .shapes import Dim, constant, dims, paddings, per_axis, plus, simple, times
 
 Ints = int | Sequence[int]
+_DEFAULT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
 
 
@@ -22,15 +24,17 @@ class _Windows:
     """The windows of one pooling: output shape, and the padding that the last window reaches into."""
 
     def __init__(self, op: str, data: Tensor, pool_size: Ints, strides: Ints, padding: Ints, dilation: Ints,
-                 ceil_mode: bool) -> None:  # fmt: skip
+                 ceil_mode: bool, layout: str = "") -> None:  # fmt: skip
         self.rank = data.ndim - 2
         if self.rank not in _SPATIAL:
             raise TypeMismatch(f"{op}: wanted 1 to 3 spatial axes behind batch and channel, found {data}")
+        self.order = AxisOrder.of(layout or _DEFAULT[self.rank], _DEFAULT[self.rank], f"{op} layout")
         self.size = per_axis(pool_size, self.rank, f"{op} pool_size")
         self.stride = per_axis(strides, self.rank, f"{op} strides")
         self.dilate = per_axis(dilation, self.rank, f"{op} dilation")
         self.before, self.declared_after = paddings(padding, self.rank)
-        self.spatial = dims(data)[2:]
+        self.outer = self.order.as_defined(dims(data))[:2]
+        self.spatial = self.order.as_defined(dims(data))[2:]
         self.out = tuple(self._count(op, axis, ceil_mode) for axis in range(self.rank))
         self.after = tuple(self._reached(axis, ceil_mode) for axis in range(self.rank))
         self.taps = [te.reduce_axis((0, k), name=f"r{a}") for k, a in zip(self.size, _SPATIAL[self.rank])]
@@ -58,17 +62,32 @@ class _Windows:
         return max(self.declared_after[axis], constant(reach, "pooling: the reach of the last window"))
 
     def padded(self, data: Tensor, value: Expr) -> Tensor:
-        return constant_pad(data, (0, 0, *self.before), (0, 0, *self.after), value)
+        before, after = ((0, 0, *amounts) for amounts in (self.before, self.after))
+        return constant_pad(data, self.order.as_stored(before), self.order.as_stored(after), value)
 
-    def point(self, indices: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(
+    def compute(self, element: Callable[..., Any], name: str, attrs: Mapping[str, Any] | None = None) -> Tensor:
+        """The result of `element(n, c, *spatial indices)`, in the layout of the data."""
+        names = ("n", "c", *(2 * a for a in _SPATIAL[self.rank]))
+        return te.compute(
+            self.order.as_stored((*self.outer, *self.out)), lambda *stored: element(*self.order.as_defined(stored)),
+            name=name, attrs=attrs, varargs_names=self.order.as_stored(names),
+        )  # fmt: skip
+
+    def seen(self, data: Tensor, n: Any, c: Any, *indices: Any) -> Expr:
+        """The element of padded data under the taps of the window at `indices`."""
+        at = tuple(
             plus(times(i, s), times(t.var, l))
             for i, s, t, l in zip(indices, self.stride, self.taps, self.dilate, strict=True)
         )
+        return data[self.order.as_stored((n, c, *at))]
 
     def attrs(self, op: str) -> dict[str, Any]:
         padding = (*self.before, *self.declared_after)
-        return {"op": op, "pool_size": self.size, "strides": self.stride, "padding": padding, "dilation": self.dilate}
+        layout = {} if self.order.is_default else {"layout": self.order.stored}
+        return {
+            "op": op, "pool_size": self.size, "strides": self.stride, "padding": padding, "dilation": self.dilate,
+            **layout,
+        }  # fmt: skip
 
     def counted(self, indices: Sequence[Any], include_pad: bool) -> Expr | int:
         """How many elements of the window at `indices` count for the average."""
@@ -93,36 +112,30 @@ class _Windows:
 
 
 def _max_pool(rank: int, data: Tensor, pool_size: Ints, strides: Ints, padding: Ints, dilation: Ints,
-              ceil_mode: bool) -> Tensor:  # fmt: skip
+              ceil_mode: bool, layout: str = "") -> Tensor:  # fmt: skip
     op = f"nn.max_pool{rank}d"
     _check_rank(op, data, rank)
-    w = _Windows(op, data, pool_size, strides, padding, dilation, ceil_mode)
+    w = _Windows(op, data, pool_size, strides, padding, dilation, ceil_mode, layout)
     lowest = te.infinity(data.dtype, negative=True) if data.dtype.is_float else te.min_value(data.dtype)
     x = w.padded(data, lowest)
-    return te.compute(
-        (*data.shape[:2], *w.out), lambda n, c, *i: te.max(x[(n, c, *w.point(i))], axis=w.taps), name="pool_max",
-        attrs=w.attrs(op), varargs_names=[2 * a for a in _SPATIAL[rank]],
-    )  # fmt: skip
+    return w.compute(lambda *i: te.max(w.seen(x, *i), axis=w.taps), "pool_max", w.attrs(op))
 
 
 def _avg_pool(rank: int, data: Tensor, pool_size: Ints, strides: Ints, padding: Ints, dilation: Ints,
-              ceil_mode: bool, count_include_pad: bool) -> Tensor:  # fmt: skip
+              ceil_mode: bool, count_include_pad: bool, layout: str = "") -> Tensor:  # fmt: skip
     op = f"nn.avg_pool{rank}d"
     _check_rank(op, data, rank)
-    w = _Windows(op, data, pool_size, strides, padding, dilation, ceil_mode)
+    w = _Windows(op, data, pool_size, strides, padding, dilation, ceil_mode, layout)
     x = w.padded(data, const(0, data.dtype))
-    names = [2 * a for a in _SPATIAL[rank]]
-    total = te.compute(
-        (*data.shape[:2], *w.out), lambda n, c, *i: te.sum(x[(n, c, *w.point(i))], axis=w.taps), name="pool_sum",
-        attrs=w.attrs(op), varargs_names=names,
-    )  # fmt: skip
+    total = w.compute(lambda *i: te.sum(w.seen(x, *i), axis=w.taps), "pool_sum", w.attrs(op))
 
     def average(n: Any, c: Any, *i: Any) -> Expr:
         count = w.counted(i, count_include_pad)
         divisor = const(count, data.dtype) if isinstance(count, int) else count.astype(data.dtype)
-        return total[(n, c, *i)] / divisor if data.dtype.is_float else te.truncdiv(total[(n, c, *i)], divisor)
+        value = total[w.order.as_stored((n, c, *i))]
+        return value / divisor if data.dtype.is_float else te.truncdiv(value, divisor)
 
-    return te.compute(total.shape, average, name="pool_avg", varargs_names=names)
+    return w.compute(average, "pool_avg")
 
 
 def _check_rank(op: str, data: Tensor, rank: int) -> None:
@@ -137,9 +150,12 @@ def max_pool1d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Int
 
 
 def max_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
-               ceil_mode: bool = False) -> Tensor:  # fmt: skip
-    """The largest element of each window; padding never wins. `ceil_mode` rounds the number of windows up."""
-    return _max_pool(2, data, pool_size, strides, padding, dilation, ceil_mode)
+               ceil_mode: bool = False, layout: str = "NCHW") -> Tensor:  # fmt: skip
+    """The largest element of each window; padding never wins. `ceil_mode` rounds the number of windows up.
+
+    `layout` says in which order the axes of data and result lie.
+    """
+    return _max_pool(2, data, pool_size, strides, padding, dilation, ceil_mode, layout)
 
 
 def max_pool3d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
@@ -155,9 +171,13 @@ def avg_pool1d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Int
 
 
 def avg_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
-               ceil_mode: bool = False, count_include_pad: bool = False) -> Tensor:  # fmt: skip
-    """The mean of each window; `count_include_pad` counts declared padding as zeros, else it is left out."""
-    return _avg_pool(2, data, pool_size, strides, padding, dilation, ceil_mode, count_include_pad)
+               ceil_mode: bool = False, count_include_pad: bool = False,
+               layout: str = "NCHW") -> Tensor:  # fmt: skip
+    """The mean of each window; `count_include_pad` counts declared padding as zeros, else it is left out.
+
+    `layout` says in which order the axes of data and result lie.
+    """
+    return _avg_pool(2, data, pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout)
 
 
 def avg_pool3d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from .table import before_after, operator, pair
+from .table import before_after, operator, pair, reordered
 
 
 def windows(x: np.ndarray, size: Any, strides: Any, dilation: Any) -> np.ndarray:
@@ -65,11 +65,20 @@ def _depthwise(seen: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
     return np.asarray(total)
 
 
-@operator("nn.conv1d", "nn.conv2d", "nn.conv3d")
+@operator("nn.conv1d", "nn.conv3d")
 def conv(
     data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any, groups: int, out_dtype: str
 ) -> np.ndarray:
     return convolve(data, weight, strides, padding, dilation, groups, out_dtype)
+
+
+@operator("nn.conv2d")
+def conv2d(
+    data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any, groups: int, out_dtype: str,
+    data_layout: str = "NCHW", kernel_layout: str = "OIHW",
+) -> np.ndarray:  # fmt: skip
+    x, w = reordered(data, data_layout, "NCHW"), reordered(weight, kernel_layout, "OIHW")
+    return reordered(convolve(x, w, strides, padding, dilation, groups, out_dtype), "NCHW", data_layout)
 
 
 @operator("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")

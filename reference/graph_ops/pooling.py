@@ -8,7 +8,7 @@ import numpy as np
 
 from .convolution import windows
 from .reduction import max_, mean
-from .table import before_after, operator, pair
+from .table import before_after, operator, pair, reordered
 
 
 def _ends(x: np.ndarray, size: Any, strides: Any, before: Any, after: Any, dilation: Any, ceil_mode: bool) -> list[int]:
@@ -34,7 +34,17 @@ def _seen(
     return windows(padded, size, strides, dilation)
 
 
-@operator("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
+@operator("nn.max_pool2d")
+def max_pool2d(data: np.ndarray, *, layout: str = "NCHW", **attrs: Any) -> np.ndarray:
+    return reordered(max_pool(reordered(data, layout, "NCHW"), **attrs), "NCHW", layout)
+
+
+@operator("nn.avg_pool2d")
+def avg_pool2d(data: np.ndarray, *, layout: str = "NCHW", **attrs: Any) -> np.ndarray:
+    return reordered(avg_pool(reordered(data, layout, "NCHW"), **attrs), "NCHW", layout)
+
+
+@operator("nn.max_pool1d", "nn.max_pool3d")
 def max_pool(
     data: np.ndarray, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> np.ndarray:
@@ -43,7 +53,7 @@ def max_pool(
     return seen.max(axis=tuple(range(data.ndim, seen.ndim)))
 
 
-@operator("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
+@operator("nn.avg_pool1d", "nn.avg_pool3d")
 def avg_pool(
     data: np.ndarray, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool,
     count_include_pad: bool,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from .table import axes_of, operator
 
 _PAD: Any = np.pad
+_AXES = re.compile(r"([A-Z])|(\d+)([a-z])")
 
 
 @operator("reshape")
@@ -27,6 +29,19 @@ def batch_flatten(x: np.ndarray) -> np.ndarray:
 @operator("transpose")
 def transpose(x: np.ndarray, axes: tuple[int, ...] | None) -> np.ndarray:
     return np.ascontiguousarray(np.transpose(x, axes)).reshape([x.shape[a] for a in axes or range(x.ndim)[::-1]])
+
+
+@operator("layout_transform")
+def layout_transform(x: np.ndarray, src_layout: str, dst_layout: str) -> np.ndarray:
+    """Element by element: where it lies along each whole axis, and where the other layout puts that."""
+    layouts = (src_layout, dst_layout)
+    source, target = ([(m[1] or m[3].upper(), int(m[2] or 0)) for m in _AXES.finditer(text)] for text in layouts)
+    joined, split = ({letter: block for letter, block in axes if block} for axes in (source, target))
+    whole = {c: n * joined.get(c, 1) for (c, block), n in zip(source, x.shape, strict=True) if not block}
+    shape = [block or whole[c] // split.get(c, 1) for c, block in target]
+    place: dict[tuple[str, int], Any] = dict(zip(target, np.ogrid[tuple(slice(n) for n in shape)], strict=True))
+    along = {c: place[c, 0] * split.get(c, 1) + (place[c, split[c]] if c in split else 0) for c in whole}
+    return x[tuple(along[c] % block if block else along[c] // joined.get(c, 1) for c, block in source)]
 
 
 @operator("expand_dims")

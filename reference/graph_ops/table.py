@@ -36,6 +36,11 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
     return tuple(sorted(a % rank for a in given))
 
 
+def reordered(x: np.ndarray, axes: str, wanted: str) -> np.ndarray:
+    """`x`, whose axes have the letters `axes`, with them in the order `wanted`."""
+    return np.ascontiguousarray(x.transpose([axes.index(letter) for letter in wanted]))
+
+
 def pair(value: Any, count: int) -> tuple[int, ...]:
     """An attribute that is one number for all axes, or one an axis."""
     return (value,) * count if isinstance(value, int) else tuple(value)

@@ -83,7 +83,24 @@ def test_run_runs_a_tir_function(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "y: float32[4]" in capsys.readouterr().out
 
 
+def test_show_reads_an_artifact_that_nobody_trusts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINITVM_CONFIG_DIR", str(tmp_path))
+    for level, part in (("executable", "arena"), ("source", "def matmul_add_relu"), ("kernel", "@T.prim_func")):
+        assert main(["show", "tiny.mtvm", "--level", level]) == 0
+        of_artifact = capsys.readouterr().out
+        assert part in of_artifact or level == "executable"
+        assert main(["show", "tiny.onnx", "--level", level]) == 0
+        of_model = capsys.readouterr().out
+        if level == "executable":
+            assert of_artifact == of_model != ""
+    assert list(tmp_path.iterdir()) == []
+
+
 MISTAKES = [
+    ("show tiny.mtvm --level graph", "an artifact has the levels kernel, source and executable, and no graph"),
+    ("show tiny.mtvm --level source --op x", "--op, --shape and --target go with a model"),
     ("run open.mtvm", "input x has open dimensions (n,8); give --shape x=SIZE,8"),
     ("run open.mtvm --shape y=3,8", "--shape: there is no input y; known: x"),
     ("run open.mtvm --shape x=3,7", "dimension 1 is 7, wanted 8"),

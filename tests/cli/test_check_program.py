@@ -132,7 +132,7 @@ MISTAKES = {
         HEAD + rows("f") + '\nsch = tir.Schedule(f)\nsch.vectorize(sch.get_loops("B")[1])\n',
         "programs.py:15: vectorize(k): ",
     ),
-    "no program": ("x = 1\n", "programs.py: holds no program\n  wanted: @T.prim_func, @I.ir_module or a tir.Schedule"),
+    "no program": ("x = 1\n", "programs.py: holds no program\n  wanted: @T.prim_func, @I.ir_module, a tir."),
     "exit": ("import sys\nsys.exit(7)\n", "programs.py:2: SystemExit: 7"),
     "nothing": ("", "programs.py: holds no program"),
 }

@@ -76,7 +76,10 @@ def test_show_prints_every_level(model: str, capsys: pytest.CaptureFixture[str],
     }  # fmt: skip
     program = shown(capsys, "show", model, "--level", level)
     assert wanted[level] in program
-    assert "schedule_trace" not in program
+    assert "schedule_trace" not in program and "schedule_choice" not in program
+    if level == "schedule":
+        for label in ("# rule        matmul", "# predicted   ", "# work        ", "# caches      "):
+            assert label in program
     assert max(map(len, program.split("\n"))) < 400
 
 
@@ -103,7 +106,7 @@ def test_what_show_prints_reads_back(model: str, capsys: pytest.CaptureFixture[s
 
 def without_trace(func: tir.PrimFunc) -> tir.PrimFunc:
     """A function without its schedule's steps, which `show` prints as comments."""
-    return tir.PrimFunc(func.params, func.body, {k: v for k, v in func.attrs.items() if k != "schedule_trace"})
+    return tir.PrimFunc(func.params, func.body, {k: v for k, v in func.attrs.items() if not k.startswith("schedule_")})
 
 
 def test_te_that_show_prints_runs(model: str, capsys: pytest.CaptureFixture[str], rng: np.random.Generator) -> None:
@@ -153,3 +156,26 @@ def test_a_reader_that_goes_is_no_mistake(model: str) -> None:
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command} | head -1"], capture_output=True, text=True)
     assert done.stdout.startswith(f"# --- {OPERATOR}")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_profile_tells_and_writes(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from math import inf
+
+    from minitvm.profile import Level, Machine, measure
+
+    known = Machine("paper", 2, 1e13, (Level("memory", inf, 1e12),))
+    monkeypatch.setattr(measure, "machine", lambda threads, again=False: known)
+    picture, timeline = tmp_path / "roofline.png", tmp_path / "trace.json"
+    told = shown(
+        capsys, "profile", model, "--threads", "2", "--runs", "3", "--png", str(picture), "--trace", str(timeline)
+    )
+    assert OPERATOR in told and "GFLOP/s" in told and "the best of 3 runs" in told
+    assert picture.read_bytes()[:4] == b"\x89PNG" and "traceEvents" in timeline.read_text()
+    assert main(["profile", model, "--png", str(tmp_path / "nowhere" / "x.png")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_networks_are_known_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "nn.conv2d" in shown(capsys, "show", "squeezenet1_1", "--level", "graph")

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 import minitvm
 from minitvm import runtime
-from minitvm.errors import ArtifactError, InputError, MinitvmError
-from minitvm.expr import SizeVar
+from minitvm.errors import ArtifactError, InputError, MinitvmError, Unsupported
+from minitvm.executable import CallExternal, Executable, Input, Output, TensorSpec
+from minitvm.expr import DType, SizeVar
 from minitvm.graph import GraphBuilder
 from minitvm.runtime import GraphModule
 from minitvm.runtime.artifact import format, sign
@@ -184,6 +185,43 @@ def test_another_cpu_compiles_the_sources(tmp_path: Path, environment: dict[str,
     assert in_a_fresh_process(OTHER_CPU, *args, **cache) == "llvmlite\n", "the second time they are in the cache"
 
 
+def test_code_of_another_format_is_kept_as_objects(
+    built: GraphModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a system has that is not Linux on AMD64: LLVM loads it, and nothing is compiled."""
+    from minitvm.runtime.artifact import export
+
+    def no_link(objects: Any) -> Any:
+        raise Unsupported("object code is not a relocatable ELF64 file for AMD64")
+
+    monkeypatch.setattr(export, "link", no_link)
+    built.export(tmp_path / "net.mtvm")
+    np.save(tmp_path / "x.npy", image())
+    np.save(tmp_path / "y.npy", built(image()))
+    args = (tmp_path / "x.npy", tmp_path / "y.npy", tmp_path / "net.mtvm")
+    assert in_a_fresh_process(FRESH, *args, MINITVM_CACHE_DIR=str(tmp_path / "empty")) == "llvmlite\n"
+    assert not (tmp_path / "empty").exists()
+
+
+def test_an_external_engine_is_called_by_name(tmp_path: Path) -> None:
+    spec = TensorSpec("x", DType("float32"), (3,))
+    call = CallExternal("negate", (Input(0), Output(0)), ("r", "w"), (spec, spec), {"scale": 2.0})
+    out = TensorSpec("y", DType("float32"), (3,))
+    built = GraphModule(Executable("outside", "cpu", (spec,), (out,), (), (), (), (call,)), threads=1)
+    built.export(tmp_path / "m.mtvm")
+    loaded = runtime.load(tmp_path / "m.mtvm")
+
+    def negate(arrays: Any, attrs: Any) -> None:
+        arrays[1][...] = -arrays[0] * attrs["scale"]
+
+    runtime.register_engine("negate", negate)
+    np.testing.assert_array_equal(loaded(np.array([1, 2, 3], np.float32)), [-2, -4, -6])
+    bad = CallExternal("negate", (Input(0), Output(0)), ("r", "w"), (spec, spec), {"scale": object()})
+    with pytest.raises(Unsupported, match="cannot be saved as JSON: .*object is not JSON serializable"):
+        GraphModule(Executable("outside", "cpu", (spec,), (out,), (), (), (), (bad,)), threads=1).export(tmp_path / "n")
+    assert not (tmp_path / "n").exists()
+
+
 # -- what is not whole
 
 
@@ -196,6 +234,18 @@ def damaged(path: Path, data: bytes) -> str:
     with pytest.raises(ArtifactError):
         runtime.load(path)
     return str(error.value).replace(str(path), "PATH")
+
+
+def test_code_is_checked_after_it_was_copied(built: GraphModule, saved: Path, tmp_path: Path) -> None:
+    """Who can write to the file changes nothing that runs, however soon after the check."""
+    path = tmp_path / "open.mtvm"
+    path.write_bytes(saved.read_bytes())
+    whole = format.read(path, mapped=("weights",))
+    kept = {name: bytes(section) for name, section in whole.sections.items()}
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+    changed = [name for name, section in whole.sections.items() if bytes(section) != kept[name]]
+    assert changed == ["weights"]
 
 
 def borders(path: Path) -> list[int]:
@@ -283,7 +333,9 @@ def test_a_file_of_another_version_is_refused(saved: Path, tmp_path: Path, monke
 @pytest.mark.parametrize("changes", [{"program": b"{}"}, {"program": b"[1"}, {"code": b"[]"}, {"weights": b""}])
 def test_a_file_that_is_whole_but_wrong_is_refused(saved: Path, tmp_path: Path, changes: dict[str, bytes]) -> None:
     path = rewritten(saved, tmp_path / "wrong.mtvm", **changes)
-    with pytest.raises(ArtifactError, match=r"not put together as this minitvm does it .*; it was made by minitvm \d"):
+    with pytest.raises(
+        ArtifactError, match=r"not put together as this minitvm does it \(.*made by minitvm 0.*: export"
+    ):
         runtime.load(path)
 
 

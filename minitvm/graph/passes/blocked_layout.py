@@ -172,6 +172,8 @@ class _Blocking:
         groups = attrs.pop("groups", 1)
         if len(item.inputs) != 2 or weight not in self.data or not _summed_in_vectors(item):
             return False
+        if (attrs.pop("data_layout"), attrs.pop("kernel_layout")) != ("NCHW", "OIHW"):
+            return False  # the user's own choice
         in_block, out_block = self.block(data), self.block(item.output)
         if in_block is None or out_block is None or item.output.shape[1] == 1:
             return False
@@ -258,10 +260,11 @@ class _Blocking:
     def pool2d(self, item: OpNode) -> bool:
         """A pool on [N, C/x, H, W, x] is a pool over three dimensions whose window is 1 along the last."""
         data = item.inputs[0]
-        if data not in self.blocked or not self.block(item.output):
+        if data not in self.blocked or not self.block(item.output) or item.attrs["layout"] != "NCHW":
             return False
         before, after = paddings(item.attrs["padding"], 2)
         attrs = {**item.attrs, "padding": (*before, 0, *after, 0)}
+        del attrs["layout"]
         for name in ("pool_size", "strides", "dilation"):
             attrs[name] = (*per_axis(item.attrs[name], 2, name), 1)
         made = self.op(item.op.replace("2d", "3d"), self.blocked[data], name=item.output.name, **attrs)

@@ -16,9 +16,13 @@ from .. import registry
 from ..nodes import Constant, Graph, OpNode, Value
 from .rebuild import new_constant, rebuild
 
-# Where the output channels stand in the weights.
+# Where the output channels stand in the weights, unless a layout says otherwise.
 _OUT_CHANNELS = {"nn.conv1d": 0, "nn.conv2d": 0, "nn.conv3d": 0, "nn.dense": 0,
                  "nn.conv1d_transpose": 1, "nn.conv2d_transpose": 1, "nn.conv3d_transpose": 1}  # fmt: skip
+
+
+def _out_channels(product: OpNode) -> int:
+    return product.attrs.get("kernel_layout", "O").index("O") or _OUT_CHANNELS[product.op]
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
@@ -54,7 +58,7 @@ def fold_batch_norm(graph: Graph) -> Graph:
         dtype = item.output.dtype.numpy
         if product is not None and all(private(n.output) for n in chain) and _foldable(product, axis, arrays):
             weight = product.inputs[1]
-            scaled = arrays[weight].astype(np.float64) * _along(scale, _OUT_CHANNELS[product.op], weight.ndim)
+            scaled = arrays[weight].astype(np.float64) * _along(scale, _out_channels(product), weight.ndim)
             new_weight = constant(scaled.astype(dtype), f"{weight.name}_scaled")
             linear = OpNode(product.op, (product.inputs[0], new_weight), product.attrs, product.outputs)
             shifted = _node("nn.bias_add", (product.output, constant(shift.astype(dtype), "bias")), item, axis=axis)
@@ -80,7 +84,9 @@ def _foldable(product: OpNode, axis: int, arrays: dict[Value, np.ndarray]) -> bo
         return False
     if "transpose" in product.op and product.attrs["groups"] != 1:
         return False  # an output channel is spread over the groups of the weights
-    return axis == (product.output.ndim - 1 if product.op == "nn.dense" else 1)
+    if product.op == "nn.dense":
+        return axis == product.output.ndim - 1
+    return axis == product.attrs.get("data_layout", "NC").index("C")
 
 
 def _along(values: np.ndarray, axis: int, rank: int) -> np.ndarray:

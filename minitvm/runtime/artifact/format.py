@@ -19,7 +19,7 @@ import mmap
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ Pieces = Iterable[bytes | memoryview]
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """An artifact whose checksums hold. Sections are read-only views of the mapped file."""
+    """An artifact whose checksums hold. Sections are read-only; `mapped` ones are views of the file."""
 
     path: str
     about: Mapping[str, Any]
@@ -155,11 +155,12 @@ def _table(about: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> bytes
     return text + b" " * (_filled(_TABLE + len(text)) - _TABLE - len(text))
 
 
-def read(path: str | os.PathLike[str], threads: int = 1) -> Container:
-    """Map an artifact and check every byte of it. Raises `ArtifactError` for what is not whole, or not one at all.
+def read(path: str | os.PathLike[str], mapped: Collection[str] = (), threads: int = 1) -> Container:
+    """Check every byte of an artifact. Raises `ArtifactError` for what is not whole, or not one at all.
 
-    The file stays mapped while the container or a view of it lives; nobody may write into it in that time (`write`
-    does not: it puts a new file in the old one's place).
+    Sections are copied, then checked: who can write to the file cannot change code between the two. Those in `mapped`
+    stay in the file while a view of them lives; nobody may write into it in that time (`write` does not: it puts a new
+    file in the old one's place).
     """
     name = os.fspath(path)
     try:
@@ -182,14 +183,17 @@ def read(path: str | os.PathLike[str], threads: int = 1) -> Container:
         )
     if size != wanted:
         raise ArtifactError(f"{name} is {'truncated' if size < wanted else 'too long'}: {size} bytes, wanted {wanted}")
-    table = data[_TABLE : _TABLE + length]
-    if digest(table) != checksum:
+    table = bytes(data[_TABLE : _TABLE + length])
+    if digest(memoryview(table)) != checksum:
         raise ArtifactError(f"{name} was altered or damaged: the checksum of its table of contents does not match")
-    contents = json.loads(bytes(table))
+    contents = json.loads(table)
     sections: dict[str, memoryview] = {}
     for row in contents["sections"]:
         start, count = int(row["offset"]), int(row["size"])
-        if digest(data[start : start + _filled(count)], threads).hex() != row["digest"]:
+        section = data[start : start + _filled(count)]
+        if row["name"] not in mapped:
+            section = memoryview(bytes(section))
+        if digest(section, threads).hex() != row["digest"]:
             raise ArtifactError(f"{name} was altered or damaged: the checksum of its {row['name']} does not match")
-        sections[row["name"]] = data[start : start + count]
+        sections[row["name"]] = section[:count]
     return Container(name, contents["about"], sections, head, signature)

@@ -6,10 +6,11 @@ compiled, through the kernel cache, for which Numba is imported.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ArtifactError, InputError, InternalError
@@ -48,21 +49,34 @@ def load(
     """
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads}: wanted a number from 1")
-    container = format.read(path, threads=len(available_cores()))
+    container = format.read(path, mapped=("weights",), threads=len(available_cores()))
     sign.demand_trust(container, trust, key)
-    try:
+    with _put_together(container):
         executable = from_json(_json(container, "program"), container.sections["weights"])
         kernels = _machine_code(container, len(executable.kernels))
         kind = _KINDS[container.about["kind"]]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        # Checksums hold, so it was written so, by another program or another version of this one.
-        raise ArtifactError(
-            f"{container.path} is not put together as this minitvm does it ({type(error).__name__}: {error}); "
-            f"it was made by minitvm {container.about.get('minitvm')}"
-        ) from None
     if kernels is None:
         return _recompiled(container, executable, kind, threads, progress)
     return kind(executable, threads, kernels=kernels)
+
+
+def look_at(path: str | os.PathLike[str]) -> Executable:
+    """The program in an artifact, with its kernels' sources, to be read. Nothing of it runs, so no trust is needed."""
+    container = format.read(path, mapped=("weights",), threads=len(available_cores()))
+    with _put_together(container):
+        return from_json(_json(container, "program"), container.sections["weights"])
+
+
+@contextlib.contextmanager
+def _put_together(container: Container) -> Iterator[None]:
+    """Errors in what the sections say. Checksums hold, so it was written so, by another program or version."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ArtifactError(
+            f"{container.path} is not put together as this minitvm does it ({type(error).__name__}: {error}); "
+            f"it was made by minitvm {container.about.get('minitvm')}: export it again"
+        ) from None
 
 
 def _json(container: Container, name: str) -> Any:

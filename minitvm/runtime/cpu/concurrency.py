@@ -1,4 +1,4 @@
-"""What the executor's own source needs beyond `simd`: atomics, waiting, and calling a kernel by its address.
+"""What the executor's own source needs beyond `simd`: atomics, waiting, a clock, and calling a kernel by its address.
 
 All atomics are on int64 and sequentially consistent: they are few, and the team's argument (see `team`) is then simple.
 """
@@ -93,3 +93,16 @@ def copy_bytes(builder: ir.IRBuilder, dst: ir.Value, src: ir.Value, count: ir.Va
     function = declare(builder, "llvm.memcpy.p0.p0.i64", function_type)
     args = [builder.inttoptr(dst, byte), builder.inttoptr(src, byte), count, ir.Constant(ir.IntType(1), 0)]
     builder.call(function, args)
+
+
+@_native("clock_ns", types.int64, types.int64)
+def clock_ns(builder: ir.IRBuilder, clock: ir.Value) -> ir.Value:
+    """Nanoseconds of a POSIX clock (clock_gettime)"""
+    word = ir.IntType(32)
+    with builder.goto_entry_block():
+        time = builder.alloca(ir.LiteralStructType([_INT64, _INT64]))  # struct timespec of a 64-bit system
+    function = declare(builder, "clock_gettime", ir.FunctionType(word, [word, _INT64.as_pointer()]))
+    seconds = builder.bitcast(time, _INT64.as_pointer())
+    builder.call(function, [builder.trunc(clock, word), seconds])
+    rest = builder.load(builder.gep(seconds, [ir.Constant(_INT64, 1)]))
+    return builder.add(builder.mul(builder.load(seconds), ir.Constant(_INT64, 10**9)), rest)

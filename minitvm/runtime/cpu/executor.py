@@ -1,7 +1,8 @@
 """The one loop that runs every program: it walks a table of steps and calls kernels by their addresses.
 
 **Step table.** Four int64 words a step: operation, kernel address, address of the argument table, unused. `Barrier` and
-`End` have no arguments; `Copy` has destination, source and size in its argument table.
+`End` have no arguments; `Copy` has destination, source and size in its argument table. A `Stamp` is: operation, POSIX
+clock, address of thread 0's word, words from one thread's to the next's; each thread writes there what the clock says.
 
 **State table** (int64 words; what different threads write lies 128 bytes apart):
 
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .program import LoadedCode
 
-END, PARALLEL, SEQUENTIAL, BARRIER, COPY = range(5)
+END, PARALLEL, SEQUENTIAL, BARRIER, COPY, STAMP = range(6)
 STEP_WORDS = 4
 
 EPOCH, COUNT, PHASE, PROGRAM, SPIN, YIELD, MODE, STOP, ASLEEP = 0, 16, 32, 48, 49, 50, 51, 52, 53
@@ -40,7 +41,7 @@ ENTRY = "minitvm_executor"
 
 SOURCE = f"""\
 from minitvm.runtime.cpu.concurrency import (
-    atomic_add, atomic_load, atomic_store, atomic_swap_if, call_address, copy_bytes, pause, yield_core,
+    atomic_add, atomic_load, atomic_store, atomic_swap_if, call_address, clock_ns, copy_bytes, pause, yield_core,
 )
 from minitvm.runtime.cpu.simd import pointer_i64
 
@@ -94,6 +95,9 @@ def {ENTRY}(state, thread, threads):
                 if thread == 0:
                     copy = pointer_i64(program[at + 2])
                     copy_bytes(copy[0], copy[1], copy[2])
+            elif operation == {STAMP}:
+                stamps = pointer_i64(program[at + 2])
+                stamps[thread * program[at + 3]] = clock_ns(program[at + 1])
             elif threads > 1:  # a barrier, or the end, which is one
                 phase = atomic_load(state, {PHASE})
                 if atomic_add(state, {COUNT}, 1) == threads - 1:

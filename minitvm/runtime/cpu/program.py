@@ -10,7 +10,7 @@ import ctypes
 import struct
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -36,12 +36,14 @@ from ...expr import DType
 from .. import externals
 from ..shapes import Bindings, shape_of
 from .executor import BARRIER, COPY, END, PARALLEL, SEQUENTIAL, STEP_WORDS
+from .stamps import StampedProgram
 from .team import ThreadTeam, default_threads, shared_team
 
 if TYPE_CHECKING:
     from .compile_pool import Progress
 
 LANGUAGE = "numba"
+NativeStep = tuple[int, int, int, int]
 BOUND_LIMIT = 16  # shapes whose tables and arenas are kept; the least recently used go first
 
 
@@ -141,7 +143,13 @@ class BoundProgram:
         table = np.array(self._words or [0], np.int64)
         self._table = table
         self._args = table.data
-        self._segments = self._plan(starts, table.ctypes.data)
+        self._starts = starts
+        self._segments = self.segments()
+        self._single = [
+            (i, start) if isinstance(step, CallExternal) else _table([self._native_step(step, start)])
+            for i, (step, start) in enumerate(zip(x.steps, starts))
+        ]
+        self._stamped: StampedProgram | None = None
 
     # -- the argument table
 
@@ -178,8 +186,8 @@ class BoundProgram:
 
     # -- the step table
 
-    def _native_step(self, step: Any, start: int, base: int) -> tuple[int, int, int, int]:
-        args = base + 8 * start
+    def _native_step(self, step: Any, start: int) -> NativeStep:
+        args = int(self._table.ctypes.data) + 8 * start
         if isinstance(step, Barrier):
             return (BARRIER, 0, 0, 0)
         if isinstance(step, Copy):
@@ -187,23 +195,28 @@ class BoundProgram:
         operation = PARALLEL if step.parallel else SEQUENTIAL
         return (operation, self.program.kernels[step.kernel].address, args, 0)
 
-    def _plan(self, starts: list[int], base: int) -> list[Any]:
-        """Runs of native steps as tables `(array, address, parallel)`, with external calls between them."""
+    def segments(self, stamp: Callable[[int], NativeStep] | None = None) -> list[Any]:
+        """Runs of native steps as tables `(array, address, parallel)`, between them the external calls.
+
+        Of an external call there is `(number of the step, where its arguments begin)`. `stamp(i)` makes a step that is
+        put before step i, and at the end of each run of native steps.
+        """
         segments: list[Any] = []
-        run: list[tuple[int, int, int, int]] = []
-        for step, start in zip(self.program.executable.steps, starts):
-            if isinstance(step, CallExternal):
+        run: list[NativeStep] = []
+        steps = self.program.executable.steps
+        for i, (step, start) in enumerate(zip(steps, self._starts)):
+            external = isinstance(step, CallExternal)
+            if stamp is not None and (run or not external):
+                run.append(stamp(i))
+            if external:
                 segments += [_table(run)] if run else []
-                segments.append((step, start))
+                segments.append((i, start))
                 run = []
             else:
-                run.append(self._native_step(step, start, base))
+                run.append(self._native_step(step, start))
         if run:
+            run += [stamp(len(steps))] if stamp is not None else []
             segments.append(_table(run))
-        self._single = [
-            (step, start) if isinstance(step, CallExternal) else _table([self._native_step(step, start, base)])
-            for step, start in zip(self.program.executable.steps, starts)
-        ]
         return segments
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
@@ -212,13 +225,7 @@ class BoundProgram:
         The caller holds the module's lock: the argument table is this object's own. A listener of steps has the program
         run step by step.
         """
-        args = self._args
-        for slots, address in zip(self._input_slots, inputs):
-            for slot in slots:
-                args[slot] = address
-        for slots, address in zip(self._output_slots, outputs):
-            for slot in slots:
-                args[slot] = address
+        self._point_to(inputs, outputs)
         begin, end = (heard(listeners, "step_begin"), heard(listeners, "step_end")) if listeners else (None, None)
         if begin is not None or end is not None:
             self._run_stepwise(begin, end)
@@ -228,7 +235,24 @@ class BoundProgram:
             if len(segment) == 3:
                 team_run(segment[1], segment[2])
             else:
-                self._run_external(*segment)
+                self.run_external(*segment)
+
+    def run_stamped(self, inputs: Sequence[int], outputs: Sequence[int]) -> np.ndarray[Any, Any]:
+        """Run as `run` does, and tell when each thread came to each step: see `stamps.StampedProgram`."""
+        if self._stamped is None:
+            self._stamped = StampedProgram(self)
+        self._point_to(inputs, outputs)
+        return self._stamped.run(self)
+
+    def _point_to(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Put the addresses of this call into the argument table."""
+        args = self._args
+        for slots, address in zip(self._input_slots, inputs):
+            for slot in slots:
+                args[slot] = address
+        for slots, address in zip(self._output_slots, outputs):
+            for slot in slots:
+                args[slot] = address
 
     def _run_stepwise(self, begin: Any, end: Any) -> None:
         x = self.program.executable
@@ -241,11 +265,13 @@ class BoundProgram:
             if len(segment) == 3:
                 self.program.team.run(segment[1], segment[2])
             else:
-                self._run_external(*segment)
+                self.run_external(*segment)
             if end is not None:
                 end(event, time.perf_counter())
 
-    def _run_external(self, step: CallExternal, start: int) -> None:
+    def run_external(self, number: int, start: int) -> None:
+        """Call the engine of a step; `start` is where its arguments lie in the table."""
+        step: Any = self.program.executable.steps[number]
         values: list[Any] = []
         for i, (a, spec) in enumerate(zip(step.args, step.specs)):
             if isinstance(a, Location) and spec is not None:
@@ -255,7 +281,7 @@ class BoundProgram:
         externals.engine(step.engine)(values, step.attrs)
 
 
-def _table(steps: list[tuple[int, int, int, int]]) -> tuple[np.ndarray[Any, Any], int, bool]:
+def _table(steps: list[NativeStep]) -> tuple[np.ndarray[Any, Any], int, bool]:
     table = np.array([*steps, (END, 0, 0, 0)], np.int64)
     assert table.shape[1] == STEP_WORDS
     return table, int(table.ctypes.data), any(s[0] == PARALLEL for s in steps)

@@ -17,9 +17,9 @@ from .conv2d import conv_tile
 from .tiling import cpu_of
 
 # Measured on Zen 5 and Zen 3; a cycle of one core.
-_KERNEL_EFFICIENCY = 0.92  # of the multiply-add units, in a micro-kernel that does not spill
+KERNEL_EFFICIENCY = 0.92  # of the multiply-add units, in a micro-kernel that does not spill
 _TRANSFORM = 8.0  # cycles a vector of channels and place of the tile, for either transform
-_L3_BYTES, _MEMORY_BYTES = 16.0, 5.0  # bytes that one core streams in a cycle
+L3_BYTES, MEMORY_BYTES = 16.0, 5.0  # bytes that one core streams in a cycle
 _STEP_LOADS = 0.5  # cycles of a load or broadcast in the micro-kernel
 
 
@@ -102,8 +102,8 @@ def _streaming(size: int, times: int, cpu: Any) -> float:
     """Cycles to read `size` bytes that many times, from the cache that keeps them."""
     if size <= cpu.l2.size // 2:
         return 0.0
-    first = size / _MEMORY_BYTES
-    again = size / (_L3_BYTES if size <= cpu.l3.size // 2 else _MEMORY_BYTES)
+    first = size / MEMORY_BYTES
+    again = size / (L3_BYTES if size <= cpu.l3.size // 2 else MEMORY_BYTES)
     # Weights that fit a cache stay there from one run to the next.
     return times * again if size <= cpu.l3.size // 2 else first + (times - 1) * again
 
@@ -117,4 +117,4 @@ def _vector_step(width: int, blocks: int, cpu: Any, whole: bool = False) -> floa
     pixels, columns = conv_tile(width, blocks, cpu.vector_registers, whole=whole)
     count = pixels * columns
     busy = max(count / cpu.fma_ports, float(cpu.fma_latency), (pixels + columns) * _STEP_LOADS)
-    return busy / count / _KERNEL_EFFICIENCY
+    return busy / count / KERNEL_EFFICIENCY

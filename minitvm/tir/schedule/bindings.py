@@ -12,9 +12,10 @@ from ...arith import Analyzer, iter_map
 from ...arith.dependence import Access, find_dependence
 from ...arith.iter_check import values
 from ...arith.iter_map import IterMap, IterSum
-from ...expr import Expr, IterVar, Range, Var
+from ...expr import OPAQUE, REDUCE, SPATIAL, Expr, IterVar, Range, Var
 from ..conditions import is_const
 from ..nodes import BlockRealize, For
+from .analysis import loops_binding
 
 
 def loop_ranges(loops: Sequence[For]) -> dict[Var, Range]:
@@ -28,10 +29,13 @@ def iteration_map(realize: BlockRealize, loops: Sequence[For], analyzer: Analyze
     return iter_map.detect(bindings, loop_ranges(loops), level=level, analyzer=analyzer)
 
 
-def why_not_injective(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> str | None:
+def why_not_injective(
+    realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer, together: bool = False
+) -> str | None:
     """None where `loops` map injectively to the iterators of a block (other variables held fixed), else why not.
 
-    Loops of extent 1 do not count.
+    Loops of extent 1 do not count. Each iterator has to tell the loops that it depends on, as in TVM; `together` also
+    takes spatial ones such as `i, w - i`, which tell i and w only when one looks at both.
     """
     found = iteration_map(realize, loops, analyzer, "injective")
     if found:
@@ -39,8 +43,19 @@ def why_not_injective(realize: BlockRealize, loops: Sequence[For], analyzer: Ana
     if found.repeats is None:
         # Simplified, `(8 * a + b) // 5` is `a + (3 * a + b) // 5`, which is no sum of parts of loops: ask integer sets.
         return None if _shown_injective(realize, loops) else found.errors[0]
+    if together and _reduces_alone(realize, loops, analyzer) and _shown_injective(realize, loops):
+        return None
     name = realize.block.iter_vars[found.repeats].var.name
     return f"{name} = {realize.iter_values[found.repeats]} takes one value at several iterations"
+
+
+def _reduces_alone(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
+    """Whether reduction iterators have loops of their own, which they tell one by one."""
+    # In `for i, j: B[i + j] += A[i + j, i]` the order of loops decides whether an element starts before its first step.
+    reduced, spatial = loops_binding(realize, (REDUCE,)), loops_binding(realize, (SPATIAL, OPAQUE))
+    values = [v for v, it in zip(realize.iter_values, realize.block.iter_vars) if it.kind == REDUCE]
+    own = loop_ranges([l for l in loops if l.var in reduced])
+    return not reduced & spatial and bool(iter_map.detect(values, own, level="injective", analyzer=analyzer))
 
 
 def _shown_injective(realize: BlockRealize, loops: Sequence[For]) -> bool:

@@ -76,7 +76,7 @@ def verify_example(primitive: Primitive | str) -> Schedule:
     parameters: dict[str, str] = {}
     before = _program(example.before, parameters)
     sch = Schedule(before)
-    exec(example.call, {"sch": sch, "T": T, **_loops(sch)})
+    exec(example.call, {"sch": sch, "T": T, **loops_by_name(sch)})
     after = _program(example.after, parameters)
     wanted, found = (_shown(func, example.after) for func in (after, sch.func))
     if wanted != found:
@@ -91,10 +91,16 @@ def example_program(primitive: Primitive | str) -> PrimFunc:
     example = example_of(chosen)
     if example is None:
         raise InternalError(f"{chosen.name}: its docstring shows no example\n{_WANTED}")
-    return _program(example.before, {})
+    return program_of(example.before)
 
 
-def _loops(sch: Schedule) -> dict[str, LoopRV]:
+def program_of(text: str) -> PrimFunc:
+    """The program that abbreviated TVMScript stands for."""
+    return _program(text, {})
+
+
+def loops_by_name(sch: Schedule) -> dict[str, LoopRV]:
+    """The loops of a schedule whose names are theirs alone: what a call in a docstring can use."""
     tree = sch.state.tree()
     names = [var.name for var in tree.loops]
     return {var.name: LoopRV(var) for var in tree.loops if names.count(var.name) == 1}
@@ -148,7 +154,7 @@ class _Reader:
         """One statement; `known` are the values of the variables around it."""
         names = dict(known)
         if isinstance(statement, ast.For):
-            names.update(_loop_values(statement))
+            names.update(_loop_values(statement, known))
         elif isinstance(statement, ast.With) and _is(statement.items[0].context_expr, "block"):
             names.update(_axes(statement.body, names))
             left_out = [name for name in _used(statement.body) if name not in names and _loop_of(name, names)]
@@ -188,10 +194,10 @@ def _is(expression: ast.expr, what: str) -> bool:
     return isinstance(expression, ast.Call) and ast.unparse(expression.func) == f"T.{what}"
 
 
-def _loop_values(loop: ast.For) -> dict[str, range]:
+def _loop_values(loop: ast.For, known: Mapping[str, range]) -> dict[str, range]:
     assert isinstance(loop.iter, ast.Call)
     names = [n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)]
-    bounds = [_constant(argument) for argument in loop.iter.args]
+    bounds = [_most(argument, known) - 1 for argument in loop.iter.args]  # the largest, in a triangle
     if _is(loop.iter, "grid"):
         return {name: range(extent) for name, extent in zip(names, bounds, strict=True)}
     return {names[0]: range(*bounds[:2])}
@@ -259,7 +265,3 @@ def _most(index: ast.expr, names: Mapping[str, range]) -> int:
         return 1 + max(int(eval(code, {}, dict(zip(used, at, strict=True)))) for at in combinations)
     except (NameError, TypeError):
         return 1  # an index that depends on data
-
-
-def _constant(expression: ast.expr) -> int:
-    return int(ast.literal_eval(expression))

@@ -7,9 +7,12 @@
     @split.space
     def _(state): yield (loop, [None, 4]) ...
 
-From this follow the `Schedule` method, the trace instruction, the text of `minitvm explain`, the calls that property
-tests draw, and the moves of a tuner. Arguments annotated `For` or `BlockRealize` are handles for the caller and nodes
-for the function; returned nodes become handles again. A primitive registered from outside the package is the same.
+    split.refuses(starts_at_zero, "sch.split(i, [2])", before="for i in range(2, 8): ...")
+
+From this follow the `Schedule` method, the trace instruction, the text of `minitvm explain`, the page and the example
+in the documentation, the error gallery, the calls that property tests draw, and the moves of a tuner. Arguments
+annotated `For` or `BlockRealize` are handles for the caller and nodes for the function; returned nodes become handles
+again. A primitive registered from outside the package is the same.
 """
 
 from __future__ import annotations
@@ -50,8 +53,8 @@ class Refused(Exception):
 class Requirement:
     """A named condition of legality.
 
-    `check` takes `state` and any of the primitive's arguments by their names (`loops` also stands for a single `loop`)
-    and gives a `Failure` or None. `statement` says formally what must hold.
+    `check` takes `state` and any of the primitive's arguments by their names (`loops` also stands for all arguments
+    that are loops) and gives a `Failure` or None. `statement` says formally what must hold.
     """
 
     name: str
@@ -63,8 +66,7 @@ class Requirement:
         given: dict[str, Any] = {"state": state, **arguments}
         if "ordered_loops" in given:
             given.setdefault("loops", given["ordered_loops"])
-        if "loop" in given:
-            given.setdefault("loops", (given["loop"],))
+        given.setdefault("loops", tuple(value for value in arguments.values() if isinstance(value, For)))
         wanted = _parameters(self.check)
         missing = [name for name in wanted if name not in given]
         if missing:
@@ -98,6 +100,18 @@ def holds_inside(name: str, statement: str) -> Requirement:
     return Requirement(name, inspect.cleandoc(statement), lambda: None)
 
 
+@dataclass(frozen=True, slots=True)
+class BadCall:
+    """A call that a requirement refuses: statements over `sch` and the loops by their names, the last one being it.
+
+    `before` is a program in the words of docstrings; where it is empty, the one that the docstring shows.
+    """
+
+    requirement: Requirement
+    call: str
+    before: str = ""
+
+
 @dataclass(slots=True)
 class Primitive:
     """A registered step: everything that its readers need."""
@@ -110,6 +124,7 @@ class Primitive:
     query: bool = False  # looks, changes nothing
     kind: str = ""  # the instruction's name in TVM's trace format
     calls: Callable[[ScheduleState], Iterable[tuple[Any, ...]]] | None = None
+    bad_calls: list[BadCall] = field(default_factory=list)
     hints: dict[str, Any] = field(default_factory=dict)
     signature: inspect.Signature = field(default_factory=inspect.Signature)
 
@@ -117,6 +132,10 @@ class Primitive:
         """Decorator: how to enumerate calls worth trying on a program, as tuples of arguments (nodes, not handles)."""
         self.calls = calls
         return calls
+
+    def refuses(self, requirement: Requirement, call: str, before: str = "") -> None:
+        """Register a call that a requirement refuses, for the error gallery (see `gallery` and `BadCall`)."""
+        self.bad_calls.append(BadCall(requirement, call, before))
 
     def first_failure(self, state: ScheduleState, arguments: Mapping[str, Any]) -> tuple[Requirement, Failure] | None:
         """The first requirement that a call breaks, with how."""
@@ -169,6 +188,8 @@ class Primitive:
             for needed in self.requires:
                 first, *rest = needed.statement.split("\n")
                 lines += [f"  {needed.name}: {first}", *("      " + line for line in rest)]
+                refused = (bad.call for bad in self.bad_calls if bad.requirement is needed and not bad.before)
+                lines += [f"      refused: `{call}`" for call in refused]
         return "\n".join(lines)
 
     def call_signature(self) -> str:

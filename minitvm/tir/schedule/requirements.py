@@ -152,7 +152,7 @@ def affine_bindings(state: ScheduleState, loops: Sequence[For]) -> Failure | Non
 def why_not_affine(tree: Tree, realize: BlockRealize) -> str | None:
     """None where a block's iterators are an injective quasi-affine map of the loops around it, else why not."""
     analyzer = Analyzer(loop_ranges(tree.all_loops_above(realize)))
-    return why_not_injective(realize, tree.loops_above(realize), analyzer)
+    return why_not_injective(realize, tree.loops_above(realize), analyzer, together=True)
 
 
 @requirement

@@ -71,3 +71,20 @@ def replayed_at_the_end(most: int = 20) -> Iterator[None]:
         known = all(PRIMITIVES.get(inst.primitive.name) is inst.primitive for inst in sch.trace)
         if known and len(sch.trace):
             verify_trace_roundtrip(sch, mod)
+
+
+@contextmanager
+def registrations_undone() -> Iterator[None]:
+    """Primitives that are registered inside are gone at the end, their methods too; replaced ones are back."""
+    known = dict(PRIMITIVES)
+    attributes = dict(vars(Schedule))
+    try:
+        yield
+    finally:
+        PRIMITIVES.clear()
+        PRIMITIVES.update(known)
+        for name in [name for name in vars(Schedule) if name not in attributes]:
+            delattr(Schedule, name)
+        for name, value in attributes.items():
+            if name in known:
+                setattr(Schedule, name, value)

@@ -7,10 +7,11 @@ in place, under "all reduction iterators stand at their start".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ...arith import Analyzer
-from ...expr import EQ, REDUCE, Expr, IntImm, IterVar, Var, map_children, replace, substitute, walk
+from ...expr import EQ, REDUCE, Expr, IntImm, IterVar, SizeVar, Var, free_vars, map_children, replace, substitute, walk
 from ..conditions import all_of, conjuncts, uses
 from ..nodes import Block, BlockRealize, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
 from .unroll import bind
@@ -56,8 +57,8 @@ class _Lowering:
 def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | None:
     """(the loop to put it before, the init in loops of its own), or None where it must stay in place.
 
-    Legal when below that loop nobody else touches what the init writes, and spatial and reduction loops are separate:
-    then every element is initialised once, before its first update, as it was.
+    Legal when below that loop nobody else touches what the init writes, nobody writes what it reads, and spatial and
+    reduction loops are separate: then every element is initialised once, before its first update, as it was.
     """
     block = node.block
     reduced = _variables(node, block.iter_vars, reduction=True)
@@ -72,7 +73,9 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
         return None
     conditions = conjuncts(node.predicate)
     kept = [c for c in conditions if not uses(c, reduced)]
-    if any(uses(c, spatial) for c in conditions if uses(c, reduced)):
+    dropped = [c for c in conditions if uses(c, reduced)]
+    starts = {loop.var: loop.start for loop in loops if loop.var in reduced}
+    if any(uses(c, spatial) or not _holds_first(c, starts) for c in dropped):
         return None
     # A reduction loop of one iteration comes along where a condition on spatial loops names it.
     own = [l for l in inner if l.var in spatial or (_is_single(l) and any(uses(c, {l.var}) for c in kept))]
@@ -94,6 +97,13 @@ def _begins(node: BlockRealize, loops: tuple[For, ...]) -> bool:
     return all(Analyzer().can_prove_equal(substitute(value, starts), first) for value, first in axes)
 
 
+def _holds_first(condition: Expr, starts: Mapping[Var, Expr]) -> bool:
+    """Whether a condition holds where the reduction begins, in every iteration of loops that bind no iterator."""
+    # Where such a loop skips the first step, as in a skewed nest, its iterations continue a reduction.
+    first = substitute(condition, starts)
+    return all(isinstance(v, SizeVar) for v in free_vars(first)) or Analyzer().can_prove(first)
+
+
 def _is_single(loop: For) -> bool:
     return isinstance(loop.extent, IntImm) and loop.extent.value == 1
 
@@ -109,9 +119,11 @@ def _variables(node: BlockRealize, axes: tuple[IterVar, ...], reduction: bool) -
 
 
 def _alone(block: Block, init: Stmt, loop: For) -> bool:
-    """Whether below a loop only this block touches the buffers that its init writes."""
+    """Whether below a loop only this block touches the buffers that its init writes, and nobody what that reads."""
     written = {n.buffer for n in walk(init) if isinstance(n, BufferStore)}
-    return _touches(loop.body, written) == _touches(block, written)
+    read = {n.buffer for n in walk(init) if isinstance(n, BufferLoad)} - written
+    settled = not any(isinstance(n, BufferStore) and n.buffer in read for n in walk(loop.body))
+    return settled and _touches(loop.body, written) == _touches(block, written)
 
 
 def _touches(stmt: Stmt, buffers: set[Any]) -> int:

@@ -612,3 +612,36 @@ def test_after_rolling_the_order_of_the_loop_matters() -> None:
 def test_the_space_of_rfactor_is_reduction_loops_and_axes() -> None:
     sch = Schedule(programs.matmul())
     assert [call.text for call in sch.space("rfactor")] == [f"rfactor(k, {axis})" for axis in range(3)]
+
+
+@T.prim_func
+def from_a_buffer(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    S = T.alloc_buffer((4,))
+    for i in range(4):
+        with T.block("S"):
+            vi = T.axis.spatial(4, i)
+            S[vi] = B[vi] * 2.0
+    for i, k in T.grid(4, 8):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = S[vi]
+            C[vi] = T.min(C[vi], A[vi, vk])
+
+
+def test_an_init_runs_after_what_it_reads() -> None:
+    """Computed below the reduction loop, its input is there only then: decomposed neither by a step nor by lowering."""
+    sch = Schedule(from_a_buffer)
+    _, k = sch.get_loops("C")
+    sch.compute_at("S", k)
+    assert check(from_a_buffer, sch.func)
+    assert check(from_a_buffer, lower(sch.func))
+    with pytest.raises(ScheduleError, match="init_finds_its_inputs"):
+        sch.decompose_reduction("C", k)
+
+
+def test_a_decomposed_init_declares_what_it_reads() -> None:
+    sch = Schedule(from_a_buffer)
+    init = sch.decompose_reduction("C", sch.get_loops("C")[1])
+    assert [r.buffer.name for r in sch.get(init).reads] == ["S"]
+    assert check(from_a_buffer, lower(sch.func))

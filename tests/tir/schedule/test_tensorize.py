@@ -87,6 +87,37 @@ def test_random_subtrees_become_blocks(func: PrimFunc, data: Any) -> None:
         same_at_both_levels(func, sch.func)
 
 
+@pytest.mark.parametrize("place", [0, 1, None])
+def test_blocks_that_follow_each_other_become_one(place: int | None) -> None:
+    func = programs.chain()
+    sch = Schedule(func)
+    if place is not None:
+        sch.compute_at("B", sch.get_loops("C")[place])
+    outer = sch.blockize(["B", sch.get_block("C")])
+    assert [b.name for b in map(sch.get, sch.get_child_blocks(outer))] == ["B", "C"]
+    assert sch.get(outer).name == "outer_B_C_"
+    assert len(sch.get(outer).iter_vars) == len(sch.get_loops(outer)) == (0 if place is None else place + 1)
+    same_at_both_levels(func, sch.func)
+    verify_trace_roundtrip(sch, func)
+
+
+def test_a_group_of_blocks_leaves_unit_iterators_out() -> None:
+    func = programs.two_consumers(rows=1)
+    for keep in (True, False):
+        sch = Schedule(func)
+        sch.reverse_compute_at("D", sch.get_loops("C")[0], preserve_unit_loops=True)
+        outer = sch.blockize(["C", "D"], preserve_unit_iters=keep)
+        assert len(sch.get(outer).iter_vars) == keep
+        same_at_both_levels(func, sch.func)
+        verify_trace_roundtrip(sch, func)
+
+
+@pytest.mark.parametrize(("target", "found"), [("B", "one block"), ([], "no block"), (["B", "B"], "one of them twice")])
+def test_what_is_neither_a_loop_nor_blocks(target: Any, found: str) -> None:
+    with pytest.raises(ScheduleError, match=f"blockize.*one_run(.*\n)*.*found:  {found}"):
+        Schedule(programs.chain()).blockize(target)
+
+
 # ---- tensorize -----------------------------------------------------------------------------------------------------
 
 

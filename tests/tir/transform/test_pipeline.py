@@ -10,8 +10,10 @@ import pytest
 from minitvm import te
 from minitvm.errors import Unsupported, VerificationError
 from minitvm.expr import IntImm, Var, const, walk
+from minitvm.reference import check
 from minitvm.reference import kernel as kernel_reference
 from minitvm.reference import tir as reference
+from minitvm.script import tir as T
 from minitvm.te import create_prim_func
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import (
@@ -245,3 +247,21 @@ def test_loops_of_a_gpu_grid_are_refused_before_any_pass() -> None:
     sch = Schedule(func)
     sch.bind(sch.get_loops("B")[0], "vthread.x")
     verify(lower(sch.func), level="kernel")
+
+
+def test_init_stays_where_another_loop_skips_the_first_step() -> None:
+    """A sum over the steps of a skewed nest: only in the first row does it begin."""
+
+    @T.prim_func
+    def skewed(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "float32")):
+        for i, k in T.grid(2, 4):
+            with T.block("B"):
+                vk = T.axis.reduce(4, k)
+                T.where(i * 2 <= k and k <= i * 2 + 1)
+                with T.init():
+                    B[0] = T.float32(0)
+                B[0] = B[0] + A[vk]
+
+    verdict = check(skewed, lower(skewed))
+    assert verdict, str(verdict)
+    assert verdict.ran == ("exact", "field", "shadow")

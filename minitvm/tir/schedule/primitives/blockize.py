@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....arith import Analyzer
 from ....arith.subspace import Divided, subspace_divide
 from ....expr import (
+    OPAQUE,
     REDUCE,
     SPATIAL,
     Expr,
     IterVar,
+    Node,
     Range,
     Var,
     const,
@@ -22,13 +25,15 @@ from ....expr import (
     walk,
 )
 from ...conditions import conjuncts, is_const, uses
-from ...nodes import Block, BlockId, BlockRealize, BufferLoad, BufferRegion, BufferStore, For, ForKind, Stmt
+from ...nodes import Block, BlockId, BlockRealize, BufferLoad, BufferRegion, BufferStore, For, ForKind, Seq, Stmt
+from ..analysis import loops_binding
 from ..bindings import loop_ranges
 from ..boxes import signature, swept, union_regions
 from ..registry import Failure, primitive, requirement
 from ..relayout import with_simple_indices
 from ..state import ScheduleState
 from ..tree import Tree, fresh_copy, statements
+from .partition import wrapped
 
 
 def _inside(tree: Tree, loop: For) -> tuple[list[For], BlockRealize] | None:
@@ -47,8 +52,10 @@ def _parts(state: ScheduleState, loop: For) -> tuple[list[For], BlockRealize]:
 
 
 @requirement
-def one_block_below(state: ScheduleState, target: For) -> Failure | None:
+def one_block_below(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
     """below the loop stand loops, each directly in the one before, and in the innermost one block"""
+    if not isinstance(target, For):
+        return None  # blocks: see one_run
     tree = state.home(target)
     if _inside(tree, target) is not None:
         return None
@@ -62,8 +69,10 @@ def one_block_below(state: ScheduleState, target: For) -> Failure | None:
 
 
 @requirement
-def fixed_inner_domains(state: ScheduleState, target: For) -> Failure | None:
+def fixed_inner_domains(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
     """the loops below start at 0, and no loop around the subtree decides how far they run"""
+    if not isinstance(target, For):
+        return None  # blocks: see one_run
     tree = state.home(target)
     outer = [l.var for l in tree.loops_above(target)]
     for loop in _parts(state, target)[0]:
@@ -84,12 +93,14 @@ def _division(state: ScheduleState, target: For) -> Divided:
 
 
 @requirement
-def bindings_divide(state: ScheduleState, target: For) -> Failure | None:
+def bindings_divide(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
     """each iterator's value is outer * n + inner: `inner`, of the loops below, runs once through 0 <= inner < n, and
     `outer` is a quasi-affine function of the loops around
 
     Together the inner parts are a bijective map of the loops below.
     """
+    if not isinstance(target, For):
+        return None  # blocks: see one_run
     divided = _division(state, target)
     if not divided.errors:
         return None
@@ -102,10 +113,12 @@ def bindings_divide(state: ScheduleState, target: For) -> Failure | None:
 
 
 @requirement
-def predicate_divides(state: ScheduleState, target: For) -> Failure | None:
+def predicate_divides(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
     """each condition of the block's predicate uses only loops around the subtree, or only loops of it, and under the
     latter the loops of the subtree still run through a box
     """
+    if not isinstance(target, For):
+        return None  # blocks: see one_run
     divided = _division(state, target)
     if not divided.predicate_errors:
         return None
@@ -119,12 +132,14 @@ def predicate_divides(state: ScheduleState, target: For) -> Failure | None:
 
 
 @requirement
-def init_moves_out(state: ScheduleState, target: For) -> Failure | None:
+def init_moves_out(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
     """where the block has an init, its loops are no thread loops, its inner conditions bind no reduction, and its body
     loads what the init stores at that place only
 
     Then all the init's of a subtree may run before all its updates.
     """
+    if not isinstance(target, For):
+        return None  # blocks: see one_run
     loops, block = _parts(state, target)
     init = block.block.init
     if init is None:
@@ -155,11 +170,74 @@ def init_moves_out(state: ScheduleState, target: For) -> Failure | None:
     return None
 
 
+def _run(tree: Tree, blocks: Sequence[BlockRealize]) -> tuple[Stmt, list[Stmt]]:
+    """(the innermost loop around all the blocks, or the block of their scope; the statements in it that hold them)."""
+    shared = [l for l in tree.loops_above(blocks[0]) if all(tree.inside(b, l) for b in blocks)]
+    # A single block is taken as it stands; its loops stay around it.
+    within: Stmt = shared[-1] if shared else tree.scope(blocks[0]).block
+    body: Stmt = within.body  # type: ignore[attr-defined]
+    parts = body.stmts if isinstance(body, Seq) else (body,)
+    return within, [part for part in parts if any(b is part or tree.inside(b, part) for b in blocks)]
+
+
+@requirement
+def one_run(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
+    """blocks in the place of a loop: different ones of one scope; below the innermost loop around them all, their nests
+    follow one on the other and hold no other block
+    """
+    if isinstance(target, For):
+        return None
+    wanted = "a loop, or a list of blocks whose nests follow one on the other"
+    if not isinstance(target, list) or not target:
+        spots: dict[Node, str] = {target.block: "a block"} if isinstance(target, BlockRealize) else {}
+        return Failure(spots, wanted, "one block" if spots else "no block")
+    tree = state.home(target[0])
+    spots = {b.block: "named" for b in target}
+    if len(spots) != len(target):
+        return Failure(spots, "different blocks", "one of them twice")
+    for b in target:
+        if b not in tree.order or tree.scope(b) is not tree.scope(target[0]):
+            return Failure(spots, "blocks of one scope", f"{b.block.name} stands in another one")
+    within, parts = _run(tree, target)
+    for part in parts:
+        inside = [part] if isinstance(part, BlockRealize) else tree.blocks_in(part)
+        other = next((b for b in inside if b not in target), None)
+        if other is not None:
+            return Failure({**spots, other.block: "not named"}, wanted, f"{other.block.name} stands among them")
+    body: Stmt = within.body  # type: ignore[attr-defined]
+    places = [body.stmts.index(part) for part in parts] if isinstance(body, Seq) else [0]
+    if places != list(range(places[0], places[0] + len(places))):
+        return Failure(spots, wanted, "something else stands between them")
+    return None
+
+
+@requirement
+def reductions_inside(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
+    """blocks in the place of a loop: those with an init reduce over loops inside of the new block only"""
+    if isinstance(target, For):
+        return None
+    tree = state.home(target[0])
+    within, _ = _run(tree, target)
+    around = [*tree.loops_above(within), within] if isinstance(within, For) else []
+    for b in target:
+        for loop in around:
+            if b.block.init is not None and loop.var in loops_binding(b, (REDUCE, OPAQUE)):
+                wanted = f"the reduction of {b.block.name} inside of the new block"
+                spots: dict[Node, str] = {loop: "around the new block", b.block: "reduces over it"}
+                return Failure(spots, wanted, f"it goes on over {loop.var.name}", ("decompose_reduction",))
+    return None
+
+
 @primitive(
     past="was made a block in",
-    requires=[one_block_below, fixed_inner_domains, bindings_divide, predicate_divides, init_moves_out],
+    requires=[
+        one_run, reductions_inside, one_block_below, fixed_inner_domains, bindings_divide, predicate_divides,
+        init_moves_out,
+    ],
 )  # fmt: skip
-def blockize(state: ScheduleState, target: For, preserve_unit_iters: bool = True) -> BlockRealize:
+def blockize(
+    state: ScheduleState, target: For | list[BlockRealize], preserve_unit_iters: bool = True
+) -> BlockRealize:
     """Make the subtree of a loop a block, with the block that stood there inside of it.
 
     before:
@@ -180,7 +258,12 @@ def blockize(state: ScheduleState, target: For, preserve_unit_iters: bool = True
 
     The init of a reduction moves to the outer block, in loops of its own. Without `preserve_unit_iters` an iterator of
     the outer block that has one value only is left out.
+
+    Of a list of blocks whose nests follow one on the other, all become one block "outer_B_C_", with an iterator for
+    each loop around it that is used inside; these blocks stay as they are.
     """
+    if not isinstance(target, For):
+        return _grouped(state, target, preserve_unit_iters)
     loops, realize = _parts(state, target)
     divided = _division(state, target)
     block = realize.block
@@ -231,6 +314,20 @@ def blockize(state: ScheduleState, target: For, preserve_unit_iters: bool = True
     return found
 
 
+def _grouped(state: ScheduleState, blocks: Sequence[BlockRealize], preserve_unit_iters: bool) -> BlockRealize:
+    """A block around the nests of some blocks."""
+    tree = state.home(blocks[0])
+    within, parts = _run(tree, blocks)
+    around = [*tree.loops_above(within), within] if isinstance(within, For) else []
+    name = f"outer_{''.join(f'{b.block.name}_' for b in blocks)}"
+    made = wrapped(Seq.of(*parts), name, around, blocks, preserve_unit_iters)
+    first, *rest = parts
+    state.set_func(tree, tree.rebuild({first: made, **dict.fromkeys(rest, None)}))
+    found = state.block(made.block.id)
+    assert found is not None  # it was just put there
+    return found
+
+
 def _whole_region(region: BufferRegion, domains: dict[Var, Range], analyzer: Analyzer) -> BufferRegion:
     """What a region of the inner block covers in one iteration of the outer one."""
     box = swept(region.region, domains, analyzer, region.buffer)
@@ -269,6 +366,12 @@ def _init_nest(
 
 @blockize.space
 def _blockize_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
-    for loop in state.tree().loops.values():
+    tree = state.tree()
+    for loop in tree.loops.values():
         yield (loop,)
         yield loop, False
+    for seq in [s for s in statements(tree.func.body) if isinstance(s, Seq)]:
+        for first, second in itertools.pairwise(seq.stmts):
+            inside = [[p] if isinstance(p, BlockRealize) else tree.blocks_in(p) for p in (first, second)]
+            if all(inside):
+                yield [*inside[0], *inside[1]], len(inside[0]) == 1

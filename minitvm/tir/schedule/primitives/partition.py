@@ -24,6 +24,7 @@ from ....expr import (
     rewrite,
     substitute,
 )  # fmt: skip
+from ...conditions import is_const
 from ...nodes import Block, BlockId, BlockRealize, For, ForKind, Seq, Stmt
 from .. import requirements as req
 from ..analysis import loops_binding, reads_buffer
@@ -367,8 +368,8 @@ def loop_partition(
         body = _without_init(loop.body, going_on) if k > 0 else loop.body
         part = _copy_of_range(state, loop, body, k, first, extent, preserve_unit_iters)
         made.append(part)
-        parts.append(_wrapped(part, f"{name}{k}_partition", around, blocks))
-    common = _wrapped(Seq.of(*parts), f"{name}_common", around, blocks)
+        parts.append(wrapped(part, f"{name}{k}_partition", around, blocks))
+    common = wrapped(Seq.of(*parts), f"{name}_common", around, blocks)
     state.replace({loop: common})
     return [_required(state, part.var) for part in made]
 
@@ -431,19 +432,30 @@ def _without_init(stmt: Stmt, blocks: set[BlockId]) -> Stmt:
     return _map_blocks(stmt, go) if blocks else stmt
 
 
-def _wrapped(body: Stmt, name: str, around: Sequence[For], blocks: Sequence[BlockRealize]) -> BlockRealize:
-    """A statement in a block of its own, with an iterator for each loop around that it uses."""
+def wrapped(
+    body: Stmt, name: str, around: Sequence[For], blocks: Sequence[BlockRealize], keep_unit: bool = True
+) -> BlockRealize:
+    """A statement in a block of its own, with an iterator for each loop around that it uses.
+
+    `blocks` are those inside; a loop over which one of them reduces becomes an opaque iterator. Without `keep_unit` a
+    loop of one iteration becomes its start instead.
+    """
     used = set(free_vars(body))
     iterators: list[IterVar] = []
     values: list[Expr] = []
+    fixed: dict[Var, Expr] = {}
     for outer in around:
         if outer.var not in used:
+            continue
+        if not keep_unit and is_const(outer.extent, 1):
+            fixed[outer.var] = outer.start
             continue
         in_order = any(outer.var in loops_binding(b, (REDUCE, OPAQUE)) for b in blocks)
         var = Var(f"v{outer.var.name}", outer.var.dtype)
         iterators.append(IterVar(var, Range(outer.start, outer.extent), OPAQUE if in_order else SPATIAL))
         values.append(outer.var)
-    inside = substitute(body, {v: it.var for v, it in zip(values, iterators, strict=True)})  # type: ignore[misc]
+    fixed |= {v: it.var for v, it in zip(values, iterators, strict=True)}  # type: ignore[misc]
+    inside = substitute(body, fixed)
     block = Block(tuple(iterators), (), (), name, inside)
     reads, writes = signature(block)
     return BlockRealize(tuple(values), const(True), replace(block, reads=reads, writes=writes))

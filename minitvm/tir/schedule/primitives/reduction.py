@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....arith import Analyzer
-from ....expr import OPAQUE, REDUCE, SPATIAL, Expr, Var, free_vars, replace, substitute
+from ....expr import OPAQUE, REDUCE, SPATIAL, Expr, Var, free_vars, replace, substitute, walk
 from ...conditions import all_of, conjuncts
-from ...nodes import Block, BlockRealize, For, Seq, Stmt
+from ...nodes import Block, BlockRealize, BufferLoad, For, Seq, Stmt
 from ..analysis import Scope, loops_binding, why_not_reduction
 from ..bindings import why_not_injective
-from ..boxes import union_regions
+from ..boxes import signature, union_regions
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 
@@ -136,10 +136,27 @@ def alone_below(state: ScheduleState, block: BlockRealize, loop: For) -> Failure
     return None
 
 
+@requirement
+def init_finds_its_inputs(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """no block below the loop writes what the init reads: it would run before that"""
+    init = block.block.init
+    assert init is not None  # reduction_block
+    read = {n.buffer for n in walk(init) if isinstance(n, BufferLoad)}
+    for other in state.home(block).blocks_in(loop):
+        found = next((r.buffer for r in other.block.writes if r.buffer in read), None)
+        if other is not block and found is not None:
+            return Failure(
+                {other.block: f"writes {found.name}", block.block: "its init reads that"},
+                f"{found.name} written before {loop.var.name}",
+                f"{other.block.name} stands below it",
+            )
+    return None
+
+
 @primitive(
     aka={"Halide": "update"}, past="was decomposed, which made",
     requires=[reduction_block, loop_around, no_reduction_above, separable_loops, each_point_once, started_first,
-        alone_below],
+        alone_below, init_finds_its_inputs],
 )  # fmt: skip
 def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) -> BlockRealize:
     """Split the init of a reduction off, into loops of its own before the given loop.
@@ -182,6 +199,7 @@ def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) ->
     writes = tuple(substitute(r, kept) for r in old.writes)
     name = f"{old.name}_init"
     init = Block(iters, (), writes, name, substitute(old.init, kept), annotations=dict(old.annotations))
+    init = replace(init, reads=signature(init)[0])
     nest: Stmt = BlockRealize(values, predicate, init)
     for l in reversed(copied):
         start, extent = substitute(l.start, renamed), substitute(l.extent, renamed)

@@ -109,6 +109,20 @@ def padded(A: T.Buffer((4,), "float32"), C: T.Buffer((6,), "float32")):
 
 
 @T.prim_func
+def late_start(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4,), "float32")):
+    S = T.alloc_buffer((4,))
+    for i, k in T.grid(4, 8):
+        with T.block("S"):
+            vi = T.axis.spatial(4, i)
+            S[vi] = A[vi, 0]
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = S[vi]
+            C[vi] = T.min(C[vi], A[vi, vk])
+
+
+@T.prim_func
 def overwritten(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
     B = T.alloc_buffer((8,))
     for i in range(8):
@@ -317,6 +331,9 @@ CASES["reverse_compute_inline.stays_in_the_buffer"] = on(padded, lambda s: s.rev
 CASES["reverse_compute_inline.other_inputs_ready"] = on(late_input, lambda s: s.reverse_compute_inline("D"))
 
 CASES["decompose_reduction.reduction_block"] = on(programs.chain, lambda s: s.decompose_reduction("B", loop(s, "B")))
+CASES["decompose_reduction.init_finds_its_inputs"] = on(
+    late_start, lambda s: s.decompose_reduction("C", loop(s, "C", 1))
+)
 CASES["decompose_reduction.loop_around"] = on(
     M, lambda s: s.decompose_reduction("C", loop(s, "C_local")), lambda s: s.cache_write("C", 0, "local")
 )

@@ -246,6 +246,12 @@ CASES.update({
     "transform_block_layout.order_of_accesses": on(
         recurrence, lambda s: s.transform_block_layout("A", lambda i, j: (7 - i, j))
     ),
+    "blockize.one_run": on(programs.two_consumers, lambda s: s.blockize(["B", "D"])),
+    "blockize.reductions_inside": on(
+        programs.matmul,
+        lambda s: s.blockize(["C", "A_local"]),
+        lambda s: s.compute_at(s.cache_read("C", 0, "local"), loop(s, "C", 2)),
+    ),
     "blockize.one_block_below": on(twice_in_a_nest, lambda s: s.blockize(loop(s, "B"))),
     "blockize.fixed_inner_domains": on(triangle, lambda s: s.blockize(loop(s, "A", 1))),
     "blockize.bindings_divide": on(

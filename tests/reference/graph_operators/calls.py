@@ -301,6 +301,8 @@ def _quantizing() -> list[Call]:
         Call("qnn.quantize", (f(2, 3), scale, np.array(-3, np.int8)), {"out_dtype": "int8"}, exact=True),
         Call("qnn.dequantize", (q, scale, np.array(100, np.uint8))),
         Call("qnn.dequantize", (q, scales), {"axis": 1}),
+        Call("qnn.dequantize", (q, f(2, 2, 4)), {"axis": 1, "block_size": 2}),
+        Call("qnn.quantize", (f(4, 5, low=-9), f(4, 2, low=0.1)), {"axis": 1, "block_size": 3}, exact=True),
     ]
 
 
@@ -353,6 +355,27 @@ def _sampling() -> list[Call]:
     ]
 
 
+def _layouts() -> list[Call]:
+    nhwc = {"data_layout": "NHWC", "kernel_layout": "HWIO", "strides": (2, 1), "padding": (1, 0, 2, 1)}
+    sums = {"out_dtype": "int32", "padding": 1}
+    window = {"pool_size": (3, 2), "strides": 2, "padding": 1, "ceil_mode": True}
+    changes = [("NCHW", "NHWC"), ("NHWC", "NCHW"), ("NCHW", "NCHW4c"), ("NCHW", "NCHW2h8c"), ("NCHW", "4cWNHC")]
+    back = [("NCHW4c", "NCHW2c"), ("NCHW4c", "NHWC"), ("CNHW4c", "NCHW")]
+    return [
+        Call("nn.conv2d", (f(2, 7, 6, 3), f(3, 2, 3, 4)), nhwc),
+        Call("nn.conv2d", (f(2, 7, 6, 4), f(3, 3, 8, 1)), {**nhwc, "kernel_layout": "HWOI", "groups": 4}),
+        Call("nn.conv2d", (f(3, 5, 6, 2), f(4, 2, 2, 3)), {"data_layout": "CHWN", "kernel_layout": "OHWI"}),
+        Call("nn.conv2d", (i(1, 3, 5, 5, dtype="int8"), i(4, 3, 3, 3, low=0, dtype="uint8")), sums, exact=True),
+        Call("nn.max_pool2d", (f(1, 7, 8, 2),), {**window, "layout": "NHWC"}),
+        Call("nn.avg_pool2d", (f(7, 1, 2, 8),), {**window, "layout": "HNCW", "count_include_pad": True}),
+        *(
+            Call("layout_transform", (x,), {"src_layout": a, "dst_layout": b}, exact=True)
+            for x, pairs in ((f(2, 8, 4, 6), changes), (f(2, 2, 3, 5, 4), back))
+            for a, b in pairs
+        ),
+    ]
+
+
 def _blocked() -> list[Call]:
     x, w = f(1, 2, 5, 5, 4), f(2, 2, 3, 3, 4, 8)
     attrs = {"strides": (2, 1), "padding": (1, 1)}
@@ -377,5 +400,5 @@ def _blocked() -> list[Call]:
 
 CALLS = [
     *_unary(), *_binary(), *_rearranging(), *_indexing(), *_reducing(), *_linear(), *_convolving(), *_pooling(),
-    *_normalizing(), *_quantizing(), *_resizing(), *_sampling(), *_blocked(),
+    *_normalizing(), *_quantizing(), *_resizing(), *_sampling(), *_layouts(), *_blocked(),
 ]  # fmt: skip

@@ -1,0 +1,104 @@
+"""Asks the learner's tile what it claims, and whether that is true, and puts an instruction in its place."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from hypothesis import strategies as st
+
+from lessons.grading import attempt, cases, require
+from minitvm import reference, tir
+from minitvm.errors import InputError, MinitvmError, ScheduleError, VerificationError
+from minitvm.script import tir as T
+from minitvm.tir.verifier import verify
+
+
+def plain(m: int, n: int, k: int) -> tir.PrimFunc:
+    """The product in single steps."""
+
+    @T.prim_func
+    def product(
+        A: T.Buffer((m, k), "float32"),
+        B: T.Buffer((k, n), "float32"),
+        C: T.Buffer((m, n), "float32"),
+    ):
+        for i, j, r in T.grid(m, n, k):
+            with T.block("C"):
+                vi, vj, vr = T.axis.remap("SSR", [i, j, r])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vr] * B[vr, vj]
+
+    return product
+
+
+def check(module: ModuleType) -> None:
+    """Raises AssertionError with the smallest sizes for which something is wrong."""
+    count = st.integers(1, 3)
+
+    @cases(25, rows=count, columns=count, depth=count, t=st.integers(1, 3))
+    def is_the_product_in_tiles(rows: int, columns: int, depth: int, t: int) -> None:
+        m, n, k = rows * t, columns * t, depth * t
+        case = f"in_tiles(m={m}, n={n}, k={k}, t={t})"
+        made = written(module, case, m, n, k, t)
+        says_what_it_touches(case, made, (rows, columns, depth), t)
+        try:
+            verdict = reference.check(plain(m, n, k), made, modes=("exact", "shadow"))
+        except InputError as error:
+            raise AssertionError(f"{case} has other parameters than the plain product:\n{error}") from None
+        require(bool(verdict), f"{case} is not the product, by the mode {verdict.mode!r}:\n{verdict}")
+
+    case = "in_tiles(m=8, n=8, k=8, t=4)"
+    sch = tir.Schedule(written(module, case, 8, 8, 8, 4), error_render_level="fast")
+    try:
+        sch.tensorize("tile", "matmul_4x4x4_f32")
+    except ScheduleError as error:
+        raise AssertionError(f"{case}: the instruction does not fit the block\n{error}") from None
+    verdict = reference.check(plain(8, 8, 8), sch.func)
+    require(bool(verdict), f"{case}, with the instruction in place of the tile:\n{verdict}")
+
+
+def written(module: ModuleType, case: str, m: int, n: int, k: int, t: int) -> tir.PrimFunc:
+    """The learner's program, which the parser and the verifier accept."""
+    try:
+        made = attempt(case, module.in_tiles, m, n, k, t)
+    except MinitvmError as error:
+        raise AssertionError(f"{case} is no program that the parser accepts:\n{error}") from None
+    require(isinstance(made, tir.PrimFunc), f"{case} returned {type(made).__name__}, wanted a PrimFunc")
+    try:
+        verify(made)
+    except VerificationError as error:
+        told = "\n".join(str(error).splitlines()[-2:])
+        raise AssertionError(f"{case}: what a block says is not what it does\n{told}") from None
+    return made
+
+
+def says_what_it_touches(case: str, made: tir.PrimFunc, counts: tuple[int, ...], t: int) -> None:
+    """The signature of the block "tile": its iterators, and regions of t x t."""
+    sch = tir.Schedule(made)
+    try:
+        block: Any = sch.get(sch.get_block("tile"))
+    except ScheduleError as error:
+        raise AssertionError(f"{case}: {error}") from None
+    found = [(int(it.dom.extent), it.kind) for it in block.iter_vars]
+    wanted = list(zip(counts, "SSR"))
+    require(found == wanted, f"{case}: the iterators of tile are {told(found)}\nwanted {told(wanted)}")
+    for verb, regions, names in (("reads", block.reads, {"A", "B"}), ("writes", block.writes, {"C"})):
+        declared = {region.buffer.name for region in regions}
+        require(
+            names <= declared <= names | {"C"},
+            f"{case}: tile {verb} {', '.join(sorted(declared)) or 'nothing'}, wanted {', '.join(sorted(names))}",
+        )
+        for region in regions:
+            shape = [str(at.extent) for at in region.region]
+            require(
+                shape == [str(t)] * 2,
+                f"{case}: tile says that it {verb} {' x '.join(shape)} elements of {region.buffer.name}, "
+                f"wanted {t} x {t}",
+            )
+
+
+def told(iterators: list[tuple[int, str]]) -> str:
+    """`2 values S, 3 values R`."""
+    return ", ".join(f"{extent} values {kind}" for extent, kind in iterators)

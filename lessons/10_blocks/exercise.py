@@ -1,0 +1,36 @@
+"""Exercise 10: a tile with its signature.
+
+Write `in_tiles(m, n, k, t)`, which returns a program for C = A @ B,
+
+    @T.prim_func
+    def product(A: T.Buffer((m, k), "float32"), B: T.Buffer((k, n), "float32"), C: T.Buffer((m, n), "float32")):
+
+whose computation stands in a block "tile". t divides m, n and k. One run of the block multiplies a t x t tile of A with
+one of B and adds the result to a tile of C. So
+
+    1. the block has three iterators, of m // t, n // t and k // t values, and of the right kinds,
+    2. `T.reads` and `T.writes` say exactly which tiles one run touches,
+    3. its init sets the tile of C to 0, and stands where it runs once for each tile of C,
+    4. and in its body a block "step" inside loops over t, t and t does the multiplications.
+
+What you need:
+
+    with T.block("tile"):                             vi, vj, vr = T.axis.remap("SSR", [i, j, r])
+    T.reads(A[low : high, low : high], B[...])        T.writes(C[low : high, low : high])
+    with T.init(): ...                                loops and blocks may stand in it, too
+
+An accumulating block that is itself no beginning, such as "step", has no init. C is among what "tile" writes; what it
+adds to need not stand among its reads, as init and R say that already.
+
+Check it with: minitvm lesson 10 --check
+"""
+
+from __future__ import annotations
+
+from minitvm.script import tir as T  # noqa: F401  (what you will need)
+from minitvm.tir import PrimFunc
+
+
+def in_tiles(m: int, n: int, k: int, t: int) -> PrimFunc:
+    """C = A @ B by a block "tile" of t x t x t."""
+    raise NotImplementedError("in_tiles(m, n, k, t) in exercise.py; its docstring says what is wanted")

@@ -1,0 +1,272 @@
+# %% [markdown]
+# # Blocks: what a program says about itself
+#
+# Whoever moves a computation has to know what it reads, what it writes and how often it runs. One can find that out
+# from the loops, each time anew. Or the program says it. A *block* is a computation with its signature; around it
+# loops may change, and nobody has to look inside. Today we take one apart, see what its claims are worth, and put a
+# whole tile behind one signature, so that an instruction can take its place.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+import numpy as np
+
+import minitvm
+from lessons import example, ledger
+from lessons.text import body_of
+from minitvm import reference, tir
+from minitvm.errors import ScheduleError, VerificationError
+from minitvm.script import tir as T
+from minitvm.tir.verifier import verify
+
+# %% [markdown]
+# ## The parts
+#
+# This is block C of our example, taken apart. You have seen its lines; here is what each one is for.
+
+
+# %%
+def regions(found: tuple) -> str:
+    """Regions of buffers as they are written in a program."""
+    return ", ".join(f"{r.buffer.name}[{', '.join(str(at.start) for at in r.region)}]" for r in found)
+
+
+program = example.blocks(8, 8, 8)
+sch = tir.Schedule(program)
+block = sch.get(sch.get_block("C"))
+print("name      ", block.name)
+print("iterators ", ", ".join(f"{it.var} in [0, {it.dom.extent}), {it.kind}" for it in block.iter_vars))
+print("reads     ", regions(block.reads))
+print("writes    ", regions(block.writes))
+print("init      ", block.init)
+print("body      ", block.body)
+
+# %% [markdown]
+# * **Iterators** are the block's own variables. Inside of it there are no loops i, j, r, only `vi`, `vj` and `vr`.
+#   Kind S is spatial: each value is a result for itself. Kind R is a reduction: all its values work on the same
+#   result.
+# * **Reads** and **writes** are the regions of memory that one run of the block touches, in terms of its iterators.
+# * **Init** is how a result begins, before the first step of the reduction.
+# * The **body** is the computation.
+#
+# One thing does not belong to the block but to the place where it stands: which values its iterators get from the
+# loops, and in which iterations it runs at all, the **predicate**. `split` and `reorder` change these two, and nothing
+# else. To split 8 iterations by 3 makes 9, so there is a predicate now:
+
+# %%
+i, j, r = sch.get_loops("C")
+i_0, i_1 = sch.split(i, factors=[None, 3])
+sch.reorder(r, i_0, j, i_1)
+print("\n".join(body_of(sch.func).splitlines()[1:9]))
+print("the block is the same object:", sch.get(sch.get_block("C")) is block)
+
+# %% [markdown]
+# That it is still the same object in memory is the point: a step that moves loops cannot break what is in a block.
+#
+# ## A signature is a claim
+#
+# Somebody who moves a block believes what it says. What if that is not true? Here is a block that says it reads one
+# element, and reads two. The verifier compares what is declared with what is there:
+
+
+# %%
+@T.prim_func
+def modest(A: T.Buffer((9,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi])
+            T.writes(B[vi])
+            B[vi] = A[vi] + A[vi + 1]
+
+
+try:
+    verify(modest)
+except VerificationError as error:
+    print(error)
+
+# %% [markdown]
+# To claim too much is not false, only useless. `compute_at` asks the consumer which part of `half` it reads, and
+# computes that part. We count how often `half` is computed, when each iteration of the consumer gets its own part:
+
+
+# %%
+def two_steps(modest: bool) -> tir.PrimFunc:
+    """Y = 2 * (A + 1) in two blocks; the second says that it reads one element of the first, or all of them."""
+
+    @T.prim_func
+    def exact(A: T.Buffer((8,), "float32"), Y: T.Buffer((8,), "float32")):
+        half = T.alloc_buffer((8,), "float32")
+        for i in range(8):
+            with T.block("half"):
+                vi = T.axis.spatial(8, i)
+                half[vi] = A[vi] + T.float32(1)
+        for i in range(8):
+            with T.block("Y"):
+                vi = T.axis.spatial(8, i)
+                T.reads(half[vi])
+                T.writes(Y[vi])
+                Y[vi] = half[vi] * T.float32(2)
+
+    @T.prim_func
+    def sweeping(A: T.Buffer((8,), "float32"), Y: T.Buffer((8,), "float32")):
+        half = T.alloc_buffer((8,), "float32")
+        for i in range(8):
+            with T.block("half"):
+                vi = T.axis.spatial(8, i)
+                half[vi] = A[vi] + T.float32(1)
+        for i in range(8):
+            with T.block("Y"):
+                vi = T.axis.spatial(8, i)
+                T.reads(half[0:8])
+                T.writes(Y[vi])
+                Y[vi] = half[vi] * T.float32(2)
+
+    return exact if modest else sweeping
+
+
+for claims, modest_one in (("half[vi]", True), ("half[0:8]", False)):
+    moved = tir.Schedule(two_steps(modest_one))
+    moved.compute_at("half", moved.get_loops("Y")[0])
+    counted = ledger.measure(moved.func, np.ones(8, "float32"), np.empty(8, "float32"))
+    verdict = reference.check(two_steps(True), moved.func)
+    print(f"reads {claims:<10} {counted.operations['add']:>2} additions; {verdict}")
+
+# %% [markdown]
+# Both are right, and the second one computes everything in each iteration. So a good signature is as small as the truth
+# allows. Where you write no `T.reads`, the parser works out the smallest.
+#
+# The kinds of iterators are claims too. S says that each value is a result for itself. Here is a block that says S, and
+# whose iterations all write the same element:
+
+
+# %%
+@T.prim_func
+def pretends(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[0] = A[vi]
+
+
+sch = tir.Schedule(pretends)
+try:
+    sch.parallel(sch.get_loops("C")[0])
+except ScheduleError as error:
+    print(str(error).splitlines()[-1].strip())
+
+# %% [markdown]
+# `parallel` does not rely on that claim: it looks for two iterations that touch one element, and finds a pair.
+#
+# ## A tile behind one signature
+#
+# Blocks nest. `blockize` makes the loops below one loop the inside of a new block, and works out what that block, as a
+# whole, reads and writes. We cut C into tiles of 4 x 4 x 4 first:
+
+
+# %%
+def in_tiles(func: tir.PrimFunc) -> tuple[tir.Schedule, object]:
+    """The schedule, and the loop below which a tile of 4 x 4 x 4 lies."""
+    made = tir.Schedule(func)
+    i, j, r = made.get_loops("C")
+    pairs = [made.split(loop, factors=[None, 4]) for loop in (i, j, r)]
+    made.reorder(*(outer for outer, _ in pairs), *(inner for _, inner in pairs))
+    return made, pairs[0][1]
+
+
+sch, inside = in_tiles(program)
+tile = sch.blockize(inside)
+print("\n".join(sch.func.script().splitlines()[5:24]))
+
+# %% [markdown]
+# Read the signature of `C_o`. Its iterators count tiles. It reads a tile of A and one of B, and writes a tile of C. Of
+# its inside the loops outside see nothing: for them it *is* a multiplication of small matrices.
+#
+# Look where the init went. `vr_o` is R: a tile of C begins once, before the first `vr_o`, and the steps inside only
+# add. Had the init stayed inside, each `vr_o` would begin anew.
+#
+# The outer loops can move as before. What the inside does is not asked again, the signature answers:
+
+# %%
+i_0, j_0, r_0 = sch.get_loops(tile)
+sch.reorder(j_0, i_0, r_0)
+sch.parallel(j_0)
+print("accepted;", reference.check(program, sch.func))
+
+# %% [markdown]
+# ## An instruction
+#
+# Processors have instructions for such tiles, or somebody has written very good code for one. A *tensor intrinsic* is
+# a pair of programs: `desc` says what it means, `impl` how it is done. `tensorize` compares a block with `desc`, and
+# where they are the same computation, it puts `impl` there.
+
+# %%
+intrinsic = tir.TensorIntrin.get("matmul_4x4x4_f32")
+print("desc\n" + body_of(intrinsic.desc))
+print("impl\n" + body_of(intrinsic.impl))
+sch.tensorize(tile, "matmul_4x4x4_f32")
+print(reference.check(program, sch.func))
+
+# %% [markdown]
+# An intrinsic is itself checked, `desc` against `impl`, when it is registered. And a block that
+# computes something else is refused. Here a tile of B is transposed:
+
+
+# %%
+@T.prim_func
+def transposed(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+    for i, j, r in T.grid(8, 8, 8):
+        with T.block("C"):
+            vi, vj, vr = T.axis.remap("SSR", [i, j, r])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vr] * B[vj, vr]
+
+
+other, inside = in_tiles(transposed)
+try:
+    other.tensorize(inside, "matmul_4x4x4_f32")
+except ScheduleError as error:
+    print(str(error).splitlines()[0].split("[step")[0].strip())
+    print("\n".join(str(error).splitlines()[-2:]))
+
+# %% [markdown]
+# ## The ledger
+#
+# The last row is the time of compiled code, for matrices of 128 x 128, on one thread.
+
+
+# %%
+def compiled(tensorized: bool) -> str:
+    """The time of a larger product."""
+    func = example.blocks(128, 128, 128)
+    made, inside = in_tiles(func)
+    if tensorized:
+        made.tensorize(inside, "matmul_4x4x4_f32")
+    function = minitvm.build(made.func if tensorized else func, threads=1)
+    large = example.inputs(128, 128, 128)
+    function(*large)
+    assert (large[-1] == example.expected(*large[:3])).all()
+    return ledger.duration(ledger.best_of(5, lambda: function(*large)))
+
+
+args = example.inputs(8, 8, 8)
+ledger.show(
+    {
+        "blocks": {**ledger.measure(program, *args).lesson_rows(), "time compiled, 128": compiled(False)},
+        "tensorized": {**ledger.measure(sch.func, *args).lesson_rows(), "time compiled, 128": compiled(True)},
+    }
+)
+
+# %% [markdown]
+# The same multiplications, in vectors and registers. `reorder`, `unroll` and `vectorize` could have done this too, anew
+# for each program. The intrinsic does it in one step, and what was checked about it once holds wherever it fits.
+#
+# ## Your turn
+#
+# Write a tile with its signature by hand: iterators, reads, writes, and an init at the right place. Open `exercise.py`,
+# and then:
+#
+#     minitvm lesson 10 --check

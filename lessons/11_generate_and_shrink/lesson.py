@@ -1,0 +1,292 @@
+# %% [markdown]
+# # Generate programs, and shrink what fails
+#
+# A test with one program finds the bugs that somebody thought of. Today a machine thinks of the programs, and of the
+# schedules for them. We plant a bug, see how it is found, and how a long failure becomes a short one.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+from hypothesis import strategies as st
+
+from lessons import example, ledger
+from lessons.text import body_of
+from minitvm import reference, tir
+from minitvm.cli import main as minitvm_command
+from minitvm.errors import MinitvmError
+from minitvm.reference.strategies import KINDS, Scheduled, prim_funcs, scheduled
+from minitvm.script import tir as T
+from minitvm.tir.nodes import Stmt
+from minitvm.tir.schedule import PRIMITIVES, Trace
+from minitvm.tir.schedule.primitives import loops
+
+# %% [markdown]
+# ## Programs from nothing
+#
+# Hypothesis is a library for such tests. A *strategy* describes a domain, and Hypothesis draws from it. `prim_funcs()`
+# are programs of a few blocks, each of one of these kinds, which may read what the blocks before it wrote:
+
+# %%
+print(", ".join(KINDS))
+QUIET = hypothesis.settings(
+    database=None, deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
+)
+
+
+def some(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
+    """The first examples of a strategy."""
+    found: list[Any] = []
+
+    @hypothesis.settings(QUIET, max_examples=count, phases=[hypothesis.Phase.generate])
+    @hypothesis.given(strategy)
+    def collect(drawn: Any) -> None:
+        found.append(drawn)
+
+    collect()
+    return found
+
+
+programs = some(prim_funcs(), 30)
+lengths = sorted(programs, key=lambda func: len(body_of(func)))
+print(f"\n{len(programs)} programs, of {len(body_of(lengths[0]).splitlines())} to "
+      f"{len(body_of(lengths[-1]).splitlines())} lines. One from the middle:\n")  # fmt: skip
+print(body_of(lengths[len(lengths) // 2]))
+
+# %% [markdown]
+# Nobody had to throw anything away: each of them is in bounds, writes all of its outputs, and keeps numbers small
+# enough that floats are exact. A strategy that draws what is right by construction is worth the work. One that draws
+# anything and throws away what is wrong spends its time throwing.
+#
+# ## Schedules from what is legal
+#
+# The same for schedules: `scheduled()` draws a program and then steps, each from `Schedule.space`, the calls that are
+# legal *now*. Which steps does it take, in thirty schedules?
+
+# %%
+pairs = some(scheduled(max_steps=4), 30)
+queries = {name for name, known in PRIMITIVES.items() if known.query}
+taken = Counter(inst.primitive.name for pair in pairs for inst in pair.schedule.trace)
+told = [f"{name} {count}" for name, count in taken.most_common() if name not in queries]
+print(", ".join(told[:8]), f"and {len(told) - 8} others")
+
+# %% [markdown]
+# And the property that a schedule has to have: the program before and the program after mean the same. That is the
+# whole test. It has no expected values in it, because the program before *is* the expected value.
+
+
+# %%
+def differs(pair: Scheduled) -> bool:
+    """Whether the oracle finds a difference."""
+    return not reference.check(pair.before, pair.after, shrink=False)
+
+
+print(f"{sum(map(differs, pairs))} of {len(pairs)} differ")
+
+# %% [markdown]
+# ## A bug
+#
+# `split` puts a condition on the last tile when the factor does not fit: `i_0 * 2 + i_1 < 5`. What if somebody had
+# written `<=` there? We put that mistake into the package while the `with` lasts:
+
+
+# %%
+@contextmanager
+def off_by_one() -> Iterator[None]:
+    """`split` with a condition that lets one iteration too many through."""
+    right = loops.guard
+
+    def wrong(body: Stmt, condition: Any) -> Stmt:
+        return right(body, condition.a <= condition.b)
+
+    loops.guard = wrong
+    try:
+        yield
+    finally:
+        loops.guard = right
+
+
+NAMES = ("split", "reorder", "fuse", "compute_at", "cache_read")
+
+
+def search(strategy: st.SearchStrategy[Scheduled], *phases: hypothesis.Phase) -> tuple[Scheduled | None, int]:
+    """A pair that differs, None where there is none among 120, and how many pairs were compared."""
+    tried = 0
+
+    def failing(pair: Scheduled) -> bool:
+        nonlocal tried
+        tried += 1
+        return differs(pair)
+
+    try:
+        chosen = hypothesis.settings(QUIET, derandomize=False, max_examples=120, phases=phases)
+        return hypothesis.find(strategy, failing, settings=chosen, random=random.Random(2)), tried
+    except hypothesis.errors.NoSuchExample:
+        return None, tried
+
+
+with off_by_one():
+    first, tried = search(scheduled(None, *NAMES), hypothesis.Phase.generate)
+assert first is not None
+print(f"found by pair {tried}:\n\n{first}")
+
+# %% [markdown]
+# There it is. But what is it? Several blocks, several steps, and most of them have nothing to do with the bug. If this
+# came from somebody else, you would begin to leave things out, one after the other, to see whether it still fails.
+#
+# ## Shrinking
+#
+# Hypothesis does that for us. It does not know what a program is. It only remembers the *numbers* that were drawn: how
+# many blocks, of what kind, how large, which step. It leaves some of them out, or makes them smaller, draws again from
+# what is left, and keeps whatever still fails.
+
+# %%
+with off_by_one():
+    smallest, tried = search(scheduled(None, *NAMES), hypothesis.Phase.generate, hypothesis.Phase.shrink)
+    assert smallest is not None
+    verdict = reference.check(smallest.before, smallest.after)
+before, after = (len(str(pair).splitlines()) for pair in (first, smallest))
+print(f"{before} lines became {after}, in {tried} comparisons:\n\n{smallest}\n\n{verdict}")
+
+# %% [markdown]
+# One block, one step, and the verdict names the iteration that is too much. The size is the smallest one that a factor
+# does not fit. You know where to look.
+#
+# That this works depends on the strategy. It draws *how many* blocks there are before it draws them, so that a number
+# can be lowered; and each block and each step is a draw of its own, so that one can be left out. Programs shrink well
+# whose parts do not depend on each other more than necessary.
+#
+# What is printed is a file. With it a bug report is complete: save it, and let `minitvm check` run it.
+
+# %%
+with tempfile.TemporaryDirectory() as folder, off_by_one():
+    report = Path(folder) / "report.py"
+    report.write_text(str(smallest) + "\n", encoding="utf-8")
+    status = minitvm_command(["check", str(report)])
+print("exit status", status)
+
+# %% [markdown]
+# ## What is not drawn is not found
+#
+# Another mistake: `reorder` without its question about dependences, of lesson 05.
+
+
+# %%
+@contextmanager
+def unquestioned() -> Iterator[None]:
+    """`reorder` that does not ask whether a dependence breaks."""
+    reorder = PRIMITIVES["reorder"]
+    right = reorder.requires
+    reorder.requires = tuple(needed for needed in right if needed.name != "keeps_dependences")
+    try:
+        yield
+    finally:
+        reorder.requires = right
+
+
+with unquestioned():
+    found, tried = search(scheduled(None, "reorder"), hypothesis.Phase.generate)
+print(f"{tried} pairs: {'found' if found else 'nothing found'}")
+
+# %% [markdown]
+# Is everything fine, then? No: to break a dependence it takes a program whose iterations depend on each other in two
+# loops, and in opposite directions. Such ones are too rare among these. A test that passes tells about the programs
+# that it drew. So draw others! A strategy is a function under `composite`, which takes what it needs from `draw`. Here
+# is one for the staircases of lesson 05:
+
+
+# %%
+@st.composite
+def staircases(draw: Callable[..., int]) -> tir.PrimFunc:
+    """A[i + w0, j + w1] = A[i + r0, j + r1] + 1, after A has become a copy of X."""
+    n = draw(st.integers(2, 5))
+    w0, w1, r0, r1 = (draw(st.integers(0, 2)) for _ in range(4))
+
+    @T.prim_func
+    def stairs(X: T.Buffer((n + 2, n + 2), "float32"), A: T.Buffer((n + 2, n + 2), "float32")):
+        for i, j in T.grid(n + 2, n + 2):
+            with T.block("start"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                A[vi, vj] = X[vi, vj]
+        for i, j in T.grid(n, n):
+            with T.block("step"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                A[vi + w0, vj + w1] = A[vi + r0, vj + r1] + T.float32(1)
+
+    return stairs
+
+
+with unquestioned():
+    found, tried = search(
+        scheduled(staircases(), "reorder", max_steps=3), hypothesis.Phase.generate, hypothesis.Phase.shrink
+    )
+assert found is not None
+print(f"{tried} pairs, and the smallest one is\n")
+print(body_of(found.before), *found.schedule.trace.as_python()[-1:], sep="\n")
+
+# %% [markdown]
+# The numbers in the indices are as small as they can be: the smallest staircase of which the loops must not be
+# exchanged. You have worked it out yourself, in lesson 05.
+#
+# ## By hand
+#
+# Back to the long failure, and to leaving things out. A trace is a list of steps. Without one of them it either fails
+# as before, or is fine, or cannot be replayed, since a later step needs a loop that the missing one would have made.
+# That one counts as "does not fail": it is another story.
+
+
+# %%
+def fails(steps: list[Any]) -> bool:
+    """Whether the first program, with these steps of its trace, is another program."""
+    sch = tir.Schedule(first.before)
+    try:
+        Trace(steps).apply_to_schedule(sch)
+    except MinitvmError:
+        return False
+    return differs(Scheduled(first.before, sch))
+
+
+steps = list(first.schedule.trace)
+with off_by_one():
+    for position, line in enumerate(first.schedule.trace.as_python()):
+        without = steps[:position] + steps[position + 1 :]
+        print(f"{'still fails' if fails(without) else 'does not'} without   {line.split('(')[0]}(...)")
+
+# %% [markdown]
+# Which of them can go *together* is another question: what is needed by a step that goes may go, too. This is the
+# exercise.
+#
+# ## The ledger
+#
+# The example, and what some random legal schedules make of it. The meaning stays; the cost does not.
+
+# %%
+program = example.blocks(8, 8, 8)
+args = example.inputs(8, 8, 8)
+columns = {"as written": ledger.measure(program, *args)}
+for seed in range(2):
+    generator, sch = random.Random(seed), tir.Schedule(program, seed=seed)
+    for _ in range(5):
+        call = sch.draw(generator.randrange, *NAMES)
+        assert call is not None
+        sch.apply(call)
+    assert reference.check(program, sch.func)
+    columns[f"random {seed}"] = ledger.measure(sch.func, *args)
+ledger.show(columns)
+
+# %% [markdown]
+# ## Your turn
+#
+# Write a shrinker for lists of steps. Open `exercise.py`, and then:
+#
+#     minitvm lesson 11 --check

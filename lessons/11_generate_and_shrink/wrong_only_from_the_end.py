@@ -1,0 +1,14 @@
+"""Wrong: cuts the end off and then the beginning, and what is in the middle stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def shrink(steps: list[int], fails: Callable[[list[int]], bool]) -> list[int]:
+    """A list that fails, of steps from which none can be left out."""
+    while steps and fails(steps[:-1]):
+        steps = steps[:-1]
+    while steps and fails(steps[1:]):
+        steps = steps[1:]
+    return steps

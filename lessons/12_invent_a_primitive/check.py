@@ -1,0 +1,120 @@
+"""Calls the learner's primitive where it is legal and where it is not, and looks at the order of what is stored."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from lessons.grading import attempt, cases, require
+from minitvm import reference, tir
+from minitvm.errors import ScheduleError
+from minitvm.events import Access, Listener
+from minitvm.script import tir as T
+from minitvm.tir.schedule import Primitive
+
+
+def independent(n: int) -> tir.PrimFunc:
+    """A loop whose iterations have nothing to do with each other."""
+
+    @T.prim_func
+    def squares(X: T.Buffer((n,), "float32"), Y: T.Buffer((n,), "float32")):
+        for i in T.serial(n):
+            with T.block("Y"):
+                vi = T.axis.spatial(n, i)
+                Y[vi] = X[vi] * X[vi]
+
+    return squares
+
+
+def chained(n: int, distance: int) -> tir.PrimFunc:
+    """A loop in which each iteration reads what the one `distance` before it wrote."""
+
+    @T.prim_func
+    def running(X: T.Buffer((n + distance,), "float32"), Y: T.Buffer((n + distance,), "float32")):
+        for i in T.serial(n + distance):
+            with T.block("start"):
+                vi = T.axis.spatial(n + distance, i)
+                Y[vi] = X[vi]
+        for i in T.serial(n):
+            with T.block("Y"):
+                vi = T.axis.spatial(n, i)
+                Y[vi + distance] = Y[vi] + T.float32(1)
+
+    return running
+
+
+class Stores(Listener):
+    """The elements of Y, in the order in which they are stored."""
+
+    def __init__(self) -> None:
+        self.order: list[int] = []
+
+    def store(self, access: Access) -> None:
+        if access.buffer == "Y":
+            self.order.append(access.offset)
+
+
+def check(module: ModuleType) -> None:
+    """Raises AssertionError with the smallest loop and number of hands for which something is wrong."""
+    primitive = module.deal
+    require(isinstance(primitive, Primitive), "deal is not a primitive; wanted a function under @primitive(...)")
+
+    @cases(40, n=st.integers(1, 9), hands=st.integers(1, 5))
+    def deals_a_loop_out(n: int, hands: int) -> None:
+        case = f"deal(loop, {hands}) on a loop of {n}"
+        before = independent(n)
+        sch = tir.Schedule(before)
+        made = called(sch, primitive, hands, case)
+        require(
+            not isinstance(made, ScheduleError), f"{case} is refused, though its iterations are independent:\n{made}"
+        )
+        watched = Stores()
+        arrays = [np.zeros(n, "float32"), np.zeros(n, "float32")]
+        try:
+            reference.tir.run(sch.func, *arrays, listeners=[watched], shadow=False)
+        except Exception as error:
+            raise AssertionError(f"{case} makes a program that does not run: {error}") from None
+        wanted = [i for hand in range(hands) for i in range(hand, n, hands)]
+        require(watched.order == wanted, f"{case} stores Y in the order {watched.order}\nwanted {wanted}")
+        loops = [int(sch.get(loop).extent) for loop in sch.get_loops("Y")]
+        require(loops == [hands, -(-n // hands)], f"{case} makes loops of {loops}, wanted {[hands, -(-n // hands)]}")
+        handles = made if isinstance(made, list) else [made]
+        require(handles == sch.get_loops("Y"), f"{case} returns {made}, wanted the two loops, hands first")
+        verdict = reference.check(before, sch.func, shrink=False)
+        require(bool(verdict), f"{case} makes another program: {verdict}")
+
+    @cases(40, n=st.integers(1, 6), distance=st.integers(1, 6), hands=st.integers(1, 4))
+    def refuses_what_changes_the_result(n: int, distance: int, hands: int) -> None:
+        case = f"deal(loop, {hands}) on `for i in range({n}): Y[i + {distance}] = Y[i] + 1`"
+        before = chained(n, distance)
+        sch = tir.Schedule(before)
+        if isinstance(called(sch, primitive, hands, case), ScheduleError):
+            require(distance < n, f"{case} is refused, though no iteration reads what another one wrote")
+            return
+        verdict = reference.check(before, sch.func, shrink=False)
+        require(bool(verdict), f"{case} is accepted, and the result is another:\n{verdict}")
+
+    for hands in (0, -1):
+        case = f"deal(loop, {hands})"
+        try:
+            accepted = not isinstance(called(tir.Schedule(independent(4)), primitive, hands, case), ScheduleError)
+        except ArithmeticError as error:
+            raise AssertionError(
+                f"{case} ends in {type(error).__name__}; wanted a requirement that refuses it"
+            ) from None
+        require(not accepted, f"{case} is accepted; wanted a requirement that refuses it")
+
+
+def called(sch: tir.Schedule, primitive: Primitive, hands: int, case: str) -> Any:
+    """What the call returns, or the error that refuses it."""
+
+    def call() -> Any:
+        try:
+            return sch.call(primitive, {"loop": sch.get_loops("Y")[0], "hands": hands})
+        except ScheduleError as refused:
+            return refused
+
+    return attempt(case, call)

@@ -1,0 +1,39 @@
+"""Exercise 12: deal the iterations of a loop out, like cards.
+
+Write a primitive `deal(loop, hands)`. It makes two loops of one, over hands and turns: hand h takes iterations h,
+h + hands, h + 2 * hands, ... and is done with all of its cards before the next hand begins. With 3 hands,
+
+    for i in range(7): ...         0 1 2 3 4 5 6
+    becomes
+    for hand in range(3):
+        for turn in range(3): ...  0 3 6   1 4   2 5
+
+There are always `hands` hands, even when some get nothing. `deal` returns the two loops, the one over hands first.
+
+The order of iterations changes, so it is not always legal. Put what must hold into `requires`; then it is refused when
+it is called. Refuse what gives another result, and a number of hands below 1. A loop is fine if its iterations do not
+touch what others write, whether or not they go round.
+
+What you need stands in `skew.py`, beside this file, and in these requirements:
+
+    req.plain_loops, req.starts_at_zero     as in skew
+    req.no_races                            iterations of the loop do not touch each other's data
+    req.only_spatial                        the loop is not one that a sum runs over
+
+Call your primitive on a program of your own (minitvm lesson 12 shows how), then check it with:
+minitvm lesson 12 --check
+"""
+
+from __future__ import annotations
+
+from minitvm.expr import Var, const, substitute  # noqa: F401  (what you will need)
+from minitvm.tir.nodes import For, ForKind  # noqa: F401
+from minitvm.tir.schedule import requirements as req  # noqa: F401
+from minitvm.tir.schedule.registry import Failure, primitive, requirement  # noqa: F401
+from minitvm.tir.schedule.state import ScheduleState, guard, tidy  # noqa: F401
+
+
+@primitive(requires=[])
+def deal(state: ScheduleState, loop: For, hands: int) -> list[For]:
+    """Deal the iterations of a loop out to so many hands."""
+    raise NotImplementedError("deal(state, loop, hands) in exercise.py; its docstring says what is wanted")

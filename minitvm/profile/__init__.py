@@ -1,0 +1,17 @@
+"""Where a program's time goes, and how near to the machine's bounds it comes.
+
+    machine.py    what this machine can do at most, measured by the kernels of microbenchmarks.py
+    measure.py    time stamps of a run against the work that its kernels do
+    reuse.py      from which level of memory each byte comes
+    report.py     the result: `Profile` and its `Row`s
+    table.py roofline.py trace.py    the result as text, as a picture, as a timeline for Perfetto
+
+The model is the roofline (Williams, Waterman and Patterson, "Roofline: an insightful visual performance model for
+multicore architectures", 2009) with a roof for each level of memory.
+"""
+
+from .machine import Level, Machine, machine
+from .measure import profile
+from .report import Profile, Row
+
+__all__ = ["Level", "Machine", "Profile", "Row", "machine", "profile"]

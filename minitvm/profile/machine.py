@@ -1,0 +1,193 @@
+"""What this machine can do at most: multiply-adds in a second, and bytes in a second from each level of memory.
+
+Measured by the kernels of `microbenchmarks` on as many threads as the program has, and kept in the cache directory, one
+file a machine and number of threads. What is kept is the best that was ever seen: a measurement on a busy machine can
+only be too low, and is raised by the next that is better.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..build import build
+from ..executable.alignment import aligned_empty
+from ..runtime.cpu import kernel_cache
+from ..target import Target
+from ..target.kinds import CPU
+from .microbenchmarks import multiply_add, triad
+
+VERSION = 1
+_PATIENCE = 0.15  # seconds for each of the measurements, and more where a single run takes long
+_RUNS = 30
+_RUN = 300e-6  # seconds that one run should take: long beside a call, short enough to fit between two interruptions
+_MOST_BYTES = 192 << 20  # in the measurement of memory
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A level of memory: the bytes that it holds for all threads together, and the bytes it moves in a second."""
+
+    name: str
+    capacity: float
+    bandwidth: float
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """`peak` in float32 operations a second, a multiply-add being two; `levels` from the nearest to memory.
+
+    `nominal` is the peak that the target's description promises, 0 where the clock rate is unknown.
+    """
+
+    name: str
+    threads: int
+    peak: float
+    levels: tuple[Level, ...]
+    nominal: float = 0.0
+
+    @property
+    def memory(self) -> Level:
+        """The last level."""
+        return self.levels[-1]
+
+    def level(self, distance: float) -> Level:
+        """The level that still holds what was touched `distance` bytes ago."""
+        return next(level for level in self.levels if distance <= level.capacity)
+
+    def __str__(self) -> str:
+        rates = ", ".join(f"{level.name} {level.bandwidth / 1e9:.0f} GB/s" for level in self.levels)
+        nominal = f" (nominal {self.nominal / 1e9:.0f})" if self.nominal else ""
+        return f"{self.name}, {self.threads} threads: {self.peak / 1e9:.0f} GFLOP/s{nominal}; {rates}"
+
+
+def machine(threads: int, again: bool = False) -> Machine:
+    """This machine as `threads` threads see it: from the cache, or measured (some two seconds); `again` measures."""
+    cpu = Target("cpu").description
+    path = _path(cpu, threads)
+    known = _load(path)
+    if known is not None and not again:
+        return known
+    found = measure(cpu, threads)
+    best = found if known is None else _better(known, found)
+    _save(path, best)
+    return best
+
+
+def measure(cpu: CPU, threads: int) -> Machine:
+    """Run the two kernels; nothing is read from or written to the cache of measurements."""
+    lanes = cpu.vector_bytes // 4
+    cores = min(threads, cpu.cores)
+    levels = [
+        Level(name, capacity, _bandwidth(min(capacity // 2, _MOST_BYTES), threads, lanes))
+        for name, capacity in _caches(cpu, cores)
+    ]
+    beyond = max([4 * int(level.capacity) for level in levels] + [64 << 20])
+    levels.append(Level("memory", inf, _bandwidth(min(beyond, _MOST_BYTES), threads, lanes)))
+    nominal = cores * cpu.ghz * 1e9 * cpu.fma_ports * lanes * 2
+    return Machine(cpu.name, threads, _peak(cpu, threads, lanes), tuple(levels), nominal)
+
+
+def _caches(cpu: CPU, cores: int) -> list[tuple[str, int]]:
+    """The caches and what they hold for a team on that many cores; one not larger than the one before is left out."""
+    found: list[tuple[str, int]] = []
+    for name, cache in (("L1", cpu.l1), ("L2", cpu.l2), ("L3", cpu.l3)):
+        capacity = cache.size * -(-cores // max(cache.shared_by, 1))
+        if capacity > (2 * found[-1][1] if found else 0):
+            found.append((name, capacity))
+    return found
+
+
+def _peak(cpu: CPU, threads: int, lanes: int) -> float:
+    """Float operations a second of multiply-adds on registers."""
+    accumulators = max(1, min(cpu.vector_registers - 4, 2 * cpu.fma_ports * cpu.fma_latency))
+    kernel = build(multiply_add(accumulators, lanes), threads=threads)
+    factor, result = _zeros((lanes,)), _zeros((threads, accumulators, lanes))
+    operations = 2 * accumulators * lanes * threads
+    return operations * _best_rate(lambda repeats: kernel(factor, repeats, threads, result))
+
+
+def _bandwidth(size: int, threads: int, lanes: int) -> float:
+    """Bytes a second of the triad on three arrays that take `size` bytes together."""
+    vectors = max(1, size // (3 * 4 * lanes * threads))
+    kernel = build(triad(lanes), threads=threads)
+    a, b, c = (_zeros((threads, vectors, lanes)) for _ in range(3))
+    return 3 * a.nbytes * _best_rate(lambda repeats: kernel(a, b, repeats, c))
+
+
+def _zeros(shape: Sequence[int]) -> np.ndarray[Any, Any]:
+    array = aligned_empty(4 * int(np.prod(shape))).view(np.float32).reshape(shape)
+    array[...] = 0
+    return array
+
+
+def _best_rate(run: Callable[[int], None]) -> float:
+    """Repetitions a second in the best of many runs; `run(n)` does n of them."""
+    run(1)
+    repeats, best, runs, end = 1, inf, 0, time.perf_counter() + _PATIENCE
+    while time.perf_counter() < end or runs < _RUNS:
+        start = time.perf_counter()
+        run(repeats)
+        taken = time.perf_counter() - start
+        if taken < _RUN:
+            repeats *= 2
+        else:
+            best, runs = min(best, taken / repeats), runs + 1
+    return 1 / best
+
+
+def _better(a: Machine, b: Machine) -> Machine:
+    """The best of two measurements of one machine."""
+    if [level.name for level in a.levels] != [level.name for level in b.levels]:
+        return b
+    levels = tuple(
+        dataclasses.replace(new, bandwidth=max(old.bandwidth, new.bandwidth))
+        for old, new in zip(a.levels, b.levels, strict=True)
+    )
+    return dataclasses.replace(b, peak=max(a.peak, b.peak), levels=levels)
+
+
+# -- the cache
+
+
+def _path(cpu: CPU, threads: int) -> Path:
+    key = hashlib.sha256(f"{VERSION} {dataclasses.asdict(cpu)} {threads}".encode()).hexdigest()[:16]
+    return kernel_cache.directory() / f"machine-{key}.json"
+
+
+def _load(path: Path) -> Machine | None:
+    """A measurement kept earlier; None where there is none, or none that makes sense."""
+    try:
+        data = json.loads(path.read_text())
+        levels = tuple(
+            Level(str(row["name"]), float(row["capacity"] or inf), float(row["bandwidth"])) for row in data["levels"]
+        )
+        found = Machine(str(data["name"]), int(data["threads"]), float(data["peak"]), levels, float(data["nominal"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    sound = found.peak > 0 and found.levels and all(level.bandwidth > 0 for level in found.levels)
+    return found if sound and found.memory.capacity == inf else None
+
+
+def _save(path: Path, found: Machine) -> None:
+    data = dataclasses.asdict(found)
+    for row in data["levels"]:
+        row["capacity"] = 0 if row["capacity"] == inf else row["capacity"]
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+        with os.fdopen(handle, "w") as file:
+            json.dump(data, file, indent=1)
+        os.replace(partial, path)

@@ -1,0 +1,218 @@
+"""From a module and inputs to a `Profile`: run with stamps, count the work, hold the one against the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..executable import Barrier, CallExternal, CallKernel, Copy, Executable, Location, evaluate
+from ..expr import Var
+from ..runtime import GraphModule
+from ..tir.nodes import Buffer, PrimFunc
+from ..tir.work import Work, count
+from .machine import Machine, machine
+from .report import Profile, Row
+from .reuse import distances
+
+_WARM_UP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _StepWork:
+    """Operations of a step and the bytes that it moves at each place."""
+
+    flops: int
+    slots: int
+    places: tuple[tuple[Location, int], ...]
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The steps of one operator, one after the other, barriers behind them included."""
+
+    operator: str
+    steps: range
+
+
+def profile(module: GraphModule, *args: Any, runs: int = 20, **inputs: Any) -> Profile:
+    """Where the time of `module(*args, **inputs)` goes, from `runs` runs. Of each operator the best run counts.
+
+    What disturbs a run only ever adds to it, and another run is disturbed elsewhere: so the rows can be held against
+    the machine's peak, and add up to what the program takes on a quiet machine.
+    The machine's peak is measured when it is not known yet, which takes some seconds. Raises `InputError` for inputs
+    that the module does not take.
+    """
+    if runs < 1:
+        raise InputError(f"runs={runs}: wanted a number from 1")
+    plain, stamps, sizes = _timed(module, args, inputs, runs)
+    executable = module.executable
+    work = _work_of_steps(executable, sizes)
+    groups = _groups(executable)
+    found = _profile(module, machine(module.threads), plain, stamps, sizes, work, groups)
+    if any(row.share_of_bound > 1 for row in found.rows):
+        # Nothing is faster than its bound: the machine was measured when it was busy.
+        found = _profile(module, machine(module.threads, again=True), plain, stamps, sizes, work, groups)
+    return found
+
+
+def _timed(module: GraphModule, args: Any, inputs: Any, runs: int) -> tuple[list[float], Any, Mapping[Var, Any]]:
+    """Seconds of plain runs, stamps of stamped ones [runs, threads, steps + 1], taken in turns."""
+    for _ in range(_WARM_UP):
+        first = module.stamped(*args, **inputs)
+    plain, stamps = [], []
+    for _ in range(runs):
+        start = time.perf_counter()
+        module(*args, out=first.outputs, **inputs)
+        plain.append(time.perf_counter() - start)
+        stamps.append(module.stamped(*args, out=first.outputs, **inputs).times)
+    return plain, np.stack(stamps), first.sizes
+
+
+def _profile(
+    module: GraphModule, peak: Machine, plain: Sequence[float], stamps: Any, sizes: Mapping[Var, Any],
+    work: Sequence[_StepWork], groups: Sequence[_Group],
+) -> Profile:  # fmt: skip
+    executable = module.executable
+    origins = distances(executable, [[place for place, _ in step.places] for step in work], sizes)
+    rows = []
+    for group in groups:
+        levels: dict[str, float] = {}
+        for step in group.steps:
+            for (_, nbytes), parts in zip(work[step].places, origins[step], strict=True):
+                for distance, share in parts:
+                    level = peak.level(distance)
+                    levels[level.name] = levels.get(level.name, 0.0) + share * nbytes
+        seconds, waiting = _times(executable, stamps, group)
+        flops = sum(work[step].flops for step in group.steps)
+        slots = sum(work[step].slots for step in group.steps)
+        moved = sum(nbytes for step in group.steps for _, nbytes in work[step].places)
+        by_level = {level.name: levels[level.name] / level.bandwidth for level in peak.levels if level.name in levels}
+        rows.append(
+            Row(
+                group.operator, _kernels(executable, group), seconds, waiting, flops, moved, tuple(by_level.items()),
+                2 * slots / peak.peak, sum(by_level.values()), peak.peak, all(work[step].exact for step in group.steps),
+            )
+        )  # fmt: skip
+    totals = (stamps[:, 0, -1] - stamps[:, 0, 0]) * 1e-9
+    best = int(np.argmin(totals))
+    return Profile(
+        executable.name, peak, len(totals), float(totals[best]), float(min(plain)), tuple(rows),
+        _timeline(executable, stamps[best], groups),
+    )  # fmt: skip
+
+
+def _times(executable: Executable, stamps: Any, group: _Group) -> tuple[float, float]:
+    """(seconds, part of the team's time spent waiting) of an operator, in its best run."""
+    first, last = group.steps.start, group.steps.stop
+    seconds = (stamps[:, 0, last] - stamps[:, 0, first]) * 1e-9
+    busy = np.zeros(len(stamps))
+    for step in group.steps:
+        what = executable.steps[step]
+        if isinstance(what, Barrier):
+            continue
+        everyone = isinstance(what, CallKernel) and what.parallel
+        taken = (stamps[:, :, step + 1] - stamps[:, :, step]) * 1e-9
+        busy += taken.sum(axis=1) if everyone else taken[:, 0]
+    best = int(np.argmin(seconds))
+    team = seconds[best] * stamps.shape[1]
+    return float(seconds[best]), float(np.clip(1 - busy[best] / team, 0, 1)) if team else 0.0
+
+
+def _timeline(executable: Executable, stamps: Any, groups: Sequence[_Group]) -> tuple[Any, ...]:
+    """One run as (operator, kernel, thread, start, end) in seconds."""
+    zero = stamps[0, 0]
+    events = []
+    for group in groups:
+        for step in group.steps:
+            what = executable.steps[step]
+            everyone = isinstance(what, Barrier) or (isinstance(what, CallKernel) and what.parallel)
+            for thread in range(len(stamps) if everyone else 1):
+                start, end = stamps[thread, step], stamps[thread, step + 1]
+                if start and end > start:
+                    name = step_name(executable, step)
+                    events.append((group.operator, name, thread, (start - zero) * 1e-9, (end - zero) * 1e-9))
+    return tuple((o, k, t, float(a), float(b)) for o, k, t, a, b in events)
+
+
+def _groups(executable: Executable) -> list[_Group]:
+    """The steps by operator, in order; a barrier belongs to the operator in front of it."""
+    starts: list[tuple[str, int]] = []
+    for number, step in enumerate(executable.steps):
+        if isinstance(step, Barrier):
+            name = starts[-1][0] if starts else "barrier"
+        else:
+            name = getattr(step, "operator", "") or step_name(executable, number)
+        if not starts or starts[-1][0] != name:
+            starts.append((name, number))
+    ends = [number for _, number in starts[1:]] + [len(executable.steps)]
+    return [_Group(name, range(start, end)) for (name, start), end in zip(starts, ends, strict=True)]
+
+
+def step_name(executable: Executable, number: int) -> str:
+    """What a step runs: a kernel's name, "copy", "wait" (a barrier), or an engine's name."""
+    step = executable.steps[number]
+    if isinstance(step, CallKernel):
+        return executable.kernels[step.kernel].name
+    if isinstance(step, CallExternal):
+        return step.engine
+    return "copy" if isinstance(step, Copy) else "wait"
+
+
+def _kernels(executable: Executable, group: _Group) -> tuple[str, ...]:
+    names = [step_name(executable, n) for n in group.steps if not isinstance(executable.steps[n], Barrier)]
+    return tuple(dict.fromkeys(names))
+
+
+# -- the work
+
+
+def _work_of_steps(executable: Executable, sizes: Mapping[Var, Any]) -> list[_StepWork]:
+    functions = [_function(kernel) for kernel in executable.kernels]
+    known: dict[Any, Work] = {}
+    rows = []
+    for step in executable.steps:
+        if isinstance(step, CallKernel):
+            rows.append(_call(functions[step.kernel], step, sizes, known))
+        elif isinstance(step, Copy):
+            nbytes = int(evaluate(step.nbytes, sizes))
+            rows.append(_StepWork(0, 0, ((step.dst, nbytes), (step.src, nbytes)), True))
+        elif isinstance(step, CallExternal):
+            rows.append(_StepWork(0, 0, (), False))  # what an engine does is its own
+        else:
+            rows.append(_StepWork(0, 0, (), True))
+    return rows
+
+
+def _function(kernel: Any) -> PrimFunc:
+    """The kernel's function: as built, or read from the text that a saved program has."""
+    if isinstance(kernel.func, PrimFunc):
+        return kernel.func
+    from ..script import from_source
+
+    found: Any = from_source(kernel.script)
+    return found if isinstance(found, PrimFunc) else next(iter(found.functions.values()))
+
+
+def _call(func: PrimFunc, step: CallKernel, sizes: Mapping[Var, Any], known: dict[Any, Work]) -> _StepWork:
+    pairs = list(zip(func.params, step.args, strict=True))
+    scalars = {
+        p: evaluate(a, sizes)
+        for p, a in pairs
+        if isinstance(p, Var) and not isinstance(a, Location) and not p.dtype.is_float
+    }
+    key = (func, tuple(scalars.values()))
+    if key not in known:
+        known[key] = count(func, {p: int(n) for p, n in scalars.items()})
+    work = known[key]
+    places = tuple(
+        (a, work.reads.get(p, 0) + work.writes.get(p, 0))
+        for p, a in pairs
+        if isinstance(p, Buffer) and isinstance(a, Location)
+    )
+    return _StepWork(work.flops or work.integer_operations, work.slots, places, work.exact)

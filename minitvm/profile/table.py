@@ -1,0 +1,65 @@
+"""A profile as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .report import Profile, Row
+
+_HEAD = ("operator", "ms", "time", "GFLOP/s", "of peak", "MB", "FLOP/B", "bound by", "of bound", "waits")
+
+
+def table(profile: Profile, by_time: bool = True) -> str:
+    """The machine, a line an operator, and what they add up to."""
+    rows = sorted(profile.rows, key=lambda row: -row.seconds) if by_time else list(profile.rows)
+    total = sum(row.seconds for row in rows) or 1.0
+    lines = [_HEAD, *(_line(row, total) for row in rows), _sum(profile, total)]
+    inexact = any(not row.exact for row in rows)
+    return "\n".join([
+        str(profile.machine),
+        "",
+        *_aligned(lines),
+        "",
+        f"the best of {profile.runs} runs for each operator; the whole program, at best: "
+        f"{profile.plain_seconds * 1e3:.3f} ms, with time stamps {profile.seconds * 1e3:.3f} ms",
+        *(["<= : at most so much; only a run can tell"] if inexact else []),
+    ])  # fmt: skip
+
+
+def _line(row: Row, total: float) -> tuple[str, ...]:
+    most = "" if row.exact else "<="
+    bound = row.bound if row.bound != "memory" else row.source
+    return (
+        row.operator,
+        f"{row.seconds * 1e3:.3f}",
+        f"{row.seconds / total:.1%}",
+        f"{most}{row.rate / 1e9:.1f}" if row.flops else "-",
+        f"{row.share_of_peak:.1%}" if row.flops else "-",
+        f"{most}{row.bytes / 1e6:.3f}",
+        f"{row.intensity:.2f}" if row.flops else "-",
+        bound,
+        f"{row.share_of_bound:.1%}" if row.bytes else "-",
+        f"{row.waiting:.0%}",
+    )
+
+
+def _sum(profile: Profile, total: float) -> tuple[str, ...]:
+    moved = sum(row.bytes for row in profile.rows)
+    least = sum(row.bound_seconds for row in profile.rows)
+    waiting = sum(row.waiting * row.seconds for row in profile.rows) / total
+    rate = profile.flops / total
+    return (
+        "all", f"{total * 1e3:.3f}", "100.0%", f"{rate / 1e9:.1f}", f"{rate / profile.machine.peak:.1%}",
+        f"{moved / 1e6:.3f}", f"{profile.flops / max(moved, 1):.2f}", "-", f"{least / total:.1%}", f"{waiting:.0%}",
+    )  # fmt: skip
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

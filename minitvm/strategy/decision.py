@@ -1,0 +1,149 @@
+"""What was chosen for an operator and why, in figures: algorithm, register tile, cache footprint, predicted time.
+
+Figures are read off the kernels that a scheduled function becomes, not noted down while scheduling: so they say what is
+there for every operator, whoever scheduled it. Times are of one core by the target's description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..expr import Var, walk
+from ..tir.nodes import Allocate, Block, BufferLoad, BufferStore, For, ForKind, PrimFunc
+from ..tir.transform.pipeline import lower
+from ..tir.work import Nest, Work, count, count_statement, footprint, hottest
+from ..tir.work.values import NotAnIndex
+from .cpu.algorithms import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_BYTES
+from .cpu.tiling import cpu_of
+
+CHOICE = "schedule_choice"  # the attribute of a scheduled function: the rule behind it, then its algorithms
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFootprint:
+    """One loop of the nest: how often it runs, and the distinct bytes that all its iterations touch."""
+
+    name: str
+    extent: str
+    parallel: bool
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFigures:
+    """A kernel's registers, loops and predicted cycles on one core.
+
+    `accumulators` vectors of `lanes` stay in registers while the innermost loop of the hottest nest runs; one of its
+    iterations does `step_operations` vector operations (multiply-adds count once) on `step_loads` loads from memory.
+    """
+
+    name: str
+    accumulators: int
+    lanes: int
+    step_operations: float
+    step_loads: int
+    loops: tuple[LoopFootprint, ...]
+    flops: int
+    nbytes: int
+    compute_cycles: float
+    memory_cycles: float
+    exact: bool
+
+    @property
+    def cycles(self) -> float:
+        """The larger of the two."""
+        return max(self.compute_cycles, self.memory_cycles)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The rule that scheduled a function, what its blocks say of algorithms, and the figures of its kernels."""
+
+    rule: str
+    algorithms: tuple[str, ...]
+    kernels: tuple[KernelFigures, ...]
+
+    @property
+    def cycles(self) -> float:
+        """Predicted cycles of one core."""
+        return sum(kernel.cycles for kernel in self.kernels)
+
+
+def decision(func: PrimFunc, target: Any, sizes: Mapping[Var, int] | None = None) -> Decision:
+    """What was decided for a scheduled level-3 function, from its annotations and from the kernels it becomes.
+
+    Of symbolic dimensions `sizes` gives values; where they are open, figures that depend on them are left out.
+    """
+    rule, *algorithms = func.attrs.get(CHOICE) or ("", *algorithms_of(func))
+    module = lower(func, target, "kernel")
+    kernels = [f for _, f in module.items() if not f.attrs.get("host")]
+    figures = [_figures(kernel, cpu_of(target), sizes or {}) for kernel in kernels]
+    return Decision(rule, tuple(algorithms), tuple(figures))
+
+
+def algorithms_of(func: PrimFunc) -> list[str]:
+    """What the blocks of a function that is not scheduled yet say of algorithms: the one chosen, then the others."""
+    found: list[str] = []
+    for item in walk(func.body):
+        if isinstance(item, Block) and isinstance(item.annotations.get("algorithm"), str):
+            found += [part.strip() for part in item.annotations["algorithm"].split(";")]
+    return list(dict.fromkeys(found))
+
+
+def _figures(kernel: PrimFunc, cpu: Any, sizes: Mapping[Var, int]) -> KernelFigures:
+    work = count(kernel, sizes)
+    moved = work.moved(kernel)
+    lanes = max((p.dtype.lanes for p in _accessed(kernel)), default=1)
+    full = max(1, cpu.vector_bytes // max((b.dtype.bytes for b in kernel.buffers), default=4))
+    compute = work.slots / (full * cpu.fma_ports) / KERNEL_EFFICIENCY
+    memory = moved / (L3_BYTES if moved <= cpu.l3.size else MEMORY_BYTES)
+    try:
+        nest = hottest(kernel, sizes)
+        loops = tuple(_loop(loop, around) for loop, around in nest.loops)
+        accumulators, operations, loads = _micro_kernel(kernel, nest)
+    except NotAnIndex:
+        loops, accumulators, operations, loads = (), 0, 0.0, 0
+    return KernelFigures(
+        kernel.name, accumulators, lanes, operations, loads, loops, work.flops, moved, compute, memory, work.exact
+    )
+
+
+def _loop(loop: For, around: Mapping[Var, int]) -> LoopFootprint:
+    extent = str(loop.extent)
+    return LoopFootprint(loop.var.name, extent, loop.kind == ForKind.PARALLEL, footprint(loop, around))
+
+
+def _accessed(kernel: PrimFunc) -> list[Any]:
+    return [n for n in walk(kernel.body) if isinstance(n, BufferLoad)] + [
+        n.value for n in walk(kernel.body) if isinstance(n, BufferStore)
+    ]
+
+
+def _micro_kernel(kernel: PrimFunc, nest: Nest) -> tuple[int, float, int]:
+    """(accumulators, operations an iteration, loads an iteration) of the innermost loop, in vectors."""
+    if not nest.loops:
+        return 0, 0.0, 0
+    body, around = nest.inner
+    registers = {s.buffer for s in walk(kernel.body) if isinstance(s, Allocate) and _in_registers(s)}
+    stored = {
+        str(n.indices[0]) + n.buffer.name for n in walk(body) if isinstance(n, BufferStore) and n.buffer in registers
+    }
+    loads = {
+        (n.buffer, str(n.indices[0])) for n in walk(body) if isinstance(n, BufferLoad) and n.buffer not in registers
+    }
+    done: Work = count_statement(body, around)
+    lanes = max((n.value.dtype.lanes for n in walk(body) if isinstance(n, BufferStore)), default=1)
+    return len(stored), done.slots / lanes, len(loads)
+
+
+def _in_registers(allocation: Allocate) -> bool:
+    if allocation.buffer.scope != "local":
+        return False
+    accesses = [
+        n
+        for n in walk(allocation.body)
+        if isinstance(n, BufferLoad | BufferStore) and n.buffer is allocation.buffer
+    ]
+    return not any(isinstance(item, Var) for n in accesses for index in n.indices for item in walk(index))

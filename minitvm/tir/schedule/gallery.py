@@ -1,0 +1,59 @@
+"""The error gallery of a primitive: for each requirement a call that it refuses, and the text that the caller reads.
+
+    split.refuses(starts_at_zero, "sch.split(i, [2])", before="for i in range(2, 8): ...")
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import InternalError, ScheduleError
+from ..nodes import IRModule, PrimFunc
+from ..script import builtins as T
+from .examples import example_program, loops_by_name, program_of
+from .registry import PRIMITIVES, BadCall, Primitive
+from .schedule import Schedule
+
+
+def bad_call_program(primitive: Primitive, bad: BadCall) -> PrimFunc:
+    """The program that a bad call is made on."""
+    return program_of(bad.before) if bad.before else example_program(primitive)
+
+
+def refusal(primitive: Primitive, bad: BadCall) -> str:
+    """The error that a bad call ends in.
+
+    Raises `InternalError` where nothing is refused, where another requirement refuses, or where the program changes.
+    """
+    sch = Schedule(bad_call_program(primitive, bad))
+    told = f"{primitive.name}: the bad call for {bad.requirement.name}, `{bad.call}`,"
+    *first, last = bad.call.split("; ")
+    names: dict[str, Any] = {"sch": sch, "T": T, **loops_by_name(sch)}
+    for statement in first:
+        exec(statement, names)
+    before: IRModule = sch.mod
+    try:
+        exec(last, names)
+    except ScheduleError as error:
+        text = str(error)
+    else:
+        raise InternalError(f"{told} is not refused\n{sch.mod.script()}")
+    if text.splitlines()[0].split(": ")[-1].split()[0] != bad.requirement.name:
+        raise InternalError(f"{told} is refused by another requirement\n{text}")
+    if sch.mod is not before:
+        raise InternalError(f"{told} is refused and changes the program all the same\n{sch.mod.script()}")
+    return text
+
+
+def gallery(primitive: Primitive | str) -> dict[str, str]:
+    """The errors of a primitive's bad calls, by the names of the requirements.
+
+    Raises `InternalError` as `refusal` does, and where a requirement has no bad call.
+    """
+    chosen = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
+    shown = {bad.requirement.name: refusal(chosen, bad) for bad in chosen.bad_calls}
+    missing = [needed.name for needed in chosen.requires if needed.name not in shown]
+    if missing:
+        example = f'{chosen.name}.refuses({missing[0]}, "sch.{chosen.name}(...)")'
+        raise InternalError(f"{chosen.name}: no bad call for {', '.join(missing)}\n  wanted: {example}")
+    return shown

@@ -1,0 +1,352 @@
+"""Operations, loads, stores and distinct bytes of a kernel-level function, by an analysis of its loops."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ... import expr as e
+from ...arith import Analyzer
+from ..nodes import (
+    Allocate,
+    Assert,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    For,
+    If,
+    LetStmt,
+    PrimFunc,
+    Seq,
+    Stmt,
+    While,
+)
+from .domain import Domain, variables
+from .intervals import Intervals, TooMany, union
+from .values import NotAnIndex, values
+
+# An operation on floats is one, whatever it costs; a fused multiply-add is two.
+_FLOPS = {"fma": 2}
+_REDUCTIONS = {"vector_reduce_add": "add", "vector_reduce_min": "min", "vector_reduce_max": "max"}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one run of a kernel does.
+
+    `operations` counts arithmetic on data by name, index arithmetic left out, `flops` that on floats and
+    `integer_operations` the rest; a vector counts for each of its lanes. `loads` and `stores` count elements by buffer,
+    registers included. `reads` and `writes` are the distinct bytes of each buffer that is memory: what would move if
+    caches were perfect. `exact` is false where only a run can tell (indices or conditions from memory): the numbers are
+    then upper bounds.
+    """
+
+    operations: Mapping[str, int]
+    flops: int
+    integer_operations: int
+    loads: Mapping[Buffer, int]
+    stores: Mapping[Buffer, int]
+    reads: Mapping[Buffer, int]
+    writes: Mapping[Buffer, int]
+    exact: bool
+
+    @property
+    def slots(self) -> int:
+        """Multiply-add instructions' worth of arithmetic: one multiplication and one other operation fit in each."""
+        fused = self.operations.get("fma", 0)
+        products = self.operations.get("mul", 0) + fused
+        rest = sum(n for name, n in self.operations.items() if name not in ("mul", "fma")) + fused
+        return max(products, rest)
+
+    def moved(self, func: PrimFunc) -> int:
+        """Bytes read and written of the parameters of the function that was counted."""
+        return sum(self.reads.get(p, 0) + self.writes.get(p, 0) for p in func.buffers)
+
+
+def count(func: PrimFunc, sizes: Mapping[e.Var, int] | None = None) -> Work:
+    """The work of one run of a kernel; `sizes` gives its scalar parameters and symbolic dimensions values."""
+    counter = _Counter()
+    counter.stmt(func.body, Domain(points=dict(sizes or {})))
+    return counter.work()
+
+
+def count_statement(stmt: Stmt, outer: Mapping[e.Var, int]) -> Work:
+    """The work of a statement of a kernel at one iteration of the loops around it."""
+    counter = _Counter()
+    counter.stmt(stmt, Domain(points=dict(outer)))
+    return counter.work()
+
+
+def footprint(stmt: Stmt, outer: Mapping[e.Var, int]) -> int:
+    """Distinct bytes of memory, not registers, that a statement touches at one iteration of the loops around it."""
+    counter = _Counter()
+    counter.stmt(stmt, Domain(points=dict(outer)))
+    return counter.bytes_touched()
+
+
+@dataclass(slots=True)
+class _Accesses:
+    """The accesses of one kind to one buffer, those of equal strides together."""
+
+    count: int = 0
+    moves: bool = False  # some index depends on a variable: what never moves lives in registers
+    bases: dict[tuple[tuple[int, int], ...], list[Any]] = field(default_factory=dict)
+    anywhere: bool = False
+
+    def touched(self) -> Intervals:
+        """The elements; raises `TooMany`."""
+        parts = []
+        for strides, bases in self.bases.items():
+            part = Intervals.at(np.concatenate([np.asarray(b, np.int64).reshape(-1) for b in bases]))
+            for step, times in strides:
+                part = part.repeated(step, times)
+            parts.append(part)
+        return union(parts)
+
+
+class _Counter:
+    def __init__(self) -> None:
+        self.operations: Counter[str] = Counter()
+        self.flops = 0
+        self.integers = 0
+        self.accesses: dict[str, dict[Buffer, _Accesses]] = {"read": {}, "write": {}}
+        self.exact = True
+        self.analyzer = Analyzer()
+
+    # -- statements
+
+    def stmt(self, s: Stmt, d: Domain) -> None:
+        if isinstance(s, Seq):
+            for part in s.stmts:
+                self.stmt(part, d)
+        elif isinstance(s, For):
+            self.stmt(s.body, d.loop(s.var, s.start, s.extent))
+        elif isinstance(s, If):
+            self.value(s.condition, d)
+            self.stmt(s.then_case, d.where(s.condition))
+            if s.else_case is not None:
+                self.stmt(s.else_case, d.where(s.condition, holds=False))
+        elif isinstance(s, LetStmt):
+            self.value(s.value, d)
+            self.stmt(s.body, d.let(s.var, s.value) if is_index(s.value) else d)
+        elif isinstance(s, Allocate):
+            self.stmt(s.body, d)
+        elif isinstance(s, BufferStore):
+            self.value(s.value, d)
+            self.access("write", s.buffer, s.indices[0], s.predicate, d)
+        elif isinstance(s, Evaluate):
+            self.value(s.value, d)
+        elif isinstance(s, Assert):
+            self.value(s.condition, d)
+        elif isinstance(s, While):
+            self.exact = False
+            self.stmt(s.body, d)
+        else:
+            self.exact = False
+
+    # -- expressions
+
+    def value(self, x: e.Expr, d: Domain) -> None:
+        """Count the arithmetic and the loads of an expression that is data, not an index."""
+        if isinstance(x, BufferLoad):
+            self.access("read", x.buffer, x.indices[0], x.predicate, d)
+            return
+        if isinstance(x, e.Call) and x.op == "if_then_else" and x.args[0].dtype.lanes == 1:
+            self.value(x.args[0], d)
+            self.value(x.args[1], d.where(x.args[0]))
+            self.value(x.args[2], d.where(x.args[0], holds=False))
+            return
+        if is_index(x):
+            return
+        for child in e.children(x):
+            if isinstance(child, e.Expr):
+                self.value(child, d)
+        self.operation(x, d)
+
+    def operation(self, x: e.Expr, d: Domain) -> None:
+        name, dtype, lanes = _arithmetic(x)
+        if not name:
+            return
+        times = d.iterations * lanes
+        self.exact &= d.exact
+        self.operations[name] += times
+        if dtype.is_float:
+            self.flops += times * _FLOPS.get(name, 1)
+        else:
+            self.integers += times * _FLOPS.get(name, 1)
+
+    def access(self, kind: str, buffer: Buffer, index: e.Expr, predicate: e.Expr | None, d: Domain) -> None:
+        found = self.accesses[kind].setdefault(buffer, _Accesses())
+        if index.dtype.lanes > 1 and not isinstance(index, e.Ramp):
+            self.value(index, d)  # a gather: its indices may be loads
+        if isinstance(index, e.Ramp):
+            lanes, stride = index.lanes, self.constant(index.stride, d)
+            base = index.base
+        else:
+            lanes, stride, base = index.dtype.lanes, 0 if index.dtype.lanes == 1 else None, index
+        found.moves |= bool(variables(index))
+        masked = None if predicate is None else self.masked(predicate, lanes, d)
+        found.count += d.iterations * lanes if masked is None else masked
+        if stride is None or (predicate is not None and masked is None) or not d.exact:
+            self.exact = False
+            found.anywhere = True
+            return
+        try:
+            self.place(found, base, stride, lanes, predicate, d)
+        except NotAnIndex:
+            self.exact = False
+            found.anywhere = True
+
+    def place(
+        self, found: _Accesses, base: e.Expr, stride: int, lanes: int, predicate: e.Expr | None, d: Domain
+    ) -> None:
+        """Note where an access touches its buffer: listed offsets, each repeated along the free loops."""
+        base = d.resolved(base)
+        form = self.analyzer.affine(base)
+        steps = {v: form.terms[v] for v in d.free if v in form.terms}
+        others = {v for t in form.terms if not isinstance(t, e.Var) for v in _inside(t)}
+        mask = None if predicate is None else d.resolved(predicate)
+        d = d.listing(others | (variables(mask) if mask is not None else set()))
+        steps = {v: c for v, c in steps.items() if v in d.free}
+        if d.iterations == 0:
+            return
+        start = {v: first for v, (first, _) in d.free.items()}
+        offsets = np.asarray(values(base, {**d.points, **start}), np.int64)
+        if mask is not None:
+            held = lanes_of(mask, lanes, {**d.points, **start}, d.size)
+            lane = stride * np.arange(lanes, dtype=np.int64)
+            offsets = (np.broadcast_to(offsets, d.size)[:, None] + lane)[held]
+            stride, lanes = 0, 1
+        strides = [(stride, lanes), *((c, d.free[v][1]) for v, c in steps.items())]
+        low = sum(c * (n - 1) for c, n in strides if c < 0)
+        key = _together([(abs(c), n) for c, n in strides if c and n > 1])
+        found.bases.setdefault(key, []).append(offsets + low)
+
+    def masked(self, predicate: e.Expr, lanes: int, d: Domain) -> int | None:
+        """How many lanes a mask lets through in all; None where only a run can tell."""
+        mask = d.resolved(predicate)
+        try:
+            listed = d.listing(variables(mask))
+            held = lanes_of(mask, lanes, listed.points, listed.size)
+        except NotAnIndex:
+            return None
+        return int(held.sum()) * (listed.iterations // max(listed.size, 1))
+
+    def constant(self, x: e.Expr, d: Domain) -> int | None:
+        """The number that an expression is everywhere, or None."""
+        try:
+            found = np.unique(values(d.resolved(x), d.points))
+        except NotAnIndex:
+            return None
+        return int(found[0]) if len(found) == 1 else None
+
+    # -- results
+
+    def elements(self, kind: str) -> dict[Buffer, int]:
+        """Distinct elements of each buffer in memory; those whose place is not known count as all there are."""
+        found = {}
+        for buffer, accesses in self.accesses[kind].items():
+            whole = self.size_of(buffer)
+            if accesses.anywhere:
+                found[buffer] = accesses.count if whole is None else min(accesses.count, whole)
+                continue
+            try:
+                found[buffer] = accesses.touched().count if accesses.bases else 0
+            except TooMany:
+                self.exact = False
+                found[buffer] = accesses.count if whole is None else min(accesses.count, whole)
+        return found
+
+    def size_of(self, buffer: Buffer) -> int | None:
+        size = 1
+        for dim in buffer.shape:
+            if not isinstance(dim, e.IntImm):
+                return None
+            size *= int(dim.value)
+        return size
+
+    def bytes_touched(self) -> int:
+        """Distinct bytes of all buffers, read or written; those in registers left out."""
+        total = 0
+        for buffer in {**self.accesses["read"], **self.accesses["write"]}:
+            both = [kind[buffer] for kind in self.accesses.values() if buffer in kind]
+            size = self.size_of(buffer)
+            if buffer.scope == "local" and not any(a.moves for a in both):
+                continue
+            try:
+                known = not any(a.anywhere for a in both)
+                parts = [a.touched() for a in both if a.bases] if known else []
+                elements = (union(parts).count if parts else 0) if known else size
+            except TooMany:
+                elements = size
+            total += (elements if elements is not None else sum(a.count for a in both)) * buffer.dtype.bytes
+        return total
+
+    def work(self) -> Work:
+        counts = {kind: {b: a.count for b, a in found.items()} for kind, found in self.accesses.items()}
+        distinct = {kind: {b: n * b.dtype.bytes for b, n in self.elements(kind).items()} for kind in ("read", "write")}
+        return Work(
+            dict(self.operations), self.flops, self.integers, counts["read"], counts["write"], distinct["read"],
+            distinct["write"], self.exact,
+        )  # fmt: skip
+
+
+def is_index(x: e.Expr) -> bool:
+    """Whether an expression is arithmetic on loop variables, sizes and constants alone."""
+    if x.dtype.is_float or x.dtype == "handle":
+        return False
+    return not any(isinstance(n, BufferLoad | e.FloatImm) for n in e.walk(x))
+
+
+def _arithmetic(x: e.Expr) -> tuple[str, e.DType, int]:
+    """(name, dtype, how many) of the operations that a node does by itself; no name: none."""
+    if isinstance(x, e.BinaryOp) and not isinstance(x, e.LogicalOp):
+        return type(x).__name__.lower(), x.a.dtype.scalar, x.a.dtype.lanes
+    if isinstance(x, e.Call) and x.op in _REDUCTIONS:
+        dtype = x.args[0].dtype
+        return _REDUCTIONS[x.op], dtype.scalar, dtype.lanes - 1
+    if isinstance(x, e.Call) and x.op not in ("if_then_else", "likely", "reinterpret") and not x.dtype.is_bool:
+        return x.op, x.dtype.scalar, x.dtype.lanes
+    return "", x.dtype, 0
+
+
+def _inside(term: Any) -> set[e.Var]:
+    """The variables of a term that is not linear."""
+    from ...arith.affine import Affine
+    from ...arith.affine import variables as form_variables
+
+    return set(form_variables(Affine.of(term)))
+
+
+def _together(strides: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Strides in ascending order, equal ones as one: i * s + j * s over n and m values takes n + m - 1 values."""
+    lengths: dict[int, int] = {}
+    for step, times in strides:
+        lengths[step] = lengths.get(step, 1) + times - 1
+    return tuple(sorted(lengths.items()))
+
+
+def lanes_of(mask: e.Expr, lanes: int, points: Mapping[e.Var, Any], size: int) -> Any:
+    """bool [size, lanes]: which lanes a vector of conditions lets through."""
+    columns = {v: p[:, None] if isinstance(p, np.ndarray) else p for v, p in points.items()}
+    return np.broadcast_to(_lane_values(mask, columns), (size, lanes))
+
+
+def _lane_values(x: e.Expr, points: Mapping[e.Var, Any]) -> Any:
+    if isinstance(x, e.Ramp):
+        return _lane_values(x.base, points) + _lane_values(x.stride, points) * np.arange(x.lanes, dtype=np.int64)
+    if isinstance(x, e.Broadcast):
+        return _lane_values(x.value, points)
+    if x.dtype.lanes == 1:
+        return values(x, points)
+    if isinstance(x, e.BinaryOp):
+        # One lane each: the operators of `values` broadcast.
+        a, b = e.Var("a", x.a.dtype.scalar), e.Var("b", x.b.dtype.scalar)
+        single = type(x)(a, b)
+        return values(single, {a: _lane_values(x.a, points), b: _lane_values(x.b, points)})
+    raise NotAnIndex(str(x))

@@ -1,0 +1,106 @@
+"""The iterations at which a statement runs.
+
+Loops that no condition depends on are only multiplied; the others are listed, one point an iteration, and a condition
+strikes points out. So the count is exact and its cost follows the conditions, not the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...expr import Expr, Node, Var, substitute, walk
+from .values import NotAnIndex, values
+
+_MOST = 1 << 22  # points that are worth listing
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Domain:
+    """`size` listed points, the values of their variables, and `free` loops as (first value, iterations) by variable.
+
+    `lets` are variables that stand for expressions. `exact` is false once something only a run can tell was passed.
+    """
+
+    size: int = 1
+    points: dict[Var, Any] = field(default_factory=dict)
+    free: dict[Var, tuple[int, int]] = field(default_factory=dict)
+    lets: dict[Var, Expr] = field(default_factory=dict)
+    exact: bool = True
+
+    @property
+    def iterations(self) -> int:
+        """How often a statement here runs."""
+        total = self.size
+        for _, extent in self.free.values():
+            total *= extent
+        return total
+
+    def resolved(self, x: Expr) -> Expr:
+        """`x` in terms of loop variables and sizes."""
+        return substitute(x, self.lets) if self.lets else x
+
+    def listing(self, wanted: Collection[Var]) -> Domain:
+        """The domain with those loops' iterations listed."""
+        listed = [v for v in self.free if v in wanted]
+        if not listed:
+            return self
+        size, points, free = self.size, dict(self.points), dict(self.free)
+        for var in listed:
+            start, extent = free.pop(var)
+            if size * extent > _MOST:
+                raise NotAnIndex(f"{size * extent} iterations")
+            points = {v: np.repeat(p, extent) if isinstance(p, np.ndarray) else p for v, p in points.items()}
+            points[var] = np.tile(np.arange(start, start + extent, dtype=np.int64), size)
+            size *= extent
+        return Domain(size, points, free, self.lets, self.exact)
+
+    def where(self, condition: Expr, holds: bool = True) -> Domain:
+        """The iterations at which a condition holds (or does not)."""
+        resolved = self.resolved(condition)
+        try:
+            domain = self.listing(variables(resolved))
+            kept = np.broadcast_to(np.asarray(values(resolved, domain.points), bool), domain.size) == holds
+        except NotAnIndex:
+            return Domain(self.size, self.points, self.free, self.lets, False)
+        if kept.all():
+            return self
+        points = {v: p[kept] if isinstance(p, np.ndarray) else p for v, p in domain.points.items()}
+        return Domain(int(kept.sum()), points, domain.free, self.lets, self.exact)
+
+    def loop(self, var: Var, start: Expr, extent: Expr) -> Domain:
+        """The iterations of a loop in this domain."""
+        first, count = self.resolved(start), self.resolved(extent)
+        try:
+            domain = self.listing({*variables(first), *variables(count)})
+            begins = values(first, domain.points)
+            counts = values(count, domain.points)
+        except NotAnIndex:
+            return Domain(self.size, self.points, {**self.free, var: (0, 1)}, self.lets, False)
+        if not isinstance(begins, np.ndarray) and not isinstance(counts, np.ndarray):
+            return Domain(
+                domain.size, domain.points, {**domain.free, var: (int(begins), max(int(counts), 0))}, self.lets,
+                self.exact,
+            )  # fmt: skip
+        times = np.maximum(np.broadcast_to(counts, domain.size), 0)
+        size = int(times.sum())
+        if size > _MOST:
+            return Domain(self.size, self.points, {**self.free, var: (0, 1)}, self.lets, False)
+        within = np.arange(size, dtype=np.int64) - np.repeat(np.cumsum(times) - times, times)
+        points = {v: np.repeat(p, times) if isinstance(p, np.ndarray) else p for v, p in domain.points.items()}
+        points[var] = np.repeat(np.broadcast_to(begins, domain.size), times) + within
+        return Domain(size, points, domain.free, self.lets, self.exact)
+
+    def let(self, var: Var, value: Expr) -> Domain:
+        """The domain in which `var` stands for `value`."""
+        return Domain(self.size, self.points, self.free, {**self.lets, var: self.resolved(value)}, self.exact)
+
+
+def variables(x: Node) -> set[Var]:
+    """The variables in an expression."""
+    return {item for item in walk(x) if isinstance(item, Var)}

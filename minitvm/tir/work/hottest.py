@@ -1,0 +1,64 @@
+"""The nest of loops in which a kernel does most of its work: the way from the outside to its micro-kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...expr import Expr, Var, children
+from ..nodes import For, LetStmt, PrimFunc, Stmt
+from .count import Work, count_statement, is_index
+from .values import NotAnIndex, values
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """`loops` from the outside in, each with the variables' values around it: at the middle of the loops outside."""
+
+    loops: tuple[tuple[For, Mapping[Var, int]], ...]
+
+    @property
+    def inner(self) -> tuple[Stmt, Mapping[Var, int]]:
+        """The body of the innermost loop, and the values at its middle iteration."""
+        loop, outer = self.loops[-1]
+        return loop.body, {**outer, **_middle(loop, outer)}
+
+
+def hottest(func: PrimFunc, sizes: Mapping[Var, int] | None = None) -> Nest:
+    """Follow, from the outside in, the loop that does the most. Raises `NotAnIndex` for extents only a run can tell."""
+    loops: list[tuple[For, Mapping[Var, int]]] = []
+    stmt, outer = func.body, dict(sizes or {})
+    while True:
+        found = _loops(stmt, outer)
+        if not found:
+            return Nest(tuple(loops))
+        loop, around = found[0] if len(found) == 1 else max(found, key=lambda pair: _amount(count_statement(*pair)))
+        loops.append((loop, around))
+        stmt, outer = loop.body, {**around, **_middle(loop, around)}
+
+
+def _loops(stmt: Stmt, outer: dict[Var, int]) -> list[tuple[For, dict[Var, int]]]:
+    """The outermost loops in a statement, with the values around them, lets included."""
+    if isinstance(stmt, For):
+        return [(stmt, outer)]
+    if isinstance(stmt, LetStmt) and is_index(stmt.value):
+        outer = {**outer, stmt.var: _number(stmt.value, outer)}
+    return [pair for child in children(stmt) if isinstance(child, Stmt) for pair in _loops(child, outer)]
+
+
+def _middle(loop: For, outer: Mapping[Var, int]) -> dict[Var, int]:
+    # The first and last iterations may be edges.
+    return {loop.var: _number(loop.start, outer) + _number(loop.extent, outer) // 2}
+
+
+def _number(x: Expr, outer: Mapping[Var, int]) -> int:
+    found = np.unique(values(x, outer))
+    if len(found) != 1:
+        raise NotAnIndex(str(x))
+    return int(found[0])
+
+
+def _amount(work: Work) -> int:
+    return 4 * work.slots + sum(work.loads.values()) + sum(work.stores.values())

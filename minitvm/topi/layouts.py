@@ -1,0 +1,140 @@
+"""Layouts by their letters: the order in which the axes of an image or of filters lie in memory.
+
+`NCHW`, `NHWC`, ... name the axes of data (batch, channel, height, width), `OIHW`, `HWIO`, ... those of filters. A digit
+and a small letter is a block of an axis: in `NCHW8c` the channels are split into blocks of 8 that stand innermost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from .. import te
+from ..errors import InputError
+from ..expr import Expr
+from ..te import Tensor
+from .shapes import dims, plus, times
+
+T = TypeVar("T")
+
+_PARTS = re.compile(r"([A-Z])|([1-9]\d*)([a-z])")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The axes in their order in memory, outermost first: a letter, and how long its block is (0: the axis itself).
+
+    `parse` reads one. Capital letters are the axes; each may also appear once, small, as a block further in.
+    """
+
+    axes: tuple[tuple[str, int], ...]
+
+    @staticmethod
+    def parse(text: str) -> Layout:
+        """The layout of that text; raises `InputError` for what is none."""
+        axes: list[tuple[str, int]] = []
+        end = 0
+        for match in _PARTS.finditer(text):
+            if match.start() != end:
+                break
+            axes.append((match[1], 0) if match[1] else (match[3].upper(), int(match[2])))
+            end = match.end()
+        plain = [letter for letter, block in axes if not block]
+        blocks = [letter for letter, block in axes if block]
+        bad = end != len(text) or not axes
+        if bad or len(set(plain)) < len(plain) or len(set(blocks)) < len(blocks) or set(blocks) - set(plain):
+            raise InputError(
+                f"{text!r} is no layout\n  wanted: each axis once, a block behind its axis, as in NCHW, NHWC or NCHW8c"
+            )
+        return Layout(tuple(axes))
+
+    @property
+    def plain(self) -> str:
+        """The letters of the axes without blocks, in order."""
+        return "".join(letter for letter, block in self.axes if not block)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no axis is split into blocks."""
+        return all(not block for _, block in self.axes)
+
+    def block(self, letter: str) -> int:
+        """How long the blocks of an axis are; 1 where it is not split."""
+        return next((block for name, block in self.axes if block and name == letter), 1)
+
+    def __str__(self) -> str:
+        return "".join(f"{block}{letter.lower()}" if block else letter for letter, block in self.axes)
+
+
+@dataclass(frozen=True, slots=True)
+class AxisOrder:
+    """How tuples in the order of memory and in the order that an operator is defined in become each other."""
+
+    stored: str
+    defined: str
+
+    @staticmethod
+    def of(layout: str, defined: str, what: str) -> AxisOrder:
+        """The order of a plain layout; raises `InputError` unless it has exactly the axes of `defined`."""
+        if sorted(layout) != sorted(defined):
+            example = defined[0] + defined[2:] + defined[1]
+            raise InputError(
+                f"{what}: {layout!r} is no layout of the axes {', '.join(defined)}"
+                f"\n  wanted: each of them once, as in {defined} or {example}"
+            )
+        return AxisOrder(layout, defined)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the two orders are one."""
+        return self.stored == self.defined
+
+    def as_defined(self, values: Sequence[T]) -> tuple[T, ...]:
+        """Values in the order of memory, in the order of the definition."""
+        return tuple(values[self.stored.index(letter)] for letter in self.defined)
+
+    def as_stored(self, values: Sequence[T]) -> tuple[T, ...]:
+        """Values in the order of the definition, in the order of memory."""
+        return tuple(values[self.defined.index(letter)] for letter in self.stored)
+
+
+def transformed_shape(shape: Sequence[Any], source: Layout, target: Layout) -> tuple[Any, ...]:
+    """The shape in the one layout of what has `shape` in the other; raises `InputError` where blocks do not fit."""
+    if sorted(source.plain) != sorted(target.plain):
+        raise InputError(f"layout_transform: {source} and {target} have different axes")
+    if len(shape) != len(source.axes):
+        raise InputError(f"layout_transform: {source} has {len(source.axes)} axes, found a shape of {len(shape)}")
+    whole: dict[str, Any] = {}
+    for (letter, block), extent in zip(source.axes, shape, strict=True):
+        if not block:
+            whole[letter] = times(extent, source.block(letter))
+        elif extent != block:
+            raise InputError(f"layout_transform: the block {block}{letter.lower()} of {source} has the extent {extent}")
+    made = []
+    for letter, block in target.axes:
+        extent, split = whole[letter], target.block(letter)
+        if not block and split > 1 and (not isinstance(extent, int) or extent % split):
+            raise InputError(f"layout_transform: the axis {letter} of {extent} does not divide into blocks of {split}")
+        made.append(block or (extent // split if split > 1 else extent))
+    return tuple(made)
+
+
+def layout_transform(data: Tensor, *, src_layout: str, dst_layout: str) -> Tensor:
+    """`data` with its axes in the order of `dst_layout`, blocks split off or joined; blocks must divide their axes."""
+    source, target = Layout.parse(src_layout), Layout.parse(dst_layout)
+    shape = transformed_shape(dims(data), source, target)
+
+    def element(*index: Expr) -> Expr:
+        at = dict(zip(target.axes, index, strict=True))
+        point = []
+        for letter, block in source.axes:
+            outer, inner = at[letter, 0], at.get((letter, target.block(letter)))
+            # The place along the whole axis, then what of it this layout names.
+            place = outer if inner is None else plus(times(outer, target.block(letter)), inner)
+            split = source.block(letter)
+            point.append(place if split == 1 else place % split if block else place // split)
+        return data[tuple(point)]
+
+    return te.compute(shape, element, name="layout_transform", attrs={"op": "layout_transform"})

@@ -1,0 +1,64 @@
+"""The measured machine: its numbers are of the order of what is known, and are kept."""
+
+from __future__ import annotations
+
+import json
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minitvm as tvm
+from minitvm.profile import Level, Machine, machine
+from minitvm.profile.microbenchmarks import multiply_add, triad
+from minitvm.tir.work import count
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MINITVM_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_the_kernels_compute_what_they_say() -> None:
+    factor, result = np.full(8, 0.25, np.float32), np.zeros((3, 4, 8), np.float32)
+    tvm.build(multiply_add(4, 8), threads=2)(factor, 5, 3, result)
+    value = np.float32(0.25)
+    for _ in range(5):
+        value = value * np.float32(0.25) + np.float32(0.5)
+    np.testing.assert_allclose(result, value, rtol=1e-6)
+    a, b = (np.random.default_rng(k).standard_normal((2, 5, 8)).astype("float32") for k in (0, 1))
+    c = np.zeros_like(a)
+    tvm.build(triad(8), threads=2)(a, b, 3, c)
+    np.testing.assert_allclose(c, a + 3 * b, rtol=1e-6)
+
+
+def test_the_chains_stay_in_registers_and_are_counted() -> None:
+    func = multiply_add(6, 8)
+    kernel = next(f for _, f in tvm.lower(func)["multiply_add"].items() if not f.attrs.get("host"))
+    sizes = {p: {"tasks": 2, "repeats": 100}[p.name] for p in kernel.params if p not in kernel.buffers}
+    assert count(kernel, sizes).flops == 2 * 100 * 6 * 8 * 2
+    (source,) = tvm.lower(func, stop_at="source").values()
+    inner = source.split("for _again")[1].split("store(")[0]
+    assert inner.count("fma(") == 6 and "store" not in inner
+
+
+def test_a_measurement_is_plausible_and_kept(own_cache: Path) -> None:
+    found = machine(1)
+    assert found.threads == 1 and 1e9 < found.peak < 2e13
+    assert [level.capacity for level in found.levels] == sorted(level.capacity for level in found.levels)
+    assert found.memory.capacity == inf and all(1e8 < level.bandwidth < 1e14 for level in found.levels)
+    (file,) = own_cache.glob("machine-*.json")
+    kept = json.loads(file.read_text())
+    kept["peak"] = 1e15
+    file.write_text(json.dumps(kept))
+    assert machine(1).peak == 1e15, "a known machine is not measured again"
+    assert machine(1, again=True).peak == 1e15, "the best of all measurements is kept"
+    file.write_text('{"peak": -1}')
+    assert machine(1).peak < 2e13, "what makes no sense counts as absent"
+
+
+def test_a_distance_finds_its_level() -> None:
+    found = Machine("m", 1, 1e9, (Level("L1", 100, 3.0), Level("memory", inf, 1.0)))
+    assert [found.level(d).name for d in (0, 100, 101, inf)] == ["L1", "L1", "memory", "memory"]

@@ -1,0 +1,175 @@
+"""A profile of small programs: it says what ran, for how long, and how much was done."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitvm as tvm
+from minitvm.errors import InputError
+from minitvm.executable import load, save
+from minitvm.graph import Graph, GraphBuilder
+from minitvm.profile import Level, Machine, Profile, Row
+from minitvm.runtime import GraphModule
+
+measure: Any = __import__("minitvm.profile.measure", fromlist=["measure"])
+MACHINE = Machine("paper", 1, 1e11, (Level("L1", 1 << 15, 1e11), Level("memory", inf, 1e10)))
+
+
+@pytest.fixture(autouse=True)
+def known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests measure no machine."""
+    monkeypatch.setattr(
+        measure, "machine", lambda threads, again=False: Machine("paper", threads, 1e13, MACHINE.levels)
+    )
+
+
+def layers() -> Graph:
+    b = GraphBuilder("layers")
+    x = b.input("x", (64, 96))
+    w = b.constant(np.random.default_rng(0).standard_normal((48, 96)).astype("float32"), "w")
+    dense = b.op("nn.dense", x, w)
+    return b.build(b.op("nn.softmax", b.op("nn.relu", dense), axis=-1))
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3])
+def profiled(request: pytest.FixtureRequest) -> tuple[GraphModule, Profile]:
+    module = tvm.build(layers(), threads=request.param)
+    before = measure.machine
+    measure.machine = lambda threads, again=False: Machine("paper", threads, 1e13, MACHINE.levels)
+    try:
+        return module, module.profile(np.ones((64, 96), np.float32), runs=5)
+    finally:
+        measure.machine = before
+
+
+def test_rows_are_the_operators_in_order(profiled: tuple[GraphModule, Profile]) -> None:
+    module, profile = profiled
+    fused = tvm.lower(layers(), stop_at="kernel")
+    assert [row.operator for row in profile.rows] == list(fused)
+    kernels = [name for row in profile.rows for name in row.kernels]
+    assert sorted(kernels) == sorted(k.name for k in module.executable.kernels)
+    assert profile.threads == module.threads and profile.runs == 5
+
+
+def test_times_add_up(profiled: tuple[GraphModule, Profile]) -> None:
+    _, profile = profiled
+    assert all(row.seconds > 0 and 0 <= row.waiting <= 1 for row in profile.rows)
+    assert sum(row.seconds for row in profile.rows) <= profile.seconds * 1.0001
+    assert 0 < profile.plain_seconds < 10
+
+
+def test_work_is_counted_not_guessed(profiled: tuple[GraphModule, Profile]) -> None:
+    _, profile = profiled
+    dense = next(row for row in profile.rows if "dense" in row.operator)
+    assert 2 * 64 * 96 * 48 <= dense.flops <= 2 * 64 * 96 * 48 + 64 * 48
+    assert dense.bytes >= 4 * (64 * 96 + 96 * 48 + 64 * 48) and dense.exact
+    assert dense.rate == dense.flops / dense.seconds and dense.share_of_peak == dense.rate / 1e13
+    assert profile.row(dense.operator) is dense
+    with pytest.raises(InputError, match="did you mean"):
+        profile.row(dense.operator + "x")
+
+
+def test_the_timeline_is_a_run(profiled: tuple[GraphModule, Profile]) -> None:
+    """Of each thread the events follow each other; no kernel of an operator starts before the last one's barrier."""
+    module, profile = profiled
+    for thread in range(profile.threads):
+        mine = [event for event in profile.timeline if event[2] == thread]
+        assert all(a[4] <= b[3] + 1e-9 for a, b in pairwise(mine))
+    steps = module.executable.steps
+    parallel = any(getattr(step, "parallel", False) for step in steps)
+    assert {event[2] for event in profile.timeline} == set(range(profile.threads if parallel else 1))
+
+
+def test_the_trace_is_one_that_viewers_read(profiled: tuple[GraphModule, Profile], tmp_path: Path) -> None:
+    _, profile = profiled
+    data = json.loads(profile.save_trace(tmp_path / "trace.json").read_text())
+    events = data["traceEvents"]
+    assert data["displayTimeUnit"] in ("ms", "ns")
+    for event in events:
+        assert {"name", "ph", "pid", "tid", "ts"} <= event.keys() and event["ph"] in "XM"
+        if event["ph"] == "X":
+            assert event["dur"] > 0 and event["ts"] >= 0 and isinstance(event["tid"], int)
+    tracks = {event["tid"] for event in events if event["ph"] == "M" and event["name"] == "thread_name"}
+    assert tracks == set(range(profile.threads)) >= {event["tid"] for event in events if event["ph"] == "X"}
+    operators = {event["name"] for event in events if event.get("cat") == "kernel"}
+    assert operators == {row.operator for row in profile.rows}
+
+
+def test_the_picture_is_a_png(profiled: tuple[GraphModule, Profile], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from PIL import Image
+
+    with Image.open(profiled[1].save_roofline(tmp_path / "roofline.png")) as picture:
+        picture.load()
+        assert picture.format == "PNG" and picture.width > 800
+        colours = picture.convert("RGB").getcolors(1 << 24)
+        assert colours is not None and len(colours) > 50
+
+
+def test_an_artifact_is_profiled_from_its_text(tmp_path: Path) -> None:
+    module = tvm.build(layers(), threads=1)
+    save(module.executable, tmp_path / "net")
+    again = GraphModule(load(tmp_path / "net"), threads=1)
+    x = np.ones((64, 96), np.float32)
+    mine, theirs = module.profile(x, runs=2), again.profile(x, runs=2)
+    assert [(r.operator, r.flops, r.bytes) for r in theirs.rows] == [(r.operator, r.flops, r.bytes) for r in mine.rows]
+
+
+def test_open_dimensions_are_those_of_the_inputs() -> None:
+    from minitvm import te
+
+    n = te.var("n")
+    b = GraphBuilder("open")
+    x = b.input("x", (n, 32))
+    module = tvm.build(b.build(b.op("nn.relu", x)), threads=1)
+    flops = [module.profile(np.ones((rows, 32), np.float32), runs=2).rows[0].flops for rows in (3, 50)]
+    assert flops == [3 * 32, 50 * 32]
+
+
+def test_stamps_change_nothing() -> None:
+    module = tvm.build(layers(), threads=2)
+    x = np.random.default_rng(1).standard_normal((64, 96)).astype("float32")
+    run = module.stamped(x)
+    np.testing.assert_array_equal(run.outputs[0], module(x))
+    assert run.times.shape == (2, len(module.executable.steps) + 1)
+    assert (np.diff(run.times, axis=1) >= 0).all()
+
+
+def row(**changes: Any) -> Row:
+    fields: dict[str, Any] = {
+        "operator": "f", "kernels": ("f",), "seconds": 1e-3, "waiting": 0.0, "flops": 10**7, "bytes": 10**6,
+        "levels": (("memory", 1e-4),), "compute_seconds": 1e-4, "memory_seconds": 1e-4, "peak": 1e11,
+    }  # fmt: skip
+    return Row(**{**fields, **changes})
+
+
+def test_sides_of_the_roofline() -> None:
+    assert row(memory_seconds=5e-5).bound == "compute" and row(memory_seconds=5e-4).bound == "memory"
+    assert row(memory_seconds=5e-4).share_of_bound == pytest.approx(0.5)
+    assert row().share_of_peak == pytest.approx(0.1) and row().intensity == 10
+    assert row(flops=0, bytes=0, levels=()).bound == "-" and row(flops=0, bytes=0).intensity == 0
+    assert row(levels=(("L1", 1.0), ("L2", 2.0))).source == "L2"
+
+
+def test_a_table_says_what_is_not_exact() -> None:
+    profile = Profile("p", MACHINE, 3, 2e-3, 2e-3, (row(), row(operator="g", seconds=2e-3, exact=False)), ())
+    slowest_first, in_order = profile.table(), profile.table(by_time=False)
+    assert slowest_first.index("\ng ") < slowest_first.index("\nf ") and in_order.index("\nf ") < in_order.index("\ng ")
+    assert "<=5.0" in slowest_first and "at most so much" in slowest_first
+    assert "10.0%" in slowest_first and "66.7%" in slowest_first
+
+
+@pytest.mark.parametrize(("text", "arguments", "options"), [
+    ("runs=0", (np.ones((64, 96), np.float32),), {"runs": 0}),
+    ("dimension 0 is 1, wanted 64", (np.ones((1, 96), np.float32),), {}),
+])  # fmt: skip
+def test_refusals(text: str, arguments: Any, options: Any) -> None:
+    with pytest.raises(InputError, match=text):
+        tvm.build(layers(), threads=1).profile(*arguments, **options)
