@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -29,8 +30,8 @@ def test_core_starts_no_more_than_it_can() -> None:
     played = starts(3, 2, core, steps=5)
     every = [cycle for step in played for cycle in step]
     assert max(every.count(cycle) for cycle in every) == core.ports
-    for before, after in zip(played, played[1:]):
-        assert all(later - earlier >= core.latency for earlier, later in zip(before, after))
+    for before, after in itertools.pairwise(played):
+        assert all(later - earlier >= core.latency for earlier, later in zip(before, after, strict=True))
     # The last operand of a step is its fifth load: one a cycle.
     assert all(step[-1] >= 5 * number + 4 for number, step in enumerate(played))
 
