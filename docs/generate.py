@@ -1,7 +1,7 @@
 """Bring the generated parts of the documentation in step with the code: `make docs`.
 
-docs/primitives.md is written from the registry of schedule primitives. In README.md, CONTRIBUTING.md and docs/*.md the
-code blocks marked `python` are run in order, each file in a namespace of its own, and a block marked `text` right
+docs/primitives.md is written from the registry of schedule primitives. In README.md, CONTRIBUTING.md and docs/oracle.md
+the code blocks marked `python` are run in order, each file in a namespace of its own, and a block marked `text` right
 behind one is replaced by what it printed, like lines folded. tests/test_docs.py checks that all of it is in step.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from minitvm.tir.schedule import Primitive
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "CONTRIBUTING.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/oracle.md")
 LINES, WIDTH = 60, 120  # of a printed block
 
 _CODE = re.compile(r"```python\n(?P<code>.*?)```\n(?P<between>\s*)(?P<output>```text\n.*?```\n)?", re.DOTALL)

@@ -15,6 +15,7 @@ import numpy as np
 from .errors import InputError, TargetError, nearest
 from .executable import nodes as x
 from .expr import Expr, Var, as_expr
+from .joined import joined
 from .link import Linker, LoweredFunc, Slot, constant, link_function, tensor_bytes
 from .target import Target
 from .tir.nodes import Buffer, IRModule, PrimFunc
@@ -195,9 +196,10 @@ def compile_executable(
     graph = to_graph(model, shapes, params)
     fused = optimize_graph(graph, target, callback, accuracy)
     units = to_units(fused)
+    copied = joined(fused, _writes_its_output).nodes
     lowered: dict[PrimFunc, LoweredFunc] = {}
     for count, unit in enumerate(units):
-        if unit.func not in lowered:
+        if unit.func not in lowered and unit.node not in copied:
             lowered[unit.func] = lower_function(schedule_function(unit.func, target), target, callback)
         if progress:
             progress("lowering", count + 1, len(units))
@@ -219,9 +221,18 @@ def link_graph(fused: Any, units: Iterable[Unit], lowered: Mapping[PrimFunc, Low
             outputs[value] = place
         else:  # an input, a constant, or a value that is an output twice
             outputs.setdefault((value, number), place)
+    together = joined(fused, _writes_its_output)
+    for value in [*reversed(together.wholes), *together.parts]:  # a result may be a part of a later one
+        if value not in slots:
+            within, size = together.parts.get(value), tensor_bytes(value.shape, value.dtype)
+            home, offset = (slots[within.whole], within.offset) if within is not None else (None, 0)
+            slots[value] = Slot(value.name, size, home=home, offset=offset)
     for unit in units:
+        if unit.node in together.nodes:
+            continue
         for value in unit.node.outputs:
-            slots[value] = outputs.get(value) or Slot(value.name, tensor_bytes(value.shape, value.dtype))
+            if value not in slots:
+                slots[value] = outputs.get(value) or Slot(value.name, tensor_bytes(value.shape, value.dtype))
         if _is_view(unit.node):
             source, target_value = unit.node.inputs[0], unit.node.output
             if target_value in outputs:
@@ -329,6 +340,10 @@ def _is_view(node: Any) -> bool:
     """Whether all that a node does is to see its one input in another shape."""
     parts = node.graph.nodes if node.op == "fused" else (node,)
     return len(node.inputs) == 1 and len(node.outputs) == 1 and all(part.op in VIEWS for part in parts)
+
+
+def _writes_its_output(node: Any) -> bool:
+    return not _is_view(node)
 
 
 def _symbolic(func: PrimFunc, values: Iterable[Any]) -> dict[Var, Expr]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -43,11 +44,23 @@ class LoweredFunc:
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A value that a program touches: where it lives once that is decided, or how many bytes it needs."""
+    """A value that a program touches: where it lives once that is decided, or how many bytes it needs.
+
+    With a `home` it is the part of that slot that begins at byte `offset`.
+    """
 
     name: str
     nbytes: x.Dim
     location: x.Location | None = None
+    home: Slot | None = None
+    offset: int = 0
+
+    def storage(self) -> tuple[Slot, int]:
+        """The slot that has memory of its own, and where in it this one begins."""
+        slot, offset = self, 0
+        while slot.home is not None:
+            slot, offset = slot.home, offset + slot.offset
+        return slot, offset
 
 
 @dataclass(slots=True)
@@ -127,15 +140,16 @@ class Linker:
         calling: Sequence[x.Input | x.Output] = (),
     ) -> x.Executable:
         """The executable. Slots that have no location yet go into one arena by their lifetimes."""
-        arenas = self._plan()
+        # Thread 0 keeps its own steps in order; as soon as others take part, they must wait for each other.
+        parallel = [isinstance(step, _Call) and step.parallel for step in self.steps]
+        waits = [before or now for before, now in pairwise([False, *parallel])]
+        waits[:1] = [False] * len(waits[:1])
+        numbers = [number + barriers for number, barriers in enumerate(accumulate(waits))]
+        arenas = self._plan(numbers)
         steps: list[x.Step] = []
-        previous_parallel = False
-        for step in self.steps:
-            parallel = isinstance(step, _Call) and step.parallel
-            # Thread 0 keeps its own steps in order; as soon as others take part, they must wait for each other.
-            if steps and (parallel or previous_parallel):
+        for wait, step in zip(waits, self.steps):
+            if wait:
                 steps.append(x.Barrier())
-            previous_parallel = parallel
             if isinstance(step, _Copy):
                 steps.append(x.Copy(_place(step.dst), _place(step.src), step.src.nbytes, step.operator))
             else:
@@ -146,22 +160,29 @@ class Linker:
             tuple(steps), tuple(calling),
         )  # fmt: skip
 
-    def _plan(self) -> tuple[x.Arena, ...]:
+    def _plan(self, numbers: Sequence[int]) -> tuple[x.Arena, ...]:
+        """One arena for all slots that have no location; `numbers` are those of the steps in the executable."""
         first: dict[Slot, int] = {}
         last: dict[Slot, int] = {}
-        for number, step in enumerate(self.steps):
+        parts: dict[Slot, None] = {}
+        for number, step in zip(numbers, self.steps, strict=True):
             used = [step.dst, step.src] if isinstance(step, _Copy) else step.args
-            for slot in used:
-                if isinstance(slot, Slot) and slot.location is None:
+            for item in used:
+                if isinstance(item, Slot) and item.location is None:
+                    parts.setdefault(item)
+                    slot, _ = item.storage()
                     first.setdefault(slot, number)
                     last[slot] = number
         if not first:
             return ()
         slots = list(first)
         plan = plan_memory([Lifetime(slot.name, slot.nbytes, first[slot], last[slot]) for slot in slots])
-        for slot, offset in zip(slots, plan.offsets, strict=True):
-            slot.location = x.ArenaSlice(0, offset, slot.nbytes)
-        return (x.Arena("arena", plan.size),)
+        offsets = dict(zip(slots, plan.offsets, strict=True))
+        for item in parts:
+            slot, within = item.storage()
+            item.location = x.ArenaSlice(0, offsets[slot] + within if within else offsets[slot], item.nbytes)
+        residents = [x.Resident(slot.name, offsets[slot], slot.nbytes, first[slot], last[slot]) for slot in slots]
+        return (x.Arena("arena", plan.size, residents=tuple(residents)),)
 
 
 def link_function(lowered: LoweredFunc, target: str) -> x.Executable:

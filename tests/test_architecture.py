@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOUNDATION = "errors events target expr"
 NODES = "errors events expr te.nodes tir.nodes graph.nodes executable.nodes"
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
-COMPILER = f"{MIDDLE} executable runtime codegen frontend ir script transform build link"
+COMPILER = f"{MIDDLE} executable runtime codegen frontend ir script transform build link joined"
 EVERYTHING = f"{COMPILER} interop profile testbeds models"
 
 MAY_IMPORT: dict[str, str] = {
@@ -57,7 +57,8 @@ MAY_IMPORT: dict[str, str] = {
     "transform": f"{FOUNDATION} tir te graph ir",
     # the one place that knows the whole way: build, and link, its last part, from kernels to an executable
     "link": f"{MIDDLE} executable runtime codegen ir",
-    "build": f"{MIDDLE} executable runtime codegen frontend ir link",
+    "joined": "",
+    "build": f"{MIDDLE} executable runtime codegen frontend ir link joined",
     # on top
     "interop": COMPILER,
     "profile": COMPILER,

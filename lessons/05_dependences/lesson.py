@@ -187,7 +187,7 @@ except ScheduleError as error:
 #
 # An iteration that reads what the one above it and the one at its left wrote has two distances, (1, 0) and (0, 1). Both
 # orders are legal. But no loop can be run in parallel: each one carries a distance. It could if the nest ran along its
-# diagonals, where no iteration needs another. Making such a nest is called skewing.
+# diagonals, where no iteration needs another. Making such a nest is called skewing, and lesson 12 does it.
 #
 # ## And our example?
 #

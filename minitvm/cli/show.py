@@ -20,8 +20,9 @@ LEVELS = {
     "kernel": "flat loop nests over vectors: a host function and its kernels",
     "source": "the kernels as Python for Numba",
     "executable": "steps over memory arenas",
+    "memory": "the memory plan: where each value lies, from which step to which, and the peak",
 }
-_WHOLE = ("graph", "fused", "executable")  # levels that are of the model, not of an operator
+_WHOLE = ("graph", "fused", "executable", "memory")  # levels that are of the model, not of an operator
 
 
 def register(commands: Any) -> None:
@@ -38,6 +39,7 @@ def register(commands: Any) -> None:
 
 def show(options: argparse.Namespace) -> int:
     from .. import lower
+    from ..executable.memory import memory_plan
 
     if is_artifact(options.model):
         return show_artifact(options)
@@ -46,7 +48,11 @@ def show(options: argparse.Namespace) -> int:
     target = opt.target(options.target)
     graph = opt.read_graph(options.model, options.shape)
     with progress() as report:
-        result = lower(graph, target=target, stop_at=options.level, only=options.op, progress=report)
+        stop = "executable" if options.level == "memory" else options.level
+        result = lower(graph, target=target, stop_at=stop, only=options.op, progress=report)
+    if options.level == "memory":
+        print(memory_plan(result))
+        return 0
     write(text(result, target=target if options.level == "schedule" else None))
     return 0
 

@@ -28,6 +28,7 @@ from .nodes import (
     KernelParam,
     Location,
     Output,
+    Resident,
     ScalarSpec,
     Step,
     TensorSpec,
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUFFER", "RULES", "SCALAR", "Arena", "ArenaSlice", "Argument", "Barrier", "CallExternal", "CallKernel", "Constant",
-    "ConstantRef", "Copy", "Dim", "Executable", "Input", "Kernel", "KernelParam", "Location", "Output", "ScalarSpec",
-    "Step", "TensorSpec", "evaluate", "load", "save", "script", "verify",
+    "ConstantRef", "Copy", "Dim", "Executable", "Input", "Kernel", "KernelParam", "Location", "Output", "Resident",
+    "ScalarSpec", "Step", "TensorSpec", "evaluate", "load", "save", "script", "verify",
 ]  # fmt: skip
 
 _DEFINED_IN = {

@@ -85,12 +85,27 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
+class Resident:
+    """A value that lives in `nbytes` bytes of an arena from byte `offset`, from step `first` to step `last`."""
+
+    name: str
+    offset: Dim
+    nbytes: Dim
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class Arena:
-    """Scratch memory of `size` bytes, uninitialised at the start of each run, at a multiple of `alignment`."""
+    """Scratch memory of `size` bytes, uninitialised at the start of each run, at a multiple of `alignment`.
+
+    `residents` tells for people who lives where and when; steps name the bytes themselves.
+    """
 
     name: str
     size: Dim
     alignment: int = 64
+    residents: tuple[Resident, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

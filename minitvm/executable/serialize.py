@@ -90,6 +90,10 @@ class _Writer:
             "attrs": dict(s.attrs),
         }  # fmt: skip
 
+    def arena(self, a: n.Arena) -> Any:
+        rows = [[r.name, self.expr(r.offset), self.expr(r.nbytes), r.first, r.last] for r in a.residents]
+        return {"name": a.name, "size": self.expr(a.size), "alignment": a.alignment, "residents": rows}
+
     def kernel(self, k: n.Kernel) -> Any:
         params = [[p.name, str(p.dtype), p.role, p.access] for p in k.params]
         return {
@@ -110,7 +114,7 @@ def to_json(executable: n.Executable) -> dict[str, Any]:
             {"name": c.name, "dtype": str(c.dtype), "shape": list(c.shape), "offset": offset}
             for c, offset in zip(x.constants, _offsets(x))
         ],
-        "arenas": [{"name": a.name, "size": w.expr(a.size), "alignment": a.alignment} for a in x.arenas],
+        "arenas": [w.arena(a) for a in x.arenas],
         "kernels": [w.kernel(k) for k in x.kernels],
         "steps": [w.step(s) for s in x.steps],
         "calling": [w.argument(c) for c in x.calling],
@@ -191,6 +195,10 @@ class _Reader:
             return n.CallKernel(j["kernel"], args, j["parallel"], j["operator"])
         return n.CallExternal(j["engine"], args, tuple(j["access"]), tuple(map(self.spec, j["specs"])), j["attrs"])
 
+    def arena(self, j: Any) -> n.Arena:
+        rows = (n.Resident(name, self.expr(at), self.expr(size), a, b) for name, at, size, a, b in j["residents"])
+        return n.Arena(j["name"], self.expr(j["size"]), j["alignment"], tuple(rows))
+
     def kernel(self, j: Any) -> n.Kernel:
         params = tuple(n.KernelParam(name, e.DType(dtype), role, access) for name, dtype, role, access in j["params"])
         return n.Kernel(j["name"], j["language"], j["source"], j["entry"], params, j["script"])
@@ -213,7 +221,7 @@ def from_json(body: Mapping[str, Any], data: bytes | bytearray | memoryview) -> 
         inputs=tuple(map(r.spec, body["inputs"])),
         outputs=tuple(map(r.spec, body["outputs"])),
         constants=tuple(constants),
-        arenas=tuple(n.Arena(a["name"], r.expr(a["size"]), a["alignment"]) for a in body["arenas"]),
+        arenas=tuple(map(r.arena, body["arenas"])),
         kernels=tuple(map(r.kernel, body["kernels"])),
         steps=tuple(map(r.step, body["steps"])),
         calling=tuple(map(r.argument, body["calling"])),

@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import InputError
 from ..events import Listener
 from ..executable import Executable, ScalarSpec, TensorSpec
+from ..executable.memory import MemoryPlan, memory_plan
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .cpu.program import BoundProgram, CpuProgram, LoadedCode
 from .cpu.stamps import StampedRun
@@ -74,6 +75,11 @@ class GraphModule:
     @property
     def output_names(self) -> tuple[str, ...]:
         return tuple(s.name for s in self.executable.outputs)
+
+    @property
+    def memory(self) -> MemoryPlan:
+        """Where each intermediate value lies and from which step to which; `memory.peak` is what one run needs."""
+        return memory_plan(self.executable)
 
     def __repr__(self) -> str:
         return f"GraphModule({self._what}: {listing(self._inputs)} -> {listing(self.executable.outputs)})"

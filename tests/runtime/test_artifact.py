@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,16 @@ def test_the_file_is_a_function_of_the_module_and_key(built: GraphModule, saved:
     runtime.load(saved).export(tmp_path / "from_loaded.mtvm")
     assert (tmp_path / "from_loaded.mtvm").read_bytes() == saved.read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["again.mtvm", "from_loaded.mtvm"], "something was left behind"
+
+
+def test_a_module_keeps_its_file_when_another_takes_its_place(built: GraphModule, tmp_path: Path) -> None:
+    built.export(tmp_path / "net.mtvm")
+    loaded = runtime.load(tmp_path / "net.mtvm")
+    minitvm.build(axpy).export(tmp_path / "net.mtvm")
+    np.testing.assert_array_equal(loaded(image()), built(image()))
+    assert isinstance(runtime.load(tmp_path / "net.mtvm"), runtime.Function)
+    (tmp_path / "net.mtvm").unlink()
+    np.testing.assert_array_equal(loaded(image(1)), built(image(1)))
 
 
 def test_symbolic_dimensions_stay_symbolic(tmp_path: Path) -> None:
@@ -422,6 +433,14 @@ def test_the_users_key_is_his_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("MINITVM_CONFIG_DIR", str(path))  # a file where a folder is wanted
     with pytest.raises(ArtifactError, match="artifacts are signed with a key of yours, and .* cannot be made"):
         sign.make_user_key()
+
+
+def test_threads_that_make_a_key_at_once_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINITVM_CONFIG_DIR", str(tmp_path / "config"))
+    with ThreadPoolExecutor(16) as pool:
+        keys = set(pool.map(lambda _: sign.make_user_key(), range(64)))
+    assert keys == {sign.user_key()}
+    assert [p.name for p in (tmp_path / "config").iterdir()] == ["artifact.key"]
 
 
 @pytest.mark.parametrize(("path", "text"), [(".", "is a folder"), ("nowhere/x.mtvm", "cannot be written: No such")])

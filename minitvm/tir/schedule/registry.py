@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import InternalError, nearest
+from ...errors import InputError, InternalError, nearest
 from ...expr import Node
 from ..nodes import BlockRealize, For
 from .state import ScheduleState
@@ -208,6 +208,7 @@ def _mentions(hint: Any, node: type) -> bool:
 
 PRIMITIVES: dict[str, Primitive] = {}
 INVARIANTS: list[Requirement] = []
+RESERVED: set[str] = set()  # what a `Schedule` has besides primitives
 _listeners: list[Callable[[Primitive], None]] = []
 
 
@@ -219,10 +220,14 @@ def primitive(
     query: bool = False,
     kind: str = "",
 ) -> Callable[[Callable[..., Any]], Primitive]:
-    """Register a schedule primitive, from anywhere. `kind` is its name in TVM's JSON traces (default: CamelCase)."""
+    """Register a schedule primitive, from anywhere. `kind` is its name in TVM's JSON traces (default: CamelCase).
+
+    One that is registered again replaces its old version. Raises `InputError` for a name that a `Schedule` has already.
+    """
 
     def register(function: Callable[..., Any]) -> Primitive:
         name = function.__name__
+        _require_free(name, function)
         whole = inspect.signature(function)
         made = Primitive(
             name,
@@ -241,6 +246,15 @@ def primitive(
         return made
 
     return register
+
+
+def _require_free(name: str, function: Callable[..., Any]) -> None:
+    if name in RESERVED:
+        raise InputError(f"a Schedule has {name!r} already, which is no primitive\n  try:    another name")
+    known = PRIMITIVES.get(name)
+    package = __name__.rpartition(".")[0]
+    if known is not None and package in known.function.__module__ and known.function.__module__ != function.__module__:
+        raise InputError(f"{name} is a primitive of minitvm\n  try:    another name")
 
 
 def on_registration(listener: Callable[[Primitive], None]) -> None:

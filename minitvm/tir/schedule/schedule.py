@@ -15,6 +15,7 @@ from ...expr import Expr, Var, const, substitute
 from ..nodes import Block, BlockRealize, For, IRModule, PrimFunc
 from ..verifier import verify_if_asked
 from .argument_types import described, fits
+from .calls import Call, bind
 from .claims import widened
 from .handles import (
     INLINE,
@@ -31,7 +32,7 @@ from .handles import (
 )
 from .messages import arguments_text, described_value, foreign, marked_program, name_of
 from .randomness import RandomNumbers
-from .registry import PRIMITIVES, Primitive, Refused, Requirement, on_registration, transforms
+from .registry import PRIMITIVES, RESERVED, Primitive, Refused, Requirement, on_registration, transforms
 from .state import ScheduleState
 from .trace import Instruction, Trace, plain
 from .tree import with_own_keys
@@ -55,22 +56,6 @@ class _Snapshot:
     gone: Mapping[object, str]
     numbers: Mapping[ExprRV, int]
     random: int
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A legal call of a primitive on a schedule: drawn by tests, tried by tuners."""
-
-    primitive: Primitive
-    arguments: Mapping[str, Any]
-    text: str  # `split(i, [None, 4])`
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """How Hypothesis and IPython show it: the call as it is written, not its parts."""
-        printer.text(self.text)
 
 
 class Schedule:
@@ -487,16 +472,6 @@ def _run(chosen: Primitive, state: ScheduleState, nodes: Mapping[str, Any]) -> A
     return None
 
 
-def bind(primitive: Primitive, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by name, defaults filled in; raises `ScheduleError` where they do not fit."""
-    try:
-        bound = primitive.signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise ScheduleError(f"{primitive.name}: {error}; it takes {primitive.call_signature()}") from None
-    bound.apply_defaults()
-    return dict(bound.arguments)
-
-
 def _add_method(primitive: Primitive) -> None:
     @functools.wraps(primitive.function)
     def method(self: Schedule, *args: Any, **kwargs: Any) -> Any:
@@ -508,6 +483,7 @@ def _add_method(primitive: Primitive) -> None:
         setattr(Schedule, name, method)
 
 
+RESERVED.update(name for name in vars(Schedule) if not name.startswith("__"))
 on_registration(_add_method)
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from minitvm import reference, tir
 from minitvm.cli import main
 from minitvm.cli.program_file import read_primitives
-from minitvm.errors import InternalError, ScheduleError
+from minitvm.errors import InputError, InternalError, ScheduleError
 from minitvm.ir import assert_structural_equal
 from minitvm.reference.strategies import prim_funcs, schedules
 from minitvm.script import tir as T
@@ -248,3 +248,31 @@ def test_reorder_of_a_skewed_nest_asks_about_dependences(skew: Primitive) -> Non
             continue
         with pytest.raises(ScheduleError, match="no_races"):
             sch.parallel(i)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("split", "split is a primitive of minitvm"), ("undo", "a Schedule has 'undo' already")]
+)
+def test_names_that_are_taken_are_refused(name: str, told: str, tmp_path: Path) -> None:
+    before = getattr(tir.Schedule, name)
+    text = FILE.read_text(encoding="utf-8").replace("def skew(", f"def {name}(").replace("skew.", f"{name}.")
+    (tmp_path / "taken.py").write_text(text.replace("@skew", f"@{name}"))
+    with pytest.raises(InputError, match=told):
+        read_primitives(tmp_path / "taken.py")
+    assert getattr(tir.Schedule, name) is before
+
+
+def test_a_file_that_is_loaded_again_replaces_its_primitive(skew: Primitive) -> None:
+    (again,) = read_primitives(FILE)
+    assert again is not skew
+    sch: Any = tir.Schedule(sweep)
+    sch.skew(*sch.get_loops("A"))
+    assert sch.trace.insts[-1].primitive is again
+
+
+def test_files_without_a_primitive_are_told_so(tmp_path: Path) -> None:
+    (tmp_path / "none.py").write_text("x = 1\n")
+    with pytest.raises(InputError, match="registers no schedule primitive\n  wanted: a function under @primitive"):
+        read_primitives(tmp_path / "none.py")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_primitives(tmp_path / "missing.py")

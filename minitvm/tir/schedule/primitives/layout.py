@@ -95,12 +95,8 @@ def not_a_view(state: ScheduleState, block: BlockRealize, buffer: object) -> Fai
     found = named_buffer(block, buffer)
     if _home(state.home(block), block, found) is not None:
         return None
-    return Failure(
-        {block.block: "this block"},
-        "a parameter or an allocated buffer",
-        f"{found.name} is a view",
-        ("change the layout of the buffer that it views",),
-    )
+    tries = ("change the layout of the buffer that it views",)
+    return Failure({block.block: "this block"}, "a parameter or an allocated buffer", f"{found.name} is a view", tries)
 
 
 @requirement

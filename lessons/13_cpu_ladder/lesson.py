@@ -1,0 +1,425 @@
+# %% [markdown]
+# # The ladder: from three loops to the peak of a core
+#
+# The product of two matrices, seven times: always the same multiplications, always our own primitives, and each time
+# one idea more. The first is as slow as three loops are. The last keeps the multiply-add units of this machine nearly
+# always busy. Before we climb, we measure how high the ladder is; and at the top we work out, by three divisions, why
+# the decisive rung has the shape that it has.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+from collections.abc import Callable
+
+import numpy as np
+
+import minitvm
+from lessons import example, ledger
+from lessons.picture import Picture
+from lessons.pipeline import Core, cycles_a_step, starts
+from minitvm import reference, tir
+from minitvm.events import Access, Listener
+from minitvm.profile.microbenchmarks import multiply_add
+from minitvm.target import Target
+from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.schedule import LoopRV
+
+# %% [markdown]
+# ## How high is the ladder?
+#
+# The unit that does the work is the *fused multiply-add*: a vector of x * y + z in one instruction. A core can start
+# one or two of them in a cycle, but a result comes some cycles later. So a chain of them, each of which needs the one
+# before, keeps the unit waiting. Several chains that do not need each other fill the gaps.
+#
+# This kernel does nothing else. It has no loads, so no memory is in the way: what it reaches is the *peak*.
+
+# %%
+cpu = Target("cpu").description
+lanes = cpu.vector_bytes // 4
+print(f"{cpu.name}: vectors of {lanes} floats, {cpu.vector_registers} vector registers")
+
+
+def rate(operations: float, call: Callable[[], object], times: int) -> float:
+    """GFLOP/s in the best of several calls."""
+    return operations / ledger.best_of(times, call) / 1e9
+
+
+def chains_rate(chains: int) -> float:
+    """GFLOP/s of so many independent chains of multiply-adds, on one core."""
+    kernel = minitvm.build(multiply_add(chains, lanes), threads=1)
+    factor, result, repeats = np.zeros(lanes, "float32"), np.zeros((1, chains, lanes), "float32"), 500_000 // chains
+    return rate(2 * chains * lanes * repeats, lambda: kernel(factor, repeats, 1, result), 100)
+
+
+measured = {chains: chains_rate(chains) for chains in (1, 2, 4, 8, 12)}
+for chains, found in measured.items():
+    print(f"{chains:>3} chains {found:>8.1f} GFLOP/s  {'#' * round(40 * found / max(measured.values()))}")
+peak = max(measured.values())
+
+# %% [markdown]
+# Twice the chains, twice the speed, until the units are full. That happens at *latency times units* chains; on most of
+# today's cores, 4 * 2 = 8. Remember this number.
+#
+# (The rates are of this machine at this minute. If it has other work to do, they will be lower, and not all by the same
+# factor.)
+#
+# ## Rung 0: three loops
+#
+# Our example with 240 rows, and B of 1024 x 1024. `climb` applies a schedule, builds it, compares the result with
+# NumPy's, and measures. The first rungs are so slow that we give them a part of the rows; the rate is the same.
+
+# %%
+N = 1024
+ROWS = 240
+rungs: dict[str, tuple[float, Callable[[tir.Schedule], object]]] = {}
+
+
+def climb(name: str, schedule: Callable[[tir.Schedule], object], rows: int = ROWS, threads: int = 1) -> None:
+    """Build the example by a schedule, check it, and say how fast it is."""
+    sch = tir.Schedule(example.blocks(rows, N, N))
+    schedule(sch)
+    function = minitvm.build(sch.func, threads=threads)
+    args = example.inputs(rows, N, N)
+    function(*args)
+    assert (args[-1] == example.expected(*args[:3])).all()
+    found = rate(2 * rows * N * N, lambda: function(*args), 6 if rows < ROWS else 20)
+    rungs[name] = found, schedule
+    print(f"{name:<24} {found:>7.1f} GFLOP/s, {found / peak / threads:>6.1%} of the peak of {threads} core"
+          f"{'s' * (threads > 1)}")  # fmt: skip
+
+
+def three_loops(sch: tir.Schedule) -> None:
+    """As it is written."""
+
+
+climb("0 three loops", three_loops, rows=6)
+
+# %% [markdown]
+# Two things are wrong with it. `r` runs innermost, so B is read down a column: each element lies in another cache line,
+# and fifteen floats of sixteen that the machine fetches are not used. And all products go into one sum: a single chain.
+#
+# ## Rung 1: reorder
+#
+# With `j` innermost, B and C are read along their rows.
+
+# %%
+
+
+def reordered(sch: tir.Schedule) -> None:
+    """j innermost."""
+    i, j, r = sch.get_loops("C")
+    sch.reorder(i, r, j)
+
+
+climb("1 reorder", reordered, rows=24)
+
+# %% [markdown]
+# ## Rung 2: vectorise
+#
+# A vector of C at a time. (The compiler behind us may have seen this by itself; now we know that it is so.)
+
+# %%
+
+
+def vectorised(sch: tir.Schedule) -> None:
+    """Vectors along j."""
+    i, j, r = sch.get_loops("C")
+    j_0, lane = sch.split(j, factors=[None, lanes])
+    sch.reorder(i, r, j_0, lane)
+    sch.vectorize(lane)
+
+
+climb("2 vectorise", vectorised, rows=24)
+
+# %% [markdown]
+# ## Rung 3: a tile in registers
+#
+# Look at what a multiply-add costs so far: a vector of B is loaded, a vector of C is loaded, and stored again. Three
+# trips for one instruction of work. So keep C where it is: a tile of `rows` x `vectors` registers, while r runs over
+# all of its range. Each step of r loads `vectors` vectors of B and `rows` elements of A, and does rows * vectors
+# multiply-adds. These have nothing to do with each other: they are our chains.
+#
+# How large a tile? It must fit into the registers, with the vectors of B and an element of A beside it. The larger, the
+# fewer loads a multiply-add. We try all tiles that fit, and will know more of what counts at the end of the
+# lesson. (Only those that divide 240 and 1024: no tails today.)
+
+
+# %%
+def fits(rows: int, vectors: int) -> bool:
+    """Whether a tile and the operands of a step fit into the registers, and the tile into the matrix."""
+    return rows * vectors + vectors + 1 <= cpu.vector_registers and ROWS % rows == 0 and N % (vectors * lanes) == 0
+
+
+def loads_a_multiply_add(tile: tuple[int, int]) -> float:
+    """Loads that go with each multiply-add."""
+    rows, vectors = tile
+    return (rows + vectors) / (rows * vectors)
+
+
+TILE = min(((r, v) for r in range(1, 17) for v in range(1, 9) if fits(r, v)), key=loads_a_multiply_add)
+print(f"{TILE[0]} rows of {TILE[1]} vectors: {TILE[0] * TILE[1]} of {cpu.vector_registers} registers, "
+      f"{loads_a_multiply_add(TILE):.2f} loads a multiply-add")  # fmt: skip
+
+
+# %%
+def tiles(sch: tir.Schedule, size: tuple[int, int, int] = (*TILE, lanes)) -> list[LoopRV]:
+    """Splits C into tiles of rows x vectors x lanes; gives the loops over tiles, i_0, j_0 and r; inside is one tile."""
+    rows, vectors, width = size
+    i, j, r = sch.get_loops("C")
+    i_0, row = sch.split(i, factors=[None, rows])
+    j_0, vector, lane = sch.split(j, factors=[None, vectors, width])
+    sch.reorder(i_0, j_0, r, row, vector, lane)
+    sch.vectorize(lane)
+    sch.unroll(vector)
+    sch.unroll(row)
+    return [i_0, j_0, r]
+
+
+def finish(sch: tir.Schedule, at: LoopRV, width: int = lanes) -> None:
+    """The bias and the maximum on the tile, while it is in registers."""
+    sch.reverse_compute_at("Y", at)
+    *_, row, column = sch.get_loops("Y")
+    vector, lane = sch.split(column, factors=[None, width])
+    sch.vectorize(lane)
+    sch.unroll(vector)
+    sch.unroll(row)
+
+
+def in_registers(sch: tir.Schedule, size: tuple[int, int, int] = (*TILE, lanes)) -> None:
+    """A tile of C in registers."""
+    _, j_0, _ = tiles(sch, size)
+    finish(sch, j_0, size[2])
+
+
+climb("3 register tile", in_registers)
+
+# %% [markdown]
+# Nothing in the schedule says "register": a tile whose every index is a constant after unrolling becomes one (lesson
+# 07).
+#
+# ## Rung 4: stay near
+#
+# For each band of rows, all of B goes by: 4 MB, more than the caches near the core hold. Exchange the two outer loops,
+# and one *panel* of B, as wide as a tile, serves all bands of rows before the next panel is fetched.
+
+# %%
+
+
+def by_panels(sch: tir.Schedule, size: tuple[int, int, int] = (*TILE, lanes)) -> None:
+    """All rows for a panel of B, then the next panel."""
+    i_0, j_0, _ = tiles(sch, size)
+    sch.reorder(j_0, i_0)
+    finish(sch, i_0, size[2])
+
+
+panel = N * TILE[1] * cpu.vector_bytes
+print(f"B has {4 * N * N / 2**20:.1f} MB, a panel {panel / 2**10:.0f} KB, the L2 cache {cpu.l2.size / 2**10:.0f} KB")
+climb("4 panels", by_panels)
+
+# %% [markdown]
+# ## Rung 5: pack
+#
+# A panel fits, but how does it lie? Its rows are 4096 bytes apart, and a cache looks at the middle digits of an address
+# to decide where a line may stand: lines that are 4096 bytes apart compete for the same few places (lesson 14 plays
+# that through). So copy the panel into a buffer of its own first, row behind row. `cache_read` makes the copy, and
+# `compute_at` puts it where a panel begins.
+
+# %%
+
+
+def packed(sch: tir.Schedule, size: tuple[int, int, int] = (*TILE, lanes)) -> LoopRV:
+    """A panel of B copied together before it is used."""
+    i_0, j_0, _ = tiles(sch, size)
+    sch.reorder(j_0, i_0)
+    copy = sch.cache_read("C", 1, "local")
+    sch.compute_at(copy, j_0)
+    _, lane = sch.split(sch.get_loops(copy)[-1], factors=[None, size[2]])
+    sch.vectorize(lane)
+    finish(sch, i_0, size[2])
+    return j_0
+
+
+climb("5 pack", packed)
+
+# %% [markdown]
+# ## Rung 6: threads
+#
+# Panels have nothing to do with each other. Two threads take half of them each; the peak of two cores is twice as high.
+# (If only one core is idle, the two threads take turns, and this rung is a step down.)
+
+# %%
+
+
+def threaded(sch: tir.Schedule) -> None:
+    """Panels in parallel."""
+    sch.parallel(packed(sch))
+
+
+climb("6 two threads", threaded, threads=2)
+
+# %% [markdown]
+# ## The picture
+#
+# The same rungs on a small problem, where the interpreter can watch: 12 x 16 times 16 x 32, vectors of 4 floats, tiles
+# of 6 x 4 vectors. We cut the run into windows of 3,072 multiplications, which is two tiles, and look which elements
+# the second window touches. What a schedule touches in a window is what should be near.
+
+
+# %%
+class Window(Listener):
+    """When each element was first touched in the second window of so many multiplications: 0 early, 1 late.
+
+    The copy of B that rung 5 makes is called P here. Accumulators are registers, and are not counted.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size, self.done = size, 0
+        self.touched: dict[str, dict[int, float]] = {name: {} for name in "ABCP"}
+
+    def operation(self, name: str, dtype: str) -> None:
+        if name in ("mul", "fma"):
+            self.done += int(dtype.rpartition("x")[2]) if "x" in dtype else 1
+
+    def load(self, access: Access) -> None:
+        name = access.buffer if access.scope == "global" else "P" if access.buffer.startswith("B") else "register"
+        if self.size <= self.done < 2 * self.size and name in self.touched:
+            self.touched[name].setdefault(access.offset, self.done / self.size - 1)
+
+    store = load
+
+
+SMALL = (12, 32, 16)  # m, n, k
+WINDOW = 2 * 6 * 16 * 16
+SMALL_TILE = (6, 4, 4)
+
+
+def small(schedule: Callable[[tir.Schedule], object]) -> PrimFunc:
+    """The small example by a schedule."""
+    sch = tir.Schedule(example.blocks(*SMALL))
+    schedule(sch)
+    return sch.func
+
+
+def small_vectors(sch: tir.Schedule) -> None:
+    """Rung 2 with vectors of 4."""
+    i, j, r = sch.get_loops("C")
+    j_0, lane = sch.split(j, factors=[None, SMALL_TILE[2]])
+    sch.reorder(i, r, j_0, lane)
+    sch.vectorize(lane)
+
+
+schedules = {
+    "0 three loops": three_loops,
+    "1 reorder": reordered,
+    "2 vectorise": small_vectors,
+    "3 register tile": lambda sch: in_registers(sch, SMALL_TILE),
+    "4 panels": lambda sch: by_panels(sch, SMALL_TILE),
+    "5 pack": lambda sch: packed(sch, SMALL_TILE),
+}
+kernels = {name: minitvm.lower(small(steps), stop_at="kernel")["example"] for name, steps in schedules.items()}
+windows = {}
+print(f"elements touched in a window {'A':>6} {'B':>6} {'C':>6} {'P':>6}")
+for name, kernel in kernels.items():
+    assert reference.check(example.blocks(*SMALL), kernel, modes=("exact",))
+    windows[name] = seen = Window(WINDOW)
+    reference.tir.run(kernel, *example.inputs(*SMALL), listeners=[seen], shadow=False)
+    numbers = " ".join(f"{len(elements):>6}" for elements in seen.touched.values())
+    print(f"{name:<28} {numbers}")
+
+# %% [markdown]
+# Up to rung 2 all of B goes by in a window, and comes back in the next. From rung 3 on, C is in registers, and seen no
+# more. Rung 3 uses one band of A and two panels of B; rung 4 both bands and one panel: were there more bands of rows,
+# the next window would use that panel again. In rung 5 the panel has moved into P.
+#
+# Drawn: early touches are dark, late ones light, what is not touched is white.
+
+# %%
+SHAPES = {"A": (12, 16), "B": (16, 32), "C": (12, 32), "P": (16, 16)}
+DOT = 5
+COLOURS = ((8, 48, 107), (158, 202, 225))  # from the first touch to the last
+
+
+def shade(when: float) -> str:
+    """The colour of an element that was first touched then."""
+    return "#" + "".join(f"{round(a + (b - a) * when):02x}" for a, b in zip(*COLOURS))
+
+
+def draw(found: dict[str, Window], rates: dict[str, float], ceiling: float) -> Picture:
+    """A row for each rung: the bar of its rate, and what it touches of A, B, C and the copy of B."""
+    picture = Picture(900, 60 + 110 * len(rates))
+    picture.words(20, 28, f"GFLOP/s, {N} columns; the grey bar is the peak of the cores used", 14)
+    for row, (name, value) in enumerate(rates.items()):
+        top = 50 + 110 * row
+        cores = 2 if "threads" in name else 1
+        picture.words(20, top + 20, name, 15)
+        picture.box(20, top + 30, 140 * cores, 18, "#e8e8e8")
+        picture.box(20, top + 30, 140 * value / ceiling, 18, "#d95f02")
+        picture.words(20, top + 66, f"{value:.1f} GFLOP/s: {value / ceiling / cores:.1%}", 12)
+        left = 340.0
+        for buffer, (height, width) in SHAPES.items():
+            picture.box(left, top, DOT * width, DOT * height, "white", "#999999")
+            picture.words(left, top + DOT * height + 14, buffer, 11)
+            for offset, when in found[name].touched[buffer].items():
+                y, x = divmod(offset, width)
+                picture.box(left + DOT * x, top + DOT * y, DOT, DOT, shade(when))
+            left += DOT * width + 20
+    return picture
+
+
+peak = max(peak, chains_rate(12))  # once more: the machine may be less busy now than it was at the start
+picture = draw({**windows, "6 two threads": windows["5 pack"]}, {name: r for name, (r, _) in rungs.items()}, peak)
+print("the picture:", picture.save("cpu_ladder"))
+
+# %% [markdown]
+# ## Three divisions
+#
+# Why is a tile of 1 x 2 registers slow, and one of 4 x 3 fast? The smallest of cores has `ports` multiply-add units,
+# `loads` load units, and a `latency` ([pipeline.py](../pipeline.py)). Here it plays three steps of two tiles. From one
+# cycle to the next, a digit is a multiply-add that starts, and says which step it belongs to:
+
+# %%
+core = Core(registers=16, latency=4, ports=2, loads=2)
+for tile in ((1, 2), (4, 3)):
+    played = starts(*tile, core, steps=3)
+    by_cycle: dict[int, str] = {}
+    for step, cycles in enumerate(played):
+        for cycle in cycles:
+            by_cycle[cycle] = by_cycle.get(cycle, "") + str(step)
+    print(f"{tile[0]} x {tile[1]}:", " ".join(f"{by_cycle.get(c, ''):.<2}" for c in range(max(by_cycle) + 1)))
+print("rows vectors   cycles a step   multiply-adds a cycle")
+for tile in ((1, 1), (1, 2), (2, 2), (2, 4), (8, 1), (4, 3), (6, 2)):
+    step_cycles = cycles_a_step(*tile, core)
+    print(f"{tile[0]:>4} {tile[1]:>7} {step_cycles:>15.2f} {tile[0] * tile[1] / step_cycles:>23.2f}")
+    assert tile[0] * tile[1] / step_cycles < core.ports + 0.01
+
+# %% [markdown]
+# No tile does more than `ports` multiply-adds in a cycle, and three things keep it from that:
+#
+# - each register waits `latency` cycles for its last sum before the next step;
+# - `ports` units have rows * vectors multiply-adds to do;
+# - `loads` units have rows + vectors loads to do.
+#
+# The slowest of the three decides. Do you see the three divisions? (One of them is by 1.)
+#
+# ## The ledger
+#
+# The small example again, with a cache of 4096 bytes.
+
+# %%
+shown = ("0 three loops", "2 vectorise", "3 register tile", "5 pack")
+columns = {name: ledger.measure(kernels[name], *example.inputs(*SMALL), cache_lines=64) for name in shown}
+ledger.show(columns)
+assert len({column.operations["mul"] for column in columns.values()}) == 1
+
+# %% [markdown]
+# The multiplications are the same in every column, as promised. What is fast about the last two is what they do *not*
+# do.
+#
+# ## Your turn
+#
+# Write the model of the three divisions, and let it choose the tile for any core. The check plays your numbers on the
+# small core, and tries every tile against yours. Open `exercise.py`, and then:
+#
+#     minitvm lesson 13 --check

@@ -1,0 +1,99 @@
+"""The memory plan of an executable as a report: who lives where and when, and how much a run needs at most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..expr import Expr, Var, format_expr
+from .evaluation import Number, evaluate
+from .nodes import CallExternal, CallKernel, Copy, Dim, Executable, Resident
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Intermediate values of a program, in bytes; an expression where a symbolic dimension has no value.
+
+    `peak` is all that a run needs beside its inputs, outputs and weights: it is there before the first run, and nothing
+    is allocated while one goes on. `lower_bound` is the most that lives at one step: no plan needs less. `unshared` is
+    what the values would take with a place of their own each. `constants` are the weights. `operators[step]` is whose
+    work a step is.
+    """
+
+    residents: tuple[Resident, ...]
+    peak: Dim
+    lower_bound: int
+    unshared: Dim
+    constants: int
+    operators: tuple[str, ...]
+
+    def __str__(self) -> str:
+        head = ("value", "offset", "bytes", "steps", "from", "to")
+        rows = [
+            (r.name, _text(r.offset), _text(r.nbytes), f"{r.first}..{r.last}", *self._between(r))
+            for r in sorted(self.residents, key=lambda r: (r.first, r.last))
+        ]
+        return "\n".join([
+            *_aligned([head, *rows]),
+            "",
+            f"peak {_text(self.peak)} bytes; at least {self.lower_bound:,} live at once; without sharing it would be "
+            f"{_text(self.unshared)}",
+            f"weights {self.constants:,} bytes",
+        ])  # fmt: skip
+
+    def _between(self, r: Resident) -> tuple[str, str]:
+        return self.operators[r.first], self.operators[r.last]
+
+
+def memory_plan(executable: Executable, sizes: Mapping[Var, Number] | None = None) -> MemoryPlan:
+    """The plan; `sizes` gives symbolic dimensions values."""
+
+    def at(n: Dim) -> Dim:
+        known = not isinstance(n, Expr) or sizes is not None
+        return int(evaluate(n, sizes or {})) if known else n
+
+    residents = tuple(
+        Resident(r.name, at(r.offset), at(r.nbytes), r.first, r.last) for a in executable.arenas for r in a.residents
+    )
+    return MemoryPlan(
+        residents, _sum([at(a.size) for a in executable.arenas]), _most_alive(residents),
+        _sum([r.nbytes for r in residents]), sum(c.data.nbytes for c in executable.constants),
+        tuple(_operator(executable, number) for number in range(len(executable.steps))),
+    )  # fmt: skip
+
+
+def _sum(sizes: Sequence[Dim]) -> Dim:
+    total: Dim = 0
+    for size in sizes:
+        total = size if isinstance(total, int) and total == 0 else total + size
+    return total
+
+
+def _most_alive(residents: Sequence[Resident]) -> int:
+    """The largest sum of constant sizes that live at one step."""
+    fixed = [(r.first, r.last, r.nbytes) for r in residents if isinstance(r.nbytes, int)]
+    return max((sum(n for a, b, n in fixed if a <= step <= b) for step, _, _ in fixed), default=0)
+
+
+def _operator(executable: Executable, number: int) -> str:
+    step = executable.steps[number]
+    if isinstance(step, CallKernel):
+        return step.operator or executable.kernels[step.kernel].name
+    if isinstance(step, Copy):
+        return step.operator or "copy"
+    return step.engine if isinstance(step, CallExternal) else "barrier"
+
+
+def _text(n: Dim) -> str:
+    return format_expr(n) if isinstance(n, Expr) else f"{n:,}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.rjust(width) if column in (1, 2, 3) else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

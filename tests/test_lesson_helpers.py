@@ -1,0 +1,51 @@
+"""What lessons share beside the ledger: the small core, and pictures."""
+
+from __future__ import annotations
+
+import itertools
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+from lessons.picture import Picture  # noqa: E402  (found through open_lessons)
+from lessons.pipeline import Core, cycles_a_step, starts  # noqa: E402
+
+
+@pytest.mark.parametrize("latency", [1, 3, 4])
+@pytest.mark.parametrize("ports", [1, 2, 3])
+@pytest.mark.parametrize("loads", [1, 2])
+def test_long_run_is_what_the_slowest_of_three_takes(latency: int, ports: int, loads: int) -> None:
+    for rows, vectors in ((1, 1), (1, 2), (5, 1), (2, 2), (3, 4), (6, 2)):
+        played = cycles_a_step(rows, vectors, Core(16, latency, ports, loads))
+        assert played == pytest.approx(max(latency, rows * vectors / ports, (rows + vectors) / loads), rel=0.02)
+
+
+def test_core_starts_no_more_than_it_can() -> None:
+    core = Core(registers=16, latency=4, ports=2, loads=1)
+    played = starts(3, 2, core, steps=5)
+    every = [cycle for step in played for cycle in step]
+    assert max(every.count(cycle) for cycle in every) == core.ports
+    for before, after in itertools.pairwise(played):
+        assert all(later - earlier >= core.latency for earlier, later in zip(before, after, strict=True))
+    # The last operand of a step is its fifth load: one a cycle.
+    assert all(step[-1] >= 5 * number + 4 for number, step in enumerate(played))
+
+
+def test_picture_is_xml_with_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINITVM_PICTURES", str(tmp_path / "new"))
+    picture = Picture(40, 30)
+    picture.box(1, 2, 3, 4, "#ff0000")
+    picture.words(5, 6, "a < b & c")
+    path = picture.save("drawn")
+    root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+    assert path == tmp_path / "new" / "drawn.svg"
+    assert root.attrib["width"] == "40"
+    sheet, box, words = list(root)
+    assert (box.attrib["x"], box.attrib["fill"]) == ("1.00", "#ff0000")
+    assert sheet.attrib["fill"] == "white"
+    assert words.text == "a < b & c"
