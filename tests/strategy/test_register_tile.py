@@ -104,7 +104,7 @@ def test_depthwise_convolution_on_rows(rng, bits, case, narrower):
 @pytest.mark.parametrize("strides", [1, 2])
 def test_rows_are_computed_in_registers_from_whole_vectors(strides):
     machine = target(512)
-    func = rows(16, image=(14, 30), blocks=(2, 2), kernel=(3, 3), padding=1, strides=strides)
+    func = rows(16, image=(14 * strides, 15 * strides), blocks=(2, 2), kernel=(3, 3), padding=1, strides=strides)
     kernel = str(tvm.lower(scheduled(func, machine, "depthwise_conv2d_rows").func, machine, stop_at="kernel")["main"])
     source = tvm.lower(scheduled(func, machine, "depthwise_conv2d_rows").func, machine, stop_at="source")["main"]
     assert "gather(" not in source and source.count("= fma(") == 9 * 7
