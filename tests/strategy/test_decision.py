@@ -75,7 +75,7 @@ def test_footprints_shrink_inwards_and_begin_with_everything() -> None:
 
 
 @pytest.mark.parametrize(("op", "rule"), [
-    ("dense", "dense_packed"), ("depthwise", "depthwise_conv2d_nchwc"), ("pool", "generic"), ("softmax", "generic"),
+    ("dense", "dense_packed"), ("depthwise", "depthwise_conv2d_rows"), ("pool", "generic"), ("softmax", "generic"),
 ])  # fmt: skip
 def test_every_kind_of_operator_is_told_about(op: str, rule: str) -> None:
     b = GraphBuilder("layer")

@@ -1,4 +1,4 @@
-"""Direct convolution on NCHW[x]c, plain and depthwise: a register tile of output pixels by channel blocks."""
+"""Direct convolution on NCHW[x]c: a register tile of output pixels by channel blocks."""
 
 from __future__ import annotations
 
@@ -6,17 +6,9 @@ from typing import Any
 
 from ...tir import Schedule
 from ..registry import rule
-from .blocks import behind, blocks_of, computes, inline_injective
+from .blocks import blocks_of, computes
 from .generic import attempt, schedule_block
-from .register_tile import (
-    CHAINS,
-    accumulators,
-    block_of,
-    inlined_forward,
-    largest_divisor,
-    output_shape,
-    tile_in_registers,
-)
+from .register_tile import CHAINS, output_shape, tile_in_registers
 from .tiling import cpu_of
 
 # What a load costs beside another: a pixel is broadcast from the L1 cache, a vector of weights streams from L2.
@@ -33,47 +25,6 @@ def conv2d_nchwc(sch: Schedule, target: Any) -> None:
     pixels, blocks = conv_tile(shape[3], shape[1], cpu_of(target).vector_registers)
     used = tile_in_registers(sch, conv, {1: blocks, 3: pixels}, parallel_axes=3)
     schedule_other_blocks(sch, target, used)
-
-
-@rule("cpu", computes("nn.contrib_depthwise_conv2d_NCHWc"))
-def depthwise_conv2d_nchwc(sch: Schedule, target: Any) -> None:
-    """[N, C/x, OH, OW, x]: tiles of pixels along a row; a weight vector serves all of them."""
-    conv = sch.get_block("depthwise_conv2d")
-    pixels = largest_divisor(output_shape(sch, conv)[3], accumulators(target) // 2)
-    used = tile_in_registers(sch, conv, {3: pixels}, parallel_axes=3)
-    schedule_other_blocks(sch, target, used)
-
-
-@rule("cpu", computes("nn.contrib_depthwise_conv2d_rows"))
-def depthwise_conv2d_rows(sch: Schedule, target: Any) -> None:
-    """[N, C, OH, OW]: tiles of rows by one vector; the padded copy of a channel is made next to its use."""
-    conv = sch.get_block("depthwise_rows")
-    lanes = int(block_of(sch, conv).annotations["lanes"])
-    inline_injective(sch, within=behind(sch.func, "depthwise_rows"))
-    main = inlined_forward(sch, sch.get_consumers(conv)[0])
-    sch.set_scope(conv, 0, "local")
-    batch, channel, y, x, *taps = sch.get_loops(conv)
-    over, rows = sch.split(y, [None, largest_divisor(output_shape(sch, conv)[2], CHAINS)])
-    vectors, vector = sch.split(x, [None, lanes])
-    sch.reorder(batch, channel, over, vectors, *taps, rows, vector)
-    sch.reverse_compute_at(main, vectors, preserve_unit_loops=True)
-    # A row shorter than a vector is stored as one too, masked: it is read from where vectors were accumulated.
-    sch.split(sch.get_loops(main)[-1], [None, lanes])
-    init = sch.decompose_reduction(conv, taps[0])
-    for tap in taps:
-        sch.unroll(tap)
-    for part in (conv, init, main):
-        *others, last = sch.get_loops(part)[4:]
-        for loop in others:
-            if loop not in taps:
-                sch.unroll(loop)
-        sch.vectorize(last)
-    pad = sch.get_block("rows_pad")
-    sch.compute_at(pad, over, preserve_unit_loops=True)
-    _, lane = sch.split(sch.get_loops(pad)[-1], [None, lanes])
-    sch.vectorize(lane)
-    sch.parallel(sch.fuse(batch, channel))
-    schedule_other_blocks(sch, target, {block_of(sch, part).name for part in (conv, init, main, pad)})
 
 
 def conv_tile(width: int | None, channel_blocks: int | None, registers: int, whole: bool = False) -> tuple[int, int]:

@@ -37,7 +37,7 @@ def tile_in_registers(sch: Schedule, block: Any, tiles: Mapping[int, int], paral
     `parallel_axes` outer loops are fused and run in parallel. Blocks that read the result element by element, up to the
     function's output, become the epilogue.
     """
-    main = _epilogue(sch, block)
+    main = epilogue(sch, block)
     outer, init = tile_reduction(sch, block, main, sch.get_loops(main), tiles)
     shared = outer[:parallel_axes]
     sch.parallel(sch.fuse(*shared) if len(shared) > 1 else shared[0])
@@ -73,7 +73,7 @@ def tile_reduction(
     return outer, init
 
 
-def _epilogue(sch: Schedule, block: Any) -> Any:
+def epilogue(sch: Schedule, block: Any) -> Any:
     """Let `block` accumulate in registers; returns the block that writes what it computed, epilogue included."""
     # Branches of the epilogue (hard-swish reads the result twice) become one block with one reader of the result.
     inline_injective(sch, within=behind(sch.func, block_of(sch, block).name))
