@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -29,6 +30,11 @@ class Picture:
         """A line of text whose baseline is at y."""
         place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}"'
         self.parts.append(f"<text {place}>{escape(text)}</text>")
+
+    def line(self, points: Sequence[tuple[float, float]], colour: str, width: float = 2.0) -> None:
+        """A line from point to point."""
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self.parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"/>')
 
     def svg(self) -> str:
         """The picture as a text."""

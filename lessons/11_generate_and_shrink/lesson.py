@@ -57,7 +57,7 @@ def some(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
     return found
 
 
-programs = some(prim_funcs(), 30)
+programs = some(prim_funcs(), 20)
 lengths = sorted(programs, key=lambda func: len(body_of(func)))
 print(f"\n{len(programs)} programs, of {len(body_of(lengths[0]).splitlines())} to "
       f"{len(body_of(lengths[-1]).splitlines())} lines. One from the middle:\n")  # fmt: skip
@@ -71,10 +71,10 @@ print(body_of(lengths[len(lengths) // 2]))
 # ## Schedules from what is legal
 #
 # The same for schedules: `scheduled()` draws a program and then steps, each from `Schedule.space`, the calls that are
-# legal *now*. Which steps does it take, in thirty schedules?
+# legal *now*. Which steps does it take, in twenty schedules?
 
 # %%
-pairs = some(scheduled(max_steps=4), 30)
+pairs = some(scheduled(max_steps=4), 20)
 queries = {name for name, known in PRIMITIVES.items() if known.query}
 taken = Counter(inst.primitive.name for pair in pairs for inst in pair.schedule.trace)
 told = [f"{name} {count}" for name, count in taken.most_common() if name not in queries]
@@ -120,7 +120,7 @@ NAMES = ("split", "reorder", "fuse", "compute_at", "cache_read")
 
 
 def search(strategy: st.SearchStrategy[Scheduled], *phases: hypothesis.Phase) -> tuple[Scheduled | None, int]:
-    """A pair that differs, None where there is none among 120, and how many pairs were compared."""
+    """A pair that differs, None where there is none among 60, and how many pairs were compared."""
     tried = 0
 
     def failing(pair: Scheduled) -> bool:
@@ -129,7 +129,7 @@ def search(strategy: st.SearchStrategy[Scheduled], *phases: hypothesis.Phase) ->
         return differs(pair)
 
     try:
-        chosen = hypothesis.settings(QUIET, derandomize=False, max_examples=120, phases=phases)
+        chosen = hypothesis.settings(QUIET, derandomize=False, max_examples=60, phases=phases)
         return hypothesis.find(strategy, failing, settings=chosen, random=random.Random(2)), tried
     except hypothesis.errors.NoSuchExample:
         return None, tried

@@ -1,13 +1,18 @@
-"""`minitvm profile MODEL`: where a compiled model's time goes, operator by operator, and what bounds each."""
+"""`minitvm profile MODEL`: where the time of a model, or of an artifact, goes by operator, and what bounds each."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from ..errors import InputError
 from . import options as opt
 from .progress import progress
-from .run import output_path
+from .run import is_artifact, output_path
+from .run_artifact import random_inputs
 
 
 def register(commands: Any) -> None:
@@ -28,13 +33,14 @@ def register(commands: Any) -> None:
     parser.add_argument("--png", metavar="ROOFLINE.png", help="draw the operators under the machine's roofline")
     parser.add_argument("--trace", metavar="TRACE.json", help="write a timeline for ui.perfetto.dev or chrome://tracing")
     parser.add_argument("--in-order", action="store_true", help="operators as they run; default: the slowest first")
+    parser.add_argument(
+        "--trust", action="store_true", help="run an artifact that was not signed with your key: it is machine code"
+    )
+    opt.add_key(parser, "the key that an artifact was signed with, in a file; default: your own")
     parser.set_defaults(function=profile)
 
 
 def profile(options: argparse.Namespace) -> int:
-    from .. import build
-
-    target = opt.target(options.target)
     picture = output_path(options.png, "--png") if options.png else None
     timeline = output_path(options.trace, "--trace") if options.trace else None
     if picture is not None:
@@ -42,6 +48,26 @@ def profile(options: argparse.Namespace) -> int:
 
         roofline.require()
     given = opt.load_arrays(options.input) if options.input else None
+    module, inputs = artifact(options, given) if is_artifact(options.model) else model(options, given)
+    found = module.profile(runs=options.runs, **inputs)
+    print(found.table(by_time=not options.in_order))
+    if picture is not None:
+        print(f"roofline: {found.save_roofline(picture)}")
+    if timeline is not None:
+        print(f"timeline: {found.save_trace(timeline)} (open it at https://ui.perfetto.dev)")
+    return 0
+
+
+Compiled = tuple[Any, Mapping[str, Any]]  # a module, and its inputs by name
+
+
+def model(options: argparse.Namespace, given: Mapping[str, np.ndarray] | None) -> Compiled:
+    """A model of the command line, compiled."""
+    from .. import build
+
+    if options.trust or options.key is not None:
+        raise InputError("--trust and --key go with an artifact, a file that `minitvm export` wrote")
+    target = opt.target(options.target)
     graph = opt.read_graph(options.model, options.shape, given)
     if given is None:
         opt.fixed_shapes(graph)
@@ -49,11 +75,17 @@ def profile(options: argparse.Namespace) -> int:
         opt.check_inputs(graph, given)
     inputs = opt.random_inputs(graph.inputs) if given is None else given
     with progress() as report:
-        module = build(graph, target=target, threads=options.threads, progress=report)
-    found = module.profile(*(inputs[value.name] for value in graph.inputs), runs=options.runs)
-    print(found.table(by_time=not options.in_order))
-    if picture is not None:
-        print(f"roofline: {found.save_roofline(picture)}")
-    if timeline is not None:
-        print(f"timeline: {found.save_trace(timeline)} (open it at https://ui.perfetto.dev)")
-    return 0
+        return build(graph, target=target, threads=options.threads, progress=report), inputs
+
+
+def artifact(options: argparse.Namespace, given: Mapping[str, np.ndarray] | None) -> Compiled:
+    """An artifact of the command line, loaded."""
+    from ..runtime import load
+
+    if options.target != "cpu":
+        raise InputError(f"--target {options.target}: an artifact is compiled already")
+    module = load(options.model, options.threads, trust=options.trust, key=options.key)
+    if not hasattr(module, "profile"):
+        raise InputError(f"{options.model} is a tir function; profiles are of models")
+    shapes = opt.parse_shapes(options.shape)
+    return module, random_inputs(module.executable.inputs, shapes) if given is None else given

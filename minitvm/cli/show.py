@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from ..errors import InputError
+from ..executable.memory import memory_plan
 from . import options as opt
 from .progress import progress
 from .run import is_artifact
@@ -39,7 +40,6 @@ def register(commands: Any) -> None:
 
 def show(options: argparse.Namespace) -> int:
     from .. import lower
-    from ..executable.memory import memory_plan
 
     if is_artifact(options.model):
         return show_artifact(options)
@@ -63,10 +63,12 @@ def show_artifact(options: argparse.Namespace) -> int:
 
     if options.op is not None or options.shape or options.target != "cpu":
         raise InputError("--op, --shape and --target go with a model; an artifact is compiled already")
-    if options.level not in ("kernel", "source", "executable"):
-        raise InputError(f"an artifact has the levels kernel, source and executable, and no {options.level}")
+    if options.level not in ("kernel", "source", "executable", "memory"):
+        raise InputError(f"an artifact has the levels kernel, source, executable and memory, and no {options.level}")
     executable = look_at(options.model)
-    if options.level == "executable":
+    if options.level == "memory":
+        print(memory_plan(executable))
+    elif options.level == "executable":
         write(text(executable))
     else:
         part = "script" if options.level == "kernel" else "source"

@@ -9,16 +9,24 @@ import numpy as np
 ALIGNMENT = 64
 
 
+def address(array: np.ndarray[Any, Any]) -> int:
+    """Where an array's memory begins.
+
+    Not by `array.ctypes`, which leaves a reference cycle behind: the array would live until the garbage collector runs.
+    """
+    return int(array.__array_interface__["data"][0])
+
+
 def aligned_empty(nbytes: int, alignment: int = ALIGNMENT) -> np.ndarray[Any, Any]:
     """Uninitialised bytes whose address is a multiple of `alignment`; they stay alive through the array's base."""
     room = np.empty(max(1, nbytes) + alignment, np.uint8)
-    skip = -room.ctypes.data % alignment
+    skip = -address(room) % alignment
     return room[skip : skip + nbytes]
 
 
 def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array itself where it is C-contiguous and aligned, else a copy that is."""
-    if array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0:
+    if array.flags.c_contiguous and address(array) % ALIGNMENT == 0:
         return array
     return aligned_copy(array)
 

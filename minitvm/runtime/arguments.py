@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import InputError, TypeMismatch, nearest, report
 from ..executable import ScalarSpec, TensorSpec
+from ..executable.alignment import address
 from .shapes import spec_text
 
 Array = np.ndarray[Any, Any]
@@ -121,7 +122,7 @@ def named(what: str, specs: Sequence[TensorSpec | ScalarSpec], values: dict[str,
 
 def disjoint(what: str, written: Sequence[tuple[str, Array]], others: Sequence[tuple[str, Array]]) -> None:
     """Refuse a destination that shares memory with another argument: kernels assume that theirs do not."""
-    spans = [(name, a.ctypes.data, a.ctypes.data + a.nbytes) for name, a in (*written, *others)]
+    spans = [(name, address(a), address(a) + a.nbytes) for name, a in (*written, *others)]
     for i, (name, low, high) in enumerate(spans[: len(written)]):
         for other, other_low, other_high in spans[i + 1 :]:
             if low < other_high and other_low < high and low < high and other_low < other_high:

@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import InputError
 from ..events import Listener
 from ..executable import Executable, Input, ScalarSpec
+from ..executable.alignment import address
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint
 from .cpu.program import BoundProgram, CpuProgram, LoadedCode
 from .shapes import bind_dims, spec_text
@@ -135,5 +136,5 @@ class Function:
         if self._simple:
             self._known = {k: b for k, b in self._known.items() if self._program.holds(b)}
             self._known[key[0]] = bound
-        addresses = [0 if isinstance(a, int | float) else a.ctypes.data for a in inputs]
-        bound.run(addresses, [a.ctypes.data for a in outputs], self.listeners)
+        addresses = [0 if isinstance(a, int | float) else address(a) for a in inputs]
+        bound.run(addresses, [address(a) for a in outputs], self.listeners)

@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import InputError
 from ..events import Listener
 from ..executable import Executable, ScalarSpec, TensorSpec
+from ..executable.alignment import address
 from ..executable.memory import MemoryPlan, memory_plan
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .cpu.program import BoundProgram, CpuProgram, LoadedCode
@@ -196,8 +197,8 @@ class GraphModule:
         with self._lock:
             arrays, bound = self._prepare(self._in_order(args, inputs))
             results = self._destinations(bound, out, arrays)
-            addresses = [a.ctypes.data if isinstance(a, np.ndarray) else 0 for a in arrays]
-            return StampedRun(results, bound.run_stamped(addresses, [r.ctypes.data for r in results]), bound.env)
+            addresses = [address(a) if isinstance(a, np.ndarray) else 0 for a in arrays]
+            return StampedRun(results, bound.run_stamped(addresses, [address(r) for r in results]), bound.env)
 
     # -- what every call does
 

@@ -177,5 +177,24 @@ def test_profile_tells_and_writes(
     assert "there is no folder" in capsys.readouterr().err
 
 
+def test_an_artifact_is_profiled_and_its_memory_shown(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from math import inf
+
+    from minitvm.profile import Level, Machine, measure
+
+    known = Machine("paper", 1, 1e13, (Level("memory", inf, 1e12),))
+    monkeypatch.setattr(measure, "machine", lambda threads, again=False: known)
+    path = str(tmp_path / "net.mtvm")
+    tvm.build(model, threads=1).export(path)
+    told = shown(capsys, "profile", path, "--runs", "2", "--trust", "--threads", "1")
+    assert OPERATOR in told and "the best of 2 runs" in told
+    plan = shown(capsys, "show", path, "--level", "memory")
+    assert "peak " in plan and OPERATOR in plan and "weights 144 bytes" in plan
+    assert shown(capsys, "show", model, "--level", "memory") == plan
+    assert main(["profile", model, "--trust"]) == 2
+
+
 def test_networks_are_known_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert "nn.conv2d" in shown(capsys, "show", "squeezenet1_1", "--level", "graph")

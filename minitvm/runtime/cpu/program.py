@@ -31,7 +31,7 @@ from ...executable import (
     Output,
     evaluate,
 )
-from ...executable.alignment import ALIGNMENT, aligned, aligned_empty
+from ...executable.alignment import ALIGNMENT, address, aligned, aligned_empty
 from ...expr import DType
 from .. import externals
 from ..shapes import Bindings, shape_of
@@ -179,15 +179,15 @@ class BoundProgram:
             self._output_slots[a.index].append(len(self._words))
             return 0
         if isinstance(a, ConstantRef):
-            return int(self.program.constants[a.index].ctypes.data)
+            return address(self.program.constants[a.index])
         if isinstance(a, ArenaSlice):
-            return int(self._arenas[a.arena].ctypes.data + int(evaluate(a.offset, self.env)))
+            return address(self._arenas[a.arena]) + int(evaluate(a.offset, self.env))
         return scalar_word(evaluate(a, self.env), dtype)
 
     # -- the step table
 
     def _native_step(self, step: Any, start: int) -> NativeStep:
-        args = int(self._table.ctypes.data) + 8 * start
+        args = address(self._table) + 8 * start
         if isinstance(step, Barrier):
             return (BARRIER, 0, 0, 0)
         if isinstance(step, Copy):
@@ -247,12 +247,12 @@ class BoundProgram:
     def _point_to(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Put the addresses of this call into the argument table."""
         args = self._args
-        for slots, address in zip(self._input_slots, inputs):
+        for slots, place in zip(self._input_slots, inputs):
             for slot in slots:
-                args[slot] = address
-        for slots, address in zip(self._output_slots, outputs):
+                args[slot] = place
+        for slots, place in zip(self._output_slots, outputs):
             for slot in slots:
-                args[slot] = address
+                args[slot] = place
 
     def _run_stepwise(self, begin: Any, end: Any) -> None:
         x = self.program.executable
@@ -284,7 +284,7 @@ class BoundProgram:
 def _table(steps: list[NativeStep]) -> tuple[np.ndarray[Any, Any], int, bool]:
     table = np.array([*steps, (END, 0, 0, 0)], np.int64)
     assert table.shape[1] == STEP_WORDS
-    return table, int(table.ctypes.data), any(s[0] == PARALLEL for s in steps)
+    return table, address(table), any(s[0] == PARALLEL for s in steps)
 
 
 def _kind(step: Any) -> str:

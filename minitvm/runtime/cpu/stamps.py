@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...executable.alignment import address
 from ..shapes import Bindings
 from .executor import STAMP
 
@@ -47,7 +48,7 @@ class StampedProgram:
         self._segments = bound.segments(self._stamp)
 
     def _stamp(self, step: int) -> tuple[int, int, int, int]:
-        return (STAMP, CLOCK, int(self._words.ctypes.data) + 8 * step, self._words.shape[1])
+        return (STAMP, CLOCK, address(self._words) + 8 * step, self._words.shape[1])
 
     def run(self, bound: BoundProgram) -> np.ndarray[Any, Any]:
         """Run `bound` on the addresses that its argument table holds; `StampedRun.times`."""

@@ -18,6 +18,7 @@ import weakref
 import numpy as np
 
 from ...errors import InputError
+from ...executable.alignment import address
 from .executor import (
     ASLEEP,
     AWAKE,
@@ -80,10 +81,10 @@ class ThreadTeam:
         self._workers: list[threading.Thread] = []
         self._stopped = False
         words = np.zeros(WORKER + WORKER_WORDS * self.threads + 16, np.int64)
-        skip = -(words.ctypes.data // 8) % 16  # begin at a multiple of 128 bytes
+        skip = -(address(words) // 8) % 16  # begin at a multiple of 128 bytes
         self._memory = words
         self._state = words[skip:].data
-        self._address = words.ctypes.data + 8 * skip
+        self._address = address(words) + 8 * skip
         # More threads than cores: whoever spins keeps the one it waits for from running.
         self._state[SPIN] = 0 if self._crowded else _SPIN_TURNS
         self._state[YIELD] = _YIELD_TURNS

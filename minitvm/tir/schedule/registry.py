@@ -251,9 +251,10 @@ def primitive(
 def _require_free(name: str, function: Callable[..., Any]) -> None:
     if name in RESERVED:
         raise InputError(f"a Schedule has {name!r} already, which is no primitive\n  try:    another name")
-    known = PRIMITIVES.get(name)
-    package = __name__.rpartition(".")[0]
-    if known is not None and package in known.function.__module__ and known.function.__module__ != function.__module__:
+    if name not in PRIMITIVES:
+        return
+    known = PRIMITIVES[name].function.__module__ or ""  # text that is run has no module
+    if known.startswith(__name__.rpartition(".")[0]) and known != function.__module__:
         raise InputError(f"{name} is a primitive of minitvm\n  try:    another name")
 
 

@@ -263,6 +263,7 @@ def test_names_that_are_taken_are_refused(name: str, told: str, tmp_path: Path) 
 
 
 def test_a_file_that_is_loaded_again_replaces_its_primitive(skew: Primitive) -> None:
+    exec(FILE.read_text(encoding="utf-8"), {})  # as in a notebook: text without a module
     (again,) = read_primitives(FILE)
     assert again is not skew
     sch: Any = tir.Schedule(sweep)
