@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,12 @@ def address(array: np.ndarray[Any, Any]) -> int:
     """Where an array's memory begins.
 
     Not by `array.ctypes`, which leaves a reference cycle behind: the array would live until the garbage collector runs.
+    The array interface makes a dictionary with texts in it; where the memory may be written there is a shorter way.
     """
-    return int(array.__array_interface__["data"][0])
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError):  # read-only, without elements, or not contiguous
+        return int(array.__array_interface__["data"][0])
 
 
 def aligned_empty(nbytes: int, alignment: int = ALIGNMENT) -> np.ndarray[Any, Any]:

@@ -93,14 +93,14 @@ class Function:
             flags = a.flags
             if not flags.c_contiguous or not flags.aligned:
                 return False
-            address = a.__array_interface__["data"][0]
-            end = address + a.nbytes
+            start = address(a)
+            end = start + a.nbytes
             if written and not flags.writeable:
                 return False
             for i, (low, high) in enumerate(spans):
-                if (written or self._written[i]) and low < end and address < high:
+                if (written or self._written[i]) and low < end and start < high:
                     return False
-            spans.append((address, end))
+            spans.append((start, end))
         inputs = [0] * len(self.executable.inputs)
         outputs = [0] * len(self.executable.outputs)
         for place, written, span in zip(self._order, self._written, spans):

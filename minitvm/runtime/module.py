@@ -13,6 +13,7 @@ from ..errors import InputError
 from ..events import Listener
 from ..executable import Executable, ScalarSpec, TensorSpec
 from ..executable.alignment import address
+from ..executable.alignment import address
 from ..executable.memory import MemoryPlan, memory_plan
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .cpu.program import BoundProgram, CpuProgram, LoadedCode
@@ -176,8 +177,8 @@ class GraphModule:
             if bound is None:
                 arrays, bound = self._prepare(values)
             results = self._destinations(bound, out, arrays)
-            addresses = [a.__array_interface__["data"][0] if isinstance(a, np.ndarray) else 0 for a in arrays]
-            bound.run(addresses, [r.__array_interface__["data"][0] for r in results], self.listeners)
+            addresses = [address(a) if isinstance(a, np.ndarray) else 0 for a in arrays]
+            bound.run(addresses, [address(r) for r in results], self.listeners)
         return results
 
     # -- where the time goes
