@@ -17,7 +17,8 @@ def address(array: np.ndarray[Any, Any]) -> int:
     The array interface makes a dictionary with texts in it; where the memory may be written there is a shorter way.
     """
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+        memory: Any = array
+        return ctypes.addressof(ctypes.c_char.from_buffer(memory))
     except (TypeError, ValueError):  # read-only, without elements, or not contiguous
         return int(array.__array_interface__["data"][0])
 
