@@ -67,6 +67,9 @@ def cuda_device_count() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = os.environ.get("MINITVM_TEST_ORDER")  # a seed: `make fuzz` may have no time for all of them
+    if order:
+        random.Random(order).shuffle(items)
     if not any(item.get_closest_marker("gpu") for item in items):
         return
     if cuda_device_count() > 0:
