@@ -6,34 +6,54 @@ that test alone replays it; the seed of the round is printed too.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NO_TESTS = 5  # pytest's exit status
+FAILED, NO_TESTS = 1, 5  # pytest's exit statuses
+GRACE = 60  # seconds in which an interrupted round tells what has failed in it
 
 
 def run_round(seed: int, seconds: float, selection: list[str]) -> int | None:
-    """One run of the property tests: pytest's exit status, or None if the time was over first."""
+    """One run of the property tests: pytest's exit status, or None if the time was over before anything failed."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "-m", "hypothesis and not gpu"]
     command += [f"--hypothesis-seed={seed}", *selection]
     # In another order each time: a round may be longer than the time that there is.
     environment = {"HYPOTHESIS_PROFILE": "deep", "MINITVM_TEST_ORDER": str(seed), **os.environ}
-    # A session of its own, so that the workers of pytest-xdist are stopped with it.
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
-    try:
-        return process.wait(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        # A session of its own, so that the workers of pytest-xdist are stopped with it.
+        process = subprocess.Popen(
+            [*command, f"--junit-xml={report}"], cwd=ROOT, env=environment, start_new_session=True
+        )
+        try:
+            return process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            # What one worker has found waits for the other to end its test: it is told now.
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=GRACE)
+            return FAILED if failures(report) else None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def failures(report: Path) -> int:
+    """How many tests failed, by pytest's report in JUnit's form; none where it was not written."""
+    if not report.is_file():
+        return 0
+    suites = ElementTree.parse(report).getroot().iter("testsuite")
+    return sum(int(suite.get(kind, 0)) for suite in suites for kind in ("failures", "errors"))
 
 
 def main(selection: list[str]) -> int:

@@ -179,6 +179,28 @@ def test_fuzzing_ends_in_time(tmp_path: Path) -> None:
     assert "nothing found in 0.05 minutes, 0 whole rounds" in done.stdout
 
 
+def test_fuzzing_tells_what_one_worker_found_while_the_other_was_busy(tmp_path: Path) -> None:
+    done = fuzz(
+        tmp_path,
+        """
+        import time
+        from hypothesis import given, strategies as st
+
+        @given(st.integers(0, 10**6))
+        def test_planted(n):
+            assert n < 5000
+
+        @given(st.integers(0, 10**6))
+        def test_slow(n):
+            time.sleep(3600)
+        """,
+        minutes="0.7",
+    )
+    assert done.returncode != 0, done.stdout + done.stderr
+    assert "again with: --hypothesis-seed=" in done.stderr
+    assert "n=5000" in done.stdout
+
+
 def test_no_two_packages_of_tests_share_a_name() -> None:
     """pytest knows them by the name of their outermost folder with an __init__.py: of two it would find one."""
     tests = ROOT / "tests"

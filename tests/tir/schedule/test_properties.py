@@ -32,6 +32,7 @@ def test_schedules_keep_the_meaning(func: PrimFunc, data: Any) -> None:
     assert_same(states, sch)
 
 
+@pytest.mark.hypothesis  # `make fuzz` takes it too: the test that is given data is inside
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_each_primitive_keeps_the_meaning(name: str) -> None:
     drawn = pairs_of(name)
