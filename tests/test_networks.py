@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,12 +85,22 @@ def test_interpreted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _marked(_BUILDERS, lambda n: n in _QUICK_TO_COMPILE))
-def test_compiled(name: str) -> None:
+def test_compiled(name: str, tmp_path: Path) -> None:
     network = _network(name)
     module = minitvm.build(network.model, shapes=network.shapes)
-    module.run(**network.inputs)
+    loaded = _saved_and_loaded(module, tmp_path)
+    for each in (module, loaded):
+        each.run(**network.inputs)
     wanted = network.expected()
     _agree([np.array(module.get_output(k)) for k in range(len(wanted))], wanted)
+    for k in range(len(wanted)):
+        np.testing.assert_array_equal(loaded.get_output(k), module.get_output(k))
+
+
+def _saved_and_loaded(module: Any, folder: Path) -> Any:
+    """What comes back from a file: it computes the same bits."""
+    module.export(folder / "net.mtvm", key=b"a key of these tests")
+    return minitvm.runtime.load(folder / "net.mtvm", key=b"a key of these tests")
 
 
 def test_the_classifier_keeps_its_open_dimensions() -> None:
@@ -116,9 +127,11 @@ def test_the_recogniser_keeps_its_open_width() -> None:
 
 
 @pytest.mark.full
-def test_one_compiled_recogniser_serves_every_width() -> None:
+def test_one_compiled_recogniser_serves_every_width(tmp_path: Path) -> None:
     module = minitvm.build(rapidocr.recogniser(), shapes={"x": (1, 3, 48, "width")})
+    loaded = _saved_and_loaded(module, tmp_path)
     for width in (320, 200, 96):
         picture = np.random.default_rng(3).uniform(-1, 1, (1, 3, 48, width)).astype(np.float32)
         module.run(x=picture)
         _agree([np.array(module.get_output(0))], Network(rapidocr.recogniser(), {"x": picture}).expected())
+        np.testing.assert_array_equal(loaded(picture), module.get_output(0))

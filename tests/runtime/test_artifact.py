@@ -341,7 +341,9 @@ def test_a_file_of_another_version_is_refused(saved: Path, tmp_path: Path, monke
     assert str(error.value) == f"{path} has version 2 of the format; this minitvm reads version 1: export it again"
 
 
-@pytest.mark.parametrize("changes", [{"program": b"{}"}, {"program": b"[1"}, {"code": b"[]"}, {"weights": b""}])
+@pytest.mark.parametrize(
+    "changes", [{"program": b"{}"}, {"program": b"[1"}, {"code": b"[]"}, {"machine_code": b""}, {"weights": b""}]
+)
 def test_a_file_that_is_whole_but_wrong_is_refused(saved: Path, tmp_path: Path, changes: dict[str, bytes]) -> None:
     path = rewritten(saved, tmp_path / "wrong.mtvm", **changes)
     with pytest.raises(
@@ -433,6 +435,17 @@ def test_the_users_key_is_his_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("MINITVM_CONFIG_DIR", str(path))  # a file where a folder is wanted
     with pytest.raises(ArtifactError, match="artifacts are signed with a key of yours, and .* cannot be made"):
         sign.make_user_key()
+
+
+def test_a_user_without_a_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("MINITVM_CONFIG_DIR", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(ArtifactError, match="no home folder to keep it in; set MINITVM_CONFIG_DIR, or use"):
+        sign.user_key()
 
 
 def test_threads_that_make_a_key_at_once_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,12 +24,21 @@ _PURPOSE = b"minitvm artifact\0"
 
 
 def key_path() -> Path:
-    """Where this user's key lies: MINITVM_CONFIG_DIR, or ~/.config/minitvm (XDG_CONFIG_HOME is respected)."""
+    """Where this user's key lies: MINITVM_CONFIG_DIR, or ~/.config/minitvm (XDG_CONFIG_HOME is respected).
+
+    Raises `ArtifactError` for a user without a home, as containers have them.
+    """
     chosen = os.environ.get("MINITVM_CONFIG_DIR")
     if chosen:
         return Path(chosen) / "artifact.key"
     base = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path.home() / ".config") / "minitvm" / "artifact.key"
+    try:
+        return (Path(base) if base else Path.home() / ".config") / "minitvm" / "artifact.key"
+    except RuntimeError:
+        raise ArtifactError(
+            "artifacts are signed with a key of yours, and this user has no home folder to keep it in; "
+            "set MINITVM_CONFIG_DIR, or use a key of another place (key=)"
+        ) from None
 
 
 def user_key() -> bytes | None:

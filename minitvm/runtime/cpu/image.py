@@ -47,10 +47,12 @@ class MappedKernel:
 def map_image(image: CodeImage) -> list[MappedKernel]:
     """Map the image and return its kernels in the order of `entries`.
 
-    Raises `InternalError` if it needs a function that this process does not have, and `TargetError` if the system does
-    not let a process make memory executable.
+    Raises `InternalError` if it needs a function that this process does not have, `TargetError` if the system does not
+    let a process make memory executable, and `ValueError` for offsets that are not in the image.
     """
     size = len(image.data)
+    if any(not 0 <= at < size for at in image.entries) or any(not 0 <= at <= size - 8 for _, at in image.externals):
+        raise ValueError(f"an offset is not in the machine code of {size} bytes")
     missing = [name for name, _ in image.externals if _address_of(name) is None]
     if missing:
         raise InternalError(f"machine code needs {', '.join(missing)}, which this process lacks")
