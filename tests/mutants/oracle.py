@@ -1,16 +1,17 @@
 """What judges a mutant: programs, drawn or directed, whose meaning must stay, and the ways to see that it did not.
 
-A workload draws programs with a fixed seed and compares each with what the compiler made of it: `reference.check` at
-the level of loop programs and of kernels, the interpreter of executables, or compiled code beside the interpreter. The
-verifiers run between the steps. A fault is *noticed* when a comparison differs, a program turns out undefined
-(`ExecutionError`), or a verifier complains (`VerificationError`). Any other exception is a crash: it is counted apart,
-and does not count as noticed.
+A workload draws programs with a fixed seed, so many of them, and compares each with what the compiler made of it:
+`reference.check` at the level of loop programs and of kernels, the interpreter of executables, or compiled code beside
+the interpreter. The verifiers run between the steps. A fault is *noticed* when a comparison differs, a program turns
+out undefined (`ExecutionError`), or a verifier complains (`VerificationError`). Any other exception is a crash: it is
+counted apart, and does not count as noticed.
+
+Nothing here looks at a clock: the same fault is noticed at the same draw in every run.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,6 @@ from hypothesis.errors import HypothesisException
 
 from minitvm.errors import ExecutionError, VerificationError
 from minitvm.reference import check
-from minitvm.tir.nodes import PrimFunc
 
 SEED = 20
 
@@ -37,40 +37,33 @@ class Noticed(Exception):
 
 @dataclass
 class Trial:
-    """What came of running workloads in this process, so far. `seconds` are of its processor, whoever else has it."""
+    """What came of running workloads in this process, so far. `most` draws of each workload, if not all that it has."""
 
-    seconds: float
-    started: float = field(default_factory=time.process_time)
-    programs: int = 0
+    most: int | None = None
+    draws: int = 0  # of the present workload
+    compared: int = 0  # programs, in all
     mode: str = ""  # what noticed, "" for nothing yet
     text: str = ""
     workload: str = ""
     crashes: list[str] = field(default_factory=list)
-    share: float = 0.0  # when the present workload has had its time
 
-    @property
-    def elapsed(self) -> float:
-        return time.process_time() - self.started
-
-    @property
-    def over(self) -> bool:
-        return bool(self.mode) or self.elapsed > (self.share or self.seconds)
+    def over(self, limit: int) -> bool:
+        """Whether the present workload has done enough."""
+        return bool(self.mode) or self.draws >= min(limit, self.most or limit)
 
     def run(self, workloads: Sequence[Workload]) -> None:
-        """Run workloads until something is noticed, each for its share of the time that is left."""
-        for number, workload in enumerate(workloads):
-            left = self.seconds - self.elapsed
-            if self.mode or left <= 0:
+        """Run workloads, one after the other, until something is noticed."""
+        for workload in workloads:
+            if self.mode:
                 return
-            self.share = self.elapsed + left / (len(workloads) - number)
-            self.workload = workload.name
+            self.workload, self.draws = workload.name, 0
             workload.run(self)
 
     def same(
         self, before: Any, after: Any, *, level: str, modes: Sequence[str] = ("exact", "shadow"), **options: Any
     ) -> None:
         """Compare two programs; `level` says what the second is."""
-        self.programs += 1
+        self.compared += 1
         try:
             verdict = check(before, after, modes=modes, **options)
         except ExecutionError as error:
@@ -80,12 +73,13 @@ class Trial:
 
     def attempt(self, step: Callable[[], None]) -> None:
         """Run one program's checks and keep what came of it."""
+        self.draws += 1
         try:
             step()
         except Noticed as noticed:
             self.mode, self.text = noticed.mode, str(noticed)
         except VerificationError as error:
-            self.programs += 1
+            self.compared += 1
             self.mode, self.text = "verifier", str(error)
         except ExecutionError as error:
             self.mode, self.text = "undefined", str(error)
@@ -119,7 +113,7 @@ def drawn(name: str, body: Callable[[Trial, Callable[[st.SearchStrategy[Any]], A
         @given(st.data())
         def each(data: Any) -> None:
             trial.attempt(lambda: body(trial, data.draw))
-            if trial.over:
+            if trial.over(examples):
                 raise _Over
 
         with contextlib.suppress(_Over):
@@ -128,14 +122,14 @@ def drawn(name: str, body: Callable[[Trial, Callable[[st.SearchStrategy[Any]], A
     return Workload(name, run)
 
 
-def directed(
-    name: str, programs: Sequence[Callable[[], PrimFunc]], body: Callable[[Trial, PrimFunc], None]
-) -> Workload:
-    """`body(trial, program)` on given programs."""
+def directed(name: str, cases: Callable[[], Sequence[Any]], body: Callable[[Trial, Any], None]) -> Workload:
+    """`body(trial, case)` on given cases, which are looked up when they are needed."""
 
     def run(trial: Trial) -> None:
-        for make in programs:
-            if not trial.over:
-                trial.attempt(lambda make=make: body(trial, make()))  # type: ignore[misc]
+        known = cases()
+        for case in known:
+            if trial.over(len(known)):
+                return
+            trial.attempt(lambda case=case: body(trial, case))  # type: ignore[misc]
 
     return Workload(name, run)

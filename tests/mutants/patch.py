@@ -19,6 +19,7 @@ from typing import Any
 
 from minitvm.tir.schedule.registry import PRIMITIVES, Primitive, Requirement
 
+from .contracts import refusals
 from .oracle import Workload
 
 
@@ -28,7 +29,8 @@ class Moved(Exception):
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault: what part has it, what is wrong, how it is planted in this process, and what should notice.
+    """One fault: what part has it (in which module), what is wrong, how it is planted in this process, and what should
+    notice.
 
     `equivalent` is empty, or the proof that no program can tell: then nothing may notice.
     """
@@ -37,6 +39,7 @@ class Mutant:
     fault: str
     plant: Callable[[], None]
     by: tuple[Workload, ...]
+    module: str
     equivalent: str = ""
 
     @property
@@ -60,11 +63,11 @@ class Faults:
         self._add(fault, lambda: edit(self.module, where, old, new), by, equivalent)
 
     def drop(self, fault: str, primitive: str, requirement: str, *, by: Sequence[Workload] = ()) -> None:
-        """A primitive does without one of its requirements."""
-        self._add(fault, lambda: drop(primitive, requirement), by, "")
+        """A primitive does without one of its requirements. The gallery's bad calls come before other workloads."""
+        self._add(fault, lambda: drop(primitive, requirement), (refusals(primitive), *by), "")
 
     def _add(self, fault: str, plant: Callable[[], None], by: Sequence[Workload], equivalent: str) -> None:
-        made = Mutant(self.part, fault, plant, (*by, *(w for w in self.by if w not in by)), equivalent)
+        made = Mutant(self.part, fault, plant, (*by, *(w for w in self.by if w not in by)), self.module, equivalent)
         if made.name in MUTANTS:
             raise ValueError(f"two mutants are called {made.name!r}")
         MUTANTS[made.name] = made

@@ -4,18 +4,23 @@
 `lowered(...)`     programs and schedules, judged after lowering
 `compiled(...)`    the same, compiled: machine code on two threads beside the interpreter, between fences of garbage
 `linked(...)`      the same, judged as executables: memory plans and barriers
+`pipelined(...)`   loops in stages, double buffers and virtual threads, with whatever notes they may carry
+`strategic(...)`   the same as `lowered`, as the CPU's strategy schedules them
 `graphs(...)`      random networks through graph passes
+`networks(...)`    random networks through operators, fusion and linking, as executables
+`tensors(...)`     tensor expressions beside the functions made of them
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, get_args, get_origin
 
 import numpy as np
 from hypothesis import strategies as st
 
-from minitvm import build, lower
+from minitvm import build, lower, strategy, te
 from minitvm.arith import simplify
 from minitvm.errors import ScheduleError, Unsupported
 from minitvm.expr import replace, rewrite, walk
@@ -26,14 +31,16 @@ from minitvm.reference import graph as graph_reference
 from minitvm.reference import tir as tir_reference
 from minitvm.reference.modes.exact import exact_arguments
 from minitvm.reference.strategies import graphs as random_graphs
-from minitvm.reference.strategies import prim_funcs
+from minitvm.reference.strategies import prim_funcs, te_computes
 from minitvm.target import Target
 from minitvm.tir.nodes import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule
 from minitvm.tir.schedule.handles import to_handles
+from minitvm.tir.schedule.lambdas import IndexLambda
+from minitvm.tir.schedule.pipelines import DOUBLE, ORDER, STAGE, inner_parts
 from minitvm.tir.transform import lower as lower_function
 
-from . import programs
+from . import programs, structures
 from .oracle import Noticed, Trial, Workload, drawn
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -88,6 +95,11 @@ def _whatever(sch: Schedule, draw: Draw, hint: Any, parameter: Any) -> Any:
         if several:
             return tuple(to_handles(draw(st.sampled_from(pool))) for _ in range(draw(st.integers(1, 3))))
         return to_handles(draw(st.sampled_from(pool)))
+    if parameter.name == "gen_new_ranges":
+        block = draw(st.sampled_from(blocks))
+        return _other_ranges(draw, sch.get(to_handles(block)))
+    if parameter.name == "buf_type":
+        return draw(st.sampled_from(["read", "read", "write"]))
     if parameter.name == "factors":
         return draw(st.lists(st.sampled_from([1, 2, 3, 4, None]), min_size=1, max_size=3))
     if parameter.default is not parameter.empty and hint is not int:
@@ -95,6 +107,15 @@ def _whatever(sch: Schedule, draw: Draw, hint: Any, parameter: Any) -> Any:
     if hint is int or _holds(hint, int):
         return draw(st.integers(-2, 2)) if parameter.name in ("index", "factor_axis") else draw(st.integers(0, 2))
     return "threadIdx.x" if parameter.name == "thread_axis" else "local"
+
+
+def _other_ranges(draw: Draw, block: Block) -> Any:
+    """What a block reads of its first buffer, a little more or less of it at either end."""
+    if not block.reads:
+        return None
+    moved = [(r.start + draw(st.integers(-1, 1)), r.start + r.extent + draw(st.integers(-1, 1)))
+             for r in draw(st.sampled_from(block.reads)).region]  # fmt: skip
+    return IndexLambda(tuple(it.var for it in block.iter_vars), moved)
 
 
 def _is_list(hint: Any) -> bool:
@@ -206,12 +227,51 @@ def compiled(of: Family = random_blocks, names: Sequence[str] = LOWERED, most: i
 
     def body(trial: Trial, draw: Draw) -> None:
         before, after = scheduled(draw, of, names, most, lanes)
-        trial.programs += 1
+        trial.compared += 1
         beside_the_interpreter(before, build(after, threads=threads))
 
     return drawn(
         f"compiled {of.__name__}{' in lanes' if lanes else ''} ({', '.join(dict.fromkeys(names))})", body, examples
     )
+
+
+def strategic(of: Family, target: str, examples: int = 100) -> Workload:
+    """Programs as the strategy for a CPU schedules them, lowered."""
+    chosen = Target(target)
+
+    def body(trial: Trial, draw: Draw) -> None:
+        func = of(draw)
+        trial.same(func, lower_function(strategy.schedule(func, chosen).func, chosen, "main"), level="kernel")
+
+    return drawn(f"the strategy for {target} on {of.__name__}", body, examples)
+
+
+def pipelined(of: Family, *, threads: bool = False, examples: int = 150) -> Workload:
+    """Loops run in stages, blocks an iteration ahead, or loops over virtual threads, wherever a schedule allows it."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        func = of(draw)
+        sch = Schedule(func)
+        for loop in list(sch.state.tree().loops.values()):
+            handle, count = to_handles(loop), len(inner_parts(loop))
+            with contextlib.suppress(ScheduleError):
+                if threads and draw(st.booleans()):
+                    sch.bind(handle, "vthread")
+                elif count > 1:
+                    stages = draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
+                    sch.annotate(handle, STAGE, sorted(stages) if draw(st.booleans()) else stages)
+                    if draw(st.booleans()):
+                        sch.annotate(handle, ORDER, list(draw(st.permutations(range(count)))))
+        for block in list(sch.state.tree().blocks.values()):
+            if block.block.writes and draw(st.integers(0, 2)) == 0:
+                with contextlib.suppress(ScheduleError):
+                    sch.annotate(to_handles(block), DOUBLE, 0)
+        if sch.func is func:
+            return
+        trial.same(func, sch.func, level="tir")
+        trial.same(func, lower_function(sch.func, None, "main"), level="kernel")
+
+    return drawn(f"{'virtual threads' if threads else 'pipelines'} on {of.__name__}", body, examples)
 
 
 _FENCE = 64  # elements of garbage on both sides of each array
@@ -259,7 +319,7 @@ def linked(of: Family = random_blocks, names: Sequence[str] = LOWERED, most: int
             args = exact_arguments(before)
         except Unsupported:
             return
-        trial.programs += 1
+        trial.compared += 1
         expected = [np.array(a) for a in args]
         tir_reference.run(before, *expected)
         made = lower(after, stop_at="executable")
@@ -297,16 +357,51 @@ def graphs(function: Callable[[Any], Any], name: str, moves: Sequence[str] = (),
     def body(trial: Trial, draw: Draw) -> None:
         drawing = random_graphs(largest=6, moves=tuple(moves)) if moves else random_graphs(largest=6)
         case = draw(drawing)
-        trial.programs += 1
+        trial.compared += 1
         after = function(case.graph)
         verify_graph(after)
         wanted = graph_reference.run(case.graph, case.inputs)
-        for want, found, tolerance in zip(wanted, graph_reference.run(after, case.inputs), case.tolerances):
-            off = np.abs(np.asarray(want, np.float64) - np.asarray(found, np.float64)) if want.size else np.zeros(1)
-            if want.dtype != found.dtype or want.shape != found.shape or not (off <= tolerance).all():
-                raise Noticed("graph", f"{found} instead of {want}")
+        _compare_outputs(wanted, graph_reference.run(after, case.inputs), case.tolerances, "graph")
 
     return drawn(f"{name} on random graphs", body, examples)
+
+
+def networks(moves: Sequence[str] = (), largest: int = 4, examples: int = 120) -> Workload:
+    """Random networks as executables, interpreted: operators as loops, fusion, sharing of kernels, memory."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        options = {"moves": tuple(moves)} if moves else {}
+        case = draw(random_graphs(largest=largest, symbolic=False, empty=False, **options))
+        try:
+            made = lower(case.graph, stop_at="executable")
+        except Unsupported:
+            return
+        trial.compared += 1
+        wanted = graph_reference.run(case.graph, case.inputs)
+        found = executable_reference.run(made, case.inputs, threads=2)
+        _compare_outputs(wanted, found, case.tolerances, "executable, graph")
+
+    return drawn(f"networks of {', '.join(moves) or 'all operators'}", body, examples)
+
+
+def _compare_outputs(wanted: Sequence[Any], found: Sequence[Any], tolerances: Sequence[float], mode: str) -> None:
+    for want, got, tolerance in zip(wanted, found, tolerances):
+        off = np.abs(np.asarray(want, np.float64) - np.asarray(got, np.float64)) if want.size else np.zeros(1)
+        if want.dtype != got.dtype or want.shape != got.shape or not (off <= tolerance).all():
+            raise Noticed(mode, f"{got} instead of {want}")
+
+
+# ---- tensor expressions ----------------------------------------------------------------------------------------------
+
+
+def tensors(examples: int = 250) -> Workload:
+    """Tensor expressions, evaluated element by element, beside the function that is made of them."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        outputs = draw(st.one_of(te_computes(), structures.tuple_reductions(), structures.filtered_sums()))
+        trial.same(outputs, te.create_prim_func(outputs), level="tir", modes=("exact", "shadow"))
+
+    return drawn("tensor expressions", body, examples)
 
 
 # ---- expressions -----------------------------------------------------------------------------------------------------
@@ -314,7 +409,7 @@ def graphs(function: Callable[[Any], Any], name: str, moves: Sequence[str] = (),
 
 def families(*names: str) -> Family:
     """One of several families, drawn."""
-    chosen = [getattr(programs, name) for name in names]
+    chosen = [getattr(programs if hasattr(programs, name) else structures, name) for name in names]
 
     def one_of(draw: Draw) -> PrimFunc:
         return draw(st.sampled_from(chosen))(draw)
