@@ -34,6 +34,7 @@ from .patch import MUTANTS, Moved, Mutant
 
 # Of the processor, for one mutant: only a fault that never ends gets there. What is noticed takes a few seconds.
 _SECONDS = 150.0
+_ENOUGH = 40  # draws of each workload that must not notice an equivalent mutant
 _PATIENCE = 20  # seconds of the clock for one of the processor: others may use it too
 
 
@@ -185,7 +186,8 @@ def main(arguments: Sequence[str]) -> int:
     started = time.monotonic()
     print(f"{len(mutants)} mutants", flush=True)
     killed, strange, outcomes = 0, 0, []
-    for outcome in run_all([Job(m.name, m.plant, m.by) for m in mutants], given.processes):
+    jobs = [Job(m.name, m.plant, m.by, _ENOUGH if m.equivalent else None) for m in mutants]
+    for outcome in run_all(jobs, given.processes):
         outcomes.append(outcome)
         equivalent = MUTANTS[outcome.name].equivalent
         if equivalent:

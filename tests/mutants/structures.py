@@ -353,6 +353,13 @@ def main(A: T.Buffer(({rows * tile}, {columns}), "int32"), C: T.Buffer(({rows * 
     return made if isinstance(made, PrimFunc) else IRModule(made.functions)["main"]
 
 
+def staged_loops(draw: Draw) -> PrimFunc:
+    """Loops of loads, computations and stores: what pipelines are tried on."""
+    from tests.tir.schedule import pipeline_programs
+
+    return draw(pipeline_programs.staged_loops())
+
+
 def turned(draw: Draw) -> PrimFunc:
     """Copies that read along one axis and write along another: transposes, channels into blocks and out of them."""
     dtype = draw(st.sampled_from(["float32", "int32", "float64", "float16"]))

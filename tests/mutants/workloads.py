@@ -269,7 +269,11 @@ def pipelined(of: Family, *, threads: bool = False, examples: int = 150) -> Work
         if sch.func is func:
             return
         trial.same(func, sch.func, level="tir")
-        trial.same(func, lower_function(sch.func, None, "main"), level="kernel")
+        try:
+            module = lower_function(sch.func, None, "main")
+        except ScheduleError as error:  # schedules refuse when they are made, not later
+            raise Noticed("refused by lowering", str(error)) from error
+        trial.same(func, module, level="kernel")
 
     return drawn(f"{'virtual threads' if threads else 'pipelines'} on {of.__name__}", body, examples)
 

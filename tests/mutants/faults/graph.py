@@ -7,9 +7,10 @@ from minitvm.graph.passes.dead_code import dead_code
 from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
 from minitvm.graph.passes.simplify import simplify
+from minitvm.target import Target
 
 from ..patch import Faults
-from ..workloads import graphs
+from ..workloads import graphs, networks
 
 PASSES = "minitvm.graph.passes."
 
@@ -108,7 +109,7 @@ BLOCKED = Faults(
     PASSES + "blocked_layout",
     [
         graphs(
-            lambda g: blocked_layout(g, 8),
+            lambda g: blocked_layout(g, Target("cpu -vector_bits=128")),
             "blocked_layout",
             ("conv2d", "conv2d", "pool", "arithmetic", "concatenate", "dense"),
         )
@@ -119,4 +120,41 @@ BLOCKED.edit(
     "_pack_depthwise",
     "weight.reshape(channels // block, block, kh, kw), 1, -1",
     "weight.reshape(block, channels // block, kh, kw).swapaxes(0, 1), 1, -1",
+)
+BLOCKED.edit("pools without their padding", "_Blocking.pool2d", "(*before, 0, *after, 0)", "(0, 0, 0, 0, 0, 0)")
+BLOCKED.edit("channels of a constant in another order", "_Blocking.split_channels", "np.moveaxis(split, 2, -1)",
+             "np.moveaxis(split[:, ::-1], 2, -1)")  # fmt: skip
+BLOCKED.edit("weights that another convolution had", "_Blocking.pack", "self.packed[weight, form] = made",
+             "self.packed.update({(w, form): made for w in self.data if w.shape == weight.shape})")  # fmt: skip
+
+CONVOLUTION = Faults("graph conv2d", "minitvm.topi.conv", [networks(("conv2d", "conv2d", "unary"), largest=2)])
+CONVOLUTION.edit("taps not dilated", "_conv", "times(t.var, l) if k > 1 else 0", "t.var if k > 1 else 0")
+CONVOLUTION.edit(
+    "all groups read the first's channels", "_conv", "ff // filters_a_group * group_channels + rc.var", "rc.var"
+)
+POOL = Faults("graph pool", "minitvm.topi.pool", [networks(("pool", "pool", "unary"), largest=2)])
+POOL.edit("padding may win", "_max_pool", "w.padded(data, lowest)", "w.padded(data, const(0, data.dtype))")
+POOL.edit("the mean over one element more", "_Windows._counted", "return last - first + 1", "return last - first + 2")
+REDUCTION = Faults("graph reductions", "minitvm.te.reducers", [networks(("reduction", "arg", "unary"), largest=2)])
+REDUCTION.edit("a maximum starts at zero", "_lowest",
+               "infinity(dtype, negative=True) if dtype.is_float else min_value(dtype)",
+               "const(0, dtype)")  # fmt: skip
+REDUCTION.edit(
+    "a minimum starts at zero", "_highest", "infinity(dtype) if dtype.is_float else max_value(dtype)", "const(0, dtype)"
+)
+GRAPH_LOWER = Faults("graph lowering", "minitvm.graph.lower", [
+    networks(("transpose", "clip", "reduction", "slice", "arithmetic"), largest=5),
+    networks(),
+])  # fmt: skip
+GRAPH_LOWER.edit(
+    "attributes do not tell functions apart",
+    "function_key",
+    "canonical.key(dims.attrs(item.attrs)), define",
+    "(), define",
+)
+GRAPH_LOWER.edit(
+    "what is read does not tell functions apart",
+    "function_key",
+    "read = tuple(number[v] for v in item.inputs)",
+    "read = ()",
 )

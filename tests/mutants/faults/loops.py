@@ -19,6 +19,7 @@ SPLIT.edit(
 )
 SPLIT.edit("extent rounded down", "_ceil_div", "-(-a.value // b.value)", "max(1, a.value // b.value)")
 SPLIT.drop("factors that cover too little", "split", "covers")
+SPLIT.drop("a loop that starts elsewhere", "split", "starts_at_zero")
 
 FUSE = Faults("fuse", PRIMITIVES + "loops", [schedules("fuse"), schedules("fuse", of=DEPENDENT, wild=True)])
 FUSE.edit("the inner loop's variable not wrapped", "fuse", "if k > 0 else rest", "if k > 1 else rest")
@@ -26,6 +27,7 @@ FUSE.edit("the outer loop runs fastest", "fuse", "reversed(list(enumerate(loops)
 FUSE.edit("as long as the first two", "fuse", "[loop.extent for loop in loops]", "[loop.extent for loop in loops[:1]]")
 FUSE.drop("an inner loop that depends on the outer", "fuse", "rectangular")
 FUSE.drop("loops with others between them", "fuse", "consecutive")
+FUSE.drop("a loop that starts elsewhere", "fuse", "starts_at_zero")
 
 REORDER = Faults(
     "reorder",
@@ -35,6 +37,7 @@ REORDER = Faults(
 REORDER.drop("against the dependences", "reorder", "keeps_dependences")
 REORDER.drop("opaque iterators", "reorder", "no_opaque_iterators")
 REORDER.drop("a loop inside the one that its extent uses", "reorder", "independent_domains")
+REORDER.drop("iterators that run in an order of their own", "reorder", "affine_bindings")
 REORDER.edit("the outermost loop is lost", "reorder", "for loop in reversed(new)", "for loop in reversed(new[1:])")
 
 KINDS = Faults(
@@ -44,6 +47,7 @@ KINDS = Faults(
 )
 KINDS.drop("a reduction loop", "parallel", "only_spatial")
 KINDS.drop("iterations that meet", "parallel", "no_races")
+KINDS.drop("bindings that nobody understands", "parallel", "quasi_affine_bindings")
 VECTOR = Faults(
     "vectorize",
     PRIMITIVES + "kinds",
@@ -51,6 +55,7 @@ VECTOR = Faults(
 )
 VECTOR.drop("a reduction loop", "vectorize", "only_spatial")
 VECTOR.drop("iterations that meet", "vectorize", "no_races")
+VECTOR.drop("bindings that nobody understands", "vectorize", "quasi_affine_bindings")
 UNROLL = Faults("unroll", PRIMITIVES + "kinds", [schedules("unroll"), schedules("unroll", of=DEPENDENT)])
 UNROLL.edit("iterations in no order", "unroll", "ForKind.UNROLLED", "ForKind.VECTORIZED")
 UNROLL.edit("one iteration less", "unroll", "kind=ForKind.UNROLLED)", "kind=ForKind.UNROLLED, extent=loop.extent - 1)")
@@ -59,6 +64,7 @@ BIND = Faults(
 )
 BIND.drop("a reduction loop", "bind", "only_spatial")
 BIND.drop("iterations that meet", "bind", "no_races")
+BIND.drop("bindings that nobody understands", "bind", "quasi_affine_bindings")
 BIND.drop("an axis that is taken", "bind", "axis_not_taken")
 
 DECIDE = Faults("dependences", "minitvm.tir.schedule.dependences", [

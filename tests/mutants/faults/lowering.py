@@ -1,7 +1,8 @@
 """Faults in the passes of `tir.transform.pipeline`, in their order."""
 
+from ..contracts import storage
 from ..patch import Faults
-from ..workloads import KINDS, families, lowered, random_blocks
+from ..workloads import KINDS, families, lowered, pipelined, random_blocks, strategic
 
 TRANSFORM = "minitvm.tir.transform."
 BLOCKS = lowered()
@@ -20,6 +21,12 @@ VECTOR_CHAINS = lowered(families("chain"), ("split", "compute_at", "compute_at",
 LONG = lowered(families("long_rows"), ("vectorize", "vectorize", "unroll"), most=2)
 NESTS = lowered(families("split_indices"), ("parallel", "parallel", "fuse"), most=5)
 PARALLEL = lowered(random_blocks, ("split", "parallel", "parallel", "parallel", "fuse", "compute_at"))
+STAGED = pipelined(families("staged_loops"))
+STAGES_INSIDE = pipelined(families("private"))
+THREADS = pipelined(families("private"), threads=True)
+THREADS_OF_BLOCKS = pipelined(random_blocks, threads=True)
+PRIVATE = lowered(families("private"), ("split", "parallel", "vectorize", "unroll"), most=3)
+TURNED = strategic(families("turned"), "cpu -vector_bits=128")
 
 
 # -- lower_match_buffers
@@ -36,6 +43,32 @@ MATCH.edit(
     "strides[axis + 1] * buffer.shape[axis + 1]",
     "strides[axis + 1] * buffer.shape[axis]",
 )
+
+# -- inject_double_buffer, inject_software_pipeline
+
+DOUBLE = Faults("inject_double_buffer", TRANSFORM + "inject_double_buffer", [STAGED, STAGES_INSIDE])
+DOUBLE.edit(
+    "the block runs an iteration late",
+    "inject_double_buffer",
+    "STAGE: list(found.stages)",
+    "STAGE: [1 - s for s in found.stages]",
+)
+DOUBLE.edit(
+    "everything in reverse", "inject_double_buffer", "ORDER: list(found.order)", "ORDER: list(found.order)[::-1]"
+)
+PIPELINE = Faults("inject_software_pipeline", TRANSFORM + "inject_software_pipeline", [STAGED, STAGES_INSIDE])
+PIPELINE.edit("the epilogue is lost", "_time_steps", "written_out(count, count + depth)", "pass")
+PIPELINE.edit("the prologue is lost", "_time_steps", "written_out(0, depth)\n    body", "body")
+PIPELINE.edit(
+    "the loop one iteration longer", "_time_steps", "const(count - depth, dtype)", "const(count - depth + 1, dtype)"
+)
+PIPELINE.edit("one version less", "_versions", "if count == 1:", "count = max(1, count - 1)\n    if count == 1:")
+PIPELINE.edit("every iteration in the first version", "_versions",
+              "(loop.var - loop.start) % const(count, loop.var.dtype)",
+              "(loop.var - loop.var) % const(count, loop.var.dtype)")  # fmt: skip
+PIPELINE.edit("parts in the order of the program", "emit", "for p in pipeline.in_order]", "for p in range(len(parts))]")
+PIPELINE.edit("copies share what they allocate", "_own_buffers", "if not fresh:", "if True:", by=[STAGES_INSIDE],
+              equivalent="each copy's block allocates it anew: what has one name is never one storage")  # fmt: skip
 
 # -- lower_init
 
@@ -65,6 +98,27 @@ DROP.edit(
     "v.astype(axis.var.dtype)",
     "(v if axis.kind != 'R' else v * 1 + 1).astype(axis.var.dtype)",
 )
+
+# -- inject_virtual_thread, separate_allocations
+
+VIRTUAL = Faults("inject_virtual_thread", TRANSFORM + "inject_virtual_thread", [THREADS, THREADS_OF_BLOCKS])
+VIRTUAL.edit("threads share what each allocates", "_inward", "wide = widened(loop, stmt.buffer)",
+             "return replace(stmt, body=_inward(loop, stmt.body))\n        wide = widened(loop, stmt.buffer)",
+             )  # fmt: skip
+VIRTUAL.edit(
+    "the first thread only",
+    "_inward",
+    "For(var, loop.start, loop.extent, kind,",
+    "For(var, loop.start, loop.extent - loop.extent + 1, kind,",
+)
+VIRTUAL.edit("the second branch for one thread", "_inward", "_inward(loop, stmt.else_case)", "stmt.else_case")
+VIRTUAL.edit(
+    "a condition of each thread around all of them", "_depends", "isinstance(stmt, If)", "isinstance(stmt, LetStmt)"
+)
+SEPARATE = Faults("separate_allocations", TRANSFORM + "separate_allocations", [PRIVATE, THREADS])
+SEPARATE.edit("all in the first part", "in_own_part", "(loop.var - loop.start).astype", "(loop.var - loop.var).astype")
+SEPARATE.edit("outside, without parts", "_visit", "wide = widened(new, allocation.buffer)",
+              "loop = Allocate(allocation.buffer, loop)\n        continue")  # fmt: skip
 
 # -- simplify
 
@@ -171,6 +225,21 @@ COMPACT.edit(
     "only the last access counts", "used_spans", "(min(found[0], total.low), max(found[1], total.high))", "found"
 )
 
+# -- align_storage
+
+ALIGN = Faults("align_storage", TRANSFORM + "align_storage", [storage()])
+ALIGN.edit(
+    "rows overlap", "aligned_strides", "stride += (offset - stride) % factor", "stride -= (stride - offset) % factor"
+)
+ALIGN.edit("the wrong remainder", "aligned_strides", "(offset - stride) % factor", "(stride - offset) % factor")
+ALIGN.edit("another axis", "aligned_strides", "by_axis.get(axis, (1, 0))", "by_axis.get(len(dims) - 1 - axis, (1, 0))")
+ALIGN.edit(
+    "some accesses in the old layout",
+    "align_storage",
+    "isinstance(new, BufferLoad | BufferStore) and",
+    "isinstance(new, BufferStore) and",
+)
+
 # -- flatten_buffers
 
 FLATTEN = Faults("flatten_buffers", TRANSFORM + "flatten_buffers", [BLOCKS, VIEWS])
@@ -237,6 +306,17 @@ REDUCE.edit(
     "step(outer * lanes + start, None)",
     "step(outer * lanes + start + 1, None)",
 )
+
+# -- transpose_tiles
+
+TURN = Faults(
+    "transpose_tiles", TRANSFORM + "transpose_tiles", [TURNED, strategic(families("turned"), "cpu -vector_bits=256")]
+)
+TURN.edit("one stage of shuffles too few", "_tile", "range(side.bit_length() - 1)", "range(side.bit_length() - 2)")
+TURN.edit("the lower half twice", "_tile", "tuple(lane + half for lane in low)", "low")
+TURN.edit("rows of the source a step too close", "_tile", "place(start, j * across)", "place(start, j * (across - 1))")
+TURN.edit("tiles in reverse", "_turned", "start + const((first[1] + j) * across + first[0] + i, dtype)",
+          "start + const((first[1] + i) * across + first[0] + j, dtype)")  # fmt: skip
 
 # -- vectorize
 
@@ -328,6 +408,35 @@ INDEXES = Faults(
     ],
 )
 INDEXES.edit("the distance to the base is lost", "_replaced", "form.const)", "0)")
+INDEXES.edit("what varies is lost", "_replaced", "Affine({entry[0]: 1}, form.const)", "Affine({}, form.const)")
+INDEXES.edit("bases of one number of terms are one", "_key", "Affine(form.terms))", "len(form.terms))")
+
+# -- affine, used by most of the passes on flat buffers
+
+AFFINE = Faults("affine forms of lowering", TRANSFORM + "affine", [TILES, BLOCKS, CHAINS])
+AFFINE.edit("bounds one short", "with_loop", "first[1] + count[1] - 1)", "first[1] + count[1] - 2)")
+AFFINE.edit(
+    "a product with a variable has its coefficient",
+    "coefficient",
+    "form.terms.get(var, 0)",
+    "next(iter(form.terms.values()), 0)",
+)
+AFFINE.edit(
+    "less or equal is less", "slack", "difference - 1 if isinstance(condition, LE | GE) else difference", "difference"
+)
+
+# -- the pipeline itself
+
+ORDER = Faults("order of passes", TRANSFORM + "pipeline", [CARRIED, CHAINS, BLOCKS, LANES])
+ORDER.edit(
+    "inits are not lowered",
+    "PASSES",
+    "_plain(lower_init, ",
+    "_plain(simplify, ",
+)
+ORDER.edit(
+    "loops are unrolled before they are vectorised", "PASSES", "_plain(vectorize_reductions, ", "_plain(unroll, "
+)
 
 # -- split_host
 

@@ -17,6 +17,9 @@ AT = Faults(
     ],
 )
 AT.edit("what consumers miss is not looked at", "_move", "if failure is not None:", "if False:")
+AT.drop("under a condition that decides whether it runs", "compute_at", "only_loops_around")
+AT.drop("a block that gives something else each time", "compute_at", "complete_or_reduction")
+AT.drop("inputs that are overwritten before", "compute_at", "inputs_settled")
 
 BACK = Faults(
     "reverse_compute_at",
@@ -103,6 +106,8 @@ DECOMPOSE.edit(
     "state.replace({again: Seq.of(nest, again)})",
     "state.replace({again: Seq.of(again, nest)})",
 )
+DECOMPOSE.drop("iterations that start more than one sum", "decompose_reduction", "each_point_once")
+DECOMPOSE.drop("a sum that does not start first", "decompose_reduction", "started_first")
 DECOMPOSE.edit(
     "the init without its predicate",
     "decompose_reduction",

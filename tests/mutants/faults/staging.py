@@ -18,6 +18,8 @@ READ.edit(
 READ.drop("a buffer that is written again later", "cache_read", "at_most_one_writer")
 WRITE = Faults("cache_write", SCHEDULE + "staging", [TAILS, schedules("cache_write", of=OVERWRITTEN, wild=True)])
 WRITE.drop("one of several writers", "cache_write", "only_writer")
+WRITE.drop("a box with gaps", "cache_write", "fills_its_box")
+WRITE.drop("values that stores outside of blocks change", "cache_write", "written_in_blocks")
 WRITE.edit(
     "copied back behind the loop that its readers stand in",
     "place_after",
@@ -30,6 +32,14 @@ INPLACE = Faults(
     "cache_inplace", PRIMITIVES + "cache", [primitive("cache_inplace"), primitive("cache_inplace", wild=True)]
 )
 INDEX = Faults("cache_index", PRIMITIVES + "cache_index", [primitive("cache_index")])
+INPLACE.drop("a block that other blocks in it update", "cache_inplace", "holds_no_blocks")
+INPLACE.drop("what it does not read is copied back", "cache_inplace", "writes_what_it_reads")
+INPLACE.edit("not copied back", "cache_inplace", "step.after.append((block, stages[1]))", "pass")
+INPLACE.edit("copied in after the block", "cache_inplace", "step.before.append((block, stages[0]))",
+             "step.after.append((block, stages[0]))")  # fmt: skip
+INDEX.edit(
+    "one index too few", "_stage", "it.dom.extent, ForKind.SERIAL, nest)", "it.dom.extent - 1, ForKind.SERIAL, nest)"
+)
 INDEX.edit(
     "looked up one further",
     "_looked_up",
@@ -52,9 +62,21 @@ WRITE_AT = Faults(
         schedules("write_at", of=families("carried", "chain"), prepare=()),
     ],
 )
+READ_AT.edit("one element too few", "_copy_block", "loops.append((axis, extent))",
+             "loops.append((axis, extent - 1 if k else extent))")  # fmt: skip
+READ_AT.edit("copied by the iteration before", "_copy_block", "tuple(l.var for l in used), const(True), block",
+             "tuple(l.var - 1 if k else l.var for k, l in enumerate(used)), const(True), block")  # fmt: skip
+WRITE_AT.drop("a box with gaps", "write_at", "filled_below")
+WRITE_AT.edit("copied back before the block", "_staged", "using[-1 if back else 0]", "using[0]\n    back = False")
 
 REINDEX = Faults("reindex", PRIMITIVES + "reindex", [primitive("reindex"), schedules("reindex", of=OVERWRITTEN)])
 REINDEX.drop("a buffer that is written again later", "reindex", "sound_dataflow")
+REINDEX.edit(
+    "iterators in reverse",
+    "reindex",
+    "for it in point.iterators)\n    shape",
+    "for it in point.iterators[::-1])\n    shape",
+)
 REINDEX_READ = Faults(
     "reindex_cache_read",
     PRIMITIVES + "reindex",
@@ -78,6 +100,8 @@ REINDEX_WRITE.edit(
     "stage_points(state, tree, point, cached, tuple(finals), copied_loops=True)",
     "stage_points(state, tree, point, cached, tuple(finals)[::-1], copied_loops=True)",
 )
+REINDEX_WRITE.drop("one of several writers", "reindex_cache_write", "only_writer")
+REINDEX_WRITE.drop("two iterations in one place", "reindex_cache_write", "map_of_write")
 
 LAYOUT = Faults(
     "transform_layout",
@@ -99,6 +123,7 @@ LAYOUT.edit(
     "zip(store.indices, back.map_indices(here))",
     "zip(store.indices, here)",
 )
+LAYOUT.drop("a buffer with strides of its own", "transform_layout", "row_major")
 BLOCK_LAYOUT = Faults(
     "transform_block_layout",
     PRIMITIVES + "block_layout",
@@ -119,30 +144,36 @@ BLOCK_LAYOUT.edit(
     "nest = For(loop, const(0, loop.dtype), dim, ForKind.SERIAL, nest)",
     "nest = For(loop, const(0, loop.dtype), dim - 1, ForKind.SERIAL, nest)",
 )
+BLOCK_LAYOUT.drop("against the order of accesses", "transform_block_layout", "order_of_accesses")
 BLOCKIZE = Faults(
     "blockize",
     PRIMITIVES + "blockize",
     [primitive("blockize"), schedules("blockize", prepare=("split", "split", "reorder"), depth=4)],
 )
 BLOCKIZE.edit("inner iterations of another tile", "blockize", "outside * part.inner_extent + var", "outside + var")
-STORAGE = Faults("unsafe_set_dtype", PRIMITIVES + "storage", [primitive("unsafe_set_dtype")])
-STORAGE.edit(
-    "a dropped cast: the value is stored as zero",
-    "unsafe_set_dtype",
-    "Cast(new.dtype, value)",
-    "Cast(new.dtype, value - value)",
+BLOCKIZE.drop("an init that others in the subtree read", "blockize", "init_moves_out")
+BLOCKIZE.edit(
+    "the tail's predicate lost",
+    "blockize",
+    "predicate=divided.inner_predicate, block=inner)",
+    "predicate=type(realize.predicate)(1, realize.predicate.dtype), block=inner)",
+    by=[schedules("blockize", of=families("chain", "contraction"), prepare=("split", "split"), depth=3)],
 )
-STORAGE.edit(
-    "loads keep the old buffer",
-    "unsafe_set_dtype",
-    "return Cast(old.dtype, BufferLoad(new, at.indices, at.predicate))",
-    "return None",
+
+TENSORIZE = Faults(
+    "tensorize",
+    PRIMITIVES + "tensorize",
+    [primitive("tensorize"), primitive("tensorize", then=("unroll", "vectorize"))],
 )
-SCOPE = Faults("set_scope", PRIMITIVES + "storage", [primitive("set_scope")])
-SCOPE.edit(
-    "loads keep the old buffer",
-    "_with_buffers",
-    "isinstance(at, BufferLoad | BufferStore | BufferRegion)",
-    "isinstance(at, BufferStore | BufferRegion)",
+TENSORIZE.edit(
+    "every box at the start", "_boxes", "box = tuple(Range(b, d.astype(t))", "box = tuple(Range(b - b, d.astype(t))"
 )
-SCOPE.edit("not allocated", "_with_buffers", "tuple(moved.get(b, b) for b in at.alloc_buffers)", "at.alloc_buffers")
+TENSORIZE.edit("the init is lost", "_implemented", "init=init,", "init=None,")
+TENSORIZE.edit(
+    "a reduction that starts again in each part",
+    "tensorize",
+    "if intrin.pattern.init is not None and root_block(intrin.impl).init is None:",
+    "if False:",
+)
+TENSORIZE.edit("operands change places", "_implemented", "MatchBufferRegion(wanted, boxes[given])",
+               "MatchBufferRegion(wanted, list(boxes.values())[-1 - len(views)])")  # fmt: skip

@@ -26,6 +26,9 @@ RFACTOR.drop(
     "binds_only_reduction",
     by=[schedules("rfactor", of=families("contraction"), prepare=("split", "fuse"), wild=True)],
 )
+RFACTOR.drop("a loop that starts elsewhere", "rfactor", "starts_at_zero")
+RFACTOR.drop("a reduction that does not come first", "rfactor", "first_below")
+RFACTOR.drop("iterations that add to several sums", "rfactor", "each_point_once")
 EPILOGUE = Faults("fuse_reduction_epilogue", PRIMITIVES + "epilogue", [primitive("fuse_reduction_epilogue")])
 EPILOGUE.edit(
     "the addend is lost",
@@ -39,6 +42,7 @@ EPILOGUE.edit(
     "_start(substitute(addend[1], points) if",
     "_start(addend[1] if",
 )
+EPILOGUE.drop("an addend that comes later", "fuse_reduction_epilogue", "addend_ready")
 PADDING = Faults("decompose_padding", PRIMITIVES + "padding", [primitive("decompose_padding")])
 PADDING.edit("the inside one short", "_bound", "rest // -slope.value + 1)", "rest // -slope.value)")
 PADDING.edit(
@@ -47,6 +51,7 @@ PADDING.edit(
 PADDING.edit(
     "the pad in place of the value", "decompose_padding", "store, value.args[1], inside", "store, value.args[2], inside"
 )
+PADDING.drop("a loop that holds more than the block", "decompose_padding", "only_loops_below")
 EINSUM = Faults("pad_einsum", PRIMITIVES + "pad_einsum", [primitive("pad_einsum")])
 EINSUM.edit(
     "a maximum padded with the greatest",
@@ -56,6 +61,7 @@ EINSUM.edit(
 )
 EINSUM.edit("reads one past the end", "_copy_in", "v < d for v", "v <= d for v")
 EINSUM.edit("the padding counts", "_copy_in", "const(pad, source.dtype)", "const(1, source.dtype)")
+EINSUM.drop("a buffer of another shape", "pad_einsum", "one_shape_each")
 ROLLING = Faults(
     "rolling_buffer",
     PRIMITIVES + "rolling_buffer",
@@ -69,6 +75,9 @@ ROLLING.edit(
 )
 ROLLING.edit("one too few of the new elements", "rolling_buffer", "place >= roll.overlap", "place >= roll.overlap + 1")
 ROLLING.edit("around a smaller circle", "_around", "index % roll.extent", "index % (roll.extent - 1)")
+ROLLING.drop("elements that several iterations make", "rolling_buffer", "one_point_an_element")
+ROLLING.drop("loops against the order of the windows", "rolling_buffer", "loops_in_order")
+ROLLING.drop("inputs that change meanwhile", "rolling_buffer", "inputs_stay")
 MERGE = Faults(
     "merge",
     PRIMITIVES + "partition",
@@ -83,6 +92,7 @@ MERGE.drop("loops of other lengths", "merge", "same_extents")
 PARTITION = Faults("loop_partition", PRIMITIVES + "partition", [primitive("loop_partition")])
 PARTITION.edit("parts that overlap", "_ranges", "start + sum(counts[:k])", "start + sum(counts[: max(0, k - 1)])")
 PARTITION.edit("one iteration less", "_copy_of_range", "const(extent, dtype)", "const(max(1, extent - 1), dtype)")
+PARTITION.drop("a sum that starts in several parts", "loop_partition", "starts_in_one_part")
 ITERS = Faults("reorder_block_iter_var", PRIMITIVES + "block_iters", [primitive("reorder_block_iter_var")])
 ITERS.edit(
     "values stay in their places",

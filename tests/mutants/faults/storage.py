@@ -1,0 +1,53 @@
+"""Faults in the primitives that say where and how buffers are stored, and what blocks touch."""
+
+from ..contracts import storage
+from ..patch import Faults
+from ..workloads import families, primitive, schedules
+
+PRIMITIVES = "minitvm.tir.schedule.primitives."
+REGIONS = schedules("annotate_buffer_access", wild=True, then=("compute_at", "compute_at", "reverse_compute_at"))
+
+ALIGN = Faults("storage_align", PRIMITIVES + "storage", [storage()])
+ALIGN.edit("another axis", "storage_align", "axis %= buffer.ndim", "axis = (axis + 1) % buffer.ndim")
+ALIGN.edit("factor and offset exchanged", "storage_align", "[number, axis, factor, offset]",
+           "[number, axis, offset + 1, factor - 1]")  # fmt: skip
+ALIGN.edit("only what was asked for last", "storage_align", "sorted([*kept, ", "sorted([")
+
+SEPARATORS = Faults("set_axis_separators", PRIMITIVES + "axis_separators", [primitive("set_axis_separators")])
+SEPARATORS.edit("not allocated", "set_axis_separators",
+                "with_allocation(with_buffer(tree.func.body, old, new), old, new)",
+                "with_buffer(tree.func.body, old, new)")  # fmt: skip
+SEPARATORS.edit("the parameter stays the old one", "set_axis_separators", "new if p is old else p for", "p for")
+
+REGION = Faults("annotate_buffer_access", PRIMITIVES + "storage", [
+    REGIONS,
+    schedules("annotate_buffer_access", of=families("chain"), prepare=(), wild=True, then=("compute_at",)),
+])  # fmt: skip
+REGION.drop("a region that does not hold the accesses", "annotate_buffer_access", "holds_the_accesses")
+REGION.edit("another region than was judged", "annotate_buffer_access",
+            "BufferRegion(found[buffer_index].buffer, box)",
+            "BufferRegion(found[buffer_index].buffer, tuple(Range(r.start + r.extent - 1, as_expr(1)) for r in box))",
+            )  # fmt: skip
+
+SCOPE = Faults("set_scope", PRIMITIVES + "storage", [primitive("set_scope")])
+SCOPE.edit(
+    "loads keep the old buffer",
+    "_with_buffers",
+    "isinstance(at, BufferLoad | BufferStore | BufferRegion)",
+    "isinstance(at, BufferStore | BufferRegion)",
+)
+SCOPE.edit("not allocated", "_with_buffers", "tuple(moved.get(b, b) for b in at.alloc_buffers)", "at.alloc_buffers")
+SCOPE.drop("storage that its users do not share", "set_scope", "one_owner")
+DTYPE = Faults("unsafe_set_dtype", PRIMITIVES + "storage", [primitive("unsafe_set_dtype")])
+DTYPE.edit(
+    "a dropped cast: the value is stored as zero",
+    "unsafe_set_dtype",
+    "Cast(new.dtype, value)",
+    "Cast(new.dtype, value - value)",
+)
+DTYPE.edit(
+    "loads keep the old buffer",
+    "unsafe_set_dtype",
+    "return Cast(old.dtype, BufferLoad(new, at.indices, at.predicate))",
+    "return None",
+)

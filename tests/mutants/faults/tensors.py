@@ -1,0 +1,51 @@
+"""Faults in making functions of tensor expressions, and in the expressions that everything is made of."""
+
+from ..patch import Faults
+from ..workloads import families, lowered, primitive, schedules, tensors
+
+TE = Faults("te.create_prim_func", "minitvm.te.primfunc", [tensors()])
+TE.edit(
+    "a condition of a reduction forgotten",
+    "_Lowering.reduction",
+    "if not (isinstance(condition, IntImm) and condition.value):",
+    "if False:",
+)
+TE.edit("a start of its own forgotten", "_Lowering.reduction", "reduce.init or combiner.identity", "combiner.identity")
+TE.edit(
+    "results are stored before all are computed",
+    "_Lowering.reduction",
+    "(BufferStore(b, v, point) for b, v in zip(buffers, names, strict=True))",
+    "(BufferStore(b, v, point) for b, v in zip(buffers[::-1], results[::-1], strict=True))",
+)
+TE.edit(
+    "axes start at zero", "_Lowering.nest", "self.index(axis.dom.start), self", "self.index(axis.dom.start * 0), self"
+)
+TE.edit("the hull of reads one short", "_hull", "max(offsets) - min(offsets) + 1", "max(offsets) - min(offsets)")
+TE.edit("every output has the first one's body", "_Lowering.nest", "op.body[outputs[0].value_index]", "op.body[0]",
+        equivalent="the strategies draw no compute of several bodies that is no reduction")  # fmt: skip
+
+EXPR = Faults("expr", "minitvm.expr.visitor", [
+    schedules("compute_inline", "split", "compute_at"),
+    lowered(families("contraction", "chain")),
+])  # fmt: skip
+EXPR.edit("only the first variable is replaced", "substitute", "if not values:\n        return node",
+          "values = dict(list(values.items())[:1])\n    if not values:\n        return node")  # fmt: skip
+EXPR.edit("a change in the last child only is none", "map_children", "map(operator.is_not, items, value)",
+          "map(operator.is_not, items[:1], value)")  # fmt: skip
+
+EQUAL = Faults("structural equality", "minitvm.expr.structural", [
+    tensors(), primitive("reindex"), primitive("cache_index"),
+    schedules("decompose_padding", "pad_einsum"), schedules("rfactor", of=families("contraction", "folds"), wild=True),
+])  # fmt: skip
+EQUAL.edit(
+    "constants are all alike",
+    "_Comparison._equal_values",
+    "return bool(a == b)",
+    "return type(a) is int or bool(a == b)",
+)
+EQUAL.edit(
+    "all operations are alike",
+    "_Comparison.equal",
+    "if type(a) is not type(b):",
+    "if type(a) is not type(b) and not (hasattr(a, 'b') and hasattr(b, 'b')):",
+)
