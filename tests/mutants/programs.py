@@ -139,7 +139,10 @@ def quotients(draw: Draw) -> PrimFunc:
         return y // d if draw(st.booleans()) else y % d
 
     def value(i: Expr, j: Expr) -> Expr:
-        kind, y = draw(st.sampled_from(["sum", "nested", "merged", "least", "below"])), total(i, j)
+        kind, y = (
+            draw(st.sampled_from(["sum", "nested", "merged", "least", "below", "compared", "product"])),
+            total(i, j),
+        )
         if kind == "sum":
             return part(y) * draw(small) + part(total(i, j))
         if kind == "nested":
@@ -149,6 +152,12 @@ def quotients(draw: Draw) -> PrimFunc:
             return (y // d) * (c * draw(st.sampled_from([d, d, d + 1]))) + (y % d) * c
         if kind == "least":
             return binary(draw(st.sampled_from([Min, Max])), part(y), draw(small) + j)
+        if kind == "product":  # of values on both sides of zero
+            value = (i + draw(small)) * (j * draw(factor) + draw(small))
+            return call("if_then_else", draw(st.sampled_from([LT, GT]))(value, const(draw(small))), i, j + 9)
+        if kind == "compared":
+            relation = draw(st.sampled_from([LT, GT, EQ]))
+            return call("if_then_else", relation(part(y), part(total(i, j))), i, j + 9)
         limit = draw(st.integers(1, 6))
         return call("if_then_else", draw(st.sampled_from([i, j])) < limit, part(j), part(i + j))
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from minitvm import te, topi
 from minitvm.expr import (
+    EQ,
     And,
     Cast,
     Expr,
@@ -44,8 +45,10 @@ def contraction(draw: Draw) -> PrimFunc:
     dtype = draw(st.sampled_from(["float32", "float32", "float64", "int32"]))
     a, b = te.placeholder((m, k), dtype, name="A"), te.placeholder((k, n), dtype, name="B")
     r = te.reduce_axis((0, k), "k")
-    kind = draw(st.sampled_from([te.sum, te.sum, te.max, te.min]))
-    c = te.compute((m, n), lambda i, j: kind(a[i, r] * b[r, j] - a[i, r], axis=r), name="C")
+    kind, plain = draw(st.sampled_from([te.sum, te.sum, te.max, te.min])), draw(st.booleans())
+    c = te.compute(
+        (m, n), lambda i, j: kind(a[i, r] * b[r, j] if plain else a[i, r] * b[r, j] - a[i, r], axis=r), name="C"
+    )
     args = [a, b]
     last = c
     if draw(st.booleans()):
@@ -164,18 +167,22 @@ def strided(draw: Draw) -> PrimFunc:
 
 
 def data_loops(draw: Draw) -> PrimFunc:
-    """Loops inside a block that stop by data: `for k: if B[i] < c: B[i] = B[i] + A[i, k]`."""
+    """Loops inside a block that stop by data, some of which start anew in their first iteration:
+    `for k: (if k == 0: B[i] = c); if B[i] < d: B[i] = B[i] + A[i, k]`."""
     rows, columns, limit = draw(st.integers(1, 3)), draw(st.integers(2, 6)), draw(st.integers(-2, 6))
     a, b = Buffer("A", (rows, columns), "int32"), Buffer("B", (rows,), "int32")
     kind = draw(st.sampled_from([ForKind.SERIAL, ForKind.UNROLLED]))
-    by_index = draw(st.booleans())
+    by_index, again = draw(st.booleans()), draw(st.sampled_from(["", "first", "first of some"]))
 
     def body(i: Expr) -> tuple[Stmt, None, list, list]:
         k = Var("k")
         condition: Expr = b[i] < limit
         if by_index:
             condition = And(condition, i < draw(st.integers(1, rows)))
-        update = If(condition, BufferStore(b, b[i] + a[i, k] + 2, (i,)))
+        update: Stmt = If(condition, BufferStore(b, b[i] + a[i, k] + 2, (i,)))
+        if again:
+            first = EQ(k, const(0)) if again == "first" else And(EQ(k, const(0)), i < rows // 2)
+            update = Seq((If(first, BufferStore(b, const(-3, "int32"), (i,))), update))
         loop = For(k, const(0), const(columns), kind, update)
         start = BufferStore(b, const(0, "int32"), (i,))
         return Seq((start, loop)), None, [region(a, (i, (0, columns))), region(b, (i,))], [region(b, (i,))]
@@ -400,6 +407,17 @@ def tuple_reductions(draw: Any) -> list[te.Tensor]:
 
     reducer = te.comm_reducer(combine, identity, name="best")
     return [a, *te.compute((rows,), lambda i: reducer((k.var, a[i, k]), axis=k), name="B")]
+
+
+@st.composite
+def several(draw: Any) -> list[te.Tensor]:
+    """One compute of several values, and some of them used again."""
+    n, dtype = draw(st.integers(1, 6)), draw(st.sampled_from(["int32", "float32"]))
+    a = te.placeholder((n,), dtype, name="A")
+    factors = [draw(st.integers(-3, 3)) for _ in range(draw(st.integers(2, 3)))]
+    parts = te.compute((n,), lambda i: tuple(a[i] * const(f, dtype) + const(k, dtype) for k, f in enumerate(factors)))
+    last = te.compute((n,), lambda i: parts[-1][i] - parts[0][n - 1 - i], name="D")
+    return [a, *parts[: draw(st.integers(0, len(parts)))], last]
 
 
 @st.composite

@@ -39,6 +39,7 @@ from minitvm.tir.schedule.handles import to_handles
 from minitvm.tir.schedule.lambdas import IndexLambda
 from minitvm.tir.schedule.pipelines import DOUBLE, ORDER, STAGE, inner_parts
 from minitvm.tir.transform import lower as lower_function
+from minitvm.tir.verifier import verify
 
 from . import programs, structures
 from .oracle import Noticed, Trial, Workload, drawn
@@ -170,7 +171,14 @@ def schedules(*names: str, of: Family = random_blocks, prepare: Sequence[str] = 
                 trial.same(before, module, level="kernel")
 
     how = "wild calls" if wild else "schedules"
-    return drawn(f"{how} of {', '.join(names)} on {of.__name__}", body, examples)
+    first = f", first up to {depth} of {listed(prepare)}" if prepare else ""
+    last = f", then of {listed(then)}" if then else ""
+    return drawn(f"{how} of {', '.join(names)} on {of.__name__}{first}{last}", body, examples)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names, each once."""
+    return ", ".join(dict.fromkeys(names))
 
 
 # ---- lowering and code generation ------------------------------------------------------------------------------------
@@ -216,23 +224,25 @@ def lowered(of: Family = random_blocks, names: Sequence[str] = LOWERED, most: in
         before, after = scheduled(draw, of, names, most, lanes)
         trial.same(before, lower_function(after, chosen, "main"), level="kernel")
 
-    return drawn(
-        f"lowering {of.__name__}{' in lanes' if lanes else ''} ({', '.join(dict.fromkeys(names))})", body, examples
-    )
+    how = f"{' in lanes' if lanes else ''}{f' for {target}' if target else ''}"
+    return drawn(f"lowering {of.__name__}{how} (up to {most} of {listed(names)})", body, examples)
 
 
 def compiled(of: Family = random_blocks, names: Sequence[str] = LOWERED, most: int = 4, lanes: bool = False,
-             threads: int = 2, examples: int = 25) -> Workload:  # fmt: skip
-    """Programs under random schedules as machine code."""
+             threads: int = 2, examples: int = 60) -> Workload:  # fmt: skip
+    """Programs under random schedules, or without `names` the strategy's, as machine code."""
 
     def body(trial: Trial, draw: Draw) -> None:
-        before, after = scheduled(draw, of, names, most, lanes)
+        if names:
+            before, after = scheduled(draw, of, names, most, lanes)
+        else:
+            before = of(draw)
+            after = strategy.schedule(before, Target("cpu")).func
         trial.compared += 1
         beside_the_interpreter(before, build(after, threads=threads))
 
-    return drawn(
-        f"compiled {of.__name__}{' in lanes' if lanes else ''} ({', '.join(dict.fromkeys(names))})", body, examples
-    )
+    how = f"up to {most} of {listed(names)}" if names else "the strategy"
+    return drawn(f"compiled {of.__name__}{' in lanes' if lanes else ''} ({how})", body, examples)
 
 
 def strategic(of: Family, target: str, examples: int = 100) -> Workload:
@@ -334,7 +344,7 @@ def linked(of: Family = random_blocks, names: Sequence[str] = LOWERED, most: int
             if not np.array_equal(found, wanted[spec.name]):
                 raise Noticed("executable, exact", f"{spec.name}: {found} instead of {wanted[spec.name]}")
 
-    return drawn(f"linking {of.__name__}", body, examples)
+    return drawn(f"linking {of.__name__} (up to {most} of {listed(names)})", body, examples)
 
 
 def simplified(of: Family, examples: int = 600) -> Workload:
@@ -367,7 +377,7 @@ def graphs(function: Callable[[Any], Any], name: str, moves: Sequence[str] = (),
         wanted = graph_reference.run(case.graph, case.inputs)
         _compare_outputs(wanted, graph_reference.run(after, case.inputs), case.tolerances, "graph")
 
-    return drawn(f"{name} on random graphs", body, examples)
+    return drawn(f"{name} on random graphs of {listed(moves) or 'all operators'}", body, examples)
 
 
 def networks(moves: Sequence[str] = (), largest: int = 4, examples: int = 120) -> Workload:
@@ -385,7 +395,7 @@ def networks(moves: Sequence[str] = (), largest: int = 4, examples: int = 120) -
         found = executable_reference.run(made, case.inputs, threads=2)
         _compare_outputs(wanted, found, case.tolerances, "executable, graph")
 
-    return drawn(f"networks of {', '.join(moves) or 'all operators'}", body, examples)
+    return drawn(f"networks of up to {largest} of {listed(moves) or 'all operators'}", body, examples)
 
 
 def _compare_outputs(wanted: Sequence[Any], found: Sequence[Any], tolerances: Sequence[float], mode: str) -> None:
@@ -402,8 +412,11 @@ def tensors(examples: int = 250) -> Workload:
     """Tensor expressions, evaluated element by element, beside the function that is made of them."""
 
     def body(trial: Trial, draw: Draw) -> None:
-        outputs = draw(st.one_of(te_computes(), structures.tuple_reductions(), structures.filtered_sums()))
-        trial.same(outputs, te.create_prim_func(outputs), level="tir", modes=("exact", "shadow"))
+        kinds = [te_computes(), structures.tuple_reductions(), structures.filtered_sums(), structures.several()]
+        outputs = draw(st.one_of(kinds))
+        func = te.create_prim_func(outputs)
+        verify(func)
+        trial.same(outputs, func, level="tir")
 
     return drawn("tensor expressions", body, examples)
 

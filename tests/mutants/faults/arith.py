@@ -32,7 +32,13 @@ RULES.edit(
     "bottom // g != (top - 1) // g",
 )
 RULES.edit("the divisor stays", "_div_grouped", "d // found[0]", "d")
-RULES.edit("nested quotients divide by the outer", "_div_nested", "y + x.const * b, b * d", "y + x.const * b, b + d")
+RULES.edit(
+    "nested quotients divide by the outer",
+    "_div_nested",
+    "y + x.const * b, b * d",
+    "y + x.const * b, b + d",
+    by=[SPLITS],
+)
 RULES.edit("a remainder of a remainder, whatever they are", "_mod_of_mod", "and c * term.args[1].const % d == 0", "")
 RULES.edit("the low part of a remainder is lost", "_mod_grouped", ".scaled(g) + low", ".scaled(g)")
 RULES.edit(

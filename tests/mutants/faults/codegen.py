@@ -17,8 +17,18 @@ LANES = compiled(families("reduction"), ("split",), lanes=True)
 CHAINS = compiled(families("chain"), ("split", "compute_at", "compute_at", "vectorize", "parallel"))
 PARALLEL = compiled(random_blocks, ("parallel", "parallel", "split", "fuse"))
 BLOCKS = compiled()
+INDICES = compiled(families("split_indices"), ("split", "fuse", "reorder"), most=3)
+MATMULS = compiled(families("contraction"), ())
+SCALARS = compiled(families("branches"), ("split", "unroll"), most=1)
 
-SCALAR = Faults("numba_cpu scalar code", CODEGEN + "numba_expressions", [QUOTIENTS, POINTS, TILES])
+SCALAR = Faults("numba_cpu scalar code", CODEGEN + "numba_expressions", [INDICES, QUOTIENTS, POINTS, TILES])
+SCALAR.edit(
+    "c + a * b with c and a changed",
+    "NumbaExpressions.fused_multiply_add",
+    "parts = [product.a, product.b, addend]",
+    "parts = [addend, product.b, product.a]",
+    by=[MATMULS],
+)
 SCALAR.edit(
     "a quotient shifted by one bit less",
     "NumbaExpressions.division",
@@ -73,12 +83,14 @@ STATEMENTS.edit(
     "_NumbaCPU.loop_bounds",
     "str(stmt.start.value + stmt.extent.value) if constant",
     "str(stmt.start.value * 2 + stmt.extent.value) if constant",
+    by=[LONG],
 )
 STATEMENTS.edit(
     "a loop stops at its extent, whatever its start",
     "_NumbaCPU.loop_bounds",
     "str(stmt.start.value + stmt.extent.value)",
     "str(stmt.extent.value)",
+    by=[LONG],
 )
 STATEMENTS.edit(
     "threads leave gaps",
@@ -108,7 +120,39 @@ STATEMENTS.edit(
     by=[compiled(families("chain"), ("split", "compute_at", "compute_at"), examples=40)],
 )
 
-EMITTER = Faults("numba_cpu registers (emitter)", CODEGEN + "emitter", [TILES, LANES, CHAINS])
+EMITTER = Faults("numba_cpu emitter", CODEGEN + "emitter", [MATMULS, TILES, LANES, CHAINS])
+EMITTER.edit(
+    "all slots of a buffer are one variable",
+    "Emitter.allocate",
+    'self.names.fresh(f"{stmt.buffer.name}_{r.start}") for r in found',
+    'f"{self.names[stmt.buffer]}_register" for r in found',
+)
+EMITTER.edit(
+    "the slots of a buffer in reverse where it is read first",
+    "Emitter.allocate",
+    "self.declare_register(stmt.buffer, register, name)",
+    "names[register] = list(names.values())[0]",
+)
+EMITTER.edit(
+    "else becomes then",
+    "Emitter.branch",
+    "self.stmt(stmt.else_case)",
+    "self.stmt(stmt.then_case)",
+    by=[SCALARS, BRANCHES],
+)
+REGISTERS = Faults("numba_cpu registers", CODEGEN + "registers", [MATMULS, TILES, LANES, CHAINS])
+REGISTERS.edit(
+    "a vector's slot is its first lane",
+    "slot",
+    "Register(index.base.value, index.lanes) if",
+    "Register(index.base.value, 1) if",
+)
+REGISTERS.edit(
+    "slots by their number modulo four",
+    "slot",
+    "return Register(index.value, 1)",
+    "return Register(index.value % 4, 1)",
+)
 
 LANES_PY = Faults("simd operations", CPU + "lanes", [QUOTIENTS, POINTS])
 LANES_PY.edit("floor rounds toward zero", "Value.__floordiv__", "q = adjust.select(q - 1, q)", "pass")

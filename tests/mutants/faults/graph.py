@@ -1,5 +1,6 @@
 """Faults in the graph's passes."""
 
+from minitvm.graph import Graph
 from minitvm.graph.passes.blocked_layout import blocked_layout
 from minitvm.graph.passes.common_subexpressions import common_subexpressions
 from minitvm.graph.passes.constant_folding import constant_folding
@@ -13,6 +14,12 @@ from ..patch import Faults
 from ..workloads import graphs, networks
 
 PASSES = "minitvm.graph.passes."
+
+
+def in_blocks(graph: Graph) -> Graph:
+    """Blocked for vectors of four."""
+    return blocked_layout(graph, Target("cpu -vector_bits=128"))
+
 
 SIMPLIFY = Faults("graph simplify", PASSES + "simplify", [
     graphs(simplify, "simplify shapes", ("transpose", "transpose", "reshape", "new_axis", "pad", "repeat", "cast")),
@@ -109,7 +116,7 @@ BLOCKED = Faults(
     PASSES + "blocked_layout",
     [
         graphs(
-            lambda g: blocked_layout(g, Target("cpu -vector_bits=128")),
+            in_blocks,
             "blocked_layout",
             ("conv2d", "conv2d", "pool", "arithmetic", "concatenate", "dense"),
         )
@@ -121,13 +128,12 @@ BLOCKED.edit(
     "weight.reshape(channels // block, block, kh, kw), 1, -1",
     "weight.reshape(block, channels // block, kh, kw).swapaxes(0, 1), 1, -1",
 )
-BLOCKED.edit("pools without their padding", "_Blocking.pool2d", "(*before, 0, *after, 0)", "(0, 0, 0, 0, 0, 0)")
+BLOCKED.edit("pools without their padding", "_Blocking.pool2d", "(*before, 0, *after, 0)", "(0, 0, 0, 0, 0, 0)",
+             by=[graphs(in_blocks, "blocked_layout", ("conv2d", "pool"), examples=800)])  # fmt: skip
 BLOCKED.edit("channels of a constant in another order", "_Blocking.split_channels", "np.moveaxis(split, 2, -1)",
              "np.moveaxis(split[:, ::-1], 2, -1)")  # fmt: skip
-BLOCKED.edit("weights that another convolution had", "_Blocking.pack", "self.packed[weight, form] = made",
-             "self.packed.update({(w, form): made for w in self.data if w.shape == weight.shape})")  # fmt: skip
 
-CONVOLUTION = Faults("graph conv2d", "minitvm.topi.conv", [networks(("conv2d", "conv2d", "unary"), largest=2)])
+CONVOLUTION = Faults("graph conv2d", "minitvm.topi.conv", [networks(("conv2d",), largest=1)])
 CONVOLUTION.edit("taps not dilated", "_conv", "times(t.var, l) if k > 1 else 0", "t.var if k > 1 else 0")
 CONVOLUTION.edit(
     "all groups read the first's channels", "_conv", "ff // filters_a_group * group_channels + rc.var", "rc.var"
@@ -143,8 +149,8 @@ REDUCTION.edit(
     "a minimum starts at zero", "_highest", "infinity(dtype) if dtype.is_float else max_value(dtype)", "const(0, dtype)"
 )
 GRAPH_LOWER = Faults("graph lowering", "minitvm.graph.lower", [
-    networks(("transpose", "clip", "reduction", "slice", "arithmetic"), largest=5),
-    networks(),
+    networks(("arg", "arg", "cumsum", "reduction", "transpose"), largest=5, examples=300),
+    networks(("arithmetic", "arithmetic", "unary", "transpose"), largest=6, examples=300),
 ])  # fmt: skip
 GRAPH_LOWER.edit(
     "attributes do not tell functions apart",
@@ -153,8 +159,6 @@ GRAPH_LOWER.edit(
     "(), define",
 )
 GRAPH_LOWER.edit(
-    "what is read does not tell functions apart",
-    "function_key",
-    "read = tuple(number[v] for v in item.inputs)",
-    "read = ()",
-)
+    "scalars do not tell functions apart", "function_key", "constants.append(canonical.key(constant.data))",
+    "constants.append(0)",
+)  # fmt: skip

@@ -35,7 +35,6 @@ REORDER = Faults(
     [schedules("reorder", of=DEPENDENT, prepare=("split",)), schedules("reorder", of=DEPENDENT, wild=True)],
 )
 REORDER.drop("against the dependences", "reorder", "keeps_dependences")
-REORDER.drop("opaque iterators", "reorder", "no_opaque_iterators")
 REORDER.drop("a loop inside the one that its extent uses", "reorder", "independent_domains")
 REORDER.drop("iterators that run in an order of their own", "reorder", "affine_bindings")
 REORDER.edit("the outermost loop is lost", "reorder", "for loop in reversed(new)", "for loop in reversed(new[1:])")
@@ -67,7 +66,10 @@ BIND.drop("iterations that meet", "bind", "no_races")
 BIND.drop("bindings that nobody understands", "bind", "quasi_affine_bindings")
 BIND.drop("an axis that is taken", "bind", "axis_not_taken")
 
+ORDERS = schedules("reorder", of=families("in_place"), prepare=(), examples=300)
+FOLDS = schedules("reorder", of=families("folds", "contraction"), prepare=("split", "split"), examples=300)
 DECIDE = Faults("dependences", "minitvm.tir.schedule.dependences", [
+    ORDERS,
     schedules("reorder", of=DEPENDENT, prepare=("split",)),
     schedules("parallel", of=DEPENDENT, prepare=("split", "reorder")),
 ])  # fmt: skip
@@ -78,7 +80,7 @@ DECIDE.edit(
     "if a.buffer is b.buffer and a.is_write and b.is_write",
 )
 DECIDE.edit("an access never meets itself", "conflicting_pairs", "found[i:]", "found[i + 1 :]")
-DECIDE.edit("all updates of a block commute", "commute", "and is_update(block)", "")
+DECIDE.edit("all updates of a block commute", "commute", "and is_update(block)", "", by=[FOLDS])
 DECIDE.edit("neighbours within a step are apart", "_base", "max(int(most), -int(least)) >= step", "False")
 DECIDE.edit(
     "the same variable on both sides", "shown_apart", 'fresh = l.var.with_name(l.var.name + "_")', "fresh = l.var"
@@ -89,6 +91,7 @@ DECIDE.edit(
 DECIDE.edit("what runs in parallel keeps its order", "reordered", "(len(after) - 1,) if parallel else ()", "()")
 
 ISL = Faults("dependences (integer sets)", "minitvm.arith.dependence", [
+    ORDERS,
     schedules("reorder", of=DEPENDENT, prepare=("split",)),
     schedules("parallel", of=DEPENDENT, prepare=("split", "reorder")),
 ])  # fmt: skip

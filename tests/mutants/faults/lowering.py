@@ -111,14 +111,10 @@ VIRTUAL.edit(
     "For(var, loop.start, loop.extent, kind,",
     "For(var, loop.start, loop.extent - loop.extent + 1, kind,",
 )
-VIRTUAL.edit("the second branch for one thread", "_inward", "_inward(loop, stmt.else_case)", "stmt.else_case")
-VIRTUAL.edit(
-    "a condition of each thread around all of them", "_depends", "isinstance(stmt, If)", "isinstance(stmt, LetStmt)"
-)
-SEPARATE = Faults("separate_allocations", TRANSFORM + "separate_allocations", [PRIVATE, THREADS])
+VIRTUAL.edit("a condition of each thread around all of them", "_depends", "own = [stmt.condition]", "own = []")
+SEPARATE = Faults("separate_allocations", TRANSFORM + "separate_allocations", [THREADS, PRIVATE])
 SEPARATE.edit("all in the first part", "in_own_part", "(loop.var - loop.start).astype", "(loop.var - loop.var).astype")
-SEPARATE.edit("outside, without parts", "_visit", "wide = widened(new, allocation.buffer)",
-              "loop = Allocate(allocation.buffer, loop)\n        continue")  # fmt: skip
+SEPARATE.edit("indices in reverse", "in_own_part", "(index, *node.indices)", "(index, *node.indices[::-1])")
 
 # -- simplify
 
@@ -162,11 +158,14 @@ FUSE.edit(
     "IntImm(outer.extent.value * inner.extent.value,",
     "IntImm(outer.extent.value,",
 )
-FUSE.edit("two different parts get one name", "with_named_parts", "key = structural_key(new)", "key = type(new)")
+FUSE.edit(
+    "two different parts get one name", "with_named_parts", "key = structural_key(new)", "key = type(new)", by=[NESTS]
+)
 FUSE.edit("an inner parallel loop stays", "_serial", "new.kind == ForKind.PARALLEL", "False")
 
 # -- hoist_conditions
 
+BY_DATA = lowered(families("data_loops"), ("unroll", "split"), most=1)
 HOIST = Faults("hoist_conditions", TRANSFORM + "hoist_conditions", [BLOCKS, TILES, CHAINS])
 HOIST.edit(
     "a condition on the loop goes around it",
@@ -185,11 +184,18 @@ HOIST.edit(
     "_init_first",
     "If(all_of(others), first.then_case) if others else",
     "first.then_case if others else",
+    by=[BY_DATA],
 )
-HOIST.edit("only the init is kept", "_init_first", "Seq.of(init, replace(loop, body=Seq.of(*rest)))", "Seq.of(init)")
+HOIST.edit(
+    "only the init is kept",
+    "_init_first",
+    "Seq.of(init, replace(loop, body=Seq.of(*rest)))",
+    "Seq.of(init)",
+    by=[BY_DATA],
+)
 HOIST.edit(
     "a condition that reads memory goes before what changes it", "_unswitched",
-    " and not reads_memory(c)", "", by=[BRANCHES, lowered(families("data_loops"), ("unroll",))],
+    " and not reads_memory(c)", "", by=[BRANCHES, BY_DATA],
 )  # fmt: skip
 
 # -- place_allocations
@@ -206,6 +212,7 @@ PLACE.edit(
     "_Placement.around",
     'not (top and (self.buffer.scope != "local" or _is_shared(stmt)))',
     "True",
+    by=[PARALLEL],
 )
 COVERAGE = Faults("place_allocations (coverage)", TRANSFORM + "coverage", [CARRIED, CHAINS, BLOCKS])
 COVERAGE.edit(
@@ -233,12 +240,6 @@ ALIGN.edit(
 )
 ALIGN.edit("the wrong remainder", "aligned_strides", "(offset - stride) % factor", "(stride - offset) % factor")
 ALIGN.edit("another axis", "aligned_strides", "by_axis.get(axis, (1, 0))", "by_axis.get(len(dims) - 1 - axis, (1, 0))")
-ALIGN.edit(
-    "some accesses in the old layout",
-    "align_storage",
-    "isinstance(new, BufferLoad | BufferStore) and",
-    "isinstance(new, BufferStore) and",
-)
 
 # -- flatten_buffers
 
@@ -258,7 +259,9 @@ TAILS = lowered(families("chain"), ("split", "split", "parallel", "parallel"))
 ANY_CUT = "wherever a loop is cut, each piece drops only the conditions that its own range of iterations proves"
 PARTITION = Faults("partition_loops", TRANSFORM + "partition_loops", [BLOCKS, TILES, CHAINS])
 PARTITION.edit("the tail starts again at the start", "_pieces", "const(at, dtype), {})", "const(0, dtype), {})")
-PARTITION.edit("the tail is as long as the whole", "_pieces", "const(total - at, dtype)", "const(total, dtype)")
+PARTITION.edit(
+    "the tail is as long as the whole", "_pieces", "const(total - at, dtype)", "const(total, dtype)", by=[TAILS]
+)
 
 PARTITION.edit(
     "the main part one iteration longer",

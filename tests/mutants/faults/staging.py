@@ -34,7 +34,6 @@ INPLACE = Faults(
 INDEX = Faults("cache_index", PRIMITIVES + "cache_index", [primitive("cache_index")])
 INPLACE.drop("a block that other blocks in it update", "cache_inplace", "holds_no_blocks")
 INPLACE.drop("what it does not read is copied back", "cache_inplace", "writes_what_it_reads")
-INPLACE.edit("not copied back", "cache_inplace", "step.after.append((block, stages[1]))", "pass")
 INPLACE.edit("copied in after the block", "cache_inplace", "step.before.append((block, stages[0]))",
              "step.after.append((block, stages[0]))")  # fmt: skip
 INDEX.edit(
@@ -156,7 +155,7 @@ BLOCKIZE.edit(
     "the tail's predicate lost",
     "blockize",
     "predicate=divided.inner_predicate, block=inner)",
-    "predicate=type(realize.predicate)(1, realize.predicate.dtype), block=inner)",
+    "predicate=const(True), block=inner)",
     by=[schedules("blockize", of=families("chain", "contraction"), prepare=("split", "split"), depth=3)],
 )
 
