@@ -97,6 +97,7 @@ def _child(job: Job, answer: Connection) -> None:
     def too_late(*_: Any) -> None:
         raise _TooLate
 
+    os.setsid()  # what a faulty compiler does to its process group reaches nobody else
     signal.signal(signal.SIGPROF, too_late)
     signal.setitimer(signal.ITIMER_PROF, _SECONDS, 2.0)
     with tempfile.TemporaryDirectory() as cache:  # compiled kernels of a faulty compiler are nobody else's
@@ -200,11 +201,12 @@ def main(arguments: Sequence[str]) -> int:
         if given.verbose or not outcome.killed:
             shown = outcome.text if outcome.killed else outcome.error
             print("\n".join(filter(None, [f"      {outcome.workload}", _excerpt(shown)])), flush=True)
-    wrong = 0
+    wrong, spent = 0, sum(outcome.seconds for outcome in outcomes)
     if not given.no_control:
         jobs = _control(mutants, outcomes)
         print(f"without a fault: {len(jobs)} workloads", flush=True)
         for outcome in run_all(jobs, given.processes):
+            spent += outcome.seconds
             if outcome.killed or outcome.error or outcome.crashes:
                 wrong += 1
                 print(f"  {outcome.name}: {outcome.mode or 'crash'}\n{_excerpt(outcome.error or outcome.text, 30)}")
@@ -217,7 +219,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{wrong} workloads found something without a fault")
     if strange:
         print(f"{strange} mutants are not as equivalent as their proofs say")
-    print(f"{(time.monotonic() - started) / 60:.1f} minutes on {given.processes} processes")
+    minutes = (time.monotonic() - started) / 60
+    print(f"{minutes:.1f} minutes on {given.processes} processes, {spent / 60:.1f} of a processor's time")
     print(f"{killed} of {total} mutants killed")
     return 0 if killed == total and not wrong and not strange else 1
 
