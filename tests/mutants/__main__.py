@@ -178,12 +178,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-j", "--processes", type=int, default=2)
     parser.add_argument("-v", "--verbose", action="store_true", help="say where and what was noticed")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="only the mutants of exactly these names")
+    parser.add_argument("--plant", action="store_true", help="only plant the faults: are their places where they were?")
     parser.add_argument("--no-control", action="store_true", help="do not run the workloads without a fault")
     given = parser.parse_args(arguments)
     mutants = [MUTANTS[name] for name in given.only] if given.only else _selected(given.words)
     if not mutants:
         print("no mutant has such a name", file=sys.stderr)
         return 2
+    if given.plant:
+        planted = run_all([Job(m.name, m.plant, ()) for m in mutants], given.processes)
+        moved = [f"{outcome.name}: {outcome.error}" for outcome in planted if outcome.error]
+        print("\n".join([*moved, f"{len(mutants) - len(moved)} of {len(mutants)} faults planted"]))
+        return 1 if moved else 0
     started = time.monotonic()
     print(f"{len(mutants)} mutants", flush=True)
     killed, strange, outcomes = 0, 0, []

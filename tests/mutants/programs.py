@@ -168,6 +168,25 @@ def quotients(draw: Draw) -> PrimFunc:
     return with_root((b,), nest([rows, columns], "SS", "B", body), ATTRS)
 
 
+def products(draw: Draw) -> PrimFunc:
+    """B[k, i, j] = a choice by a product of an iterator and a quotient on either side of zero."""
+    rows, columns, count = draw(st.integers(2, 5)), draw(st.integers(2, 6)), draw(st.integers(3, 5))
+    b = Buffer("B", (count, rows, columns), "int32")
+    small, factor = st.integers(-6, 6), st.integers(1, 3)
+
+    def value(i: Expr, j: Expr) -> Expr:
+        first, second = draw(st.sampled_from([(i, j), (j, i)]))
+        quotient = (first * draw(factor) - second * draw(factor) + draw(small)) // draw(st.integers(1, 3))
+        relation = draw(st.sampled_from([LT, GT]))
+        return call("if_then_else", relation(quotient * draw(st.sampled_from([i, j])), const(draw(small))), i, j + 9)
+
+    def body(i: Expr, j: Expr) -> tuple[Stmt, None, list, list]:
+        stores = Seq(tuple(BufferStore(b, value(i, j), (const(k), i, j)) for k in range(count)))
+        return stores, None, [], [region(b, ((0, count), i, j))]
+
+    return with_root((b,), nest([rows, columns], "SS", "B", body), ATTRS)
+
+
 def split_indices(draw: Draw) -> PrimFunc:
     """B[i, j, ..] = A[ (flat + shift) cut into parts ]: reshapes, shifts and wraps, the quotients of tiled layouts."""
     extents = [draw(st.sampled_from([2, 3, 4, 6, 8])) for _ in range(draw(st.integers(1, 3)))]

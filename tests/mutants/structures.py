@@ -35,6 +35,7 @@ from minitvm.tir.nodes import (
     Stmt,
     with_root,
 )  # fmt: skip
+from minitvm.tir.schedule import Schedule
 
 from .programs import ATTRS, FLOATS, Draw, nest, region
 
@@ -365,6 +366,16 @@ def staged_loops(draw: Draw) -> PrimFunc:
     from tests.tir.schedule import pipeline_programs
 
     return draw(pipeline_programs.staged_loops())
+
+
+def tiled_products(draw: Draw) -> PrimFunc:
+    """Matrix products in tiles that the package's intrinsics compute."""
+    from tests.tir.schedule import layout_programs
+
+    func, tile = draw(layout_programs.tiled_matmuls())
+    sch = Schedule(func)
+    tile(sch)
+    return sch.func
 
 
 def turned(draw: Draw) -> PrimFunc:

@@ -65,6 +65,11 @@ def test_a_sample_of_mutants_is_killed() -> None:
     assert done.stdout.splitlines()[-1] == f"{len(SAMPLE)} of {len(SAMPLE)} mutants killed"
 
 
+def test_all_faults_can_be_planted() -> None:
+    done = run("--plant", "-j", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_every_primitive_has_faults() -> None:
     found = Counter(m.part for m in MUTANTS.values() if not m.equivalent)
     own = [p.name for p in PRIMITIVES.values() if p.function.__module__.startswith("minitvm.")]

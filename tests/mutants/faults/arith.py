@@ -62,6 +62,7 @@ DOMAIN.edit(
     "multiply_intervals",
     "low, high = min(corners), max(corners)",
     "low, high = corners[0], corners[-1]",
+    by=[simplified(families("products"))],
 )
 DOMAIN.edit(
     "a minimum is at least the greater of both",

@@ -104,7 +104,7 @@ STATEMENTS.edit(
     "_NumbaCPU.loop_bounds",
     'offset = "" if zero else f"{start} + "',
     'offset = ""',
-    equivalent="no primitive makes a parallel loop that starts elsewhere, and loops of a program start where it says",
+    by=[compiled(families("long_rows"), ("parallel", "parallel"), most=2)],
 )
 STATEMENTS.edit(
     "arguments one off",

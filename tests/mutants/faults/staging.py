@@ -159,20 +159,7 @@ BLOCKIZE.edit(
     by=[schedules("blockize", of=families("chain", "contraction"), prepare=("split", "split"), depth=3)],
 )
 
-TENSORIZE = Faults(
-    "tensorize",
-    PRIMITIVES + "tensorize",
-    [primitive("tensorize"), primitive("tensorize", then=("unroll", "vectorize"))],
-)
-TENSORIZE.edit(
-    "every box at the start", "_boxes", "box = tuple(Range(b, d.astype(t))", "box = tuple(Range(b - b, d.astype(t))"
-)
-TENSORIZE.edit("the init is lost", "_implemented", "init=init,", "init=None,")
-TENSORIZE.edit(
-    "a reduction that starts again in each part",
-    "tensorize",
-    "if intrin.pattern.init is not None and root_block(intrin.impl).init is None:",
-    "if False:",
-)
-TENSORIZE.edit("operands change places", "_implemented", "MatchBufferRegion(wanted, boxes[given])",
-               "MatchBufferRegion(wanted, list(boxes.values())[-1 - len(views)])")  # fmt: skip
+TENSORIZE = Faults("tensorize", PRIMITIVES + "tensorize", [
+    schedules("tensorize", of=families("tiled_products"), prepare=(), examples=60),
+    primitive("tensorize", examples=60),
+])  # fmt: skip
