@@ -111,7 +111,6 @@ VIRTUAL.edit(
     "For(var, loop.start, loop.extent, kind,",
     "For(var, loop.start, loop.extent - loop.extent + 1, kind,",
 )
-VIRTUAL.edit("a condition of each thread around all of them", "_depends", "own = [stmt.condition]", "own = []")
 SEPARATE = Faults("separate_allocations", TRANSFORM + "separate_allocations", [THREADS, PRIVATE])
 SEPARATE.edit("all in the first part", "in_own_part", "(loop.var - loop.start).astype", "(loop.var - loop.var).astype")
 SEPARATE.edit("indices in reverse", "in_own_part", "(index, *node.indices)", "(index, *node.indices[::-1])")

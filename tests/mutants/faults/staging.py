@@ -163,3 +163,6 @@ TENSORIZE = Faults("tensorize", PRIMITIVES + "tensorize", [
     schedules("tensorize", of=families("tiled_products"), prepare=(), examples=60),
     primitive("tensorize", examples=60),
 ])  # fmt: skip
+TENSORIZE.edit("the init is lost", "_implemented", "init=init,", "init=None,")
+TENSORIZE.edit("operands change places", "_implemented", "MatchBufferRegion(wanted, boxes[given])",
+               "MatchBufferRegion(wanted, list(boxes.values())[-1 - len(views)])")  # fmt: skip
