@@ -10,6 +10,7 @@ The draws are the same in every run, so the score is too.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import multiprocessing
 import os
@@ -29,11 +30,13 @@ if __name__ == "__main__" and os.environ.get("PYTHONHASHSEED") != "0":  # the sa
     os.execve(sys.executable, again, {**os.environ, "PYTHONHASHSEED": "0"})
 
 from . import faults  # noqa: F401  (registers them)
+from .contracts import gallery
 from .oracle import Trial, Workload
 from .patch import MUTANTS, Moved, Mutant
 
 # Of the processor, for one mutant: only a fault that never ends gets there. What is noticed takes a few seconds.
 _SECONDS = 150.0
+_LATE = ("islpy", "minitvm.runtime.cpu.executor", "minitvm.runtime.cpu.simd", "tests.tir.schedule.property_programs")
 _ENOUGH = 40  # draws of each workload that must not notice an equivalent mutant
 _PATIENCE = 20  # seconds of the clock for one of the processor: others may use it too
 
@@ -114,6 +117,9 @@ def _child(job: Job, answer: Connection) -> None:
 
 def run_all(jobs: Sequence[Job], processes: int) -> Iterator[Outcome]:
     """The outcome of each job, as they come. Processes are forked: everything is imported once."""
+    for name in _LATE:
+        importlib.import_module(name)
+    gallery()
     context = multiprocessing.get_context("fork")
     waiting = list(jobs)[::-1]
     running: dict[Connection, tuple[Job, Any, float]] = {}

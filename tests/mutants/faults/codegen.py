@@ -128,12 +128,6 @@ EMITTER.edit(
     'f"{self.names[stmt.buffer]}_register" for r in found',
 )
 EMITTER.edit(
-    "the slots of a buffer in reverse where it is read first",
-    "Emitter.allocate",
-    "self.declare_register(stmt.buffer, register, name)",
-    "names[register] = list(names.values())[0]",
-)
-EMITTER.edit(
     "else becomes then",
     "Emitter.branch",
     "self.stmt(stmt.else_case)",
@@ -142,16 +136,13 @@ EMITTER.edit(
 )
 REGISTERS = Faults("numba_cpu registers", CODEGEN + "registers", [MATMULS, TILES, LANES, CHAINS])
 REGISTERS.edit(
-    "a vector's slot is its first lane",
-    "slot",
-    "Register(index.base.value, index.lanes) if",
-    "Register(index.base.value, 1) if",
+    "all vectors in one", "slot", "Register(index.base.value, index.lanes) if", "Register(0, index.lanes) if"
 )
 REGISTERS.edit(
-    "slots by their number modulo four",
+    "two vectors in one",
     "slot",
-    "return Register(index.value, 1)",
-    "return Register(index.value % 4, 1)",
+    "Register(index.base.value, index.lanes) if",
+    "Register(index.base.value // (2 * index.lanes), index.lanes) if",
 )
 
 LANES_PY = Faults("simd operations", CPU + "lanes", [QUOTIENTS, POINTS])
