@@ -4,6 +4,7 @@ from minitvm.graph import Graph
 from minitvm.graph.passes.blocked_layout import blocked_layout
 from minitvm.graph.passes.common_subexpressions import common_subexpressions
 from minitvm.graph.passes.constant_folding import constant_folding
+from minitvm.graph.passes.convert_layout import ConvertLayout
 from minitvm.graph.passes.dead_code import dead_code
 from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
@@ -132,6 +133,20 @@ BLOCKED.edit("pools without their padding", "_Blocking.pool2d", "(*before, 0, *a
              by=[graphs(in_blocks, "blocked_layout", ("conv2d", "pool"), examples=800)])  # fmt: skip
 BLOCKED.edit("channels of a constant in another order", "_Blocking.split_channels", "np.moveaxis(split, 2, -1)",
              "np.moveaxis(split[:, ::-1], 2, -1)")  # fmt: skip
+
+LAYOUTS = ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"], "nn.avg_pool2d": ["NHWC"]})
+CONVERT = Faults("graph convert_layout", PASSES + "convert_layout", [
+    graphs(LAYOUTS, "convert_layout", ("conv2d", "conv2d", "pool", "arithmetic", "concatenate", "pad")),
+])  # fmt: skip
+CONVERT.edit("a reshape for a transpose", "_Conversion.form",
+             "if _in_order(value.shape, source) == _in_order(value.shape, wanted):",
+             "if sorted(source) == sorted(wanted):")  # fmt: skip
+CONVERT.edit(
+    "filters are cut anew, not turned",
+    "_Conversion.kernel",
+    "self.b.constant(transformed(self.data[weight], own, wanted), weight.name)",
+    "self.b.constant(self.data[weight].reshape(transformed(self.data[weight], own, wanted).shape), weight.name)",
+)
 
 CONVOLUTION = Faults("graph conv2d", "minitvm.topi.conv", [networks(("conv2d",), largest=1)])
 CONVOLUTION.edit("taps not dilated", "_conv", "times(t.var, l) if k > 1 else 0", "t.var if k > 1 else 0")

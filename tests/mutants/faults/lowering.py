@@ -355,6 +355,14 @@ VECTORIZE.edit(
     by=[lowered(families("chain"), ("vectorize", "vectorize"))],
 )
 
+# -- strided_loads
+
+STRIDED = Faults("strided_loads", TRANSFORM + "strided_loads", [LONG, CHAINS])
+STRIDED.edit(
+    "the second vector an element further", "_shuffled", "index.base + const(lanes - 1,", "index.base + const(lanes,"
+)
+STRIDED.edit("elements of the second vector one off", "_shuffled", "else STEP * lane + 1 for", "else STEP * lane for")
+
 # -- unroll
 
 UNROLL = Faults("unroll", TRANSFORM + "unroll", [BLOCKS, TILES])
