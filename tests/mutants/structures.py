@@ -332,6 +332,27 @@ def carried(draw: Draw) -> PrimFunc:
     return with_root((a, out), For(i, const(0), const(rows), ForKind.SERIAL, Seq.of(*parts)), ATTRS, (t,))
 
 
+def gaps(draw: Draw) -> PrimFunc:
+    """T gets first values everywhere, new ones at every so many elements, and is read from the first of these on."""
+    n, step = draw(st.integers(2, 6)), draw(st.integers(1, 3))
+    shift = draw(st.integers(0, step - 1))
+    a, t = Buffer("A", (n,), "int32"), Buffer("T", (n * step,), "int32")
+    out = Buffer("B", ((n - 1) * step + 1,), "int32")
+
+    def first(i: Expr) -> tuple[Stmt, None, list, list]:
+        return BufferStore(t, i * 5, (i,)), None, [], [region(t, (i,))]
+
+    def some(i: Expr) -> tuple[Stmt, None, list, list]:
+        at = (i * step + shift,)
+        return BufferStore(t, a[i] * 3, at), None, [region(a, (i,))], [region(t, at)]
+
+    def read(i: Expr) -> tuple[Stmt, None, list, list]:
+        return BufferStore(out, t[i + shift] + 1, (i,)), None, [region(t, (i + shift,))], [region(out, (i,))]
+
+    parts = [nest([n * step], "S", "F", first), nest([n], "S", "T", some), nest([(n - 1) * step + 1], "S", "B", read)]
+    return with_root((a, out), Seq.of(*parts), ATTRS, (t,))
+
+
 def private(draw: Draw) -> PrimFunc:
     """Rows computed in storage that a block allocates for itself: each iteration of the outer loop has its own."""
     rows, columns = draw(st.integers(2, 5)), draw(st.integers(2, 6))

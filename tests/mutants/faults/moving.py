@@ -30,7 +30,10 @@ BACK = Faults(
         schedules("reverse_compute_at", of=SEQUENCES, wild=True),
     ],
 )
-BACK.drop("producers with gaps", "reverse_compute_at", "producers_fill")
+BACK.drop(
+    "producers with gaps", "reverse_compute_at", "producers_fill",
+    by=[schedules("reverse_compute_at", of=families("gaps"), prepare=())],
+)  # fmt: skip
 BACK.edit(
     "iterations that read beyond what is produced run nowhere",
     "_check_reach",
