@@ -37,7 +37,6 @@ SCOPE.edit(
     "isinstance(at, BufferStore | BufferRegion)",
 )
 SCOPE.edit("not allocated", "_with_buffers", "tuple(moved.get(b, b) for b in at.alloc_buffers)", "at.alloc_buffers")
-SCOPE.drop("storage that its users do not share", "set_scope", "one_owner")
 DTYPE = Faults("unsafe_set_dtype", PRIMITIVES + "storage", [primitive("unsafe_set_dtype")])
 DTYPE.edit(
     "a dropped cast: the value is stored as zero",
