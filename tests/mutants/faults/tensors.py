@@ -48,9 +48,3 @@ EQUAL.edit(
     "return bool(a == b)",
     "return type(a) is int or bool(a == b)",
 )
-EQUAL.edit(
-    "all operations are alike",
-    "_Comparison.equal",
-    "if type(a) is not type(b):",
-    "if type(a) is not type(b) and not (hasattr(a, 'b') and hasattr(b, 'b')):",
-)
