@@ -55,7 +55,8 @@ def build(
     `threads` is the size of the thread team (default: MINITVM_NUM_THREADS, or the cores this process may run on).
     `params` gives inputs a constant value by name. `shapes` fixes the dimensions of inputs that an ONNX model leaves
     open. `progress(stage, done, total)` is called as work goes on. `accuracy="strict"` keeps to algorithms that round
-    no worse than the sums as written: no Winograd convolution. Raises `MinitvmError`s for everything that is wrong
+    no worse than the sums as written: no Winograd convolution, which also carries NaN and infinity to all of a tile of
+    up to 4 x 4 results. Raises `MinitvmError`s for everything that is wrong
     with the arguments.
     """
     from .runtime import Function, GraphModule

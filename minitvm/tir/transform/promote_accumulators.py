@@ -5,7 +5,7 @@ for k: C[i] = C[i] + f(k)        ->        c = C[i]; for k: c = c + f(k); C[i] =
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from ...expr import LT, Broadcast, Expr, IntImm, Node, Ramp, Var, children, const, map_children, replace, rewrite, walk
@@ -76,9 +76,6 @@ def _accumulators(loop: For) -> list[BufferStore]:
 
 def _disjoint(accesses: list[Access]) -> bool:
     """Whether accesses of one buffer certainly touch different elements."""
-    lanes = accesses[0].indices[0].dtype.lanes
-    if any(a.indices[0].dtype.lanes != lanes for a in accesses):
-        return False
     first = linear(_base(accesses[0].indices[0]))
     offsets = [linear(_base(a.indices[0])) - first for a in accesses]
     if any(form.terms for form in offsets):
@@ -164,10 +161,10 @@ def _registers(stores: list[BufferStore]) -> dict[Any, tuple[Buffer, Any]]:
         groups.setdefault(store.buffer, []).append(store)
     places: dict[Any, tuple[Buffer, Any]] = {}
     for buffer, group in groups.items():
-        lanes = group[0].indices[0].dtype.lanes
-        tile = Buffer(f"{buffer.name}_sum", (const(lanes * len(group)),), buffer.dtype, "local")
-        for position, store in enumerate(group):
-            start = const(position * lanes)
+        widths = [store.indices[0].dtype.lanes for store in group]  # a row's last element may stand alone
+        tile = Buffer(f"{buffer.name}_sum", (const(sum(widths)),), buffer.dtype, "local")
+        for place, lanes, store in zip(accumulate(widths, initial=0), widths, group):
+            start = const(place)
             places[_slot_key(store)] = (tile, start if lanes == 1 else Ramp(start, const(1), lanes))
     return places
 

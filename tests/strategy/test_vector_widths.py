@@ -1,0 +1,291 @@
+"""Nothing is wired to one machine: kernels for vectors of 4, 8 and 16 lanes and 16 or 32 registers, interpreted.
+
+Each strategy makes kernels for each target; the kernel interpreter runs them, and they must contain vectors of exactly
+the target's width, and none that is wider where registers are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitvm
+from minitvm import strategy
+from minitvm.expr import IntImm, walk
+from minitvm.graph import Graph, GraphBuilder, Value
+from minitvm.graph.lower import to_prim_func
+from minitvm.reference import graph as interpreter
+from minitvm.reference import kernel as kernel_interpreter
+from minitvm.target import Target
+from minitvm.tir.nodes import Allocate, BufferLoad, BufferStore, IRModule
+
+TARGETS = [(128, 16), (128, 32), (256, 16), (256, 32), (512, 16), (512, 32)]
+Build = Callable[[GraphBuilder, int], Value]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator, with an epilogue or alone; `build` makes it for blocks of so many lanes.
+
+    `rule` is the strategy's rule for it. `counted` says that its tile has to fit the registers. `wider` allows for the
+    vectors in which a long sum is kept. `bits` are the widths that are tried.
+    """
+
+    name: str
+    build: Build
+    rule: str = "generic"
+    counted: bool = False
+    wider: int = 1
+    bits: tuple[int, ...] = (128, 256, 512)
+
+
+def normal(x: Value, b: GraphBuilder, bias: Any) -> Value:
+    return b.op("nn.relu", b.op("add", x, b.input("bias", bias)))
+
+
+def direct(b: GraphBuilder, lanes: int) -> Value:
+    x, w = b.input("x", (1, 1, 5, 6, lanes)), b.input("w", (2, 1, 3, 3, lanes, lanes))
+    y = b.op("nn.contrib_conv2d_NCHWc", x, w, padding=1, strides=(2, 1))
+    return normal(y, b, (1, 2, 1, 1, lanes))
+
+
+def dilated(b: GraphBuilder, lanes: int) -> Value:
+    x, w = b.input("x", (1, 1, 5, 7, lanes)), b.input("w", (1, 1, 2, 2, lanes, lanes))
+    return b.op("nn.contrib_conv2d_NCHWc", x, w, dilation=2)
+
+
+def few_channels(b: GraphBuilder, lanes: int) -> Value:
+    """Three channels in: the block of the data is not the vector."""
+    x, w = b.input("x", (1, 1, 5, 5, 3)), b.input("w", (2, 1, 3, 3, 3, lanes))
+    return b.op("nn.contrib_conv2d_NCHWc", x, w)
+
+
+def pointwise(b: GraphBuilder, lanes: int) -> Value:
+    x, w = b.input("x", (1, 1, 3, 7, lanes)), b.input("w", (4, 1, 1, 1, lanes, lanes))
+    y = b.op("nn.contrib_conv2d_NCHWc", x, w)
+    return b.op("nn.relu", b.op("add", y, b.input("residual", (1, 4, 3, 7, lanes))))
+
+
+def int8(b: GraphBuilder, lanes: int) -> Value:
+    x, w = b.input("x", (1, 1, 4, 5, lanes), "uint8"), b.input("w", (2, 1, 3, 3, lanes, lanes), "int8")
+    return b.op("nn.contrib_conv2d_NCHWc", x, w, padding=1, out_dtype="int32")
+
+
+def depthwise(b: GraphBuilder, lanes: int) -> Value:
+    x, w = b.input("x", (1, 2, 5, 6, lanes)), b.input("w", (2, 3, 3, lanes))
+    return normal(b.op("nn.contrib_depthwise_conv2d_NCHWc", x, w, padding=1), b, (1, 2, 1, 1, lanes))
+
+
+def winograd(tile: int) -> Build:
+    def build(b: GraphBuilder, lanes: int) -> Value:
+        x, w = b.input("x", (1, 1, 5, 6, lanes)), b.input("w", (tile + 2, tile + 2, 1, 1, lanes, lanes))
+        y = b.op("nn.contrib_winograd_conv2d_NCHWc", x, w, tile=tile, padding=1)
+        return normal(y, b, (1, 1, 1, 1, lanes))
+
+    return build
+
+
+def dense(rows: int) -> Build:
+    def build(b: GraphBuilder, lanes: int) -> Value:
+        y = b.op("nn.contrib_dense_packed", b.input("x", (rows, 9)), b.input("w", (3, 9, lanes)))
+        return normal(y, b, (3, lanes))
+
+    return build
+
+
+def matmul(b: GraphBuilder, lanes: int) -> Value:
+    return normal(b.op("nn.matmul", b.input("x", (9, 7)), b.input("w", (7, 37))), b, (37,))
+
+
+def batch_matmul(b: GraphBuilder, lanes: int) -> Value:
+    return b.op("nn.batch_matmul", b.input("x", (2, 5, 7)), b.input("w", (2, 7, 33)), transpose_b=False)
+
+
+def grouped(b: GraphBuilder, lanes: int) -> Value:
+    return b.op("nn.conv2d", b.input("x", (1, 4, 5, 18)), b.input("w", (4, 2, 2, 2)), groups=2)
+
+
+def nhwc(b: GraphBuilder, lanes: int) -> Value:
+    x, w = b.input("x", (1, 4, 5, 3)), b.input("w", (3, 3, 3, 2 * lanes))
+    return b.op("nn.conv2d", x, w, padding=1, data_layout="NHWC", kernel_layout="HWIO")
+
+
+def one(op: str, *shape: Any, dtype: str = "float32", **attrs: Any) -> Build:
+    """One operator of one input; -1 in the shape stands for two vectors and a tail."""
+
+    def build(b: GraphBuilder, lanes: int) -> Value:
+        return b.op(op, b.input("x", [2 * lanes + 3 if d == -1 else d for d in shape], dtype), **attrs)
+
+    return build
+
+
+def blocked_pool(op: str) -> Build:
+    def build(b: GraphBuilder, lanes: int) -> Value:
+        x = b.input("x", (1, 1, 5, 5, lanes))
+        return b.op(op, x, pool_size=(3, 3, 1), strides=(2, 2, 1), padding=(1, 1, 0, 1, 1, 0))
+
+    return build
+
+
+def layer_norm(b: GraphBuilder, lanes: int) -> Value:
+    n = 4 * lanes
+    return b.op("nn.layer_norm", b.input("x", (3, n)), b.input("gamma", (n,)), b.input("beta", (n,)))
+
+
+def group_norm(b: GraphBuilder, lanes: int) -> Value:
+    x = b.input("x", (1, 4, 2, 2 * lanes))
+    return b.op("nn.group_norm", x, b.input("gamma", (4,)), b.input("beta", (4,)), num_groups=2)
+
+
+def concat(b: GraphBuilder, lanes: int) -> Value:
+    return b.op("concatenate", b.input("x", (3, lanes)), b.input("y", (3, 2 * lanes)), axis=1)
+
+
+def chain(b: GraphBuilder, lanes: int) -> Value:
+    x = b.input("x", (2, 2 * lanes + 1))
+    return b.op("erf", b.op("multiply", b.op("sigmoid", x), b.op("tanh", b.op("exp", x))))
+
+
+def quantize(b: GraphBuilder, lanes: int) -> Value:
+    x = b.input("x", (2, 3 * lanes + 1))
+    return b.op("qnn.quantize", x, np.array(0.25, "float32"), np.array(3, "int8"), axis=0, out_dtype="int8")
+
+
+def to_half(b: GraphBuilder, lanes: int) -> Value:
+    return b.op("cast", b.input("x", (2, 2 * lanes + 1)), dtype="float16")
+
+
+CASES = [
+    Case("direct", direct, "conv2d_nchwc", counted=True),
+    Case("dilated", dilated, "conv2d_nchwc", counted=True),
+    Case("few_channels", few_channels, "conv2d_nchwc", counted=True),
+    Case("pointwise", pointwise, "conv2d_nchwc", counted=True),
+    Case("int8", int8, "conv2d_nchwc", counted=True),
+    Case("depthwise", depthwise, "depthwise_conv2d_nchwc", counted=True),
+    Case("winograd2", winograd(2), "winograd_conv2d_nchwc"),
+    Case("winograd4", winograd(4), "winograd_conv2d_nchwc", bits=(256,)),  # large: seconds to lower
+    Case("dense", dense(5), "dense_packed", counted=True),
+    Case("dense_one_row", dense(1), "dense_packed", counted=True),
+    Case("matmul", matmul, "matmul", counted=True),
+    Case("batch_matmul", batch_matmul, "matmul", counted=True),
+    Case("grouped", grouped),
+    Case("nhwc", nhwc),
+    Case("max_pool", blocked_pool("nn.max_pool3d")),
+    Case("avg_pool", blocked_pool("nn.avg_pool3d")),
+    Case("plain_pool", one("nn.max_pool2d", 1, 2, 4, -1, pool_size=(2, 1))),
+    Case("global_pool", one("nn.global_avg_pool", 1, 2, 8, 8), wider=4),
+    Case("softmax", one("nn.softmax", 3, 64), wider=4),
+    Case("softmax_rows", one("nn.softmax", 5, -1, axis=0)),
+    Case("layer_norm", layer_norm, wider=4),
+    Case("group_norm", group_norm, wider=4),
+    Case("sum", one("sum", 3, 64, axis=1), wider=4),
+    Case("sum_columns", one("sum", 5, -1, axis=0)),
+    Case("transpose", one("transpose", 32, 35, axes=(1, 0))),
+    Case("resize", one("image.resize2d", 1, 2, 3, 16, size=(4, 32), method="linear")),
+    Case("concat", concat),
+    Case("chain", chain),
+    Case("quantize", quantize),
+    Case("to_half", to_half),
+]  # fmt: skip
+
+
+# The number of registers decides about tiles alone; the others share their model.
+EVERY_NUMBER_OF_REGISTERS = {"direct", "pointwise", "depthwise", "dense", "matmul", "batch_matmul"}
+RUNS = [
+    (case, bits, registers)
+    for case in CASES
+    for bits, registers in TARGETS
+    if bits in case.bits and (case.name in EVERY_NUMBER_OF_REGISTERS or (bits == 512) == (registers == 32))
+]
+RUN_NAMES = [f"{case.name}-{bits}-{registers}" for case, bits, registers in RUNS]
+
+
+@cache
+def graph_of(case: Case, lanes: int) -> Graph:
+    b = GraphBuilder()
+    return b.build(case.build(b, lanes))
+
+
+def target(bits: int, registers: int) -> Target:
+    return Target(f"cpu -vector_bits={bits} -vector_registers={registers} -cores=2")
+
+
+@cache
+def kernels(case: Case, bits: int, registers: int) -> IRModule:
+    machine = target(bits, registers)
+    (module,) = minitvm.lower(graph_of(case, machine.vector_lanes("float32")), machine, "kernel").values()
+    return module  # type: ignore[no-any-return]
+
+
+def small_integers(graph: Graph) -> list[np.ndarray]:
+    rng = np.random.default_rng(5)
+    return [
+        rng.integers(0 if v.dtype == "uint8" else -3, 4, [int(d) for d in v.shape]).astype(v.dtype.numpy)  # type: ignore[arg-type]
+        for v in graph.inputs
+    ]
+
+
+@pytest.mark.parametrize(("case", "bits", "registers"), RUNS, ids=RUN_NAMES)
+def test_kernels_for_every_width_are_right(case: Case, bits: int, registers: int) -> None:
+    lanes = bits // 32
+    graph = graph_of(case, lanes)
+    arrays = small_integers(graph)
+    (wanted,) = interpreter.run(graph, arrays)
+    found = np.zeros_like(wanted)
+    kernel_interpreter.run(kernels(case, bits, registers), *arrays, found, threads=2)
+    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
+    assert len(np.unique(wanted)) > 1
+
+
+def accesses(module: IRModule) -> set[int]:
+    return {
+        n.indices[0].dtype.lanes
+        for kernel in module.functions.values() for n in walk(kernel) if isinstance(n, BufferLoad | BufferStore)
+    }  # fmt: skip
+
+
+def tile_bytes(module: IRModule) -> int:
+    """The most bytes of local buffers in a kernel whose accesses are all in constant places: registers."""
+    largest = 0
+    for kernel in module.functions.values():
+        local = [n.buffer for n in walk(kernel) if isinstance(n, Allocate) and n.buffer.scope == "local"]
+        sizes = {b: int(b.shape[0].value) * b.dtype.bytes for b in local if isinstance(b.shape[0], IntImm)}
+        largest = max([largest, *sizes.values()])
+    return largest
+
+
+@pytest.mark.parametrize(("case", "bits", "registers"), RUNS, ids=RUN_NAMES)
+def test_kernels_are_vectors_of_the_targets_width(case: Case, bits: int, registers: int) -> None:
+    lanes, module = bits // 32, kernels(case, bits, registers)
+    widths = accesses(module)
+    assert {lanes, case.wider * lanes} & widths, f"no vector of {lanes} among {sorted(widths)}"
+    assert max(widths) <= case.wider * lanes
+    if case.counted:
+        assert tile_bytes(module) <= registers * bits // 8, "the tile of results spills"
+        assert tile_bytes(module) >= bits // 8
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_each_case_is_scheduled_by_its_rule(case: Case) -> None:
+    """And by every step of it: a refused one would fall back to the next rule unseen."""
+    machine = target(256, 16)
+    (fused,) = minitvm.lower(graph_of(case, 8), machine, "fused").nodes
+    func = to_prim_func(fused)
+    rule = next(row for row in strategy.RULES["cpu"] if row.matches(func))
+    assert rule.name == case.rule
+    sch = minitvm.tir.Schedule(func)
+    rule.apply(sch, machine)
+    assert sch.trace.as_python() == strategy.schedule(func, machine).trace.as_python()
+
+
+def test_more_registers_make_larger_tiles() -> None:
+    """The description is read: with twice the registers more results are kept."""
+    for name in ("pointwise", "matmul"):
+        case = next(c for c in CASES if c.name == name)
+        few, many = (tile_bytes(kernels(case, 256, registers)) for registers in (16, 32))
+        assert few < many, name
