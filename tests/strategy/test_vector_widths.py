@@ -22,7 +22,9 @@ from minitvm.graph.lower import to_prim_func
 from minitvm.reference import graph as interpreter
 from minitvm.reference import kernel as kernel_interpreter
 from minitvm.target import Target
+from minitvm.tir import Schedule
 from minitvm.tir.nodes import Allocate, BufferLoad, BufferStore, IRModule
+from minitvm.tir.transform.pipeline import lower
 
 TARGETS = [(128, 16), (128, 32), (256, 16), (256, 32), (512, 16), (512, 32)]
 Build = Callable[[GraphBuilder, int], Value]
@@ -132,6 +134,10 @@ def blocked_pool(op: str) -> Build:
     return build
 
 
+def blocked_mean(b: GraphBuilder, lanes: int) -> Value:
+    return b.op("mean", b.input("x", (1, 2, 3, 3, lanes)), axis=(2, 3), keepdims=True)
+
+
 def layer_norm(b: GraphBuilder, lanes: int) -> Value:
     n = 4 * lanes
     return b.op("nn.layer_norm", b.input("x", (3, n)), b.input("gamma", (n,)), b.input("beta", (n,)))
@@ -167,8 +173,8 @@ CASES = [
     Case("pointwise", pointwise, "conv2d_nchwc", counted=True),
     Case("int8", int8, "conv2d_nchwc", counted=True),
     Case("depthwise", depthwise, "depthwise_conv2d_nchwc", counted=True),
-    Case("winograd2", winograd(2), "winograd_conv2d_nchwc"),
-    Case("winograd4", winograd(4), "winograd_conv2d_nchwc", bits=(256,)),  # large: seconds to lower
+    Case("winograd2", winograd(2), "winograd_conv2d_nchwc", bits=(128, 256)),  # large: seconds to lower
+    Case("winograd4", winograd(4), "winograd_conv2d_nchwc", bits=(512,)),
     Case("dense", dense(5), "dense_packed", counted=True),
     Case("dense_one_row", dense(1), "dense_packed", counted=True),
     Case("matmul", matmul, "matmul", counted=True),
@@ -178,7 +184,8 @@ CASES = [
     Case("max_pool", blocked_pool("nn.max_pool3d")),
     Case("avg_pool", blocked_pool("nn.avg_pool3d")),
     Case("plain_pool", one("nn.max_pool2d", 1, 2, 4, -1, pool_size=(2, 1))),
-    Case("global_pool", one("nn.global_avg_pool", 1, 2, 8, 8), wider=4),
+    Case("global_pool", one("nn.global_avg_pool", 1, 2, 3, -1), wider=4),
+    Case("blocked_global_pool", blocked_mean),
     Case("softmax", one("nn.softmax", 3, 64), wider=4),
     Case("softmax_rows", one("nn.softmax", 5, -1, axis=0)),
     Case("layer_norm", layer_norm, wider=4),
@@ -217,9 +224,15 @@ def target(bits: int, registers: int) -> Target:
 
 @cache
 def kernels(case: Case, bits: int, registers: int) -> IRModule:
+    """By the case's own rule: a refused step fails here, where `strategy.schedule` would go on to the next rule."""
     machine = target(bits, registers)
-    (module,) = minitvm.lower(graph_of(case, machine.vector_lanes("float32")), machine, "kernel").values()
-    return module  # type: ignore[no-any-return]
+    (fused,) = minitvm.lower(graph_of(case, machine.vector_lanes("float32")), machine, "fused").nodes
+    func = to_prim_func(fused)
+    rule = next(row for row in strategy.RULES["cpu"] if row.matches(func))
+    assert rule.name == case.rule
+    sch = Schedule(func)
+    rule.apply(sch, machine)
+    return lower(sch.func, machine, case.name)
 
 
 def small_integers(graph: Graph) -> list[np.ndarray]:
@@ -231,7 +244,7 @@ def small_integers(graph: Graph) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize(("case", "bits", "registers"), RUNS, ids=RUN_NAMES)
-def test_kernels_for_every_width_are_right(case: Case, bits: int, registers: int) -> None:
+def test_kernels_are_right_and_vectors_of_the_targets_width(case: Case, bits: int, registers: int) -> None:
     lanes = bits // 32
     graph = graph_of(case, lanes)
     arrays = small_integers(graph)
@@ -240,6 +253,7 @@ def test_kernels_for_every_width_are_right(case: Case, bits: int, registers: int
     kernel_interpreter.run(kernels(case, bits, registers), *arrays, found, threads=2)
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
     assert len(np.unique(wanted)) > 1
+    check_vectors(case, bits, registers)
 
 
 def accesses(module: IRModule) -> set[int]:
@@ -259,8 +273,7 @@ def tile_bytes(module: IRModule) -> int:
     return largest
 
 
-@pytest.mark.parametrize(("case", "bits", "registers"), RUNS, ids=RUN_NAMES)
-def test_kernels_are_vectors_of_the_targets_width(case: Case, bits: int, registers: int) -> None:
+def check_vectors(case: Case, bits: int, registers: int) -> None:
     lanes, module = bits // 32, kernels(case, bits, registers)
     widths = accesses(module)
     assert {lanes, case.wider * lanes} & widths, f"no vector of {lanes} among {sorted(widths)}"
@@ -268,19 +281,6 @@ def test_kernels_are_vectors_of_the_targets_width(case: Case, bits: int, registe
     if case.counted:
         assert tile_bytes(module) <= registers * bits // 8, "the tile of results spills"
         assert tile_bytes(module) >= bits // 8
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_each_case_is_scheduled_by_its_rule(case: Case) -> None:
-    """And by every step of it: a refused one would fall back to the next rule unseen."""
-    machine = target(256, 16)
-    (fused,) = minitvm.lower(graph_of(case, 8), machine, "fused").nodes
-    func = to_prim_func(fused)
-    rule = next(row for row in strategy.RULES["cpu"] if row.matches(func))
-    assert rule.name == case.rule
-    sch = minitvm.tir.Schedule(func)
-    rule.apply(sch, machine)
-    assert sch.trace.as_python() == strategy.schedule(func, machine).trace.as_python()
 
 
 def test_more_registers_make_larger_tiles() -> None:
