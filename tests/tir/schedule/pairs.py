@@ -28,7 +28,7 @@ from .property_programs import AT_LEAST, NEW_SIGNATURE, PREPARATION, PROGRAMS
 PAIRS = 200  # of each primitive
 CHAIN = 6  # calls of one primitive in a row
 TRIES = 8  # calls that are not legal, before a step is given up
-EXAMPLES = 500  # programs at most: enough for a primitive that is legal on one in four
+EXAMPLES = 800  # programs at most: enough for a primitive that is legal on one in six
 DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"  # then more than PAIRS
 MODES = tuple(name for name in ("exact", "field", "shadow") if name in known_modes())
 
