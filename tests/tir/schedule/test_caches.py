@@ -419,3 +419,19 @@ def test_read_at_where_nothing_is_read() -> None:
     first = sch.loop_partition(sch.get_loops("B")[0], [1])[0]
     sch.read_at(first, "B_i0", 0, "local")
     same(shifted, sch)
+
+
+def test_read_at_of_a_gather_declares_the_indices_that_it_reads() -> None:
+    @T.prim_func
+    def gather(A: T.Buffer((3,), "int32"), I: T.Buffer((3,), "int32"), C: T.Buffer((3,), "int32")):
+        for i in range(3):
+            with T.block("C"):
+                v = T.axis.remap("S", [i])
+                T.reads(I[v], A[T.max(T.min(I[v], 2), 0)])
+                T.writes(C[v])
+                C[v] = A[T.max(T.min(I[v], 2), 0)] * 2
+
+    sch = Schedule(gather)
+    copy = sch.read_at(sch.get_loops("C")[0], "C", 1, "local")
+    assert [r.buffer.name for r in sch.get(copy).reads] == ["A", "I"]
+    same(gather, sch)

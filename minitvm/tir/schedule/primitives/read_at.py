@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....arith import Analyzer, regions
-from ....expr import SPATIAL, Expr, IntImm, IterVar, Range, Var, const, substitute
+from ....expr import SPATIAL, Expr, IntImm, IterVar, Range, Var, const, replace, substitute
 from ...conditions import all_of, is_const, uses
 from ...nodes import (
     Block,
@@ -22,7 +22,7 @@ from ...nodes import (
     Stmt,
 )  # fmt: skip
 from ..analysis import Scope, why_goes_on
-from ..boxes import Box, clip, fills, hull, touched
+from ..boxes import Box, clip, fills, hull, signature, touched
 from ..placement import box_text
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..staging import (
@@ -300,6 +300,9 @@ def _copy_block(
         body = For(axis, const(0, axis.dtype), extent, ForKind.SERIAL, body)
     reads, writes = (BufferRegion(source, shown),), (BufferRegion(target, shown),)
     block = Block(tuple(iters), reads, writes, name, body, annotations={"auto_copy": 1})
+    # Where the box is may be read from memory, as in a gather.
+    places = tuple(r for r in signature(block)[0] if r.buffer is not source)
+    block = replace(block, reads=(*reads, *places))
     return BlockRealize(tuple(l.var for l in used), const(True), block)
 
 
