@@ -279,13 +279,15 @@ def _descend(func: PrimFunc, target: Target, stop_at: str, callback: PassCallbac
 def schedule_function(func: PrimFunc, target: Target) -> PrimFunc:
     """The function as the target's strategy schedules it.
 
-    Its attributes "schedule_trace" and "schedule_choice" keep the steps, the rule that made them and the algorithms.
+    Its attributes "schedule_trace", "schedule_choice" and "schedule_tiles" keep the steps, the rule that made them, the
+    algorithms and the tiles that were weighed.
     """
     from . import strategy
 
-    rule, scheduled = strategy.chosen(func, target)
-    traced = scheduled.func.with_attr("schedule_trace", scheduled.trace.as_python())
-    return traced.with_attr(strategy.CHOICE, (rule, *strategy.algorithms_of(func)))
+    made = strategy.chosen(func, target)
+    traced = made.schedule.func.with_attr("schedule_trace", made.schedule.trace.as_python())
+    told = traced.with_attr(strategy.CHOICE, (made.rule, *strategy.algorithms_of(func)))
+    return told.with_attr(strategy.TILES, made.weighed) if made.weighed else told
 
 
 def optimize_graph(graph: Any, target: Target, callback: PassCallback | None = None, accuracy: str = "fast") -> Any:

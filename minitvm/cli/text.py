@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 TRACE = "schedule_trace"  # the attribute of a function that holds its schedule's steps
-NOTES = (TRACE, "schedule_choice")  # what is told above a function, not in it
+NOTES = (TRACE, "schedule_choice", "schedule_tiles")  # what is told above a function, not in it
 
 
 def text(result: Any, trace: bool = True, target: Any = None) -> str:

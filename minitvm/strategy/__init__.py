@@ -4,7 +4,9 @@
 """
 
 from . import cpu
-from .decision import CHOICE, Decision, algorithms_of, decision
-from .registry import RULES, Rule, chosen, rule, schedule
+from .decision import CHOICE, TILES, Decision, algorithms_of, decision
+from .registry import RULES, Chosen, Rule, chosen, rule, schedule
 
-__all__ = ["CHOICE", "RULES", "Decision", "Rule", "algorithms_of", "chosen", "decision", "rule", "schedule"]
+__all__ = [
+    "CHOICE", "RULES", "TILES", "Chosen", "Decision", "Rule", "algorithms_of", "chosen", "decision", "rule", "schedule",
+]  # fmt: skip

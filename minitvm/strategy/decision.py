@@ -19,6 +19,7 @@ from .cpu.algorithms import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_BYTES
 from .cpu.tiling import cpu_of
 
 CHOICE = "schedule_choice"  # the attribute of a scheduled function: the rule behind it, then its algorithms
+TILES = "schedule_tiles"  # and the tiles that were weighed, the one taken first
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,11 @@ class KernelFigures:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The rule that scheduled a function, what its blocks say of algorithms, and the figures of its kernels."""
+    """The rule that scheduled a function, the algorithms and tiles it had the choice of, the figures of its kernels."""
 
     rule: str
     algorithms: tuple[str, ...]
+    tiles: tuple[str, ...]
     kernels: tuple[KernelFigures, ...]
 
     @property
@@ -80,7 +82,7 @@ def decision(func: PrimFunc, target: Any, sizes: Mapping[Var, int] | None = None
     module = lower(func, target, "kernel")
     kernels = [f for _, f in module.items() if not f.attrs.get("host")]
     figures = [_figures(kernel, cpu_of(target), sizes or {}) for kernel in kernels]
-    return Decision(rule, tuple(algorithms), tuple(figures))
+    return Decision(rule, tuple(algorithms), tuple(func.attrs.get(TILES, ())), tuple(figures))
 
 
 def algorithms_of(func: PrimFunc) -> list[str]:

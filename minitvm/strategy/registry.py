@@ -6,7 +6,7 @@ outside the package registers itself the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,16 @@ from ..errors import ScheduleError
 from ..tir import Schedule
 from ..tir.nodes import PrimFunc
 
-Apply = Callable[[Schedule, Any], None]
+Apply = Callable[[Schedule, Any], Sequence[str] | None]
 Matches = Callable[[PrimFunc], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`apply(schedule, target)` for functions for which `matches(func)` holds."""
+    """`apply(schedule, target)` for functions for which `matches(func)` holds.
+
+    Where it weighs several tiles it may return what they are, in words, the one taken first.
+    """
 
     name: str
     matches: Matches
@@ -51,18 +54,27 @@ def schedule(func: PrimFunc, target: Any) -> Schedule:
 
     A rule whose steps are refused is given up for the next: the result is always legal, at worst the loops as written.
     """
-    return chosen(func, target)[1]
+    return chosen(func, target).schedule
 
 
-def chosen(func: PrimFunc, target: Any) -> tuple[str, Schedule]:
-    """The name of the rule that `schedule` takes, and its schedule; no name where no rule fits."""
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A schedule, the name of the rule that made it ("" where none fits), and the tiles that it weighed."""
+
+    rule: str
+    schedule: Schedule
+    weighed: tuple[str, ...] = ()
+
+
+def chosen(func: PrimFunc, target: Any) -> Chosen:
+    """What `schedule` takes, and why."""
     for row in RULES.get(str(getattr(target, "kind", "cpu")), []):
         if not row.matches(func):
             continue
         attempt = Schedule(func)
         try:
-            row.apply(attempt, target)
+            weighed = row.apply(attempt, target)
         except ScheduleError:
             continue
-        return row.name, attempt
-    return "", Schedule(func)
+        return Chosen(row.name, attempt, tuple(weighed or ()))
+    return Chosen("", Schedule(func))

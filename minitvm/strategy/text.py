@@ -20,6 +20,8 @@ def lines(found: Decision, target: Any) -> list[str]:
     for number, algorithm in enumerate(found.algorithms):
         label = "algorithm" if number == 0 else "instead of"
         told.append(f"{label:<11} {_with_time(algorithm.removeprefix('chosen: '), clock)}")
+    for number, tile in enumerate(found.tiles):
+        told.append(f"{'tile' if number == 0 else 'instead of':<11} {tile.removeprefix('tile of ')}")
     total = found.cycles
     bound = sum(k.compute_cycles for k in found.kernels) >= sum(k.memory_cycles for k in found.kernels)
     told.append(

@@ -40,7 +40,7 @@ def test_every_algorithm_has_its_time_the_chosen_one_first() -> None:
     assert [a.split(" Mcycles")[0].rsplit(" ", 1)[0] for a in found.algorithms[1:]] == ["winograd F(2x2,3x3)", "direct"]
     told = lines(found, CPU)
     assert told[1].startswith("algorithm   winograd F(4x4,3x3) ") and " ms (" in told[1] and "error at most" in told[1]
-    assert told[2].startswith("instead of") and told[3].startswith("instead of")
+    assert told[2].startswith("instead of") and told[3].startswith("instead of") and told[4].startswith("tile ")
     cycles = [float(a.split(" Mcycles")[0].rsplit(" ", 1)[1]) for a in found.algorithms]
     assert cycles == sorted(cycles)
     assert f"{cycles[0] * 1e6 / 4e9 * 1e3:.3g} ms" in told[1]
@@ -60,6 +60,23 @@ def test_a_register_tile_is_counted_in_the_kernel() -> None:
     assert kernel.accumulators == pixels * blocks and kernel.lanes == 8
     assert kernel.step_operations == pixels * blocks and kernel.step_loads == pixels + blocks
     assert kernel.flops == 2 * 64 * 64 * 56 * 56
+
+
+def test_tiles_that_were_weighed_are_told_the_best_first() -> None:
+    from minitvm.strategy.cpu.conv2d import conv_tiles
+    from minitvm.strategy.cpu.tiling import register_tiles
+
+    told = lines(of_graph(convolution_layer(64, 56, 1), "conv2d"), CPU)
+    (pixels, blocks), _ = conv_tiles(56, 8, 16)[0]
+    assert any(line.startswith(f"tile        {pixels} pixels x {blocks} channel blocks, ") for line in told)
+    assert sum(line.startswith("instead of") and "pixels x" in line for line in told) == 3
+    costs = [cost for _, cost in conv_tiles(56, 8, 16)]
+    assert costs == sorted(costs) and len(costs) > 10
+    a, b = te.placeholder((128, 256), name="a"), te.placeholder((256, 64), name="b")
+    tile, cycles = register_tiles(128, 64, "float32", CPU)[0]
+    assert decided(create_prim_func([a, b, topi.matmul(a, b)])).tiles[0] == (
+        f"tile of {tile.rows} rows x {tile.vectors} vectors of 8, {cycles:.4g} cycles a step of k"
+    )
 
 
 def test_footprints_shrink_inwards_and_begin_with_everything() -> None:

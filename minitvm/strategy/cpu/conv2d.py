@@ -9,7 +9,7 @@ from ..registry import rule
 from .blocks import blocks_of, computes
 from .generic import attempt, schedule_block
 from .register_tile import CHAINS, output_shape, tile_in_registers
-from .tiling import cpu_of
+from .tiling import WEIGHED, cpu_of
 
 # What a load costs beside another: a pixel is broadcast from the L1 cache, a vector of weights streams from L2.
 # Measured on Zen 5: 7 x 2, 7 x 3 and 10 x 2 reach 240 GFLOP/s; 4 x 4, with more weights a multiply-add, reaches 210.
@@ -18,17 +18,26 @@ _LONG_ROW = 64
 
 
 @rule("cpu", computes("nn.contrib_conv2d_NCHWc"))
-def conv2d_nchwc(sch: Schedule, target: Any) -> None:
+def conv2d_nchwc(sch: Schedule, target: Any) -> list[str]:
     """[N, O/y, OH, OW, y]: tiles of pixels along a row times a few blocks of output channels."""
     conv = sch.get_block("conv2d")
     shape = output_shape(sch, conv)
-    pixels, blocks = conv_tile(shape[3], shape[1], cpu_of(target).vector_registers)
+    tiles = conv_tiles(shape[3], shape[1], cpu_of(target).vector_registers)
+    pixels, blocks = tiles[0][0]
     used = tile_in_registers(sch, conv, {1: blocks, 3: pixels}, parallel_axes=3)
     schedule_other_blocks(sch, target, used)
+    return weighed_tiles(tiles)
 
 
 def conv_tile(width: int | None, channel_blocks: int | None, registers: int, whole: bool = False) -> tuple[int, int]:
-    """(pixels, channel blocks) of the tile: the fewest loads a multiply-add among those that do not spill.
+    """(pixels, channel blocks) of the tile: the fewest loads a multiply-add among those that do not spill."""
+    return conv_tiles(width, channel_blocks, registers, whole)[0][0]
+
+
+def conv_tiles(
+    width: int | None, channel_blocks: int | None, registers: int, whole: bool = False
+) -> list[tuple[tuple[int, int], float]]:
+    """The tiles that do not spill, (pixels, channel blocks), each with its weighted loads a multiply-add, best first.
 
     The blocks divide evenly. The pixels need not, unless the tiles have to be `whole`: what is left of a row is a
     smaller tile with a kernel of its own, and counts as that. Of a symbolic width the tile is that for a long row.
@@ -50,7 +59,16 @@ def conv_tile(width: int | None, channel_blocks: int | None, registers: int, who
         if pixels * blocks + blocks + (pixels if blocks > 1 else 1) <= registers
     ]
     # A tile that divides the row has one micro-kernel to compile, one that does not has two.
-    return min(candidates, key=lambda tile: (loads(*tile) * (1.0 if width % tile[0] == 0 else 1.1), -tile[0]))
+    costs = {tile: loads(*tile) * (1.0 if width % tile[0] == 0 else 1.1) for tile in candidates}
+    return [(tile, costs[tile]) for tile in sorted(candidates, key=lambda tile: (costs[tile], -tile[0]))]
+
+
+def weighed_tiles(tiles: list[tuple[tuple[int, int], float]]) -> list[str]:
+    """The tile taken and the next best, for people."""
+    return [
+        f"tile of {pixels} pixels x {blocks} channel blocks, {cost:.3g} weighted loads a multiply-add"
+        for (pixels, blocks), cost in tiles[:WEIGHED]
+    ]
 
 
 def schedule_other_blocks(sch: Schedule, target: Any, done: set[str]) -> None:

@@ -22,7 +22,7 @@ from ...tir import Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ..registry import rule
 from .blocks import blocks_of, inline_injective, is_reduction
-from .tiling import cpu_of, depth_block, register_tile
+from .tiling import WEIGHED, cpu_of, depth_block, register_tile, register_tiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def has_matmul(func: PrimFunc) -> bool:
 
 
 @rule("cpu", has_matmul)
-def matmul(sch: Schedule, target: Any) -> None:
+def matmul(sch: Schedule, target: Any) -> list[str]:
     """Schedule a function around one matrix product: producers inlined, epilogue computed on the tile."""
     inline_injective(sch)
     name = next(b.name for b in blocks_of(sch.func) if is_reduction(b))
@@ -105,8 +105,12 @@ def matmul(sch: Schedule, target: Any) -> None:
     block = sch.get_block(name)
     found = as_matmul(next(b for b in blocks_of(sch.func) if b.name == name))
     if found is None or len(epilogues) > 1:
-        return
+        return []
     schedule_matmul(sch, block, found, target, sch.get_block(epilogues[0]) if epilogues else None)
+    return [
+        f"tile of {tile.rows} rows x {tile.vectors} vectors of {tile.lanes}, {cycles:.4g} cycles a step of k"
+        for tile, cycles in register_tiles(found.m, found.n, found.block.writes[0].buffer.dtype, target)[:WEIGHED]
+    ]
 
 
 def schedule_matmul(sch: Schedule, block: Any, found: MatmulBlock, target: Any, epilogue: Any = None) -> None:

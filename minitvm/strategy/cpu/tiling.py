@@ -13,6 +13,8 @@ from typing import Any
 from ...expr import DType
 from ...target import Target
 
+WEIGHED = 4  # of the tiles that a rule weighs, so many are told
+
 
 @dataclass(frozen=True, slots=True)
 class RegisterTile:
@@ -35,19 +37,23 @@ def cpu_of(target: Any) -> Any:
 
 def register_tile(m: int, n: int, dtype: str, target: Any) -> RegisterTile:
     """The tile that spends the fewest cycles on an m x n result, edges included."""
+    return register_tiles(m, n, dtype, target)[0][0]
+
+
+def register_tiles(m: int, n: int, dtype: str, target: Any) -> list[tuple[RegisterTile, float]]:
+    """The tiles that fit the registers, each with its cycles for one step of k over an m x n result, the best first."""
     cpu = cpu_of(target)
     lanes = max(1, cpu.vector_bytes * 8 // _bits(dtype))
-    best, best_cost = RegisterTile(1, 1, lanes), float("inf")
+    found = []
     for vectors in range(1, 7):
         for rows in range(1, 17):
             # One register for the broadcast element, one for each vector of B.
             if rows * vectors + vectors + 1 > cpu.vector_registers:
                 continue
             tile = RegisterTile(rows, vectors, lanes)
-            cost = _cycles(m, n, tile, cpu)
-            if cost < best_cost - 1e-9:
-                best, best_cost = tile, cost
-    return best
+            found.append((tile, _cycles(m, n, tile, cpu)))
+    # Of tiles that are equal but for rounding the first, with the fewest vectors.
+    return sorted(found, key=lambda pair: round(pair[1], 9)) or [(RegisterTile(1, 1, lanes), float("inf"))]
 
 
 def _cycles(m: int, n: int, tile: RegisterTile, cpu: Any) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 from ...tir import Schedule
 from ..registry import rule
 from .blocks import behind, computes, inline_injective
-from .conv2d import conv_tile
+from .conv2d import conv_tiles, weighed_tiles
 from .register_tile import block_of, inlined_forward, output_shape, tile_reduction
 from .tiling import cpu_of
 
@@ -22,7 +22,7 @@ OP = "nn.contrib_winograd_conv2d_NCHWc"
 
 
 @rule("cpu", computes(OP))
-def winograd_conv2d_nchwc(sch: Schedule, target: Any) -> None:
+def winograd_conv2d_nchwc(sch: Schedule, target: Any) -> list[str]:
     """[N, O/y, OH, OW, y], a row of tiles at a time."""
     result = sch.get_block("winograd")
     tile = block_of(sch, result).annotations["tile"]
@@ -46,7 +46,8 @@ def winograd_conv2d_nchwc(sch: Schedule, target: Any) -> None:
     writer = sch.cache_write(products, 0, "local")
     sch.compute_at(writer, row, preserve_unit_loops=True)
     tile_loops = sch.get_loops(writer)[1:]
-    pixels, blocks = conv_tile(across, blocks, cpu_of(target).vector_registers, whole=True)
+    weighed = conv_tiles(across, blocks, cpu_of(target).vector_registers, whole=True)
+    pixels, blocks = weighed[0][0]
     tile_reduction(sch, products, writer, tile_loops, {3: blocks, 4: pixels})
 
     tiles = sch.get_block("tiles")
@@ -61,6 +62,7 @@ def winograd_conv2d_nchwc(sch: Schedule, target: Any) -> None:
     sch.compute_at(strips, ib)
     sch.vectorize(sch.get_loops(strips)[-1])
     sch.parallel(row)
+    return weighed_tiles(weighed)
 
 
 def _row_of_matrix(sch: Schedule, handle: Any, row: int) -> None:
