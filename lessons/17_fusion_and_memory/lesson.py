@@ -1,0 +1,365 @@
+# %% [markdown]
+# # Fusion, and a place for what is left
+#
+# A network is a list of operators, and between two of them stands a tensor: written by the one, read by the other,
+# thrown away. Today we count what these tensors cost. First we get rid of as many as we can: *fusion*. Then we find a
+# place in memory for those that remain, in which they do not get into each other's way: the *memory plan*.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+from dataclasses import replace
+
+import numpy as np
+
+import minitvm
+from lessons import example, ledger
+from lessons.arenas import Live, arena, lower_bound, overlap, random_values
+from lessons.picture import Picture
+from minitvm import reference, te, tir
+from minitvm.errors import ExecutionError
+from minitvm.executable.nodes import ArenaSlice, CallKernel, Executable
+from minitvm.executable.plan_memory import Lifetime, plan_memory
+from minitvm.graph.builder import GraphBuilder
+from minitvm.graph.nodes import Graph
+from minitvm.tir.work import count
+
+# %% [markdown]
+# ## Three operators, or one
+#
+# Our example as a graph: a product, an addition, a maximum. `build` makes one function of the three; a graph for each
+# of them alone makes three.
+
+
+# %%
+def graph_of(*ops: str, m: int, n: int, k: int) -> Graph:
+    """A part of the example as a graph."""
+    b = GraphBuilder("example")
+    value = b.input("A", (m, k)) if ops[0] == "nn.matmul" else b.input("value", (m, n))
+    for op in ops:
+        if op == "nn.matmul":
+            value = b.op(op, value, b.input("B", (k, n)))
+        else:
+            value = b.op(op, value, b.input("bias", (n,))) if op == "add" else b.op(op, value)
+    return b.build(value)
+
+
+OPS = ("nn.matmul", "add", "nn.relu")
+fused = minitvm.lower(graph_of(*OPS, m=64, n=64, k=64), stop_at="fused")
+print(fused)
+
+# %% [markdown]
+# How many bytes does a kernel move at least? `count` multiplies its loops out, and gives the distinct bytes that it
+# reads and writes in memory. (Registers and other local buffers are left out.)
+
+
+# %%
+def moved(graph: Graph) -> int:
+    """The bytes that the kernels of a graph read and write."""
+    total = 0
+    for module in minitvm.lower(graph, stop_at="kernel").values():
+        for _, func in module.items():
+            if not func.attrs.get("host"):
+                work = count(func)
+                total += sum(size for buffer, size in (*work.reads.items(), *work.writes.items())
+                             if buffer.scope == "global")  # fmt: skip
+    return total
+
+
+M, N, K = 512, 512, 8
+alone = {op: moved(graph_of(op, m=M, n=N, k=K)) for op in OPS}
+together = moved(graph_of(*OPS, m=M, n=N, k=K))
+print({op: f"{size:,}" for op, size in alone.items()}, f"together {sum(alone.values()):,}; fused {together:,}")
+assert sum(alone.values()) - together == 4 * (4 * M * N)
+
+# %% [markdown]
+# The difference is exact: two tensors of M * N floats, each written once and read once. Fusion did not save one
+# multiplication; it saved 4 * M * N floats of traffic. And the clock? Here K is only 8, so there is little to compute
+# for each element of the result:
+
+# %%
+rng = np.random.default_rng(17)
+M, N, K = 1024, 1024, 8
+a, b, bias = (rng.integers(-3, 4, shape).astype("float32") for shape in ((M, K), (K, N), (N,)))
+one = minitvm.build(graph_of(*OPS, m=M, n=N, k=K), threads=1)
+matmul, add, relu = (minitvm.build(graph_of(op, m=M, n=N, k=K), threads=1) for op in OPS)
+y, c, d, z = (np.zeros((M, N), "float32") for _ in range(4))
+
+
+def three() -> None:
+    """One operator after the other."""
+    matmul(a, b, out=c)
+    add(c, bias, out=d)
+    relu(d, out=z)
+
+
+def fused_call() -> None:
+    """All in one."""
+    one(a, b, bias, out=y)
+
+
+three()
+fused_call()
+assert (y == z).all() and (y == example.expected(a, b, bias)).all()
+print("three:", ledger.duration(ledger.best_of(10, three)), " fused:", ledger.duration(ledger.best_of(10, fused_call)))
+
+# %% [markdown]
+# ## What can be fused?
+#
+# The fused kernel computes a tile of C in registers, adds the bias, takes the maximum, and then stores (lesson 08).
+# That works because the addition needs, for one element of its result, *one* element of C. So operators have classes:
+#
+# - *element-wise* and *broadcast* (add, relu): take whatever makes their input into their own loops;
+# - *injective* (transpose, reshape): the same, with other indices;
+# - *complex* (matmul, convolution): let others work on their results, but take nobody in themselves. Each input is used
+#   many times there, and would be computed as often;
+# - *reductions* (sum, maximum): take injective producers;
+# - *opaque* (sort): none of this.
+#
+# And a value that several operators read stays in memory: somebody else needs it. Look at a small network with a branch
+# and a way around (`strict` leaves out Winograd's algorithm, lesson 16).
+
+
+# %%
+def network(side: int = 8, channels: int = 16) -> Graph:
+    """Convolutions with bias and relu: a stem, two branches that are added, and a way around."""
+    b = GraphBuilder("net")
+    rng = np.random.default_rng(7)
+
+    def layer(value: object, width: int, size: int, name: str) -> object:
+        inside = int(value.shape[1])  # type: ignore[attr-defined]
+        weight = rng.integers(-1, 2, (width, inside, size, size)).astype("float32")
+        made = b.op("nn.conv2d", value, weight, padding=size // 2, name=name)
+        return b.op("nn.relu", b.op("add", made, rng.integers(-2, 3, (width, 1, 1)).astype("float32")))
+
+    x = b.input("x", (1, channels, side, side))
+    stem = layer(x, 4 * channels, 1, "stem")
+    left = layer(stem, channels, 1, "left")
+    right = layer(layer(layer(stem, channels, 3, "right_1"), 2 * channels, 1, "right_2"), channels, 1, "right_3")
+    out = layer(b.op("add", left, right), channels, 3, "out")
+    return b.build(b.op("add", out, x))
+
+
+net = network()
+fused = minitvm.lower(net, stop_at="fused", accuracy="strict")
+print(f"{len(net.nodes)} operators have become {len(fused.nodes)}:")
+for node in fused.nodes:
+    inner = node.attrs["graph"]
+    print("  ", " + ".join(item.op for item in inner.nodes), " ->  ", node.output.name)
+assert len(fused.nodes) < len(net.nodes) / 2
+
+# %% [markdown]
+# ## Who lives when
+#
+# What is left between the groups needs memory. A value lives from the step that writes it to the last step that reads
+# it; then its bytes are free. The executable is a list of steps, and says for each value where it lives and when. (The
+# numbers of kernels have gaps: between two of them stands a barrier.)
+
+# %%
+program: Executable = minitvm.lower(net, stop_at="executable", accuracy="strict")
+(memory,) = program.arenas
+residents = memory.residents
+print(f"{'value':<12} {'bytes':>7} {'from':>5} {'to':>3} {'offset':>7}")
+for value in residents:
+    print(f"{value.name:<12} {value.nbytes:>7,} {value.first:>5} {value.last:>3} {value.offset:>7,}")
+lives = [Live(int(value.nbytes), value.first, value.last) for value in residents]  # type: ignore[arg-type]
+offsets = [int(value.offset) for value in residents]  # type: ignore[arg-type]
+print(f"all together {sum(v.nbytes for v in lives):,} bytes; the most at a time {lower_bound(lives):,}; "
+      f"the arena has {memory.size:,}")  # fmt: skip
+assert overlap(lives, offsets) is None and memory.size >= lower_bound(lives)
+
+# %% [markdown]
+# Drawn with a character for so many bytes, and a row for each kernel:
+
+# %%
+SCALE = max(1, int(memory.size) // 64)  # type: ignore[arg-type]
+for number, step in enumerate(program.steps):
+    if isinstance(step, CallKernel):
+        row = ["."] * -(-int(memory.size) // SCALE)  # type: ignore[arg-type]
+        for letter, value, offset in zip("abcdefghijklmnop", lives, offsets):
+            if value.first <= number <= value.last:
+                row[offset // SCALE : (offset + value.nbytes) // SCALE] = letter * (value.nbytes // SCALE)
+        print(f"{number:>3} {''.join(row)}")
+
+# %% [markdown]
+# ## A plan that is wrong
+#
+# What if two values get the same bytes, and one is written while the other is still needed? A real machine reports
+# nothing: there are only wrong numbers. The interpreter of executables remembers for each byte who wrote it. We move a
+# value so that its second half lies on the beginning of another one that is still needed, and run:
+
+# %%
+x = rng.integers(-2, 3, (1, 16, 8, 8)).astype("float32")
+(right_answer,) = reference.executable.run(program, {"x": x})
+assert (right_answer == reference.graph.run(net, {"x": x})[0]).all()
+
+
+def moved_to(executable: Executable, old: int, new: int, nbytes: int) -> Executable:
+    """The executable with all slices of so many bytes at `old` moved to `new`."""
+    steps = []
+    for step in executable.steps:
+        if isinstance(step, CallKernel):
+            slices = [
+                replace(arg, offset=new)
+                if isinstance(arg, ArenaSlice) and (arg.offset, arg.nbytes) == (old, nbytes)
+                else arg
+                for arg in step.args
+            ]
+            step = replace(step, args=tuple(slices))
+        steps.append(step)
+    return replace(executable, steps=tuple(steps))
+
+
+victim, intruder = next(
+    (i, j) for i, v in enumerate(lives) for j, w in enumerate(lives)
+    if v.first < w.first < v.last and w.nbytes < v.nbytes and offsets[i] >= w.nbytes
+)  # fmt: skip
+late, early = residents[intruder], residents[victim]
+print(f"{late.name} is written in step {late.first}, and {early.name} is needed until step {early.last}")
+nbytes = lives[intruder].nbytes
+try:
+    reference.executable.run(moved_to(program, offsets[intruder], offsets[victim] - nbytes // 2, nbytes), {"x": x})
+except ExecutionError as error:
+    print(error)
+else:
+    raise AssertionError("the interpreter has not seen it")
+
+# %% [markdown]
+# Half of the bytes that the step reads belong to somebody else: as a part of *this* value they have not been written.
+#
+# A value that lies all inside of another one is not suspicious by itself: the parts of a concatenation do. There the
+# numbers must tell. The graph has an interpreter of its own, which knows nothing of arenas.
+
+# %%
+misplaced = moved_to(program, offsets[intruder], offsets[victim], nbytes)
+(wrong_answer,) = reference.executable.run(misplaced, {"x": x})
+print(f"{int((wrong_answer != right_answer).sum())} of {right_answer.size} numbers are wrong")
+assert (wrong_answer != right_answer).any()
+
+# %% [markdown]
+# ## How good can a plan be?
+#
+# To find the smallest arena is hard (as hard as packing bins). The most bytes that live in one step are a lower bound.
+# Three ways to plan 200 random networks: a place for each value, never used again; one value after the other, in the
+# order of the program, each at the first gap; and what minitvm does, the largest value first, each in the smallest gap
+# that takes it. Large stones first, sand later.
+
+
+# %%
+def first_gap(values: list[Live]) -> list[int]:
+    """In the order of the program, each value at the first gap among those that live with it."""
+    placed: list[int] = []
+    for value in values:
+        busy = sorted(
+            (offset, offset + other.nbytes)
+            for other, offset in zip(values, placed)
+            if other.first <= value.last and value.first <= other.last
+        )
+        end = 0
+        for start, stop in busy:
+            if start - end >= value.nbytes:
+                break
+            end = max(end, stop)
+        placed.append(end)
+    return placed
+
+
+def largest_first(values: list[Live]) -> list[int]:
+    """minitvm's plan."""
+    plan = plan_memory([Lifetime(str(k), v.nbytes, v.first, v.last) for k, v in enumerate(values)])
+    return [int(offset) for offset in plan.offsets]  # type: ignore[arg-type]
+
+
+networks = [random_values(seed) for seed in range(200)]
+least = sum(lower_bound(values) for values in networks)
+never = sum(v.nbytes for values in networks for v in values)
+sizes = {"a place for each": never}
+for name, planner in (("first gap", first_gap), ("largest first", largest_first)):
+    plans = [planner(values) for values in networks]
+    assert all(overlap(values, plan) is None for values, plan in zip(networks, plans))
+    sizes[name] = sum(arena(values, plan) for values, plan in zip(networks, plans))
+for name, size in sizes.items():
+    print(f"{name:<18} {size / least:>6.3f} of the lower bound")
+assert sizes["largest first"] < sizes["first gap"] < never
+
+# %% [markdown]
+# The picture shows one of them: steps go down, bytes go right, and each box is a value. What is grey was not needed.
+
+
+# %%
+def draw(values: list[Live], plan: list[int], size: int) -> Picture:
+    """Who lives where and when."""
+    steps = max(value.last for value in values) + 1
+    picture = Picture(860, 60 + 12 * steps)
+    picture.words(20, 24, f"{len(values)} values in {size:,} bytes; {lower_bound(values):,} is the lower bound", 14)
+    wide, high = 820 / size, 12
+    picture.box(20, 40, 820, high * steps, "#dddddd")
+    colours = ("#1f78b4", "#33a02c", "#e31a1c", "#ff7f00", "#6a3d9a", "#b15928", "#a6cee3", "#b2df8a", "#fdbf6f")
+    for number, (value, offset) in enumerate(zip(values, plan)):
+        picture.box(20 + offset * wide, 40 + value.first * high, value.nbytes * wide,
+                    (value.last - value.first + 1) * high, colours[number % len(colours)], "white")  # fmt: skip
+    return picture
+
+
+shown = max(networks, key=len)
+plan = largest_first(shown)
+print("the picture:", draw(shown, plan, arena(shown, plan)).save("memory_plan"))
+
+# %% [markdown]
+# ## The ledger
+#
+# The example in three stages; with the addition written into the maximum; and with both done on each tile of C, while
+# it is in registers. The last row is what lives at a time: the interpreter sees buffers come and go.
+
+# %%
+SIZE = (16, 32, 16)
+
+
+def in_stages() -> tir.Schedule:
+    """C = A B; D = C + bias; Y = max(D, 0)."""
+    m, n, k = SIZE
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    bias, r = te.placeholder((n,), name="bias"), te.reduce_axis((0, k), name="r")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
+    d = te.compute((m, n), lambda i, j: c[i, j] + bias[j], name="D")
+    y = te.compute((m, n), lambda i, j: te.maximum(d[i, j], te.const(0, "float32")), name="Y")
+    return tir.Schedule(te.create_prim_func([a, b, bias, y]))
+
+
+def in_tiles(sch: tir.Schedule) -> None:
+    """C and Y together, 4 x 16 elements at a time."""
+    i, j = sch.get_loops("Y")
+    i_0, row = sch.split(i, factors=[None, 4])
+    j_0, column = sch.split(j, factors=[None, 16])
+    sch.reorder(i_0, j_0, row, column)
+    sch.compute_at("C", j_0)
+    *_, c_row, c_column, r = sch.get_loops("C")
+    sch.reorder(r, c_row, c_column)
+    for rows, columns in ((c_row, c_column), (row, column)):
+        sch.unroll(rows)
+        sch.vectorize(columns)
+
+
+columns = {}
+stages = in_stages().func
+for name in ("three stages", "D inlined", "C at tiles"):
+    sch = in_stages()
+    if name != "three stages":
+        sch.compute_inline("D")
+    if name == "C at tiles":
+        in_tiles(sch)
+    kernel = minitvm.lower(sch.func, stop_at="kernel")[sch.func.name]
+    assert reference.check(stages, kernel, modes=("exact", "shadow"))
+    counted = ledger.measure(kernel, *example.inputs(*SIZE))
+    columns[name] = {**counted.lesson_rows(), "bytes live, registers too": f"{counted.peak_bytes:,}"}
+ledger.show(columns)
+
+# %% [markdown]
+# ## Your turn
+#
+# Write the planner: a place for each value, none that lives at the same time in the way, and the arena nearly as small
+# as it can be. Open `exercise.py`, and then:
+#
+#     minitvm lesson 17 --check
