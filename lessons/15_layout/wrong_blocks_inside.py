@@ -1,0 +1,19 @@
+"""Wrong: puts neighbouring channels into different blocks."""
+
+from __future__ import annotations
+
+
+def offset(shape: tuple[int, int, int], block: int, c: int, h: int, w: int) -> int:
+    """The place of an element."""
+    _, rows, columns = shape
+    return ((c % -(-shape[0] // block) * rows + h) * columns + w) * block + c // -(-shape[0] // block)
+
+
+def element(shape: tuple[int, int, int], block: int, place: int) -> tuple[int, int, int] | None:
+    """The element in a place."""
+    channels, rows, columns = shape
+    rest, inside = divmod(place, block)
+    rest, w = divmod(rest, columns)
+    number, h = divmod(rest, rows)
+    c = inside * -(-channels // block) + number
+    return (c, h, w) if c < channels else None
