@@ -1,4 +1,4 @@
-"""What lessons share beside the ledger: the small core, and pictures."""
+"""What lessons share beside the ledger: the small core, memory plans, and pictures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from minitvm.cli.lesson import open_lessons
 
 open_lessons()
 
-from lessons.picture import Picture  # noqa: E402  (found through open_lessons)
+from lessons.arenas import Live, arena, lower_bound, overlap, random_values  # noqa: E402  (found through open_lessons)
+from lessons.picture import Picture  # noqa: E402
 from lessons.pipeline import Core, cycles_a_step, starts  # noqa: E402
 
 
@@ -41,11 +42,43 @@ def test_picture_is_xml_with_its_parts(tmp_path: Path, monkeypatch: pytest.Monke
     picture = Picture(40, 30)
     picture.box(1, 2, 3, 4, "#ff0000")
     picture.words(5, 6, "a < b & c")
+    picture.line([(0, 1), (2.5, 3)], "#00ff00")
     path = picture.save("drawn")
     root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
     assert path == tmp_path / "new" / "drawn.svg"
     assert root.attrib["width"] == "40"
-    sheet, box, words = list(root)
+    sheet, box, words, line = list(root)
     assert (box.attrib["x"], box.attrib["fill"]) == ("1.00", "#ff0000")
     assert sheet.attrib["fill"] == "white"
     assert words.text == "a < b & c"
+    assert line.attrib["points"] == "0.0,1.0 2.5,3.0"
+
+
+@pytest.mark.parametrize(
+    ("values", "offsets", "clash"),
+    [
+        ([Live(64, 0, 1), Live(64, 1, 2)], [0, 0], (0, 1)),  # read in the step in which the other is written
+        ([Live(64, 0, 1), Live(64, 2, 3)], [0, 0], None),
+        ([Live(64, 0, 1), Live(64, 1, 2)], [0, 64], None),
+        ([Live(128, 0, 4), Live(64, 2, 3)], [0, 64], (0, 1)),  # inside of it
+        ([Live(64, 2, 3), Live(128, 0, 4)], [128, 64], (0, 1)),
+    ],
+)
+def test_overlap_is_two_that_live_together_in_one_byte(
+    values: list[Live], offsets: list[int], clash: tuple[int, int] | None
+) -> None:
+    assert overlap(values, offsets) == clash
+
+
+def test_arena_and_its_lower_bound_counted_by_hand() -> None:
+    values = [Live(64, 0, 1), Live(128, 1, 2), Live(64, 2, 3)]
+    assert lower_bound(values) == 192
+    assert arena(values, [128, 0, 192]) == 256
+    assert (lower_bound([]), arena([], [])) == (0, 0)
+
+
+def test_random_values_are_the_same_each_time_and_differ_by_seed() -> None:
+    first, second = random_values(1), random_values(2)
+    assert random_values(1) == first != second
+    assert [value.first for value in first] == list(range(len(first)))
+    assert all(value.nbytes % 64 == 0 and value.last > value.first for value in (*first, *second))

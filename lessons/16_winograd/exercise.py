@@ -1,0 +1,35 @@
+"""Exercise 16: the matrices of F(m, r), from points.
+
+F(m, r) makes m neighbouring results of a filter with r weights from n = m + r - 1 numbers of a signal, by n products:
+
+    y = A [ (G g) * (B d) ]        y[i] = d[i] g[0] + d[i + 1] g[1] + ... + d[i + r - 1] g[r - 1]
+
+`points` are n - 1 different Fractions a[0], a[1], ...; the last point is infinity. For point number k:
+
+- column k of A is 1, a[k], a[k]^2, ..., up to the power m - 1;
+- row k of G is 1, a[k], a[k]^2, ..., up to the power r - 1, each divided by the product of (a[k] - a[j]) over all
+  other j;
+- row k of B has the coefficients of the polynomial that is the product of (x - a[j]) over the other j: first that of 1,
+  then that of x, and so on. It has degree n - 2; the last coefficient, that of x^(n - 1), is 0.
+
+For infinity: the last column of A is 0, ..., 0, 1; the last row of G is 0, ..., 0, 1; the last row of B has the
+coefficients of the product of (x - a[j]) over all j. Write
+
+    transforms(m, r, points) -> (A, G, B), each a list of rows, a row a list of Fractions
+
+    transforms(1, 2, [Fraction(3)])   ->   A = [[1, 1]], G = [[1, 3], [0, 1]], B = [[1, 0], [-3, 1]]
+                                           y0 = 1 d0 (g0 + 3 g1) + 1 (d1 - 3 d0) g1 = d0 g0 + d1 g1
+
+Check it with: minitvm lesson 16 --check
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+Matrix = list[list[Fraction]]
+
+
+def transforms(m: int, r: int, points: list[Fraction]) -> tuple[Matrix, Matrix, Matrix]:
+    """A (m x n), G (n x r) and B (n x n) for n = m + r - 1."""
+    raise NotImplementedError("transforms(m, r, points) in exercise.py; its docstring says what is wanted")

@@ -1,0 +1,281 @@
+# %% [markdown]
+# # Winograd: fewer multiplications
+#
+# All lessons so far did the same multiplications in a better order. This one does fewer. Two neighbouring results of a
+# filter with three weights need six products; four are enough. For images it becomes 16 in place of 36, or 36 in place
+# of 144, and convolutions get faster than the multiply-add units allow. Nothing is for free: today we also prove that
+# the trick is right, for all inputs, and measure what it costs in accuracy.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+
+import minitvm
+from lessons import ledger
+from minitvm import reference
+from minitvm.graph.builder import GraphBuilder
+from minitvm.graph.nodes import Graph
+from minitvm.script import tir as T
+from minitvm.strategy.cpu.algorithms import Convolution, convolution_algorithms
+from minitvm.target import Target
+from minitvm.tir.nodes import PrimFunc
+from minitvm.topi.winograd import winograd_error_growth
+
+# %% [markdown]
+# ## Four products
+#
+# A filter g slides over a signal d: y0 = d0 g0 + d1 g1 + d2 g2, and y1 = d1 g0 + d2 g1 + d3 g2. Winograd (1980):
+#
+#     m0 = (d0 - d2) g0                       y0 = m0 + m1 + m2
+#     m1 = (d1 + d2) (g0 + g1 + g2) / 2       y1 = m1 - m2 - m3
+#     m2 = (d2 - d1) (g0 - g1 + g2) / 2
+#     m3 = (d1 - d3) g2
+#
+# The sums of g can be made once for the whole signal. This is called F(2, 3): 2 results, 3 weights. As programs:
+
+
+# %%
+def direct(tiles: int) -> PrimFunc:
+    """Y[i] = the sum of d[i + k] g[k]."""
+
+    @T.prim_func
+    def direct(
+        d: T.Buffer((2 * tiles + 2,), "float32"), g: T.Buffer((3,), "float32"), Y: T.Buffer((2 * tiles,), "float32")
+    ):
+        for i in range(2 * tiles):
+            Y[i] = d[i] * g[0] + d[i + 1] * g[1] + d[i + 2] * g[2]
+
+    return direct
+
+
+def winograd(tiles: int, last: float = -1.0) -> PrimFunc:
+    """The same by F(2, 3); `last` is the sign of m3."""
+
+    @T.prim_func
+    def winograd(
+        d: T.Buffer((2 * tiles + 2,), "float32"), g: T.Buffer((3,), "float32"), Y: T.Buffer((2 * tiles,), "float32")
+    ):
+        U = T.alloc_buffer((4,), scope="local")
+        M = T.alloc_buffer((4,), scope="local")
+        U[0] = g[0]
+        U[1] = (g[0] + g[1] + g[2]) * T.float32(0.5)
+        U[2] = (g[0] - g[1] + g[2]) * T.float32(0.5)
+        U[3] = g[2]
+        for t in range(tiles):
+            M[0] = (d[2 * t] - d[2 * t + 2]) * U[0]
+            M[1] = (d[2 * t + 1] + d[2 * t + 2]) * U[1]
+            M[2] = (d[2 * t + 2] - d[2 * t + 1]) * U[2]
+            M[3] = (d[2 * t + 1] - d[2 * t + 3]) * U[3]
+            Y[2 * t] = M[0] + M[1] + M[2]
+            Y[2 * t + 1] = M[1] - M[2] + T.float32(last) * M[3]
+
+    return winograd
+
+
+# %% [markdown]
+# ## Is it right?
+#
+# Floats can be tried, but they round: two right programs differ in the last digits, and so may a wrong one. So the
+# oracle has a *field mode*: it runs both programs on random whole numbers modulo the prime p = 2^31 - 1. There one can
+# add, multiply and divide, and nothing is ever rounded: 1/2 is 2^30, because 2 * 2^30 = 2^31 = 1. Both results are
+# polynomials of the inputs, of degree 2. If they are different polynomials, their difference is zero for at most 2 of p
+# random inputs (Schwartz and Zippel). So when they agree once, they agree *always*, but for a chance of one in a
+# billion.
+
+# %%
+verdict = reference.check(direct(4), winograd(4), modes=("field",))
+print("2 of 2^31 - 1 is", f"{2 / (2**31 - 1):.1e};", "the programs:", verdict)
+assert verdict
+
+# %% [markdown]
+# And with one wrong sign?
+
+# %%
+wrong = reference.check(direct(4), winograd(4, last=1.0), modes=("field",))
+assert not wrong
+print("with + m3,", str(wrong).replace("the programs differ", "they differ"))
+
+# %% [markdown]
+# ## Three matrices
+#
+# Written as matrices, F(2, 3) is y = A [ (G g) * (B d) ], where * multiplies element by element. (Papers write A^T and
+# B^T.) In d, and in g, everything is linear. So it is enough to try vectors that have a single 1: whoever agrees on
+# these agrees on all sums of them. That is another proof, in exact fractions:
+
+# %%
+Matrix = list[list[Fraction]]
+
+
+def matrix(text: str) -> Matrix:
+    """Rows between semicolons."""
+    return [[Fraction(entry) for entry in row.split()] for row in text.split(";")]
+
+
+A2, G2 = matrix("1 1 1 0; 0 1 -1 -1"), matrix("1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1")
+B2 = matrix("1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1")
+A4 = matrix("1 1 1 1 1 0; 0 1 -1 2 -2 0; 0 1 1 4 4 0; 0 1 -1 8 -8 1")
+G4 = matrix("1/4 0 0; -1/6 -1/6 -1/6; -1/6 1/6 -1/6; 1/24 1/12 1/6; 1/24 -1/12 1/6; 0 0 1")
+B4 = matrix("4 0 -5 0 1 0; 0 -4 -4 1 1 0; 0 4 -4 -1 1 0; 0 -2 -1 2 1 0; 0 2 -1 -2 1 0; 0 4 0 -5 0 1")
+FORMS = {2: (A2, G2, B2), 4: (A4, G4, B4)}
+
+
+def is_filter(a: Matrix, g: Matrix, b: Matrix) -> bool:
+    """Whether A [ (G w) * (B d) ] is the filter, for all d and w: tried on each pair of unit vectors."""
+    m, r = len(a), len(g[0])
+    return all(
+        sum(a[i][k] * g[k][weight] * b[k][place] for k in range(len(b))) == (place == i + weight)
+        for i, weight, place in itertools.product(range(m), range(r), range(m + r - 1))
+    )
+
+
+for m, form in FORMS.items():
+    print(f"F({m}, 3): {len(form[1])} products for {m} results, {3 * m} directly; right: {is_filter(*form)}")
+    assert is_filter(*form)
+
+# %% [markdown]
+# ## Where do they come from?
+#
+# Multiply two polynomials, s(x) with m coefficients and g(x) with r. The product has n = m + r - 1 coefficients. Do not
+# multiply each with each: evaluate both at n points, multiply the n *values*, and find the polynomial that goes through
+# them. That makes n products. (One of the "points" may be infinity, where the value is the highest coefficient.)
+#
+# Evaluating s is a matrix, evaluating g is one, and so is finding the polynomial. For a fixed g, the whole is a matrix
+# that makes n numbers of m; turn it over, rows to columns, and it makes m numbers of n: that is exactly the filter.
+# F(2, 3) takes the points 0, 1, -1 and infinity, F(4, 3) takes 2 and -2 as well. In the exercise you will do it for any
+# points.
+#
+# ## Images
+#
+# A 3 x 3 filter on an image: do it along the columns and along the rows, d -> B d B^T and g -> G g G^T. A tile of
+# m x m results takes (m + 2)^2 products:
+
+# %%
+for m in (2, 4):
+    print(f"F({m}x{m}, 3x3): {(m + 2) ** 2} products for {m * m} results: {(m + 2) ** 2 / m**2:g} each, not 9")
+
+# %% [markdown]
+# With many channels the products are summed over the channels of the input *before* A is applied. So B d B^T is made
+# once for each channel of the input and used for every channel of the result, and what stands in the middle is, for
+# each of the (m + 2)^2 places, a product of two matrices: our example, the ladder of lesson 13.
+#
+# ## Rounding
+#
+# In exact numbers all forms are the same. In float32 they are not: B adds and subtracts numbers that may be much larger
+# than the result. We measure, for 64 channels of random numbers, how far each form is from float64:
+
+
+# %%
+def in_float32(m: int, d: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Tiles d [tile, channel, m + 2, m + 2] with weights [channel, 3, 3], everything in float32; [tile, m, m]."""
+    a, g, b = (np.array([[float(v) for v in row] for row in form]) for form in FORMS[m])
+    u = (g @ w.astype("float64") @ g.T).astype("float32")  # weights are transformed once, with care
+    a, b = a.astype("float32"), b.astype("float32")
+    middle = ((b @ d @ b.T) * u).sum(axis=1, dtype="float32")
+    return np.asarray(a @ middle @ a.T)
+
+
+def directly(m: int, d: np.ndarray, w: np.ndarray, dtype: str) -> np.ndarray:
+    """The same by the definition, each sum one product after the other."""
+    total = np.zeros((len(d), m, m), dtype)
+    for channel, y, x in np.ndindex(*w.shape):
+        total += d[:, channel, y : y + m, x : x + m].astype(dtype) * w[channel, y, x].astype(dtype)
+    return total
+
+
+rng = np.random.default_rng(16)
+print("                 largest error   root mean square")
+for m in (2, 4):
+    d = rng.standard_normal((400, 64, m + 2, m + 2)).astype("float32")
+    w = rng.standard_normal((64, 3, 3)).astype("float32")
+    truth = directly(m, d, w, "float64")
+    errors = {"direct": directly(m, d, w, "float32") - truth, f"F({m}x{m}, 3x3)": in_float32(m, d, w) - truth}
+    for name, error in errors.items():
+        print(f"{name:<14} {abs(error).max():>15.2e} {np.sqrt((error**2).mean()):>18.2e}")
+    growth = np.sqrt(np.mean(errors[f"F({m}x{m}, 3x3)"] ** 2) / np.mean(errors["direct"] ** 2))
+    print(f"{'':<14} {growth:.1f} times the error of direct convolution; bound: {winograd_error_growth(m):,.0f} times")
+    assert growth < winograd_error_growth(m)
+
+# %% [markdown]
+# The small form is as good as direct convolution, which adds up 9 * 64 products one after the other. The large one
+# loses something, and still larger ones lose so much that they are hardly used in float32. The bound is what the norms
+# of the matrices allow; it is far above what happens to random numbers. minitvm states it with each choice, and
+# `accuracy="strict"` does without Winograd.
+#
+# ## Does it pay?
+#
+# The transforms cost time too, and transformed weights are larger: (m + 2)^2 numbers for 9. For few tiles or many
+# channels they come from far away for little work. So it depends on the layer, and a model of the machine decides. Four
+# layers of ResNet-18, which all have the same number of multiplications:
+
+# %%
+target = Target("cpu")
+for name, side, channels in (("C2", 56, 64), ("C6", 28, 128), ("C9", 14, 256), ("C12", 7, 512)):
+    layer = Convolution(1, channels, channels, (side, side), (3, 3), (1, 1), (1, 1))
+    found = convolution_algorithms(layer, target.vector_lanes("float32"), target)
+    print(f"{name:<4} {side:>2} x {side:<2} {channels:>4} channels:",
+          ", ".join(f"{one.name} {one.cycles / 1e6:.2f}" for one in found), "Mcycles")  # fmt: skip
+    assert [one.cycles for one in found] == sorted(one.cycles for one in found)
+
+# %% [markdown]
+# The first of each row is what `build` takes. And the clock, on one thread, for 64 channels of 28 x 28:
+
+
+# %%
+def layer_graph(channels: int, side: int) -> Graph:
+    """One convolution."""
+    b = GraphBuilder("layer")
+    weights = np.random.default_rng(5).standard_normal((channels, channels, 3, 3)).astype("float32")
+    x = b.input("x", (1, channels, side, side))
+    return b.build(b.op("nn.conv2d", x, weights, padding=1))
+
+
+image = rng.standard_normal((1, 64, 28, 28)).astype("float32")
+results = {}
+for accuracy in ("strict", "fast"):
+    graph = layer_graph(64, 28)
+    module = minitvm.build(graph, threads=1, accuracy=accuracy)
+    chosen = next(
+        item.op
+        for group in minitvm.lower(graph, stop_at="fused", accuracy=accuracy).nodes
+        for item in group.attrs["graph"].nodes
+        if "conv" in item.op
+    )
+    results[accuracy] = np.asarray(module(image))
+    taken = ledger.best_of(20, lambda run=module: run(image))
+    rate = 2 * 28 * 28 * 64 * 64 * 9 / taken / 1e9
+    print(f"{accuracy:<7} {chosen:<36} {ledger.duration(taken):>8}: {rate:>6.1f} GFLOP/s of direct convolution")
+difference = abs(results["fast"] - results["strict"]).max() / abs(results["strict"]).max()
+print(f"largest difference: {difference:.1e} of the largest result")
+assert difference < 1e-4
+
+# %% [markdown]
+# The rate is that of the multiplications which direct convolution *would* do; it may be above the peak.
+#
+# ## The ledger
+#
+# The two programs from the beginning, for 256 results.
+
+# %%
+TILES = 128
+signal = rng.integers(-4, 5, 2 * TILES + 2).astype("float32")
+columns = {}
+for name, program in (("direct", direct(TILES)), ("F(2, 3)", winograd(TILES))):
+    columns[name] = ledger.measure(program, signal, np.array([1, -2, 3], "float32"), np.zeros(2 * TILES, "float32"))
+ledger.show(columns)
+
+# %% [markdown]
+# Six multiplications for two results have become four, and one by -1 that a compiler leaves out; the additions have
+# grown. In one dimension, on a machine that multiplies and adds in one instruction, nothing is gained. In two, with
+# many channels, the sums are made once for each channel, and the products for each *pair* of channels.
+#
+# ## Your turn
+#
+# Make the three matrices, for any number of results, weights, and any points. Open `exercise.py`, and then:
+#
+#     minitvm lesson 16 --check
