@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,6 +88,7 @@ def test_lesson_runs_as_a_script(folder: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", str(folder / "lesson.py")],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "MINITVM_PICTURES": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -93,6 +96,10 @@ def test_lesson_runs_as_a_script(folder: Path, tmp_path: Path) -> None:
     assert not re.search(r"NOT the same|the programs differ|(equal|agree): False", done.stdout), (
         "a comparison in the lesson failed"
     )
+    for picture in tmp_path.glob("*.svg"):
+        shapes = len(list(ElementTree.parse(picture).getroot()))
+        assert shapes > 20, f"{picture.name} has {shapes} shapes"
+        assert str(picture) in done.stdout
 
 
 @each_lesson

@@ -172,8 +172,8 @@ print("in blocks  ", time_of(blocked))
 # A copy before and after each convolution would be a waste. What stands between two convolutions can mostly work in
 # blocks as well: addition and relu do not care where an element is; a pool looks at pixels, not at channels. So the
 # compiler changes the layout once at the beginning and once at the end, and packs the weights when the network is
-# built, since they are constants. Only an operator that looks *across* channels, or at the order of all elements, asks
-# for the plain layout in between.
+# built, since they are constants. Only an operator that looks *across* channels, or moves the axes themselves,
+# asks for the plain layout in between.
 
 
 # %%
@@ -222,8 +222,8 @@ for constant in graph.constants:
 assert not any("pack" in op for op in operators(graph))
 
 # %% [markdown]
-# 32 x 16 x 3 x 3 have become (32 / x) x (16 / x) x 3 x 3 x x x x, for a vector of x: the last axis is the channels of
-# the result. No operator packs them when the network runs.
+# [32, 16, 3, 3] has become [32 / v, 16 / v, 3, 3, v, v], for vectors of v floats; the last axis, the one that a vector
+# loads, is a block of the channels of the result. No operator packs them when the network runs.
 #
 # You can also choose yourself. `ConvertLayout` puts convolutions into the layout that you want, and changes of layout
 # only where two layouts meet:
