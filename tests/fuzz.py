@@ -14,10 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests import fuzz_found  # noqa: E402
+
 FAILED, NO_TESTS = 1, 5  # pytest's exit statuses
 GRACE = 60  # seconds in which an interrupted round tells what has failed in it
 
@@ -29,31 +32,26 @@ def run_round(seed: int, seconds: float, selection: list[str]) -> int | None:
     # In another order each time: a round may be longer than the time that there is.
     environment = {"HYPOTHESIS_PROFILE": "deep", "MINITVM_TEST_ORDER": str(seed), **os.environ}
     with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.xml"
+        found = Path(folder) / "found.txt"
+        environment[fuzz_found.FILE] = str(found)
         # A session of its own, so that the workers of pytest-xdist are stopped with it.
         process = subprocess.Popen(
-            [*command, f"--junit-xml={report}"], cwd=ROOT, env=environment, start_new_session=True
+            [*command, "-p", fuzz_found.__name__], cwd=ROOT, env=environment, start_new_session=True
         )
         try:
             return process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
             # What one worker has found waits for the other to end its test: it is told now.
             process.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            try:
                 process.wait(timeout=GRACE)
-            return FAILED if failures(report) else None
+            except subprocess.TimeoutExpired:
+                print(fuzz_found.read(found))
+            return FAILED if fuzz_found.read(found) else None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def failures(report: Path) -> int:
-    """How many tests failed, by pytest's report in JUnit's form; none where it was not written."""
-    if not report.is_file():
-        return 0
-    suites = ElementTree.parse(report).getroot().iter("testsuite")
-    return sum(int(suite.get(kind, 0)) for suite in suites for kind in ("failures", "errors"))
 
 
 def main(selection: list[str]) -> int:

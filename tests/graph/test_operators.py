@@ -76,6 +76,7 @@ CASES: dict[str, list[Case]] = {
     "image.grid_sample": [([f(1, 2, 4, 5), f(1, 3, 2, 2)], {"padding_mode": "reflection"})],
     "reinterpret": [([f(3)], {"dtype": "int32"})],
     "nn.batch_flatten": [([f(2, 3, 4)], {})],
+    "layout_transform": [([f(2, 3, 4, 5)], {"src_layout": "NCHW", "dst_layout": "NHWC"})],
     "concatenate": [([f(2, 3), f(2, 1)], {"axis": 1})],
     "stack": [([f(2, 3), f(2, 3)], {"axis": 1})],
     "expand_dims": [([f(2, 3)], {"axis": 1, "num_newaxis": 2}), ([f(2, 3)], {"axis": (0, -1)})],

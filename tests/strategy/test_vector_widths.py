@@ -264,10 +264,11 @@ def accesses(module: IRModule) -> set[int]:
 
 
 def tile_bytes(module: IRModule) -> int:
-    """The most bytes of local buffers in a kernel whose accesses are all in constant places: registers."""
+    """The most bytes of a local buffer in a kernel that holds accumulators: padded copies lie on the stack."""
     largest = 0
     for kernel in module.functions.values():
         local = [n.buffer for n in walk(kernel) if isinstance(n, Allocate) and n.buffer.scope == "local"]
+        local = [b for b in local if not b.name.endswith("_pad")]
         sizes = {b: int(b.shape[0].value) * b.dtype.bytes for b in local if isinstance(b.shape[0], IntImm)}
         largest = max([largest, *sizes.values()])
     return largest

@@ -387,7 +387,7 @@ PROMOTE.edit("an element that moves with the loop", "_fixed", "uses(e, inside) o
 PROMOTE.edit(
     "two elements in one register",
     "_registers",
-    "start = const(position * lanes)",
+    "start = const(place)",
     "start = const(0)",
     by=[lowered(families("contraction"), ("split", "reorder", "reorder", "unroll", "unroll", "vectorize"))],
 )
