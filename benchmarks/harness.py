@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent.parent / "out" / "benchmarks"
+RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def machine() -> dict[str, Any]:
 
 
 def save(name: str, rows: list[Row], **extra: Any) -> Path:
-    """Write comparisons with the machine's description to out/benchmarks/NAME.json."""
+    """Write comparisons with the machine's description to benchmarks/results/NAME.json."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     records = [{**asdict(row), "ratio": row.ratio} for row in rows]

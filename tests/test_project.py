@@ -161,6 +161,7 @@ def test_fuzzing_ends_with_the_first_failure(tmp_path: Path) -> None:
     assert "n=5000" in done.stdout, "the failure is shrunk to the smallest number that shows it"
 
 
+@pytest.mark.full  # it waits for most of two minutes
 def test_fuzzing_ends_in_time(tmp_path: Path) -> None:
     """However slow the machine, the time is over before the property test is: it sleeps for as long as it is let."""
     done = fuzz(
@@ -179,6 +180,7 @@ def test_fuzzing_ends_in_time(tmp_path: Path) -> None:
     assert "nothing found in 0.05 minutes, 0 whole rounds" in done.stdout
 
 
+@pytest.mark.full  # it waits for most of two minutes
 def test_fuzzing_tells_what_one_worker_found_while_the_other_was_busy(tmp_path: Path) -> None:
     done = fuzz(
         tmp_path,

@@ -275,18 +275,21 @@ def _draw_each(func: PrimFunc, data: Any, *chosen: str) -> Schedule:
     return sch
 
 
+@pytest.mark.full  # test_properties has 200 pairs of each
 @settings(max_examples=_PAIRS)
 @given(prim_funcs(min_blocks=2, kinds=("elementwise", "broadcast", "reduce", "matmul", "predicate")), st.data())
 def test_merge_keeps_the_meaning(func: PrimFunc, data: Any) -> None:
     both_levels(func, _draw_each(func, data, "merge"))
 
 
+@pytest.mark.full  # test_properties has 200 pairs of each
 @settings(max_examples=_PAIRS)
 @given(prim_funcs(), st.data())
 def test_loop_partition_keeps_the_meaning(func: PrimFunc, data: Any) -> None:
     both_levels(func, _draw_each(func, data, "loop_partition", "add_unit_loop", "reorder_block_iter_var"))
 
 
+@pytest.mark.full  # test_properties has 200 pairs of each
 @settings(max_examples=_PAIRS)
 @given(prim_funcs(min_blocks=2), st.data())
 def test_storage_keeps_the_meaning(func: PrimFunc, data: Any) -> None:
