@@ -49,6 +49,8 @@ def arguments_text(
     arguments = map_handles(dict(arguments), values) if numbers else arguments
     shown: list[str] = []
     for name, parameter in primitive.signature.parameters.items():
+        if name not in arguments:  # left out of the call
+            continue
         value = arguments[name]
         if parameter.kind is parameter.VAR_POSITIONAL:
             shown.extend(_argument_text(state, item) for item in value)
