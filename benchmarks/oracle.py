@@ -18,12 +18,10 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 
 from minitvm.errors import MinitvmError
-from minitvm.expr import walk
 from minitvm.reference import check
 from minitvm.reference.strategies import Scheduled, scheduled
 from minitvm.target import Target
-from minitvm.tir.nodes import For
-from minitvm.tir.transform.pipeline import lower
+from minitvm.tir.transform.pipeline import grid_loops, lower
 
 from . import harness
 
@@ -47,10 +45,7 @@ def pairs(count: int) -> list[Scheduled]:
 
 def for_a_cpu(drawn: list[Scheduled]) -> list[Scheduled]:
     """Those that bind no loop to an axis of a GPU's grid: the others have no kernels on a CPU."""
-    return [
-        pair for pair in drawn
-        if not any(isinstance(n, For) and n.thread is not None and n.thread != "vthread" for n in walk(pair.after.body))
-    ]  # fmt: skip
+    return [pair for pair in drawn if not any(grid_loops(pair.after))]
 
 
 def at_tir_level(pair: Scheduled) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from .flatten_buffers import flatten_buffers
 from .hoist_conditions import hoist_conditions
 from .inject_double_buffer import inject_double_buffer
 from .inject_software_pipeline import inject_software_pipeline
-from .inject_virtual_thread import inject_virtual_thread
+from .inject_virtual_thread import inject_virtual_thread, is_virtual
 from .lower_init import lower_init
 from .lower_match_buffers import lower_match_buffers
 from .parallel_loops import fuse_parallel_loops
@@ -103,10 +103,15 @@ def lower(
     return module
 
 
-def _refuse_grid(func: PrimFunc) -> None:
+def grid_loops(func: PrimFunc) -> Iterator[For]:
+    """The loops that are bound to an axis of a GPU's grid; those of virtual threads are not."""
     for loop in walk(func.body):
-        if not isinstance(loop, For) or loop.kind is not ForKind.THREAD or str(loop.thread).startswith("vthread"):
-            continue
+        if isinstance(loop, For) and loop.kind is ForKind.THREAD and not is_virtual(loop):
+            yield loop
+
+
+def _refuse_grid(func: PrimFunc) -> None:
+    for loop in grid_loops(func):
         spot = script(func, mark={loop: f"bound to {loop.thread}"}, context=3)
         raise Unsupported(
             report(
