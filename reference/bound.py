@@ -43,8 +43,8 @@ class _Storage(BoundCompiler, LockstepCompiler):
     def fresh(self, size: int, dtype: x.DType) -> np.ndarray:
         return _unknown(size) if dtype.is_float else super().fresh(size, dtype)
 
-    def _plain_load(self, e: t.BufferLoad) -> Evaluate:
-        read = super()._plain_load(e)
+    def _plain_load(self, e: t.BufferLoad, picked: np.ndarray | None) -> Evaluate:
+        read = super()._plain_load(e, picked)
         # One cell out of an array is a view of it: it would change with the next store.
         return (lambda env: _owned(read(env))) if e.dtype.is_float else read
 

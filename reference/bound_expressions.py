@@ -234,19 +234,6 @@ class BoundCompiler(GridCompiler):
 
         return evaluate
 
-    def _shuffle(self, e: x.Shuffle) -> Evaluate:
-        if not e.dtype.is_float:
-            return super()._shuffle(e)
-        vectors, indices = [(self.expr(v), v.dtype.lanes) for v in e.vectors], list(e.indices)
-
-        def evaluate(env: Environment) -> Value:
-            parts = [spread(np.atleast_1d(v(env)), lanes) for v, lanes in vectors]
-            around = np.broadcast_shapes(*(p.shape[:-1] for p in parts))
-            joined = np.concatenate([np.broadcast_to(p, (*around, p.shape[-1])) for p in parts], axis=-1)
-            return joined[..., indices]
-
-        return evaluate
-
 
 def _looks_at_floats(e: x.Expr) -> bool:
     return any(isinstance(n, x.Expr) and n.dtype.is_float for n in x.walk(e))

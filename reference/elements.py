@@ -54,10 +54,13 @@ class ElementCompiler(ScalarCompiler):
         if not isinstance(e, t.BufferLoad):
             return super().load(e)
         if e.dtype.lanes > 1:
-            return self._vector_load(e)
+            return self._vector_load(e, None)
         if e.predicate is not None:
             raise Unsupported(f"a predicate on a scalar load: {e}")
         return self._element_load(e)
+
+    def picked(self, e: x.Expr, lanes: np.ndarray) -> Evaluate:
+        return self._vector_load(e, lanes) if isinstance(e, t.BufferLoad) and e.dtype.lanes > 1 else self.expr(e)
 
     def _element_load(self, e: t.BufferLoad) -> Evaluate:
         address = self._address(e.buffer, e.indices, e)
@@ -93,16 +96,22 @@ class ElementCompiler(ScalarCompiler):
                 return view.data[offset] if single_float else view.data.item(offset)
 
             read = checked
-        report = self.hear["load"]
-        if report is None:
+        touch, inner = self._touch(buffer), read
+        if touch is None:
             return read
-        inner, size = read, buffer.dtype.scalar.bytes
 
         def heard(env: Environment, view: View, offset: int) -> Value:
-            report(events.Access(view.memory.name, view.memory.scope, offset, size))
+            touch(view, offset)
             return inner(env, view, offset)
 
         return heard
+
+    def _touch(self, buffer: t.Buffer) -> Callable[[View, int], None] | None:
+        """How listeners hear of a load; None where nobody listens."""
+        report, size = self.hear["load"], buffer.dtype.scalar.bytes
+        if report is None:
+            return None
+        return lambda view, offset: report(events.Access(view.memory.name, view.memory.scope, offset, size))
 
     def _put(self, buffer: t.Buffer, node: Any) -> Callable[[Environment, View, int, Value], None]:
         """How one element is written: (environment, view, flat offset, value)."""
@@ -210,13 +219,15 @@ class ElementCompiler(ScalarCompiler):
         self._explain = explain
         return offsets
 
-    def _vector_load(self, e: t.BufferLoad) -> Evaluate:
+    def _vector_load(self, e: t.BufferLoad, picked: np.ndarray | None) -> Evaluate:
+        """A load lane by lane; those that are not picked are only touched."""
         if not e.indices or e.indices[-1].dtype.lanes == 1 or e.buffer.dtype.lanes > 1:
             raise Unsupported(f"a load from a buffer of vectors: {e}")
         offsets = self._vector_places(e.buffer, e.indices, e)
         explain, fetch, slot = self._explain, self._fetch(e.buffer, e), self.slot(e.buffer)
         mask = self._indices([e.predicate])[0] if e.predicate is not None else None
-        numpy, lanes = self.cells(e.dtype), e.dtype.lanes
+        numpy, lanes, touch = self.cells(e.dtype), e.dtype.lanes, self._touch(e.buffer)
+        wanted = [True] * lanes if picked is None else picked.tolist()
 
         def evaluate(env: Environment) -> Value:
             view: View = env[slot]
@@ -226,7 +237,10 @@ class ElementCompiler(ScalarCompiler):
             for lane in active:
                 if places[lane] < 0:
                     raise explain(env, lane)
-                result[lane] = fetch(env, view, places[lane])
+                if wanted[lane]:
+                    result[lane] = fetch(env, view, places[lane])
+                elif touch is not None:
+                    touch(view, places[lane])
             return result
 
         return evaluate

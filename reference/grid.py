@@ -174,11 +174,15 @@ class GridCompiler(ScalarCompiler):
         return lambda env: np.concatenate([spread(np.asarray(value(env)), inner)] * lanes, axis=-1)
 
     def _shuffle(self, e: x.Shuffle) -> Evaluate:
-        vectors = [(self.expr(v), v.dtype.lanes) for v in e.vectors]
+        vectors = list(zip(self.operands(e), (v.dtype.lanes for v in e.vectors)))
         indices, numpy = list(e.indices), self.cells(e.dtype)
 
         def evaluate(env: Environment) -> Value:
+            outer = env[MASK]
+            if outer is not None:  # the points at which any lane of the result matters
+                env[MASK] = outer.any(axis=-1, keepdims=True)
             parts = [spread(np.atleast_1d(np.asarray(v(env), numpy)), lanes) for v, lanes in vectors]
+            env[MASK] = outer
             around = np.broadcast_shapes(*(p.shape[:-1] for p in parts))
             joined = np.concatenate([np.broadcast_to(p, (*around, p.shape[-1])) for p in parts], axis=-1)
             return joined[..., indices]

@@ -91,11 +91,16 @@ class GridElements(GridCompiler):
         return watched
 
     def load(self, e: x.Expr) -> Evaluate:
-        if not isinstance(e, t.BufferLoad):
-            return super().load(e)
+        return self._load(e, None) if isinstance(e, t.BufferLoad) else super().load(e)
+
+    def picked(self, e: x.Expr, lanes: np.ndarray) -> Evaluate:
+        every = e.dtype.lanes == 1 or bool(lanes.all())
+        return self._load(e, None if every else lanes) if isinstance(e, t.BufferLoad) else self.expr(e)
+
+    def _load(self, e: t.BufferLoad, picked: np.ndarray | None) -> Evaluate:
         if e.dtype.lanes > 1 and (not e.indices or e.indices[-1].dtype.lanes == 1 or e.buffer.dtype.lanes > 1):
             raise Unsupported(f"a load from a buffer of vectors: {e}")
-        read = self._plain_load(e)
+        read = self._plain_load(e, picked)
         if e.predicate is None:
             return read
         predicate, zero = self.expr(e.predicate), np.zeros((), self.cells(e.dtype))[()]
@@ -112,14 +117,16 @@ class GridElements(GridCompiler):
 
         return masked
 
-    def _plain_load(self, e: t.BufferLoad) -> Evaluate:
+    def _plain_load(self, e: t.BufferLoad, picked: np.ndarray | None) -> Evaluate:
         offsets, slot, watched = self._places(e.buffer, e.indices, e), self.slot(e.buffer), self._watch(e.buffer)
         root, is_float, is_output = self.facts.root(e.buffer), e.dtype.is_float, e.buffer in self.outputs
         innermost = self.axes[-1] if self.axes else None
 
         def evaluate(env: Environment) -> Value:
             view: GridView = env[slot]
-            places, memory = offsets(env), view.memory
+            places, memory, outer = offsets(env), view.memory, env[MASK]
+            if picked is not None:  # the bounds of all lanes, what was written of these
+                env[MASK] = picked if outer is None else picked & outer
             if not memory.complete and memory.init is not None:
                 self._initialised(env, view, places, e, is_output, innermost if watched else None)
             for level, once, where in watched:
@@ -127,6 +134,7 @@ class GridElements(GridCompiler):
                     env[where].read(memory.track(level), places, env[MASK])
                 else:
                     _own(env, level, once, root, memory, places)
+            env[MASK] = outer
             if type(places) is np.ndarray:
                 return view.data.take(places, mode="clip")
             return view.data[places] if is_float else view.data.item(places)

@@ -78,6 +78,10 @@ class ScalarCompiler:
         """The expressions that only one level has."""
         raise Unsupported(f"the reference interpreter has no meaning for {type(e).__name__}: {e}")
 
+    def picked(self, e: x.Expr, lanes: np.ndarray) -> Evaluate:
+        """A vector of which only some lanes are used; levels with memory need not read the others."""
+        return self.expr(e)
+
     def operation(self, name: str, dtype: x.DType, evaluate: Evaluate) -> Evaluate:
         """A hook at every arithmetic operation, for levels that report them to listeners."""
         return evaluate
@@ -217,15 +221,26 @@ class ScalarCompiler:
             return lambda env: np.tile(value(env), lanes)
         return lambda env: np.full(lanes, value(env), numpy)
 
+    def operands(self, e: x.Shuffle) -> list[Evaluate]:
+        """The vectors of a shuffle, each for the lanes that are picked of it.
+
+        A load that stands in a shuffle reads the elements of those lanes. The others' must lie inside the buffer, as
+        hardware touches them, but may be unwritten, or another iteration's: what they hold reaches nobody.
+        """
+        lanes = [v.dtype.lanes for v in e.vectors]
+        used = np.zeros(sum(lanes), np.bool_)
+        if not all(0 <= i < len(used) for i in e.indices):
+            raise InternalError(f"{e}: a lane outside the {len(used)} that there are")
+        used[list(e.indices)] = True
+        return [self.picked(v, own) for v, own in zip(e.vectors, np.split(used, np.cumsum(lanes)[:-1]))]
+
     def _shuffle(self, e: x.Shuffle) -> Evaluate:
-        vectors = [self.expr(v) for v in e.vectors]
-        indices, dtype, numpy = list(e.indices), e.dtype, self.cells(e.dtype)
-        total = sum(v.dtype.lanes for v in e.vectors)
-        if not all(0 <= i < total for i in indices):
-            raise InternalError(f"{e}: a lane outside the {total} that there are")
+        vectors, indices, dtype, numpy = self.operands(e), list(e.indices), e.dtype, self.cells(e.dtype)
 
         def evaluate(env: Environment) -> Value:
+            outer, env[LANES] = env[LANES], None  # that mask is of the lanes of the result
             joined = np.concatenate([np.atleast_1d(v(env)) for v in vectors])
+            env[LANES] = outer
             return joined[indices].astype(numpy) if len(indices) > 1 else as_value(joined[indices[0]], dtype)
 
         return evaluate

@@ -466,7 +466,10 @@ class Broadcast(Expr):
 
 @node
 class Shuffle(Expr):
-    """The lanes `indices` of the concatenation of `vectors`; a scalar when there is one index."""
+    """The lanes `indices` of the concatenation of `vectors`; a scalar when there is one index.
+
+    A load among the vectors touches all its elements, which must lie in the buffer, and reads those that are picked.
+    """
 
     vectors: tuple[Expr, ...]
     indices: tuple[int, ...]

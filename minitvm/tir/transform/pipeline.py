@@ -71,11 +71,11 @@ PASSES: tuple[Pass, ...] = (
     _plain(vectorize_reductions, "annotated reduction loops accumulate in several lanes"),
     _plain(transpose_tiles, "copies that turn a tile around become shuffles of vectors"),
     Pass("vectorize", vectorize, "vectorised loops become vector statements, or plain loops where they cannot"),
-    _plain(strided_loads, "loads of every second element become loads of vectors and shuffles"),
     _plain(unroll, "unrolled loops become sequences"),
     Pass("simplify_again", lambda func, target: simplify(func), "constants of unrolled iterations folded"),
     _plain(promote_accumulators, "an element that a loop reduces into stays in a register while it runs"),
     _plain(share_loads, "what a straight run of statements loads twice is loaded once"),
+    _plain(strided_loads, "loads of every second element become loads of vectors and shuffles"),
     _plain(share_indices, "accesses at constant distances share a base address"),
 )
 

@@ -3,7 +3,8 @@
     A[ramp(b, 2, 16)]  ->  shuffle(A[ramp(b, 1, 16)], A[ramp(b + 15, 1, 16)]; 0, 2, .., 14, 17, 19, .., 31)
 
 A gather costs an access an element. The second vector starts one element early, so that nothing behind the last element
-asked for is touched. Strided convolutions and pools on rows, and slices with a step, load so.
+asked for is touched. The elements in between are touched and not read: they may be unwritten, or another thread's.
+Strided convolutions and pools on rows, and slices with a step, load so.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ FEWEST_LANES = 4  # with fewer, gathering is as good
 
 
 def strided_loads(func: PrimFunc) -> PrimFunc:
-    """Rewrite every load without a mask whose index has stride 2. Needs flat buffers; after `vectorize`."""
+    """Rewrite every load without a mask whose index has stride 2. Needs flat buffers.
+
+    After `vectorize`, and after `share_loads`, which would name the whole vectors: a shuffle has to show what of a load
+    it picks.
+    """
     return func.with_body(rewrite(func.body, _shuffled))
 
 
