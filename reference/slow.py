@@ -31,6 +31,7 @@ class StatementCompiler(ElementCompiler):
         self._statements: dict[type, Callable[[Any], Execute]] = {
             t.BufferStore: self.store, t.For: self._for, t.While: self._while, t.If: self._if, t.Seq: self._seq,
             t.LetStmt: self._let_stmt, t.Assert: self._assert, t.Evaluate: self._evaluate,
+            t.Prefetch: self._prefetch,
             t.Allocate: self._allocate, t.BlockRealize: self._block, t.KernelCall: self.kernel_call,
         }  # fmt: skip
 
@@ -155,6 +156,9 @@ class StatementCompiler(ElementCompiler):
                 raise ExecutionError(f"assertion failed: {s.message}\n  wanted: {s.condition}")
 
         return run
+
+    def _prefetch(self, s: t.Prefetch) -> Execute:
+        return lambda env: None
 
     def _evaluate(self, s: t.Evaluate) -> Execute:
         value = self.expr(s.value)

@@ -27,6 +27,8 @@ def statement_text(node: Any) -> str:
         return f"{node.var.name} = {node.value}"
     if isinstance(node, t.Assert):
         return f"assert {node.condition}, {node.message!r}"
+    if isinstance(node, t.Prefetch):
+        return f"prefetch({access_text(node.buffer, (node.index,))})"
     if isinstance(node, t.Evaluate):
         return str(node.value)
     if isinstance(node, t.BlockRealize):

@@ -24,6 +24,7 @@ from ..tir.nodes import (
     For,
     If,
     LetStmt,
+    Prefetch,
     PrimFunc,
     Seq,
     Stmt,
@@ -76,6 +77,7 @@ class Emitter(ABC):
         self.handlers: dict[type, Callable[[Any], None]] = {
             Seq: self.seq, For: self.loop, While: self.while_loop, If: self.branch, LetStmt: self.let,
             BufferStore: self.store, Allocate: self.allocate, Assert: self.check, Evaluate: self.evaluate,
+            Prefetch: self.prefetch,
         }  # fmt: skip
 
     # -- lines
@@ -152,6 +154,8 @@ class Emitter(ABC):
     def check(self, stmt: Assert) -> None: ...
     @abstractmethod
     def evaluate(self, stmt: Evaluate) -> None: ...
+    @abstractmethod
+    def prefetch(self, stmt: Prefetch) -> None: ...
     @abstractmethod
     def stack_array(self, buffer: Buffer) -> None: ...
     @abstractmethod

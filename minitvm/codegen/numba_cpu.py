@@ -19,6 +19,7 @@ from ..tir.nodes import (
     For,
     ForKind,
     LetStmt,
+    Prefetch,
     PrimFunc,
     While,
 )  # fmt: skip
@@ -151,6 +152,9 @@ class _NumbaCPU(NumbaExpressions):
     def evaluate(self, stmt: Evaluate) -> None:
         if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":
             raise Unsupported("a barrier in a CPU kernel: kernels are separated by barriers, they contain none")
+
+    def prefetch(self, stmt: Prefetch) -> None:
+        self.line(f"{self.use('prefetch')}({self.names[stmt.buffer]}, {self.index(stmt.index)})")
 
     def stack_array(self, buffer: Buffer) -> None:
         size = buffer.shape[0]

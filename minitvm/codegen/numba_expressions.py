@@ -57,8 +57,8 @@ from .registers import slot
 _SHORT = {"bool": "b1", **{f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (8, 16, 32, 64)}}
 _SHORT.update({f"float{n}": f"f{n}" for n in (16, 32, 64)})
 _SIMD_NAMES = """
-    load store load_masked store_masked gather scatter ramp broadcast first select shuffle extract insert concat
-    fma add sub mul div floordiv floormod truncdiv truncmod maximum minimum neg absolute
+    load store load_masked store_masked prefetch gather scatter ramp broadcast first select shuffle extract insert
+    concat fma add sub mul div floordiv floormod truncdiv truncmod maximum minimum neg absolute
     bitand bitor bitxor invert shl shr popcount lt le gt ge eq ne isnan isinf isfinite
     sqrt rsqrt floor ceil trunc rint round_away copysign exp exp2 expm1 log log2 log10 log1p
     sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf pow atan2 hypot

@@ -3,6 +3,7 @@
     module    ::= IRModule {name: func}
     func      ::= PrimFunc (params) attrs: stmt                params are buffers and scalar variables
     stmt      ::= For | While | If | Seq | BufferStore | LetStmt | Assert | Evaluate | Allocate
+                | Prefetch                                     a hint, after lowering
                 | BlockRealize                                 gone after lowering
                 | KernelCall                                   in a host function, after lowering
     realize   ::= BlockRealize iter_values where predicate: Block
@@ -227,6 +228,15 @@ class Evaluate(Stmt):
 
     value: Expr
     _children = ("value",)
+
+
+@node
+class Prefetch(Stmt):
+    """The cache line of `buffer[index]` will be read; kernel level. A hint: it means nothing, at any index."""
+
+    buffer: Buffer
+    index: Expr
+    _children = ("index",)
 
 
 @node

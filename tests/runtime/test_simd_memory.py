@@ -142,6 +142,27 @@ def test_scalar_parameters(kernel: Any) -> None:
         assert r[0] == np.array(value, r.dtype)
 
 
+def test_a_request_for_memory_reads_nothing(kernel: Any) -> None:
+    run = kernel(
+        "from minitvm.runtime.cpu.simd import pointer_f32, prefetch\n"
+        "def kernel(args, thread, threads):\n"
+        "    A = pointer_f32(args[0])\n    prefetch(A, 1)\n    prefetch(A, -(1 << 40))\n    A[0] = A[0] + A[0]\n"
+    )
+    a = np.ones(1, np.float32)
+    run(a)
+    assert a[0] == 2
+
+
+def test_a_request_for_memory_is_one_instruction() -> None:
+    assembly = kernel_assembly(
+        "from minitvm.runtime.cpu.simd import pointer_f32, prefetch\n"
+        "def kernel(args, thread, threads):\n"
+        "    A = pointer_f32(args[0])\n    for i in range(100):\n        prefetch(A, i * 16)\n",
+        "kernel",
+    )
+    assert "prefetch" in assembly or "prfm" in assembly
+
+
 def test_vectors_fill_the_widest_registers() -> None:
     """16 float32 are one register where the machine has such; LLVM may prefer half the width unless told otherwise."""
     import llvmlite.binding as llvm

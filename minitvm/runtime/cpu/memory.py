@@ -184,6 +184,19 @@ def store(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, v
     builder.store(value.llvm, at, align=value.element.itemsize)
 
 
+def _prefetch_type(pointer: types.Type, index: types.Type) -> types.Type | None:
+    return types.void if _pointee(pointer) is not None and _is_index(index) else None
+
+
+@_operation("prefetch", _prefetch_type, "prefetch(A, i): A[i]'s cache line will be read; a hint, any address will do")
+def prefetch(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value) -> None:
+    byte = ir.IntType(8).as_pointer()
+    at = builder.bitcast(builder.gep(pointer, [_index64(builder, sig.args[1], index)]), byte)
+    read, to_l2, data = (ir.Constant(_I32, n) for n in (0, 2, 1))
+    function = declare(builder, "llvm.prefetch.p0i8", ir.FunctionType(ir.VoidType(), [byte, _I32, _I32, _I32]))
+    builder.call(function, [at, read, to_l2, data])
+
+
 def _masked_call(builder: ir.IRBuilder, name: str, result: ir.Type, args: list[ir.Value], overloads: str) -> Any:
     function = declare(builder, f"llvm.masked.{name}.{overloads}", ir.FunctionType(result, [a.type for a in args]))
     return builder.call(function, args)

@@ -37,14 +37,14 @@ def depthwise_conv2d_nchwc(sch: Schedule, target: Any) -> None:
     pixels = largest_divisor(shape[3], accumulators(target) // 2)
     rows = _rows_in_cache(sch, shape, target)
     if rows is None:
-        used = tile_in_registers(sch, conv, {3: pixels}, parallel_axes=3)
+        used = tile_in_registers(sch, conv, {3: pixels}, parallel_axes=3, streams=False)
         schedule_other_blocks(sch, target, used)
         return
     main = epilogue(sch, conv)
     batch, channel, y, *row = sch.get_loops(main)
     over, y = sch.split(y, [None, rows])
     sch.reorder(over, batch, channel, y, *row)
-    outer, init = tile_reduction(sch, conv, main, [batch, channel, y, *row], {3: pixels})
+    outer, init = tile_reduction(sch, conv, main, [batch, channel, y, *row], {3: pixels}, streams=False)
     sch.reorder(*outer[:2], over)
     pad = sch.get_block(_PADDED)
     sch.compute_at(pad, over, preserve_unit_loops=True)

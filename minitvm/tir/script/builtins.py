@@ -32,7 +32,7 @@ from ...expr import (
 )  # fmt: skip
 from .. import op
 from ..nodes import Buffer as BufferNode
-from ..nodes import BufferLoad, BufferRegion, ForKind
+from ..nodes import BufferLoad, BufferRegion, ForKind, Prefetch
 from .descriptions import (
     AllocSpec,
     AxisSpec,
@@ -334,6 +334,13 @@ def tvm_storage_sync(scope: str, is_load: Any = False, blocks: int = -1) -> Expr
     return nodes.Call(DType("int32"), "tvm_storage_sync", (StringImm(scope),))
 
 
+def prefetch(element: Any) -> Prefetch:
+    """`T.prefetch(A[i])`: the cache line of an element of a flat buffer will be read."""
+    if not isinstance(element, BufferLoad) or len(element.indices) != 1:
+        raise InputError("T.prefetch takes an element of a flat buffer\n  try:    T.prefetch(A[i])")
+    return Prefetch(element.buffer, element.indices[0])
+
+
 def evaluate(value: Any) -> Expr:
     """`T.evaluate(x)`: an expression as a statement."""
     return as_expr(value)
@@ -379,7 +386,7 @@ _OPERATORS = (
 )  # fmt: skip
 _NAMES: dict[str, Any] = {
     **{name: getattr(op, name) for name in op.__all__ if name != "reinterpret"},
-    "ramp": Ramp, "broadcast": Broadcast, "Let": let, "Not": nodes.Not,
+    "ramp": Ramp, "prefetch": prefetch, "broadcast": Broadcast, "Let": let, "Not": nodes.Not,
     **{kind.__name__: op.binary_of(kind) for kind in _OPERATORS},
     "env_thread": launch_thread,
     **{name: function for name, function in op.NAMED.items() if name not in ("Cast", "tvm_storage_sync")},

@@ -41,6 +41,7 @@ from ..nodes import (
     KernelCall,
     LetStmt,
     MatchBufferRegion,
+    Prefetch,
     PrimFunc,
     Seq,
     Stmt,
@@ -251,6 +252,8 @@ class TirPrinter(ProgramText):
         elif isinstance(s, Evaluate):
             text = self.expr(s.value)
             self.line(text if isinstance(s.value, Call) else f"T.evaluate({text})", s)
+        elif isinstance(s, Prefetch):
+            self.line(f"T.prefetch({self.buffer(s.buffer)}[{self.expr(s.index)}])", s)
         elif isinstance(s, KernelCall):
             args = [quote(s.kernel), *(self.buffer(a) if isinstance(a, Buffer) else self.expr(a) for a in s.args)]
             self.line(f"T.call_kernel({', '.join(args + (['parallel=True'] if s.parallel else []))})", s)

@@ -17,6 +17,7 @@ from .drop_blocks import drop_blocks
 from .flatten_buffers import flatten_buffers
 from .hoist_conditions import hoist_conditions
 from .inject_double_buffer import inject_double_buffer
+from .inject_prefetch import inject_prefetch
 from .inject_software_pipeline import inject_software_pipeline
 from .inject_virtual_thread import inject_virtual_thread, is_virtual
 from .lower_init import lower_init
@@ -76,6 +77,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(promote_accumulators, "an element that a loop reduces into stays in a register while it runs"),
     _plain(share_loads, "what a straight run of statements loads twice is loaded once"),
     _plain(strided_loads, "loads of every second element become loads of vectors and shuffles"),
+    _plain(inject_prefetch, "loops that stream through memory ask for it ahead of time"),
     _plain(share_indices, "accesses at constant distances share a base address"),
 )
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import Expr, Node, Ramp, Var, children, map_children, replace, rewrite, walk
-from ..nodes import BufferLoad, BufferStore, For, LetStmt, PrimFunc
+from ..nodes import BufferLoad, BufferStore, For, LetStmt, Prefetch, PrimFunc
 from .affine import Affine, expr, linear, moves
 
+_Access = BufferLoad | BufferStore | Prefetch
 Forms = dict[Any, tuple[Var, Affine]]
 
 
@@ -45,6 +46,15 @@ def operations(form: Affine) -> int:
     return len(form.terms) - 1 + sum(abs(c) != 1 for c in form.terms.values())
 
 
+def _index(node: Any) -> Expr | None:
+    """The one index of an access, or of a request for one."""
+    if isinstance(node, Prefetch):
+        return node.index
+    if isinstance(node, BufferLoad | BufferStore) and len(node.indices) == 1:
+        return node.indices[0]
+    return None
+
+
 def _scalar_base(index: Expr) -> Expr | None:
     if isinstance(index, Ramp):
         return index.base
@@ -61,8 +71,9 @@ def _collect(node: Node, counts: dict[Any, int], forms: Forms, local: set[Var]) 
         return
     if isinstance(node, LetStmt):
         local.add(node.var)
-    if isinstance(node, BufferLoad | BufferStore) and len(node.indices) == 1:
-        base = _scalar_base(node.indices[0])
+    index = _index(node)
+    if index is not None and isinstance(node, _Access):
+        base = _scalar_base(index)
         # An index that reads memory stays where it is: the memory may change, or the access stand under a condition.
         reads = base is not None and any(isinstance(n, BufferLoad) for n in walk(base))
         if base is not None and base.dtype in ("int32", "int64") and not reads:
@@ -79,13 +90,14 @@ def _replaced(node: Any, shared: Forms) -> Any:
     if isinstance(node, For):
         return node
     new = map_children(node, lambda child: _replaced(child, shared))
-    if isinstance(new, BufferLoad | BufferStore) and len(new.indices) == 1:
-        index = new.indices[0]
+    index = _index(new)
+    if index is not None:
         base = _scalar_base(index)
         if base is not None and base.dtype in ("int32", "int64"):
             form = linear(base)
             entry = shared.get(_key(new.buffer, form, base.dtype))
             if entry is not None:
                 short = expr(Affine({entry[0]: 1}, form.const), base.dtype)
-                return replace(new, indices=(replace(index, base=short) if isinstance(index, Ramp) else short,))
+                short = replace(index, base=short) if isinstance(index, Ramp) else short
+                return replace(new, **({"index": short} if isinstance(new, Prefetch) else {"indices": (short,)}))
     return new

@@ -21,6 +21,7 @@ from ..nodes import (
     For,
     If,
     LetStmt,
+    Prefetch,
     PrimFunc,
     Seq,
     Stmt,
@@ -143,6 +144,8 @@ class _Counter:
             self.value(s.value, d)
         elif isinstance(s, Assert):
             self.value(s.condition, d)
+        elif isinstance(s, Prefetch):
+            return
         elif isinstance(s, While):
             self.exact = False
             self.stmt(s.body, d)

@@ -49,6 +49,7 @@ from minitvm.tir.nodes import (
     IRModule,
     KernelCall,
     LetStmt,
+    Prefetch,
     MatchBufferRegion,
     PrimFunc,
     Seq,
@@ -173,6 +174,7 @@ STATEMENTS = {
     "allocation with more after it": Seq((Allocate(T0, BufferStore(T0, const(0.0), (const(0),)), {"a": 1}), SET)),
     "assert": Assert(X[0] > 0.0, 'says "no"\nand why'),
     "evaluate": Seq.of(Evaluate(const(0)), Evaluate(call("tvm_storage_sync", "shared")), Evaluate(X[0] + 1.0)),
+    "prefetch": loop(Seq.of(Prefetch(X, const(100)), SET)),
     "nothing": loop(Seq(())),
     "kernel calls": Seq.of(KernelCall("k0", (X, const(3)), True), KernelCall("k1", (X,))),
     "masked store": BufferStore(
