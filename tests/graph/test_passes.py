@@ -132,6 +132,18 @@ def test_of_two_added_convolutions_one_takes_the_sum() -> None:
     assert groups(fused) == [["nn.conv2d"], ["nn.conv2d", "add"]]
 
 
+def test_a_change_of_layout_back_takes_the_convolution() -> None:
+    """With what stands between them; nothing joins behind it, and no other way of convolving takes part."""
+    b = GraphBuilder("unblocked")
+    x, w = b.input("x", (1, 1, 8, 8, 16)), np.ones((2, 1, 3, 3, 16, 16), np.float32)
+    made = b.op("nn.relu", b.op("nn.contrib_conv2d_NCHWc", x, w, padding=1))
+    plain = b.op("tanh", b.op("layout.unblock_axis", made, axis=1, extent=32))
+    assert groups(fuse(b.build(plain))) == [["nn.contrib_conv2d_NCHWc", "nn.relu", "layout.unblock_axis"], ["tanh"]]
+    depthwise = b.op("nn.contrib_depthwise_conv2d_NCHWc", x, np.ones((1, 3, 3, 16), np.float32))
+    plain = b.op("layout.unblock_axis", depthwise, axis=1, extent=16)
+    assert groups(fuse(b.build(plain)))[-2:] == [["nn.contrib_depthwise_conv2d_NCHWc"], ["layout.unblock_axis"]]
+
+
 def test_fusion_by_pattern() -> None:
     """Injective chains fuse, a reduction takes them, opaque never does; branches that meet take what they part from."""
     b, _ = network()

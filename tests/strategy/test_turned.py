@@ -95,3 +95,31 @@ def test_a_copy_within_one_buffer_is_left_alone() -> None:
                     A[512 + vi * 8 + vj] = A[vj * 8 + vi]
 
     assert not shuffles(shifted, Target("cpu"))
+
+
+def convolution(image: int, channels: int, last: int, stride: int = 1, lanes: int = 16) -> PrimFunc:
+    """A blocked convolution with bias and rectifier, put back into the plain layout, cut to `last` channels."""
+    x = te.placeholder((1, 1, image, image, lanes), name="x")
+    w = te.placeholder((channels // lanes, 1, 3, 3, lanes, lanes), name="w")
+    bias = te.placeholder((1, channels // lanes, 1, 1, lanes), name="bias")
+    y = topi.relu(topi.add(topi.conv2d_nchwc(x, w, padding=1, strides=stride), bias))
+    return te.create_prim_func([x, w, bias, topi.unblock_axis(y, axis=1, extent=last)])
+
+
+@pytest.mark.parametrize(
+    ("func", "kernels"),
+    [
+        pytest.param(convolution(8, 32, 32), 2, id="in the cache"),
+        pytest.param(convolution(8, 32, 32, stride=2), 2, id="stride"),
+        pytest.param(convolution(6, 32, 32, lanes=8), 2, id="rows that are no tile"),
+        pytest.param(convolution(8, 32, 30), 3, id="cut"),
+        pytest.param(convolution(7, 32, 32), 3, id="odd image"),
+        pytest.param(convolution(1, 32, 32), 2, id="one pixel"),
+    ],
+)
+def test_a_convolutions_result_is_turned_around_in_the_cache(func: PrimFunc, kernels: int) -> None:
+    """By the kernel that computes it, where tiles fit; by one of its own where they do not."""
+    target = Target("cpu -vector_bits=512")
+    module = lower(strategy.schedule(func, target).func, target)
+    assert len(list(module.items())) - 1 == kernels  # the first pads; beside them stands the host function
+    assert check(func, module, modes=("exact", "shadow"))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from ...expr import const, structural_equal
 from ...tir import Schedule
+from ...tir.nodes import Block
 from ..registry import rule
-from .blocks import blocks_of, computes
+from .blocks import behind, blocks_of, computes
 from .generic import attempt, schedule_block
-from .register_tile import CHAINS, output_shape, tile_in_registers
+from .register_tile import CHAINS, block_of, epilogue, output_shape, tile_in_registers, tile_reduction
 from .tiling import WEIGHED, cpu_of
 
 # What a load costs beside another: a pixel is broadcast from the L1 cache, a vector of weights streams from L2.
 # Measured on Zen 5: 7 x 2, 7 x 3 and 10 x 2 reach 240 GFLOP/s; 4 x 4, with more weights a multiply-add, reaches 210.
 _PIXEL, _WEIGHTS = 0.5, 2.0
 _LONG_ROW = 64
+_SIDES = (16, 8, 4)  # of tiles that are turned around in registers
+_TASKS_A_CORE = 8  # enough for an even share
 
 
 @rule("cpu", computes("nn.contrib_conv2d_NCHWc"))
@@ -24,9 +29,77 @@ def conv2d_nchwc(sch: Schedule, target: Any) -> list[str]:
     shape = output_shape(sch, conv)
     tiles = conv_tiles(shape[3], shape[1], cpu_of(target).vector_registers)
     pixels, blocks = tiles[0][0]
-    used = tile_in_registers(sch, conv, {1: blocks, 3: pixels}, parallel_axes=3)
+    last = _unblocking(sch, conv)
+    in_cache = None if last is None else _InCache.of(sch, conv, last, blocks, target)
+    if in_cache is not None:
+        used = in_cache.schedule(sch, conv, pixels)
+    else:
+        before = "" if last is None else last.name
+        used = tile_in_registers(sch, conv, {1: blocks, 3: pixels}, parallel_axes=3, before=before)
     schedule_other_blocks(sch, target, used)
     return weighed_tiles(tiles)
+
+
+@dataclass(frozen=True, slots=True)
+class _InCache:
+    """A change of layout behind the convolution: `rows` of `blocks` blocks of the result at a time, in the cache.
+
+        for <blocks>, <rows>:                   # parallel
+            <the convolution's tiles>           # blocked, rows x blocks of the result
+            for <tile>: turn it around          # out of the cache into the plain result
+    """
+
+    block: str
+    blocks: int
+    lanes: int
+    rows: int
+    side: int
+
+    @staticmethod
+    def of(sch: Schedule, conv: Any, last: Block, blocks: int, target: Any) -> _InCache | None:
+        """None where the image has no tiles that can be turned around in registers, or the result is cut."""
+        shape = [extent for extent in output_shape(sch, conv) if extent is not None]
+        if len(shape) < 5:
+            return None
+        _, channel_blocks, height, width, lanes = shape
+        result = last.writes[0].buffer
+        if lanes not in _SIDES or not structural_equal(result.shape[1], const(channel_blocks * lanes)):
+            return None
+        cpu, row = cpu_of(target), blocks * width * lanes * result.dtype.bytes
+        found = []
+        for rows in (d for d in range(1, height + 1) if height % d == 0):
+            side = next((s for s in _SIDES if s <= lanes and rows * width % s == 0), 0)
+            tasks = channel_blocks // blocks * (height // rows)
+            if side and (rows == 1 or rows * row <= cpu.l2.size // 8):
+                found.append((min(tasks, _TASKS_A_CORE * cpu.cores), side, rows))
+        if not found:
+            return None
+        _, side, rows = max(found)
+        return _InCache(last.name, blocks, lanes, rows, side)
+
+    def schedule(self, sch: Schedule, conv: Any, pixels: int) -> set[str]:
+        """Gives the names of the blocks that are scheduled."""
+        main = epilogue(sch, conv, before=self.block)
+        batch, channel, y, x = sch.get_loops(self.block)
+        over, block, lane = sch.split(channel, [None, self.blocks, self.lanes])
+        y, row = sch.split(y, [None, self.rows])
+        sch.reorder(batch, over, y, block, lane, row, x)
+        tile, column = sch.split(sch.fuse(row, x), [None, self.side])
+        sch.reorder(block, tile, lane, column)
+        sch.unroll(lane)
+        sch.vectorize(column)
+        task = sch.fuse(batch, over, y)
+        sch.compute_at(main, task, preserve_unit_loops=True)
+        _, init = tile_reduction(sch, conv, main, sch.get_loops(main)[1:], {1: self.blocks, 3: pixels})
+        sch.parallel(task)
+        return {self.block, *(block_of(sch, part).name for part in (conv, init, main))}
+
+
+def _unblocking(sch: Schedule, conv: Any) -> Block | None:
+    """The change back to the plain layout behind a convolution."""
+    names = behind(sch.func, block_of(sch, conv).name)
+    found = (b for b in blocks_of(sch.func) if b.name in names and b.annotations.get("op") == "layout_transform")
+    return next(found, None)
 
 
 def conv_tile(width: int | None, channel_blocks: int | None, registers: int, whole: bool = False) -> tuple[int, int]:

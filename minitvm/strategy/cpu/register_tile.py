@@ -36,15 +36,15 @@ CHAINS = 8
 
 
 def tile_in_registers(
-    sch: Schedule, block: Any, tiles: Mapping[int, int], parallel_axes: int, streams: bool = True
+    sch: Schedule, block: Any, tiles: Mapping[int, int], parallel_axes: int, streams: bool = True, before: str = ""
 ) -> set[str]:
     """Schedule the reduction `block` and the element-wise blocks behind it as a micro-kernel; gives its blocks' names.
 
     `tiles` gives the extent of the tile along some axes of the output; the last axis must be one vector long. The first
     `parallel_axes` outer loops are fused and run in parallel. Blocks that read the result element by element, up to the
-    function's output, become the epilogue.
+    function's output or the block `before`, become the epilogue.
     """
-    main = epilogue(sch, block)
+    main = epilogue(sch, block, before)
     outer, init = tile_reduction(sch, block, main, sch.get_loops(main), tiles, streams)
     shared = outer[:parallel_axes]
     sch.parallel(sch.fuse(*shared) if len(shared) > 1 else shared[0])
@@ -84,10 +84,16 @@ def tile_reduction(
     return outer, init
 
 
-def epilogue(sch: Schedule, block: Any) -> Any:
-    """Let `block` accumulate in registers; returns the block that writes what it computed, epilogue included."""
+def epilogue(sch: Schedule, block: Any, before: str = "") -> Any:
+    """Let `block` accumulate in registers; returns the block that writes what it computed, epilogue included.
+
+    The epilogue ends in front of the block of the name `before`, where there is one.
+    """
     # Branches of the epilogue (hard-swish reads the result twice) become one block with one reader of the result.
-    inline_injective(sch, within=behind(sch.func, block_of(sch, block).name))
+    inlined = behind(sch.func, block_of(sch, block).name)
+    if before:
+        inlined -= {before, *(block_of(sch, maker).name for maker in sch.get_producers(before))}
+    inline_injective(sch, within=inlined)
     return inlined_forward(sch, sch.cache_write(block, 0, "local"))
 
 
