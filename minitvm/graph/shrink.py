@@ -76,9 +76,10 @@ def _input_shape(graph: Graph, value: Value, smaller: Callable[[Shape], Shape]) 
     transformed = any(n.op == "nn.contrib_winograd_conv2d_NCHWc" and n.inputs[1] is value for n in graph.nodes)
     if not transformed:
         return smaller(value.shape)
-    places, _, *blocks = value.shape
-    out_blocks, in_blocks, _, _, *lanes = smaller((*blocks[:2], 3, 3, *blocks[2:]))
-    return (places, places, out_blocks, in_blocks, *lanes)
+    panels, places, _, in_blocks, in_lanes, panel, out_lanes = value.shape
+    out_blocks, in_blocks, *_ = smaller((panels * panel, in_blocks, 3, 3, in_lanes, out_lanes))
+    panel = panel if out_blocks % panel == 0 else out_blocks
+    return (out_blocks // panel, places, places, in_blocks, in_lanes, panel, out_lanes)
 
 
 def _with_remainder(size: Any, long: int, middle: int) -> Any:

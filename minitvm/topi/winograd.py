@@ -69,16 +69,18 @@ def transformed_weights(weight: np.ndarray, tile: int) -> np.ndarray:
 def winograd_conv2d_nchwc(
     data: Tensor, weight: Tensor, *, tile: int, padding: int | Sequence[int] = 0, algorithm: str = ""
 ) -> Tensor:
-    """3x3 convolution of stride 1 of `data` [N, I/x, H, W, x] with transformed weights [t, t, O/y, I/x, x, y].
+    """3x3 convolution of stride 1 of `data` [N, I/x, H, W, x] with transformed weights [O/(k y), t, t, I/x, x, k, y].
 
-    t is `tile` + 2; the result is [N, O/y, OH, OW, y]. Stages: `strips` (the rows of the image that a row of tiles
-    reads, with its padding: two rows stand in two strips, so that strips do not share any), `columns` (B^T d), `tiles`
-    (B^T d B), `products`, `rows` (A^T M), `winograd` (A^T M A). `algorithm` is kept as an annotation.
+    t is `tile` + 2; the result is [N, O/y, OH, OW, y]. What the products of one place and of one panel, k blocks of
+    output channels, read of the weights is one stretch of memory. Stages: `strips` (the rows of the image that a row of
+    tiles reads, with its padding: two rows stand in two strips, so that strips do not share any), `columns` (B^T d),
+    `tiles` (B^T d B), `products`, `rows` (A^T M), `winograd` (A^T M A). `algorithm` is kept as an annotation.
     """
     if tile not in TILES:
         raise InputError(f"winograd: wanted a tile of {' or '.join(map(str, TILES))}, found {tile}")
     n, in_blocks, height, width, block = dims(data)
-    places, _, out_blocks, weight_in, weight_block, out_block = dims(weight)
+    panels, places, _, weight_in, weight_block, panel, out_block = dims(weight)
+    out_blocks = panels * panel
     if places != tile + 2 or (weight_in, weight_block) != (in_blocks, block):
         raise InputError(f"winograd: weights {weight} do not fit a tile of {tile} and {in_blocks} blocks of {block}")
     (top, left), (bottom, right) = paddings(padding, 2)
@@ -110,7 +112,9 @@ def winograd_conv2d_nchwc(
     ib, ic = te.reduce_axis((0, in_blocks), name="ib"), te.reduce_axis((0, block), name="ic")
     products = te.compute(
         (n, places, places, out_blocks, down * across, out_block),
-        lambda b, u, v, ob, p, oc: te.sum(tiles[b, u, v, ib, p, ic] * weight[u, v, ob, ib, ic, oc], axis=[ib, ic]),
+        lambda b, u, v, ob, p, oc: te.sum(
+            tiles[b, u, v, ib, p, ic] * weight[ob // panel, u, v, ib, ic, ob % panel, oc], axis=[ib, ic]
+        ),
         name="products",
     )
     rows = te.compute(

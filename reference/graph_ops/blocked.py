@@ -62,9 +62,10 @@ _WINOGRAD = {
 def winograd_conv2d_nchwc(
     data: np.ndarray, weight: np.ndarray, tile: int, padding: Any, algorithm: str = ""
 ) -> np.ndarray:
-    places, _, out_blocks, in_blocks, in_block, out_block = weight.shape
+    panels, places, _, in_blocks, in_block, panel, out_block = weight.shape
+    out_channels = panels * panel * out_block
     into, out_of = (np.array(m, np.float64) for m in _WINOGRAD[tile])
-    filters = weight.transpose(0, 1, 2, 5, 3, 4).reshape(places, places, out_blocks * out_block, in_blocks * in_block)
+    filters = weight.transpose(1, 2, 0, 5, 6, 3, 4).reshape(places, places, out_channels, in_blocks * in_block)
     (top, left), (bottom, right) = before_after(padding, 2)
     plain = _plain(data).astype(np.float64)
     batch, _, height, width = plain.shape
@@ -77,7 +78,7 @@ def winograd_conv2d_nchwc(
     transformed = np.einsum("ua,vb,nchwab->uvnchw", into, into, windows, optimize=True)
     products = np.einsum("uvoc,uvnchw->uvnohw", filters.astype(np.float64), transformed, optimize=True)
     made = np.einsum("yu,xv,uvnohw->nohywx", out_of, out_of, products, optimize=True)
-    whole = made.reshape(batch, out_blocks * out_block, down * tile, across * tile)
+    whole = made.reshape(batch, out_channels, down * tile, across * tile)
     return block_axis(np.ascontiguousarray(whole[:, :, :height, :width]).astype(data.dtype), 1, out_block)
 
 

@@ -85,7 +85,7 @@ def depthwise(b: GraphBuilder, lanes: int) -> Value:
 
 def winograd(tile: int) -> Build:
     def build(b: GraphBuilder, lanes: int) -> Value:
-        x, w = b.input("x", (1, 1, 5, 6, lanes)), b.input("w", (tile + 2, tile + 2, 1, 1, lanes, lanes))
+        x, w = b.input("x", (1, 1, 5, 6, lanes)), b.input("w", (1, tile + 2, tile + 2, 1, lanes, 1, lanes))
         y = b.op("nn.contrib_winograd_conv2d_NCHWc", x, w, tile=tile, padding=1)
         return normal(y, b, (1, 1, 1, 1, lanes))
 

@@ -15,14 +15,15 @@ from minitvm.strategy.cpu.algorithms import Convolution, convolution_algorithms,
 from minitvm.target import Target
 from minitvm.topi.winograd import TILES, transformed_weights, winograd_error_growth
 
-# batch, in blocks, height, width, block of input, out blocks, block of output, padding
+# batch, in blocks, height, width, block of input, out blocks, block of output, padding, out blocks of a panel
 CASES = [
-    (1, 1, 6, 6, 4, 1, 4, 0),
-    (1, 2, 7, 9, 4, 3, 8, 1),
-    (2, 1, 5, 4, 8, 2, 4, (1, 0, 2, 1)),
-    (1, 1, 3, 3, 4, 1, 4, 1),
-    (1, 3, 14, 14, 8, 2, 8, 1),
+    (1, 1, 6, 6, 4, 1, 4, 0, 1),
+    (1, 2, 7, 9, 4, 3, 8, 1, 3),
+    (2, 1, 5, 4, 8, 2, 4, (1, 0, 2, 1), 1),
+    (1, 1, 3, 3, 4, 1, 4, 1, 1),
+    (1, 3, 14, 14, 8, 2, 8, 1, 2),
 ]
+PADDING = 7
 
 
 def direct(data: np.ndarray, weight: np.ndarray, padding: Any) -> np.ndarray:
@@ -36,7 +37,7 @@ def direct(data: np.ndarray, weight: np.ndarray, padding: Any) -> np.ndarray:
 
 
 def drawn(case: tuple[Any, ...], integers: bool) -> tuple[np.ndarray, np.ndarray]:
-    n, in_blocks, height, width, block, out_blocks, out_block, _ = case
+    n, in_blocks, height, width, block, out_blocks, out_block, *_ = case
     rng = np.random.default_rng(0)
     shapes = (n, in_blocks, height, width, block), (out_blocks * out_block, in_blocks * block, 3, 3)
     if integers:
@@ -45,17 +46,18 @@ def drawn(case: tuple[Any, ...], integers: bool) -> tuple[np.ndarray, np.ndarray
 
 
 def packed(weight: np.ndarray, case: tuple[Any, ...], tile: int) -> np.ndarray:
-    _, in_blocks, _, _, block, out_blocks, out_block, _ = case
+    _, in_blocks, _, _, block, out_blocks, out_block, _, panel = case
     t = tile + 2
     made = transformed_weights(weight.astype(np.float32), tile)
-    split = made.reshape(t, t, out_blocks, out_block, in_blocks, block)
-    return np.ascontiguousarray(split.transpose(0, 1, 2, 4, 5, 3))
+    split = made.reshape(t, t, out_blocks // panel, panel, out_block, in_blocks, block)
+    return np.ascontiguousarray(split.transpose(2, 0, 1, 5, 6, 3, 4))
 
 
 def tensors(case: tuple[Any, ...], tile: int) -> list[Any]:
-    n, in_blocks, height, width, block, out_blocks, out_block, padding = case
+    n, in_blocks, height, width, block, out_blocks, out_block, padding, panel = case
     data = te.placeholder((n, in_blocks, height, width, block), name="data")
-    weight = te.placeholder((tile + 2, tile + 2, out_blocks, in_blocks, block, out_block), name="weight")
+    t, panels = tile + 2, out_blocks // panel
+    weight = te.placeholder((panels, t, t, in_blocks, block, panel, out_block), name="weight")
     return [data, weight, topi.winograd_conv2d_nchwc(data, weight, tile=tile, padding=padding)]
 
 
@@ -68,7 +70,7 @@ def blocked(image: np.ndarray, block: int) -> np.ndarray:
 @pytest.mark.parametrize("case", CASES)
 def test_the_expression_is_a_convolution(case: tuple[Any, ...], tile: int) -> None:
     data, weight = drawn(case, integers=tile == 2)
-    wanted = blocked(direct(data, weight, case[-1]), case[6])
+    wanted = blocked(direct(data, weight, case[PADDING]), case[6])
     d, w, y = tensors(case, tile)
     (found,) = interpreter.evaluate([y], {d: data.astype(np.float32), w: packed(weight, case, tile)})
     assert found.shape == wanted.shape
@@ -91,7 +93,7 @@ def test_the_schedule_keeps_the_meaning(case: tuple[Any, ...], bits: int, tile: 
     assert "T.parallel" in scheduled.script(), "the schedule was given up"
     assert scheduled.script().count('with T.block("strips")') == 1
     data, weight = drawn(case, integers=True)
-    wanted = np.maximum(blocked(direct(data, weight, case[-1]), case[6]), 0)
+    wanted = np.maximum(blocked(direct(data, weight, case[PADDING]), case[6]), 0)
     found = np.full(wanted.shape, np.nan, np.float32)
     minitvm.build(scheduled, threads=2)(data.astype(np.float32), packed(weight, case, tile), found)
     np.testing.assert_allclose(found, wanted, atol=(0 if tile == 2 else 3e-5) * max(1, np.abs(wanted).max()))
@@ -100,7 +102,7 @@ def test_the_schedule_keeps_the_meaning(case: tuple[Any, ...], bits: int, tile: 
 @pytest.mark.parametrize("tile", TILES)
 def test_the_error_bound_holds(tile: int) -> None:
     """Against float64, relative to the sum of magnitudes, as a bound for a sum says it."""
-    case = (1, 4, 12, 12, 16, 4, 16, 1)
+    case = (1, 4, 12, 12, 16, 4, 16, 1, 2)
     data, weight = drawn(case, integers=False)
     data, weight = data.astype(np.float32), weight.astype(np.float32)
     wanted, size = (blocked(direct(f(data), f(weight), 1), 16) for f in (np.asarray, np.abs))
@@ -113,7 +115,7 @@ def test_the_error_bound_holds(tile: int) -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    data, weight = te.placeholder((1, 1, 6, 6, 4), name="d"), te.placeholder((4, 4, 1, 1, 4, 4), name="w")
+    data, weight = te.placeholder((1, 1, 6, 6, 4), name="d"), te.placeholder((1, 4, 4, 1, 4, 1, 4), name="w")
     with pytest.raises(InputError, match="wanted a tile of 2 or 4, found 3"):
         topi.winograd_conv2d_nchwc(data, weight, tile=3)
     with pytest.raises(InputError, match="do not fit a tile of 4"):

@@ -233,7 +233,7 @@ class _Blocking:
         name = item.output.name
         tile = algorithms[0].tile
         if tile > 1:
-            packed = self.pack(weight, ("winograd", tile, in_block, out_block))
+            packed = self.pack(weight, ("winograd", tile, in_block, out_block, algorithms[0].panel))
             return self.op(
                 "nn.contrib_winograd_conv2d_NCHWc", self.as_blocked(data), packed, name=name, tile=tile,
                 padding=attrs["padding"], algorithm=note,
@@ -346,13 +346,14 @@ def _pack_depthwise(weight: np.ndarray, block: int) -> np.ndarray:
     return np.ascontiguousarray(np.moveaxis(weight.reshape(channels // block, block, kh, kw), 1, -1))
 
 
-def _pack_winograd(weight: np.ndarray, tile: int, in_block: int, out_block: int) -> np.ndarray:
-    """[O, I, 3, 3], transformed, as [t, t, O/y, I/x, x, y]."""
+def _pack_winograd(weight: np.ndarray, tile: int, in_block: int, out_block: int, panel: int) -> np.ndarray:
+    """[O, I, 3, 3], transformed, as [O/(k y), t, t, I/x, x, k, y], for panels of k blocks of y output channels."""
     missing = -weight.shape[0] % out_block
     transformed = transformed_weights(np.pad(weight, [(0, missing), (0, 0), (0, 0), (0, 0)]), tile)
     places, _, out, inner = transformed.shape
-    split = transformed.reshape(places, places, out // out_block, out_block, inner // in_block, in_block)
-    return np.ascontiguousarray(split.transpose(0, 1, 2, 4, 5, 3))
+    width = panel * out_block
+    split = transformed.reshape(places, places, out // width, panel, out_block, inner // in_block, in_block)
+    return np.ascontiguousarray(split.transpose(2, 0, 1, 5, 6, 3, 4))
 
 
 def _pair(values: Sequence[Any]) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """Which algorithm a convolution gets: what each should cost, in cycles of one core, by a model of the machine.
 
 Costs are those of the schedules in this package. Multiply-adds run at the rate of the units, less what the shape of the
-register tile loses; transforms of Winograd's algorithm cost loads and stores; weights that are read again for every row
-of tiles come from the cache that holds them. There is no search, and no measurement at build time.
+register tile loses; weights come from memory, once; `winograd_plan` prices the transforms of Winograd's algorithm, and
+what its tasks read again. There is no search, and no measurement at build time.
 """
 
 from __future__ import annotations
@@ -15,20 +15,24 @@ from typing import Any
 from ...topi.winograd import TILES, winograd_error_growth
 from .conv2d import conv_tile
 from .tiling import cpu_of
+from .winograd_plan import MEMORY_STALL, WinogradShape, winograd_plans
 
 # Measured on Zen 5 and Zen 3; a cycle of one core.
 KERNEL_EFFICIENCY = 0.92  # of the multiply-add units, in a micro-kernel that does not spill
-_TRANSFORM = 8.0  # cycles a vector of channels and place of the tile, for either transform
 L3_BYTES, MEMORY_BYTES = 16.0, 5.0  # bytes that one core streams in a cycle
 _STEP_LOADS = 0.5  # cycles of a load or broadcast in the micro-kernel
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """One way to compute a convolution: `tile` outputs at a time in each direction (1: direct), at a cost in cycles."""
+    """One way to compute a convolution: `tile` outputs at a time in each direction (1: direct), at a cost in cycles.
+
+    `panel` blocks of output channels stand together in Winograd's weights.
+    """
 
     tile: int
     cycles: float
+    panel: int = 1
 
     @property
     def name(self) -> str:
@@ -67,7 +71,7 @@ def convolution_algorithms(conv: Convolution, block: int, target: Any, accuracy:
     found = [Algorithm(1, _direct(conv, block, cpu))]
     minimal = (conv.kernel, conv.strides, conv.dilation) == ((3, 3), (1, 1), (1, 1))
     if minimal and accuracy != "strict":
-        found += [Algorithm(tile, _winograd(conv, block, tile, cpu)) for tile in TILES if min(conv.image) >= tile]
+        found += [_winograd(conv, block, tile, cpu) for tile in TILES if min(conv.image) >= tile]
     return sorted(found, key=lambda algorithm: algorithm.cycles)
 
 
@@ -79,42 +83,26 @@ def described(algorithms: Sequence[Algorithm]) -> str:
 def _direct(conv: Convolution, block: int, cpu: Any) -> float:
     (height, width), (kh, kw) = conv.image, conv.kernel
     steps = conv.batch * height * width * conv.in_channels * kh * kw
-    return steps * _vectors(conv.out_channels, block) * _vector_step(width, _vectors(conv.out_channels, block), cpu)
+    blocks = _vectors(conv.out_channels, block)
+    weights = 4 * conv.in_channels * conv.out_channels * kh * kw
+    return steps * blocks * _vector_step(width, blocks, cpu) + weights / MEMORY_STALL
 
 
-def _winograd(conv: Convolution, block: int, tile: int, cpu: Any) -> float:
-    places = (tile + 2) ** 2
-    down, across = (ceil(extent / tile) for extent in conv.image)
-    tiles = conv.batch * down * across
-    steps = tiles * places * conv.in_channels
-    products = (
-        steps
-        * _vectors(conv.out_channels, block)
-        * _vector_step(across, _vectors(conv.out_channels, block), cpu, whole=True)
-    )
-    channels = _vectors(conv.in_channels, block) + _vectors(conv.out_channels, block)
-    transforms = tiles * places * channels * _TRANSFORM
-    weights = 4 * places * conv.in_channels * conv.out_channels
-    return max(products, _streaming(weights, conv.batch * down, cpu)) + transforms
-
-
-def _streaming(size: int, times: int, cpu: Any) -> float:
-    """Cycles to read `size` bytes that many times, from the cache that keeps them."""
-    if size <= cpu.l2.size // 2:
-        return 0.0
-    first = size / MEMORY_BYTES
-    again = size / (L3_BYTES if size <= cpu.l3.size // 2 else MEMORY_BYTES)
-    # Weights that fit a cache stay there from one run to the next.
-    return times * again if size <= cpu.l3.size // 2 else first + (times - 1) * again
+def _winograd(conv: Convolution, block: int, tile: int, cpu: Any) -> Algorithm:
+    height, width = conv.image
+    image = (ceil(height / tile), ceil(width / tile))
+    shape = WinogradShape(tile, conv.batch, image, conv.in_channels, _vectors(conv.out_channels, block), block)
+    plan = winograd_plans(shape, cpu)[0]
+    return Algorithm(tile, plan.cycles, plan.blocks)
 
 
 def _vectors(channels: int, block: int) -> int:
     return ceil(channels / block)
 
 
-def _vector_step(width: int, blocks: int, cpu: Any, whole: bool = False) -> float:
+def _vector_step(width: int, blocks: int, cpu: Any) -> float:
     """Cycles of one multiply-add of a vector in the register tile that the schedule takes."""
-    pixels, columns = conv_tile(width, blocks, cpu.vector_registers, whole=whole)
+    pixels, columns = conv_tile(width, blocks, cpu.vector_registers)
     count = pixels * columns
     busy = max(count / cpu.fma_ports, float(cpu.fma_latency), (pixels + columns) * _STEP_LOADS)
     return busy / count / KERNEL_EFFICIENCY

@@ -1,10 +1,14 @@
 """Winograd convolution: transform of the input, a matrix product a place of the tile, transform of the result.
 
-for <a row of tiles>:                       # parallel
-    for <block of channels>:                # the row's input in L1
-        pad; for <tile>: columns; tiles     # both transforms unrolled, a vector of channels at a time
-    for <place of the tile>:                # products of the row, its accumulators in registers
-    for <block of channels>, <tile>:        # the result's transform, and the epilogue
+for <some rows of tiles>:                       # parallel
+    for <block of channels>:
+        pad; for <tile>: columns; tiles         # both transforms unrolled, a vector of channels at a time
+    for <panel of output channels>:
+        for <place of the tile>, <some tiles>:  # products, their accumulators in registers
+        for <block of channels>, <tile>:        # the result's transform, and the epilogue
+
+Where `winograd_plan` finds that too few rows would share the weights, the transform of the whole input is a nest of its
+own in front, and panels run in parallel too.
 """
 
 from __future__ import annotations
@@ -14,55 +18,87 @@ from typing import Any
 from ...tir import Schedule
 from ..registry import rule
 from .blocks import behind, computes, inline_injective
-from .conv2d import conv_tiles, weighed_tiles
 from .register_tile import block_of, inlined_forward, output_shape, tile_reduction
-from .tiling import cpu_of
+from .tiling import WEIGHED, cpu_of
+from .winograd_plan import WinogradPlan, WinogradShape, winograd_plans
 
 OP = "nn.contrib_winograd_conv2d_NCHWc"
 
 
 @rule("cpu", computes(OP))
 def winograd_conv2d_nchwc(sch: Schedule, target: Any) -> list[str]:
-    """[N, O/y, OH, OW, y], a row of tiles at a time."""
+    """[N, O/y, OH, OW, y], a group of rows of tiles at a time, and of that a panel of output channels."""
     result = sch.get_block("winograd")
     tile = block_of(sch, result).annotations["tile"]
+    plans = _plans(sch, tile, target)
+    plan = plans[0]
     inline_injective(sch, within=behind(sch.func, "winograd"))
     result = inlined_forward(sch, result)
     b, ob, y, x, oc = sch.get_loops(result)
-    th, dy = sch.split(y, [None, tile])
+    down, th, dy = sch.split(y, [None, plan.rows, tile])
     tw, dx = sch.split(x, [None, tile])
-    sch.reorder(b, th, ob, tw, dy, dx, oc)
-    row = sch.fuse(b, th)
+    panel, block = sch.split(ob, [None, plan.blocks])
+    sch.reorder(b, down, panel, block, th, tw, dy, dx, oc)
+    group = sch.fuse(b, down)
     sch.unroll(dx)
     sch.vectorize(oc)
-
     rows = sch.get_block("rows")
     sch.compute_at(rows, tw)
     _row_of_matrix(sch, rows, -3)
 
     products = sch.get_block("products")
-    _, _, _, blocks, _, _ = output_shape(sch, products)
-    across = -(-(output_shape(sch, result)[3] or 1) // tile)
     writer = sch.cache_write(products, 0, "local")
-    sch.compute_at(writer, row, preserve_unit_loops=True)
-    tile_loops = sch.get_loops(writer)[1:]
-    weighed = conv_tiles(across, blocks, cpu_of(target).vector_registers, whole=True)
-    pixels, blocks = weighed[0][0]
-    tile_reduction(sch, products, writer, tile_loops, {3: blocks, 4: pixels})
+    sch.compute_at(writer, panel, preserve_unit_loops=True)
+    tile_reduction(sch, products, writer, sch.get_loops(writer)[2:], {3: plan.blocks, 4: plan.pixels})
+    _odd_lines(sch, writer, 2)
 
-    tiles = sch.get_block("tiles")
-    sch.compute_at(tiles, row, preserve_unit_loops=True)
-    n, u, v, ib, p, c = sch.get_loops(tiles)[1:]
-    sch.reorder(n, ib, p, u, v, c)
-    columns = sch.get_block("columns")
+    if plan.apart:
+        sch.parallel(_transformed(sch, plan, None))
+        group = sch.fuse(group, panel)
+    else:
+        _transformed(sch, plan, group)
+    sch.parallel(group)
+    return [str(plan) for plan in plans[:WEIGHED]]
+
+
+def _plans(sch: Schedule, tile: int, target: Any) -> list[WinogradPlan]:
+    """For the panels in which the weights are packed."""
+    products = block_of(sch, sch.get_block("products"))
+    weights = next(r.buffer for r in products.reads if r.buffer.ndim == 7)
+    panels, _, _, in_blocks, in_lanes, blocks, lanes = (int(d.value) for d in weights.shape)  # type: ignore[attr-defined]
+    batch, _, height, width, _ = (d or 1 for d in output_shape(sch, sch.get_block("winograd")))
+    image = (-(-height // tile), -(-width // tile))
+    shape = WinogradShape(tile, batch, image, in_blocks * in_lanes, panels * blocks, lanes)
+    return winograd_plans(shape, cpu_of(target), blocks)
+
+
+def _transformed(sch: Schedule, plan: WinogradPlan, group: Any) -> Any:
+    """Compute the transform of the input in `group`, or by itself; gives the loop over blocks of channels.
+
+    What a micro-kernel reads at a place, of some tiles, is one stretch of memory.
+    """
+    tiles, columns, strips = (sch.get_block(name) for name in ("tiles", "columns", "strips"))
+    if group is not None:
+        sch.compute_at(tiles, group, preserve_unit_loops=True)
+    n, u, v, ib, p, c = sch.get_loops(tiles)[-6:]
+    some, p = sch.split(p, [None, plan.pixels])
+    sch.reorder(n, ib, some, p, u, v, c)
+    channels = sch.fuse(n, ib)
     sch.compute_at(columns, p)
     _row_of_matrix(sch, columns, -3)
     _row_of_matrix(sch, tiles, -2)
-    strips = sch.get_block("strips")
-    sch.compute_at(strips, ib)
+    sch.compute_at(strips, channels)
     sch.vectorize(sch.get_loops(strips)[-1])
-    sch.parallel(row)
-    return weighed_tiles(weighed)
+    pixels = plan.pixels
+    sch.transform_layout(tiles, ("write", 0), lambda n, u, v, ib, p, c: [n, p // pixels, u, v, ib, p % pixels, c])
+    _odd_lines(sch, tiles, 3)
+    return channels
+
+
+def _odd_lines(sch: Schedule, block: Any, axis: int) -> None:
+    """Put the places of a tile an odd number of vectors apart: all of them fit the L1 cache's sets at once."""
+    lanes = output_shape(sch, block)[-1] or 1
+    sch.storage_align(block, 0, axis, 2 * lanes, lanes)
 
 
 def _row_of_matrix(sch: Schedule, handle: Any, row: int) -> None:

@@ -16,8 +16,8 @@ from .align_storage import ALIGNMENTS, aligned_strides
 from .compact_buffers import compacted_shape, used_spans
 from .coverage import carries_no_value
 
-STACK_BUFFER_BYTES = 256 << 10
-STACK_BYTES = 768 << 10
+STACK_BUFFER_BYTES = 768 << 10
+STACK_BYTES = 960 << 10
 
 
 def place_allocations(func: PrimFunc) -> PrimFunc:

@@ -87,7 +87,7 @@ def convolution(strides: int, padding: int) -> PrimFunc:
 
 
 def winograd() -> PrimFunc:
-    x, w = te.placeholder((1, 1, 10, 7, 8), name="x"), te.placeholder((6, 6, 1, 1, 8, 8), name="w")
+    x, w = te.placeholder((1, 1, 10, 7, 8), name="x"), te.placeholder((1, 6, 6, 1, 8, 1, 8), name="w")
     return create_prim_func([x, w, topi.winograd_conv2d_nchwc(x, w, tile=4, padding=1)])
 
 

@@ -1,0 +1,129 @@
+"""How a Winograd convolution is blocked: by what a task's transformed input, products and weights need of the caches.
+
+A task takes consecutive tiles of the image, transforms what they read of the input (V), and multiplies it with the
+transformed weights (U) of one panel of output channels after the other, so that the products of a panel (M) stay near.
+U is read once a task. Where there are many tiles, V and M of a task fit the L2 cache; where there are few, or U is so
+large that reading it often costs more, V of the whole image is made first, and panels of output channels are tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .conv2d import conv_tiles
+
+# Measured on Zen 5; a cycle of one core.
+_EFFICIENCY = 0.97  # of the multiply-add units, in a micro-kernel whose operands are near
+_TRANSFORM = {2: 4.5, 4: 6.0}  # by tile: cycles a vector of channels and place, for either transform
+# What streams into a micro-kernel is fetched while it computes, but for a part: it is held up as if bytes came at these
+# rates and nothing else was done meanwhile. Weights are one stretch of memory, the transformed input many short ones.
+MEMORY_STALL = 8.0
+_WEIGHTS_L2, _WEIGHTS_L3, _INPUT_L3 = 256.0, 64.0, 32.0
+_ITEM = 4  # bytes of a float32
+_LOAD = 0.5  # cycles of a load or broadcast in the micro-kernel
+_STACK = 800 << 10  # bytes of a thread's stack for V and M
+_PANEL = 2  # vectors of output channels that a panel has in most cases
+_TEAM = 2  # threads that tasks should be enough for, at least
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradShape:
+    """What is known of a Winograd convolution: `image` in tiles (down, across); `out_blocks` vectors of `lanes`."""
+
+    tile: int
+    batch: int
+    image: tuple[int, int]
+    in_channels: int
+    out_blocks: int
+    lanes: int
+
+    @property
+    def places(self) -> int:
+        """Products a tile and pair of channels."""
+        return (self.tile + 2) ** 2
+
+    @property
+    def weights(self) -> int:
+        """Bytes of the transformed weights."""
+        return _ITEM * self.places * self.in_channels * self.out_blocks * self.lanes
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradPlan:
+    """`rows` of tiles a task; its register tile is `pixels` tiles by `blocks` vectors of output channels.
+
+    With `apart` the input is transformed before, by a kernel of its own, and each panel of `blocks` is a task.
+    """
+
+    rows: int
+    pixels: int
+    blocks: int
+    apart: bool
+    cycles: float
+
+    def __str__(self) -> str:
+        what = "after the transform of the whole input" if self.apart else "with the transform of its input"
+        return (
+            f"tile of {self.pixels} tiles x {self.blocks} channel blocks, {self.rows} rows a task "
+            f"{what}, {self.cycles / 1e6:.3g} Mcycles"
+        )
+
+
+def winograd_plans(shape: WinogradShape, cpu: Any, blocks: int | None = None) -> list[WinogradPlan]:
+    """The ways to block it, the cheapest first; `blocks` where the weights are packed already."""
+    found = [_costed(shape, rows, apart, cpu, blocks) for rows, apart in _groups(shape, cpu)]
+    return sorted(found, key=lambda plan: plan.cycles)
+
+
+def _groups(shape: WinogradShape, cpu: Any) -> Iterator[tuple[int, bool]]:
+    """The rows of tiles that a task may take, and whether their transform stands apart."""
+    down, across = shape.image
+    a_panel = _PANEL * shape.lanes
+    room = min(_STACK, cpu.l2.size * 4 // 5) // (_ITEM * shape.places * (shape.in_channels + a_panel))
+    products = cpu.l2.size // 2 // (_ITEM * shape.places * a_panel)
+    for rows in range(1, down + 1):
+        if down % rows:
+            continue
+        if rows == 1 or rows * across <= room:
+            yield rows, False
+        if rows == 1 or rows * across <= products:
+            yield rows, True
+
+
+def _costed(shape: WinogradShape, rows: int, apart: bool, cpu: Any, blocks: int | None) -> WinogradPlan:
+    down, across = shape.image
+    groups = shape.batch * (down // rows)
+    pixels, panel = _register_tile(rows * across, shape.out_blocks, cpu, blocks)
+    panels = shape.out_blocks // panel
+    tiles = shape.batch * down * across
+
+    count = pixels * panel
+    step = max(count / cpu.fma_ports, float(cpu.fma_latency), (pixels + panel) * _LOAD) / count / _EFFICIENCY
+    products = tiles * shape.places * shape.in_channels * shape.out_blocks * step
+    vectors = tiles * shape.places * (shape.in_channels / shape.lanes + shape.out_blocks)
+    inputs = _ITEM * shape.places * shape.in_channels * rows * across
+
+    # Weights come from memory once: those of the layers before are in the caches.
+    near = shape.weights + inputs <= cpu.l2.size
+    again = _WEIGHTS_L2 if near else _rate(shape.weights, _WEIGHTS_L3, cpu)
+    held = shape.weights * (1 / MEMORY_STALL + (groups - 1) / again + (tiles / pixels - groups) / _WEIGHTS_L2)
+    if apart:
+        passes = 2 + (panels if inputs > cpu.l2.size // 2 else 0)
+        held += passes * inputs * groups / _rate(inputs * groups, _INPUT_L3, cpu)
+    tasks = groups * (panels if apart else 1)
+    team = max(_TEAM, cpu.cores)
+    idle = -(-tasks // team) * team / tasks
+    return WinogradPlan(rows, pixels, panel, apart, (products + vectors * _TRANSFORM[shape.tile] + held) * idle)
+
+
+def _rate(size: int, from_l3: float, cpu: Any) -> float:
+    return from_l3 if size <= cpu.l3.size // 2 else MEMORY_STALL
+
+
+def _register_tile(tiles: int, out_blocks: int, cpu: Any, blocks: int | None) -> tuple[int, int]:
+    found = [tile for tile, _ in conv_tiles(tiles, out_blocks, cpu.vector_registers, whole=True)]
+    if blocks is None:
+        return found[0]
+    return next((tile for tile in found if tile[1] == blocks), (1, blocks))

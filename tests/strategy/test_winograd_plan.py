@@ -1,0 +1,94 @@
+"""How Winograd convolutions are blocked: plans fit the caches, and every kind of plan computes the convolution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitvm
+from minitvm import strategy, te, topi
+from minitvm.strategy.cpu.tiling import cpu_of
+from minitvm.strategy.cpu.winograd_plan import WinogradShape, winograd_plans
+from minitvm.target import Target
+from minitvm.topi.winograd import transformed_weights
+
+ZEN5 = "cpu -vector_bits=512 -vector_registers=32 -l2=1048576:16:64:1 -l3=33554432:16:64:2"
+
+# image, input channels, output channels, tile
+LAYERS = [(224, 64, 64, 4), (56, 64, 64, 4), (56, 256, 256, 4), (28, 512, 512, 4), (13, 48, 192, 4), (7, 512, 512, 2)]
+
+
+def shape_of(image: int, inner: int, outer: int, tile: int, batch: int = 1) -> WinogradShape:
+    side = -(-image // tile)
+    return WinogradShape(tile, batch, (side, side), inner, outer // 16, 16)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_plans_divide_the_image_and_fit(layer: tuple[int, ...]) -> None:
+    shape, cpu = shape_of(*layer), cpu_of(Target(ZEN5))
+    plans = winograd_plans(shape, cpu)
+    assert [p.cycles for p in plans] == sorted(p.cycles for p in plans)
+    for plan in plans:
+        across = shape.image[1]
+        assert shape.image[0] % plan.rows == 0
+        assert plan.rows * across % plan.pixels == 0 and shape.out_blocks % plan.blocks == 0
+        assert plan.pixels * plan.blocks + plan.blocks + 1 <= cpu.vector_registers
+        near = 4 * shape.places * plan.rows * across * (shape.in_channels + 16 * plan.blocks)
+        assert plan.apart or near <= cpu.l2.size
+
+
+def test_large_weights_are_read_once_small_ones_for_every_row() -> None:
+    cpu = cpu_of(Target(ZEN5))
+    assert not winograd_plans(shape_of(56, 64, 64, 4), cpu)[0].apart
+    assert not winograd_plans(shape_of(224, 64, 64, 4), cpu)[0].apart
+    assert winograd_plans(shape_of(28, 512, 512, 4), cpu)[0].apart
+    few = winograd_plans(shape_of(7, 512, 512, 2), cpu)[0]
+    assert few.apart and few.pixels * few.blocks >= 14, "its few tiles are one register tile, across rows"
+
+
+def test_packed_weights_keep_their_panels() -> None:
+    shape, cpu = shape_of(28, 128, 96, 4), cpu_of(Target(ZEN5))
+    for blocks in (1, 2, 3):
+        assert {plan.blocks for plan in winograd_plans(shape, cpu, blocks)} == {blocks}
+
+
+def kept_meaning(case: tuple[int, ...], tile: int, panel: int, target: Target) -> str:
+    """The plan that the rule took, after a check of what it computes on whole numbers."""
+    batch, inner, height, width, outer, lanes = case
+    rng = np.random.default_rng(0)
+    data = rng.integers(-3, 4, (batch, inner, height, width, lanes)).astype(np.float32)
+    weight = 4.0 * rng.integers(-3, 4, (outer * lanes, inner * lanes, 3, 3)).astype(np.float32)
+    t = tile + 2
+    split = transformed_weights(weight, tile).reshape(t, t, outer // panel, panel, lanes, inner, lanes)
+    packed = np.ascontiguousarray(split.transpose(2, 0, 1, 5, 6, 3, 4))
+    args: list[Any] = [te.placeholder(data.shape, name="data"), te.placeholder(packed.shape, name="weight")]
+    made = topi.winograd_conv2d_nchwc(*args, tile=tile, padding=1)
+    chosen = strategy.chosen(te.create_prim_func([*args, made]), target)
+    assert chosen.rule == "winograd_conv2d_nchwc"
+    found = np.full((batch, outer, height, width, lanes), np.nan, np.float32)
+    minitvm.build(chosen.schedule.func, threads=2)(data, packed, found)
+
+    plain = np.moveaxis(data, -1, 2).reshape(batch, inner * lanes, height, width)
+    seen = np.lib.stride_tricks.sliding_window_view(np.pad(plain, [(0, 0)] * 2 + [(1, 1)] * 2), (3, 3), axis=(2, 3))
+    wanted = np.einsum("nchwyx,ocyx->nohw", seen.astype(np.float64), weight.astype(np.float64))
+    wanted = np.moveaxis(wanted.reshape(batch, outer, lanes, height, width), 2, -1)
+    np.testing.assert_allclose(found, wanted, atol=(0 if tile == 2 else 3e-5) * np.abs(wanted).max())
+    return chosen.weighed[0]
+
+
+@pytest.mark.parametrize(
+    ("case", "tile", "panel", "l2", "wanted"),
+    [
+        ((1, 1, 8, 12, 2, 8), 2, 2, 1 << 20, "2 rows a task with"),
+        ((2, 2, 9, 13, 4, 8), 4, 2, 1 << 20, " a task "),  # a batch, and tiles that stand over the image
+        ((1, 2, 6, 26, 3, 8), 2, 3, 4 << 10, "1 rows a task with"),  # which do not fit
+        ((1, 4, 6, 6, 8, 8), 2, 2, 24 << 10, "a task after"),
+    ],
+)
+def test_every_kind_of_plan_computes_the_convolution(
+    case: tuple[int, ...], tile: int, panel: int, l2: int, wanted: str
+) -> None:
+    target = Target(f"cpu -vector_bits=256 -l2={l2}:16:64:1 -l3=33554432:16:64:2")
+    assert wanted in kept_meaning(case, tile, panel, target)
