@@ -25,7 +25,10 @@ def product(m: int, n: int, k: int, epilogue: bool) -> PrimFunc:
 
 
 @pytest.mark.parametrize("epilogue", [False, True], ids=["bare", "epilogue"])
-@pytest.mark.parametrize("shape", [(1, 1, 1), (7, 5, 3), (64, 64, 64), (61, 257, 33), (40, 70, 1500), (1, 100, 20)])
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 1, 1), (7, 5, 3), (64, 64, 64), (61, 257, 33), (40, 70, 1500), (1, 900, 20), (37, 1, 300), (5, 1, 40)],
+)
 @pytest.mark.parametrize(
     "machine", ["cpu -vector_bits=512 -vector_registers=32 -cores=2", "cpu -vector_bits=256 -cores=1"]
 )
@@ -40,6 +43,20 @@ def test_scheduled_matmul_is_exact_on_integers(
     function = minitvm.build(sch.mod, target, threads=2)
     function(*([a, b, d, got] if epilogue else [a, b, got]))
     np.testing.assert_array_equal(got, a @ b * 2 + d if epilogue else a @ b)
+
+
+def test_one_column_is_summed_along_the_rows() -> None:
+    from minitvm.strategy.registry import chosen
+
+    target = Target("cpu -vector_bits=512")
+    found = chosen(product(64, 1, 512, True), target)
+    assert found.rule == "matvec"
+    assert "vector_reduce_add" in str(minitvm.lower(found.schedule.func, target))
+
+
+def test_one_row_takes_all_registers_for_its_result() -> None:
+    tile = register_tile(1, 4096, "float32", Target("cpu -vector_bits=512 -vector_registers=32"))
+    assert tile.rows == 1 and tile.vectors > 15
 
 
 def test_large_products_pack_panels_and_run_them_in_parallel() -> None:

@@ -1,4 +1,4 @@
 """Schedules for CPUs: the specific ones first, the generic one for everything else."""
 
-from . import conv2d, depthwise, winograd, dense, matmul  # isort: skip  (the order of registration is the order in which rules are tried)
+from . import conv2d, depthwise, winograd, dense, matvec, matmul  # isort: skip  (the order of registration is the order in which rules are tried)
 from . import generic  # isort: skip

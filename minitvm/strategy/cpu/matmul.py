@@ -90,7 +90,7 @@ def has_matmul(func: PrimFunc) -> bool:
     """Whether the only reduction is a product of floats, or one summed in int32, with B's columns contiguous."""
     reductions = [b for b in blocks_of(func) if is_reduction(b)]
     found = as_matmul(reductions[0]) if len(reductions) == 1 else None
-    if found is None or not found.b_contiguous:
+    if found is None or not found.b_contiguous or found.n == 1:
         return False
     dtype = found.block.writes[0].buffer.dtype
     return dtype.is_float or dtype == "int32"

@@ -45,10 +45,10 @@ def register_tiles(m: int, n: int, dtype: str, target: Any) -> list[tuple[Regist
     cpu = cpu_of(target)
     lanes = max(1, cpu.vector_bytes * 8 // _bits(dtype))
     found = []
-    for vectors in range(1, 7):
+    for vectors in range(1, cpu.vector_registers):
         for rows in range(1, 17):
-            # One register for the broadcast element, one for each vector of B.
-            if rows * vectors + vectors + 1 > cpu.vector_registers:
+            # One register for the broadcast element, one for each vector of B; one row takes them from memory.
+            if rows * vectors + (vectors if rows > 1 else 1) + 1 > cpu.vector_registers:
                 continue
             tile = RegisterTile(rows, vectors, lanes)
             found.append((tile, _cycles(m, n, tile, cpu)))
