@@ -53,7 +53,7 @@ from .nodes import (
 )  # fmt: skip
 from .printer import ExprPrinter, format_expr
 from .structural import first_difference, structural_equal
-from .visitor import children, free_vars, map_children, replace, rewrite, substitute, walk
+from .visitor import children, free_vars, map_children, replace, rewrite, rewrite_statements, substitute, walk
 
 __all__ = [
     "EQ", "GE", "GT", "INTRINSICS", "LE", "LT", "NE", "OPAQUE", "REDUCE", "SCALARS", "SPATIAL", "Add", "And",
@@ -61,5 +61,6 @@ __all__ = [
     "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "LogicalOp", "Max", "Min", "Mod", "Mul", "Node",
     "Not", "Or", "Ramp", "Range", "Reduce", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var", "as_expr",
     "binary", "call", "children", "const", "dtype_of_value", "first_difference", "format_expr", "free_vars",
-    "map_children", "match", "node", "promote", "replace", "rewrite", "structural_equal", "substitute", "walk",
+    "map_children", "match", "node", "promote", "replace", "rewrite", "rewrite_statements", "structural_equal",
+    "substitute", "walk",
 ]  # fmt: skip

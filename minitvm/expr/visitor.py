@@ -89,6 +89,19 @@ def rewrite(node: N, function: Callable[[Node], Node | None]) -> Any:
     return go(node)
 
 
+def rewrite_statements(node: N, function: Callable[[Node], Node | None]) -> Any:
+    """`rewrite` for functions that look at statements: expressions, of which there are far more, are not visited."""
+
+    def go(old: Node) -> Node:
+        if isinstance(old, Expr):
+            return old
+        new = map_children(old, go)
+        result = function(new)
+        return new if result is None else result
+
+    return go(node)
+
+
 def substitute(node: N, values: Mapping[Var, Expr]) -> Any:
     """Replace free uses of variables. A `Let` that binds one of them again hides it below."""
     if not values:

@@ -24,14 +24,18 @@ __all__ = [
 ]  # fmt: skip
 
 
+# One for all: it knows nothing of any variable, and remembers the forms of expressions that are asked for again.
+_NOTHING_KNOWN = Analyzer()
+
+
 def linear(e: Expr) -> Affine:
     """The sum of terms that a scalar integer expression is, whatever its variables' ranges; what is none is a term."""
-    return Analyzer().affine(e)
+    return _NOTHING_KNOWN.affine(e)
 
 
 def expr(form: Affine, dtype: Any) -> Expr:
     """A form as an expression."""
-    return Analyzer().to_expr(form, dtype)
+    return _NOTHING_KNOWN.to_expr(form, dtype)
 
 
 def coefficient(form: Affine, var: Var) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import EQ, Expr, Node, replace, rewrite
+from ...expr import EQ, Expr, Node, replace, rewrite_statements
 from ..conditions import all_of, conjuncts, reads_memory, uses
 from ..nodes import For, ForKind, If, PrimFunc, Seq, Stmt
 from .affine import bounds, linear
@@ -13,7 +13,7 @@ from .unroll import bind
 
 def hoist_conditions(func: PrimFunc) -> PrimFunc:
     """`for k: (if k == 0: S0); S1` -> `S0; for k: S1`, and `for j: if p(i): S` -> `if p(i): for j: S`."""
-    return func.with_body(rewrite(func.body, _hoist))
+    return func.with_body(rewrite_statements(func.body, _hoist))
 
 
 def _hoist(node: Node) -> Any:

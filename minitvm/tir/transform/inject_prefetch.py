@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import IntImm, Node, Ramp, const, replace, rewrite, walk
+from ...expr import IntImm, Node, Ramp, const, replace, rewrite_statements, walk
 from ..nodes import BufferLoad, BufferStore, For, Prefetch, PrimFunc, Seq
 from .affine import coefficient, expr, linear
 
@@ -25,11 +25,11 @@ ANNOTATION = "prefetch"
 
 def inject_prefetch(func: PrimFunc) -> PrimFunc:
     """Follow the notes `prefetch` of innermost loops; on other loops they are dropped. Needs flat buffers."""
-    return func.with_body(rewrite(func.body, lambda node: _prefetching(node) if isinstance(node, For) else None))
+    return func.with_body(rewrite_statements(func.body, _prefetching))
 
 
-def _prefetching(loop: For) -> Any:
-    if ANNOTATION not in loop.annotations:
+def _prefetching(loop: Node) -> Any:
+    if not isinstance(loop, For) or ANNOTATION not in loop.annotations:
         return None
     distance = int(loop.annotations[ANNOTATION])
     plain = replace(loop, annotations={k: v for k, v in loop.annotations.items() if k != ANNOTATION})

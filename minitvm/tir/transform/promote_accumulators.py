@@ -8,7 +8,21 @@ from __future__ import annotations
 from itertools import accumulate, pairwise
 from typing import Any
 
-from ...expr import LT, Broadcast, Expr, IntImm, Node, Ramp, Var, children, const, map_children, replace, rewrite, walk
+from ...expr import (
+    LT,
+    Broadcast,
+    Expr,
+    IntImm,
+    Node,
+    Ramp,
+    Var,
+    children,
+    const,
+    map_children,
+    replace,
+    rewrite_statements,
+    walk,
+)
 from ..conditions import uses
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
 from .affine import linear, structural_key
@@ -18,7 +32,7 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
     """Distinct buffers do not overlap ("tir.noalias"), so only accesses by name count. Runs after `unroll`."""
     if func.attrs.get("tir.noalias", True) is False:
         return func
-    return func.with_body(rewrite(func.body, _promote))
+    return func.with_body(rewrite_statements(func.body, _promote))
 
 
 def _promote(node: Node) -> Any:
@@ -52,12 +66,13 @@ def _accumulators(loop: For) -> list[BufferStore]:
     """Stores whose element is the same in all iterations; the loop touches its buffer only in such elements."""
     if loop.kind != ForKind.SERIAL or not isinstance(loop.extent, IntImm) or loop.extent.value < 1:
         return []
-    if any(isinstance(n, While) for n in walk(loop.body)):
+    nodes = list(walk(loop.body))
+    if any(isinstance(n, While) for n in nodes):
         return []
-    inside = {loop.var, *(v for n in walk(loop.body) for v in _defined(n))}
-    local = {n.buffer for n in walk(loop.body) if isinstance(n, Allocate)}
+    inside = {loop.var, *(v for n in nodes for v in _defined(n))}
+    local = {n.buffer for n in nodes if isinstance(n, Allocate)}
     accesses: dict[Buffer, list[Access]] = {}
-    for n in walk(loop.body):
+    for n in nodes:
         if isinstance(n, Access):
             accesses.setdefault(n.buffer, []).append(n)
     found: list[BufferStore] = []

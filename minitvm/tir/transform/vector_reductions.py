@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...expr import LT, Add, Call, Expr, IntImm, Max, Min, Node, Ramp, Var, const, replace, rewrite, walk
+from ...expr import LT, Add, Call, Expr, IntImm, Max, Min, Node, Ramp, Var, const, replace, rewrite_statements, walk
 from ..conditions import uses
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc, Seq
 from .affine import structural_key
@@ -27,7 +27,7 @@ _REDUCE = {Add: "vector_reduce_add", Max: "vector_reduce_max", Min: "vector_redu
 
 def vectorize_reductions(func: PrimFunc) -> PrimFunc:
     """Loops annotated with a number of lanes; one that is not a plain reduction stays as it is. Before `vectorize`."""
-    return func.with_body(rewrite(func.body, _lanes))
+    return func.with_body(rewrite_statements(func.body, _lanes))
 
 
 def _lanes(node: Node) -> Any:
