@@ -63,7 +63,7 @@ def winograd_error_growth(tile: int) -> float:
 def transformed_weights(weight: np.ndarray, tile: int) -> np.ndarray:
     """G g G^T of weights [O, I, 3, 3] as [m+2, m+2, O, I], computed in float64 and rounded once."""
     g = np.array(_WEIGHT[tile], dtype=np.float64)
-    return np.einsum("ua,oiab,vb->uvoi", g, weight.astype(np.float64), g).astype(weight.dtype)
+    return np.einsum("ua,oiab,vb->uvoi", g, weight.astype(np.float64), g, optimize=True).astype(weight.dtype)
 
 
 def winograd_conv2d_nchwc(
