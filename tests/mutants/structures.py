@@ -20,6 +20,7 @@ from minitvm.expr import (
     binary,
     call,
     const,
+    replace,
 )  # fmt: skip
 from minitvm.ir import IRModule
 from minitvm.script import from_source
@@ -293,6 +294,26 @@ def running(draw: Draw) -> PrimFunc:
     loops = For(k, const(0), const(columns), ForKind.SERIAL, Seq.of(*parts))
     outer = For(i, const(0), const(rows), ForKind.SERIAL, loops)
     return with_root((a, p) if inside else (a, s, p), outer, ATTRS, (s,) if inside else ())
+
+
+def in_turns(draw: Draw) -> PrimFunc:
+    """B[i] = the sum of A[i, k] in a skewed nest, turn by turn: all but the first turn skip the first step.
+
+        for i, t, k in grid(rows, turns, turns * share): where t * share <= k < (t + 1) * share
+    """
+    rows, turns, share = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    steps = turns * share
+    a, b, t = Buffer("A", (rows, steps), "int32"), Buffer("B", (rows,), "int32"), Var("t")
+
+    def update(vi: Expr, vk: Expr) -> tuple[Stmt, Stmt, list, list]:
+        init = BufferStore(b, const(0, "int32"), (vi,))
+        return BufferStore(b, b[vi] + a[vi, vk] * 3, (vi,)), init, [region(a, (vi, vk))], [region(b, (vi,))]
+
+    i = nest([rows, steps], "SR", "B", update)
+    k = i.body  # type: ignore[attr-defined]
+    mine = And(t * share <= k.loop_var, k.loop_var < (t + 1) * share)
+    body = For(t, const(0), const(turns), ForKind.SERIAL, replace(k, body=replace(k.body, predicate=mine)))
+    return with_root((a, b), replace(i, body=body), ATTRS)  # type: ignore[type-var]
 
 
 def carried(draw: Draw) -> PrimFunc:

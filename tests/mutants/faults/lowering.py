@@ -15,6 +15,7 @@ POINTS = lowered(families("pointwise"), ("split", "fuse", *KINDS))
 INDICES = lowered(families("index_arithmetic", "split_indices"), ("split", "fuse", "reorder", *KINDS))
 LANES = lowered(families("reduction"), ("split",), lanes=True)
 VIEWS = lowered(families("views", "strided"), ("split", "unroll", "parallel"))
+TURNS = lowered(families("in_turns"), ("split", *KINDS), most=2)
 CARRIED = lowered(families("carried", "running"), ("split", "unroll", "vectorize"))
 VECTOR_BRANCHES = lowered(families("branches"), ("vectorize",), most=1)
 VECTOR_CHAINS = lowered(families("chain"), ("split", "compute_at", "compute_at", "vectorize", "vectorize", "vectorize"))
@@ -87,6 +88,11 @@ INIT.edit(
     "loops[binding[0]], loops[binding[0] :]",
     "loops[binding[-1]], loops[binding[-1] :]",
 )
+
+INIT.edit(
+    "init again in each turn of a loop that skips the first step", "init_nest",
+    "uses(c, spatial) or not _holds_first(c, starts)", "uses(c, spatial)", by=[TURNS],
+)  # fmt: skip
 
 # -- drop_blocks
 
