@@ -55,6 +55,10 @@ fuzz-tvm: $(STAMPS)/test $(STAMPS)/tvm ## schedule steps through minitvm and a r
 # A TVM in another interpreter needs nothing here.
 $(if $(MINITVM_TVM_PYTHON),$(STAMPS)/tvm:;@true)
 
+.PHONY: pairs
+pairs: $(STAMPS)/test ## count the pairs of a program and a legal call that the oracle judges, of every primitive (PRIMITIVES="...")
+	HYPOTHESIS_PROFILE=ci $(BIN)/python -m tests.tir.schedule.pairs $(PRIMITIVES)
+
 .PHONY: mutants
 mutants: $(STAMPS)/test ## plant faults in the compiler, one at a time, and see that the oracle notices each (20 minutes)
 	$(BIN)/python -m tests.mutants

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ..expr import Expr, Let, Node, Var, children, walk
 from .nodes import Allocate, Block, BlockRealize, Buffer, BufferLoad, BufferRegion, For, LetStmt, PrimFunc
@@ -42,46 +43,58 @@ def dimensions(func: PrimFunc) -> list[Var]:
     return list(dict.fromkeys(item for part in parts for item in walk(part) if isinstance(item, Var)))
 
 
-def scoped(func: PrimFunc) -> Iterator[tuple[Node, Scope]]:
-    """Every node below the function with its scope, in program order. The regions of a block stand in its own scope."""
-    yield from _visit(func.body, scope_of_function(func))
+@lru_cache(maxsize=1)
+def scoped(func: PrimFunc) -> Sequence[tuple[Node, Scope]]:
+    """Every node below the function with its scope, in program order. The regions of a block stand in its own scope.
+
+    Kept for the function that was asked about last: the rules of the verifier ask one after the other.
+    """
+    found: list[tuple[Node, Scope]] = []
+    _visit(func.body, scope_of_function(func), found)
+    return found
 
 
-def _visit(node: Node, scope: Scope) -> Iterator[tuple[Node, Scope]]:
-    yield node, scope
+def _visit(node: Node, scope: Scope, found: list[tuple[Node, Scope]]) -> None:
+    found.append((node, scope))
     if isinstance(node, For):
-        yield from _visit(node.start, scope)
-        yield from _visit(node.extent, scope)
+        _visit(node.start, scope, found)
+        _visit(node.extent, scope, found)
         inner = scope.with_variables(node.var)
-        yield from _visit(node.body, replace(inner, loops=(*scope.loops, node)))
+        _visit(node.body, replace(inner, loops=(*scope.loops, node)), found)
     elif isinstance(node, LetStmt | Let):
-        yield from _visit(node.value, scope)
-        yield from _visit(node.body, scope.with_variables(node.var))
+        _visit(node.value, scope, found)
+        _visit(node.body, scope.with_variables(node.var), found)
     elif isinstance(node, Allocate):
-        yield from _visit(node.body, scope.with_buffers(node.buffer))
+        _visit(node.body, scope.with_buffers(node.buffer), found)
     elif isinstance(node, Block):
-        yield from _visit_block(node, scope)
+        _visit_block(node, scope, found)
     else:
         inner = replace(scope, guarded=True) if _guards(node) else scope
         for child in children(node):
-            yield from _visit(child, inner)
+            _visit(child, inner, found)
 
 
-def _visit_block(block: Block, scope: Scope) -> Iterator[tuple[Node, Scope]]:
+def _visit_block(block: Block, scope: Scope, found: list[tuple[Node, Scope]]) -> None:
     for axis in block.iter_vars:
-        yield from _visit(axis.dom, scope)
+        _visit(axis.dom, scope, found)
     inner = scope.with_variables(*(axis.var for axis in block.iter_vars)).with_buffers(*block.alloc_buffers)
     inner = replace(inner, block=block, block_loops=frozenset(loop.var for loop in scope.loops), guarded=False)
     for match in block.match_buffers:
-        yield from _visit(match.source, inner)
+        _visit(match.source, inner, found)
     views = [match.buffer for match in block.match_buffers]
     fields = [item for b in views for item in (*b.strides, b.elem_offset) if isinstance(item, Var)]
     inner = inner.with_buffers(*views).with_variables(*fields)  # strides and offset of a view are bound by it
     for region in (*block.reads, *block.writes):
-        yield from _visit(region, inner)
+        _visit(region, inner, found)
     if block.init is not None:
-        yield from _visit(block.init, replace(inner, guarded=True))
-    yield from _visit(block.body, inner)
+        _visit(block.init, replace(inner, guarded=True), found)
+    _visit(block.body, inner, found)
+
+
+@lru_cache(maxsize=1)
+def every_node(func: PrimFunc) -> Sequence[Node]:
+    """The nodes of a function's body as `walk` gives them, kept as in `scoped`."""
+    return tuple(walk(func.body))
 
 
 def _guards(node: Node) -> bool:

@@ -10,7 +10,8 @@ is for the reference interpreter's shadow checks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..arith import Analyzer
@@ -33,7 +34,7 @@ from .nodes import (
     MatchBufferRegion,
     PrimFunc,
 )  # fmt: skip
-from .scopes import Scope, conditions, dimensions, scoped, used_buffer
+from .scopes import Scope, conditions, dimensions, every_node, scoped, used_buffer
 from .script.regions import Box, box_of
 
 Broken = Iterator[tuple[Node, str]]
@@ -78,7 +79,7 @@ def variables_are_defined(func: PrimFunc) -> Broken:
 def variables_are_defined_once(func: PrimFunc) -> Broken:
     """every loop, iterator and let has a variable of its own"""
     seen = {p for p in func.params if isinstance(p, Var)} | set(dimensions(func))
-    for node in walk(func.body):
+    for node in every_node(func):
         defined = [a.var for a in node.iter_vars] if isinstance(node, Block) else [getattr(node, "var", None)]
         if not isinstance(node, For | Block | LetStmt):
             continue
@@ -104,7 +105,7 @@ def buffers_are_defined_once(func: PrimFunc) -> Broken:
     """every parameter, allocation and view is a buffer of its own"""
     seen: set[Buffer] = set()
     definitions: list[tuple[Node, Buffer]] = [(b, b) for b in func.buffers]
-    for node in walk(func.body):
+    for node in every_node(func):
         if isinstance(node, Block):
             definitions += [(node, b) for b in node.alloc_buffers] + [(m, m.buffer) for m in node.match_buffers]
         elif isinstance(node, Allocate):
@@ -119,8 +120,6 @@ def buffers_are_defined_once(func: PrimFunc) -> Broken:
 def dimensions_can_be_bound(func: PrimFunc) -> Broken:
     """a symbolic dimension stands alone in the shape, strides or offset of a parameter, or is a parameter"""
     if func.attrs.get("host"):
-        return  # its buffers are flat; whoever links it knows the dimensions of the function that it came from
-    if func.attrs.get("host"):
         return  # its buffers are flat; the linker knows the dimensions from the function that it was lowered from
     scalars = {p for p in func.params if isinstance(p, Var)}
     alone = {part for b in func.buffers for part in (*b.shape, *b.strides, b.elem_offset) if isinstance(part, Var)}
@@ -134,7 +133,7 @@ def dimensions_can_be_bound(func: PrimFunc) -> Broken:
 @rule(SHARED_RULES)
 def indices_are_integers(func: PrimFunc) -> Broken:
     """the indices of loads, stores and regions are integers, one a dimension"""
-    for node in walk(func.body):
+    for node in every_node(func):
         buffer = used_buffer(node)
         if buffer is None:
             continue
@@ -149,7 +148,7 @@ def indices_are_integers(func: PrimFunc) -> Broken:
 @rule(SHARED_RULES)
 def loops_are_over_integers(func: PrimFunc) -> Broken:
     """start, extent and variable of a loop have one integer dtype"""
-    for node in walk(func.body):
+    for node in every_node(func):
         if isinstance(node, For):
             dtypes = {node.var.dtype, node.start.dtype, node.extent.dtype}
             if len(dtypes) > 1 or not node.var.dtype.is_int:
@@ -160,7 +159,7 @@ def loops_are_over_integers(func: PrimFunc) -> Broken:
 @rule(SHARED_RULES)
 def conditions_are_bool(func: PrimFunc) -> Broken:
     """conditions and predicates are bool; those of statements and blocks have one lane"""
-    for node in walk(func.body):
+    for node in every_node(func):
         for condition in conditions(node):
             scalar = not isinstance(node, BufferStore) and used_buffer(node) is None
             vector = condition.dtype.lanes > 1 and not isinstance(node, Select)
@@ -196,7 +195,7 @@ def there_is_a_root_block(func: PrimFunc) -> Broken:
 @rule(TIR_RULES)
 def nothing_is_lowered_yet(func: PrimFunc) -> Broken:
     """allocations belong to blocks, and kernels are called by host functions only"""
-    for node in walk(func.body):
+    for node in every_node(func):
         if isinstance(node, Allocate | KernelCall):
             yield node, f"{type(node).__name__} at level 3"
 
@@ -204,7 +203,7 @@ def nothing_is_lowered_yet(func: PrimFunc) -> Broken:
 @rule(TIR_RULES)
 def iterators_are_bound(func: PrimFunc) -> Broken:
     """every iterator of a block has one value, of its dtype, and is spatial, reduction or opaque"""
-    for node in walk(func.body):
+    for node in every_node(func):
         if not isinstance(node, BlockRealize):
             continue
         axes, values = node.block.iter_vars, node.iter_values
@@ -262,7 +261,7 @@ def writes_are_declared(func: PrimFunc) -> Broken:
 @rule(TIR_RULES)
 def views_fit_their_source(func: PrimFunc) -> Broken:
     """a matched buffer has the dtype and scope of the buffer that it views"""
-    for node in walk(func.body):
+    for node in every_node(func):
         if isinstance(node, MatchBufferRegion):
             view, source = node.buffer, node.source.buffer
             if (view.dtype, view.scope) != (source.dtype, source.scope):
@@ -287,7 +286,7 @@ def concurrent_loops_bind_no_reductions(func: PrimFunc) -> Broken:
 @rule(TIR_RULES)
 def vectorised_loops_have_constant_extents(func: PrimFunc) -> Broken:
     """the extent of a vectorised loop is a constant: it becomes the lanes of vectors"""
-    for node in walk(func.body):
+    for node in every_node(func):
         if isinstance(node, For) and node.kind is ForKind.VECTORIZED and not isinstance(node.extent, IntImm):
             yield node, f"extent {node.extent}"
 
@@ -303,12 +302,14 @@ def _is_concurrent(loop: For) -> bool:
 
 
 def _undeclared(func: PrimFunc, write: bool) -> Broken:
-    for node in walk(func.body):
-        if not isinstance(node, Block) or _makes_no_claims(node):
+    for realize, scope in scoped(func):
+        if not isinstance(realize, BlockRealize) or _makes_no_claims(realize.block):
             continue
+        node = realize.block
         declared = {r.buffer: box_of(r.region, {}, {}) for r in (node.writes if write else node.reads)}
         updated = {r.buffer for r in node.writes} if node.init is not None and not write else set()
         local = {*node.alloc_buffers, *(m.buffer for m in node.match_buffers)}
+        taken = _values_taken(realize, scope)
         for access in (a for part in (node.init, node.body) if part is not None for a in accesses(part)):
             if access.write is not write or access.buffer in local or access.buffer in updated:
                 continue
@@ -319,25 +320,47 @@ def _undeclared(func: PrimFunc, write: bool) -> Broken:
                 yield access.node, f"the block {node.name} declares no {word} of {access.buffer.name}"
                 continue
             box = box_of(access.ranges, access.loops, access.lets)
-            outside = None if access.guarded else _outside(box, declared[access.buffer])
+            outside = None if access.guarded else _outside(box, declared[access.buffer], taken)
             if outside is not None:
-                word = "written" if write else "read"
-                name = access.buffer.name
-                yield access.node, f"dimension {outside} of {name} is {word} outside of the declared region"
+                number, where = outside
+                at = f", where {where}" if where else ""
+                name, word = access.buffer.name, "written" if write else "read"
+                yield access.node, f"dimension {number} of {name} is {word} outside of the declared region{at}"
+
+
+def _values_taken(realize: BlockRealize, scope: Scope) -> dict[Var, tuple[int, int]]:
+    """The iterators that certainly take all values from the first to the last given here, whatever the others are."""
+    if not _always(realize) or scope.guarded:
+        return {}
+    loops = {loop.var: loop for loop in scope.loops if loop.var not in scope.block_loops}
+    uses = Counter(item for value in realize.iter_values for item in walk(value) if isinstance(item, Var))
+    taken = {}
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values):
+        loop = loops.get(value) if isinstance(value, Var) and uses[value] == 1 else None
+        if loop is not None and isinstance(loop.start, IntImm) and isinstance(loop.extent, IntImm):
+            if loop.extent.value > 0:
+                taken[axis.var] = (loop.start.value, loop.start.value + loop.extent.value - 1)
+    return taken
 
 
 def _makes_no_claims(block: Block) -> bool:
     return block.name == "root" and not (block.iter_vars or block.reads or block.writes)
 
 
-def _outside(access: Box, declared: Box) -> int | None:
-    """The dimension in which a box certainly leaves the declared one."""
+def _outside(access: Box, declared: Box, taken: Mapping[Var, tuple[int, int]]) -> tuple[int, str] | None:
+    """The dimension in which a box certainly leaves the declared one, and values of iterators at which it does."""
     for number, (inner, outer) in enumerate(zip(access, declared)):
         if inner is None or outer is None:
             continue
-        below = inner.offset(outer.base)
-        if below is not None and (below < 0 or below + inner.extent > outer.extent):
-            return number
+        shift = inner.base - outer.base
+        if not all(term in taken for term in shift.terms):
+            continue
+        # At the least shift it starts before the declared region, or at the greatest it ends behind it.
+        for last in (False, True):
+            ends = {term: taken[term][(factor > 0) is last] for term, factor in shift.terms.items()}
+            below = shift.const + sum(factor * ends[term] for term, factor in shift.terms.items())
+            if below + inner.extent > outer.extent if last else below < 0:
+                return number, ", ".join(f"{var.name} = {value}" for var, value in ends.items())
     return None
 
 

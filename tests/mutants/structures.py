@@ -37,6 +37,7 @@ from minitvm.tir.nodes import (
     with_root,
 )  # fmt: skip
 from minitvm.tir.schedule import Schedule
+from minitvm.tir.transform.place_allocations import STACK_BUFFER_BYTES
 
 from .programs import ATTRS, FLOATS, Draw, nest, region
 
@@ -374,9 +375,9 @@ def gaps(draw: Draw) -> PrimFunc:
     return with_root((a, out), Seq.of(*parts), ATTRS, (t,))
 
 
-def private(draw: Draw) -> PrimFunc:
+def private(draw: Draw, columns: int = 0) -> PrimFunc:
     """Rows computed in storage that a block allocates for itself: each iteration of the outer loop has its own."""
-    rows, columns = draw(st.integers(2, 5)), draw(st.integers(2, 6))
+    rows, columns = draw(st.integers(2, 5)), columns or draw(st.integers(2, 6))
     kind = draw(st.sampled_from(["serial", "parallel", "vectorized", "serial"]))
     tile = draw(st.sampled_from([1, 1, 2]))
     source = draw(st.sampled_from(["vj", f"{columns - 1} - vj"]))
@@ -401,6 +402,11 @@ def main(A: T.Buffer(({rows * tile}, {columns}), "int32"), C: T.Buffer(({rows * 
 """
     made = from_source(text)
     return made if isinstance(made, PrimFunc) else IRModule(made.functions)["main"]
+
+
+def private_workspaces(draw: Draw) -> PrimFunc:
+    """The same, in storage that is too large for the stack of a thread."""
+    return private(draw, STACK_BUFFER_BYTES // 4 + draw(st.integers(1, 9)))
 
 
 def staged_loops(draw: Draw) -> PrimFunc:

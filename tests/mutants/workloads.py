@@ -75,16 +75,10 @@ def wild_step(sch: Schedule, draw: Draw, name: str) -> bool:
         if value is not None:
             given[parameter.name] = value
     try:
-        sch.call(name, {**bind_defaults(primitive, given), **given})
+        sch.call(name, given)
     except ScheduleError:
         return False
     return True
-
-
-def bind_defaults(primitive: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """The defaults of the parameters that are not given."""
-    parameters = primitive.signature.parameters.values()
-    return {p.name: p.default for p in parameters if p.name not in given and p.default is not p.empty}
 
 
 def _whatever(sch: Schedule, draw: Draw, hint: Any, parameter: Any) -> Any:

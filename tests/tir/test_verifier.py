@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from textwrap import dedent, indent
 
@@ -439,6 +440,56 @@ def test_lowered_programs_pass(func: PrimFunc) -> None:
 )  # fmt: skip
 def test_what_is_close_to_wrong_and_right_passes(text: str) -> None:
     verify(body(text))
+
+
+SQUARE = """
+@T.prim_func
+def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+    for i, j in T.grid({rows}, {columns}):
+        with T.block("b"):
+            vi, vj = T.axis.remap("SS", [i, j]){where}
+            T.reads(B[{reads}])
+            T.writes(A[{writes}])
+            A[vi, vj] = B[{value}]
+"""
+
+
+def square(reads: str = "vi, vj", writes: str = "vi, vj", value: str = "vi, vj", rows: int = 8, columns: int = 8,
+           where: str = "") -> PrimFunc:  # fmt: skip
+    text = SQUARE.format(
+        reads=reads, writes=writes, value=value, rows=rows, columns=columns, where=where and f"\n            {where}"
+    )
+    return from_source(text)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        (square(reads="vj, vj"), "dimension 0 of B is read outside of the declared region, where vi = 0, vj = 7"),
+        (square(writes="vi, 0:4"), "dimension 1 of A is written outside of the declared region, where vj = 7"),
+        (square(writes="vi, 1:8"), "dimension 1 of A is written outside of the declared region, where vj = 0"),
+        (square(reads="7 - vi, vj"), "dimension 0 of B is read outside of the declared region, where vi = 0"),
+        (square(reads="0, vj", rows=2), "dimension 0 of B is read outside of the declared region, where vi = 1"),
+    ],
+)
+def test_a_claim_that_starts_elsewhere(program: PrimFunc, found: str) -> None:
+    """A region whose start is another one than that of what is read or written."""
+    with pytest.raises(VerificationError, match=re.escape(f"found:  {found}") + "$"):
+        verify(program)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        square(reads="0:8, vj"),
+        square(reads="0, vj", rows=1),
+        square(reads="vj:vj + 1, vj", rows=1, columns=1),
+        square(writes="vi, 0:4", where="T.where(j < 4)"),  # which elements are written is not asked of intervals
+        square(reads="vi, vj:vj + 4", value="vi, vj + 3", columns=5),
+    ],
+)
+def test_a_claim_that_starts_elsewhere_and_holds(program: PrimFunc) -> None:
+    verify(program)
 
 
 @pytest.mark.parametrize(

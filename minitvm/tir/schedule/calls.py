@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import ScheduleError
+from ...errors import ScheduleError, nearest
 from .registry import Primitive
 
 
@@ -34,3 +34,19 @@ def bind(primitive: Primitive, args: tuple[Any, ...], kwargs: Mapping[str, Any])
         raise ScheduleError(f"{primitive.name}: {error}; it takes {primitive.call_signature()}") from None
     bound.apply_defaults()
     return dict(bound.arguments)
+
+
+def complete(primitive: Primitive, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Arguments that are given by name, in the primitive's order, and its defaults for those that are left out.
+
+    Raises `ScheduleError` where one is missing, or is none of the primitive's.
+    """
+    parameters = primitive.signature.parameters
+    unknown = next((name for name in arguments if name not in parameters), None)
+    if unknown is not None:
+        raise ScheduleError(f"{primitive.name} has no parameter {unknown!r}; {nearest(unknown, list(parameters))}")
+    for name, parameter in parameters.items():
+        several = parameter.kind is parameter.VAR_POSITIONAL
+        if name not in arguments and parameter.default is parameter.empty and not several:
+            raise ScheduleError(f"{primitive.name}: {name} is not given; it takes {primitive.call_signature()}")
+        yield name, arguments.get(name, () if several else parameter.default)

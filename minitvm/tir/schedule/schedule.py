@@ -15,7 +15,7 @@ from ...expr import Expr, Var, const, substitute
 from ..nodes import Block, BlockRealize, For, IRModule, PrimFunc
 from ..verifier import verify_if_asked
 from .argument_types import described, fits
-from .calls import Call, bind
+from .calls import Call, bind, complete
 from .claims import widened
 from .handles import (
     INLINE,
@@ -227,7 +227,10 @@ class Schedule:
     # ------------------------------------------------------------------ calling primitives
 
     def call(self, primitive: Primitive | str, arguments: Mapping[str, Any]) -> Any:
-        """Apply a primitive to arguments by name (what its method does); all of it happens or nothing."""
+        """Apply a primitive to arguments by name (what its method does); all of it happens or nothing.
+
+        Parameters with defaults may be left out.
+        """
         chosen = registered(primitive) if isinstance(primitive, str) else primitive
         length = len(self._trace)
         try:
@@ -237,7 +240,7 @@ class Schedule:
             raise
 
     def _call(self, chosen: Primitive, arguments: Mapping[str, Any]) -> Any:
-        arguments = {name: self._with_handles(chosen, name, value) for name, value in arguments.items()}
+        arguments = {name: self._with_handles(chosen, name, value) for name, value in complete(chosen, arguments)}
         known = self._trace.handle_names()
         for handle in handles_in(list(arguments.values())):
             self._refuse_removed(handle)
@@ -290,6 +293,7 @@ class Schedule:
                 self._gone[key] = f"block {old.blocks[key].block.name} {story}"
         self._history.append(history)
         self._state = ScheduleState(state.mod, before.func_name, state.trees)
+        self._state.comparable = state.comparable
 
     def _with_handles(self, chosen: Primitive, name: str, value: Any) -> Any:
         """An argument with names of blocks looked up: as in TVM, the trace holds how each was found."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...expr import IntImm, Node, Reduce, walk
+from ...expr import IntImm, Node, Reduce
 from ..nodes import (
     Allocate,
     Block,
@@ -19,6 +19,7 @@ from ..nodes import (
     Seq,
     Stmt,
 )  # fmt: skip
+from ..scopes import every_node
 from ..verifier import Rule
 
 STACK_BYTES = 1 << 20
@@ -26,13 +27,13 @@ STATEMENTS = 20_000
 
 
 def _no_blocks(func: PrimFunc) -> Iterator[tuple[Node, str]]:
-    for node in walk(func.body):
+    for node in every_node(func):
         if isinstance(node, Block | BlockRealize | Reduce):
             yield node, type(node).__name__
 
 
 def _flat(func: PrimFunc) -> Iterator[tuple[Node, str]]:
-    for node in [*func.params, *walk(func.body)]:
+    for node in [*func.params, *every_node(func)]:
         buffer = node if isinstance(node, Buffer) else getattr(node, "buffer", None)
         if isinstance(buffer, Buffer) and (buffer.ndim != 1 or buffer.strides or not _is_zero(buffer)):
             yield node, f"{buffer.name} has {buffer.ndim} dimensions"
@@ -43,20 +44,20 @@ def _is_zero(buffer: Buffer) -> bool:
 
 
 def _one_parallel_loop(func: PrimFunc) -> Iterator[tuple[Node, str]]:
-    for node in walk(func.body):
+    for node in every_node(func):
         if isinstance(node, For) and node is not func.body and node.kind == ForKind.PARALLEL:
             yield node, f"the loop over {node.var.name} is parallel but not outermost"
 
 
 def _plain_loops(func: PrimFunc) -> Iterator[tuple[Node, str]]:
-    for node in walk(func.body):
+    for node in every_node(func):
         if isinstance(node, For) and node.kind not in (ForKind.SERIAL, ForKind.PARALLEL):
             yield node, f"the loop over {node.var.name} is {node.kind}"
 
 
 def _stack(func: PrimFunc) -> Iterator[tuple[Node, str]]:
     total = 0
-    for node in walk(func.body):
+    for node in every_node(func):
         if not isinstance(node, Allocate):
             continue
         size = node.buffer.shape[0] if node.buffer.shape else None
@@ -69,13 +70,13 @@ def _stack(func: PrimFunc) -> Iterator[tuple[Node, str]]:
 
 
 def _budget(func: PrimFunc) -> Iterator[tuple[Node, str]]:
-    count = sum(isinstance(node, Stmt) for node in walk(func.body))
+    count = sum(isinstance(node, Stmt) for node in every_node(func))
     if count > STATEMENTS:
         yield func.body, f"{count} statements"
 
 
 def _masks(func: PrimFunc) -> Iterator[tuple[Node, str]]:
-    for node in walk(func.body):
+    for node in every_node(func):
         if isinstance(node, BufferLoad | BufferStore) and node.predicate is not None:
             lanes = node.indices[0].dtype.lanes
             if node.predicate.dtype.lanes != lanes:

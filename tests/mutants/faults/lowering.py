@@ -27,6 +27,7 @@ STAGES_INSIDE = pipelined(families("private"))
 THREADS = pipelined(families("private"), threads=True)
 THREADS_OF_BLOCKS = pipelined(random_blocks, threads=True)
 PRIVATE = lowered(families("private"), ("split", "parallel", "vectorize", "unroll"), most=3)
+WORKSPACES = lowered(families("private_workspaces"), ("parallel", "unroll"), most=1, examples=20)
 TURNED = strategic(families("turned"), "cpu -vector_bits=128")
 
 
@@ -438,8 +439,14 @@ AFFINE.edit(
     "next(iter(form.terms.values()), 0)",
 )
 AFFINE.edit(
-    "less or equal is less", "slack", "difference - 1 if isinstance(condition, LE | GE) else difference", "difference"
-)
+    "less is less or equal", "slack", "difference - 1 if isinstance(condition, LE | GE) else difference",
+    "difference - 1", by=[CARRIED],
+)  # fmt: skip
+AFFINE.edit(
+    "less or equal is less", "slack", "difference - 1 if isinstance(condition, LE | GE) else difference", "difference",
+    equivalent="who asks takes `f < 0` as enough for the condition, and then it is: a form that is greater by one gives"
+    " an earlier cut, or a store that does not count as certain",
+)  # fmt: skip
 
 # -- the pipeline itself
 
@@ -451,8 +458,14 @@ ORDER.edit(
     "_plain(simplify, ",
 )
 ORDER.edit(
-    "loops are unrolled before they are vectorised", "PASSES", "_plain(vectorize_reductions, ", "_plain(unroll, "
-)
+    "iterations of concurrent loops share what they allocate", "PASSES", "_plain(separate_allocations, ",
+    "_plain(simplify, ", by=[WORKSPACES],
+)  # fmt: skip
+ORDER.edit(
+    "loops are unrolled before they are vectorised", "PASSES", "_plain(vectorize_reductions, ", "_plain(unroll, ",
+    equivalent="unroll copies loops of vectors with what is around them, and each copy becomes vectors by itself; a sum"
+    " that asked for lanes is the same sum, one element after the other",
+)  # fmt: skip
 
 # -- split_host
 

@@ -15,7 +15,14 @@ from . import cache_programs, layout_programs, reductions_programs
 
 BLOCKS: st.SearchStrategy[Any] = prim_funcs(min_blocks=2)
 REDUCTIONS = prim_funcs(kinds=("reduce", "matmul", "stencil", "elementwise"))
-CHAINS = prim_funcs(min_blocks=2, kinds=[k for k in KINDS if k not in ("gather", "reduce", "pad")])
+# Long ones, where more than one call is legal on most.
+CHAINS = prim_funcs(min_blocks=4, max_blocks=6, kinds=[k for k in KINDS if k not in ("gather", "reduce", "pad")])
+PRODUCERS = prim_funcs(
+    min_blocks=4, max_blocks=6, kinds=[k for k in KINDS if k not in ("columns", "total", "scan", "inplace")]
+)
+CONSUMERS = prim_funcs(
+    min_blocks=3, max_blocks=5, kinds=("elementwise", "broadcast", "transpose", "stride", "convert", "formula")
+)
 
 
 @st.composite
@@ -47,13 +54,13 @@ PROGRAMS: dict[str, st.SearchStrategy[Any]] = {
     "": BLOCKS,
     "cache_index": cache_programs.computed_indices(),
     "cache_inplace": cache_programs.in_place(),
-    "compute_inline": prim_funcs(min_blocks=3),
+    "compute_inline": PRODUCERS,
     "decompose_padding": reductions_programs.paddings(),
     "decompose_reduction": REDUCTIONS,
     "fuse_reduction_epilogue": st.one_of(epilogues(), reductions_programs.reductions(epilogue=True)),
     "pad_einsum": reductions_programs.einsums(),
     "reverse_compute_at": CHAINS,
-    "reverse_compute_inline": prim_funcs(min_blocks=3, kinds=("elementwise", "broadcast", "transpose", "stride")),
+    "reverse_compute_inline": CONSUMERS,
     "rfactor": st.one_of(REDUCTIONS, reductions_programs.reductions()),
     "rolling_buffer": reductions_programs.rolled(),
     "tensorize": layout_programs.products_in_tiles(),

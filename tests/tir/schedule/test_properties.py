@@ -17,7 +17,7 @@ from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule, Trace
 from minitvm.tir.schedule.registry import transforms
 
-from .pairs import PAIRS, assert_same, draw_step, pairs_of
+from .pairs import HEAD, PAIRS, assert_same, draw_step, tally
 
 TRANSFORMS = [p.name for p in transforms()]
 
@@ -35,8 +35,8 @@ def test_schedules_keep_the_meaning(func: PrimFunc, data: Any) -> None:
 @pytest.mark.hypothesis  # `make fuzz` takes it too: the test that is given data is inside
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_each_primitive_keeps_the_meaning(name: str) -> None:
-    drawn = pairs_of(name)
-    assert drawn >= PAIRS, f"only {drawn} pairs of a program and a legal {name} were drawn and judged"
+    count = tally(name)
+    assert count.pairs >= PAIRS, f"too few pairs of a program and a legal call were drawn and judged\n{HEAD}\n{count}"
 
 
 @pytest.mark.full

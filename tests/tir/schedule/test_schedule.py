@@ -132,6 +132,18 @@ def test_a_refused_call_changes_nothing() -> None:
     assert len(sch.trace) == length
 
 
+def test_arguments_by_name() -> None:
+    sch = Schedule(programs.matmul())
+    (loop, *_) = sch.get_loops("C")
+    for arguments, told in (
+        ({"loop": loop}, r"split: factors is not given; it takes \(loop, factors, "),
+        ({"lop": loop}, "split has no parameter 'lop'; did you mean loop"),
+    ):
+        with pytest.raises(ScheduleError, match=told):
+            sch.call("split", arguments)
+    assert len(sch.call("split", {"loop": loop, "factors": [2, None]})) == 2  # the others have defaults
+
+
 def test_a_copy_goes_its_own_way() -> None:
     sch = Schedule(programs.matmul())
     i, j, _ = sch.get_loops("C")
