@@ -20,8 +20,7 @@ from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.tensor_intrin import TensorIntrin, cpu
 
 from . import programs
-from .bad_calls.layout import row_sums
-from .layout_programs import tiled_matmuls
+from .layout_programs import row_sums, sum_of_four, tiled_matmuls
 from .test_layout import same_at_both_levels
 
 MATMUL = "matmul_4x4x4_f32"
@@ -173,18 +172,6 @@ def test_a_sum_that_starts_inside() -> None:
     """Description with an init, implementation with one, and without: then the reduction must be whole."""
 
     @T.prim_func
-    def desc(A: T.Buffer((4,), "float32"), C: T.Buffer((1,), "float32")):
-        with T.block("root"):
-            T.reads(A[0:4])
-            T.writes(C[0])
-            with T.init():
-                C[0] = 0.0
-            for k in range(4):
-                with T.block("sum"):
-                    vk = T.axis.reduce(4, k)
-                    C[0] = C[0] + A[vk]
-
-    @T.prim_func
     def impl(A: T.Buffer((4,), "float32"), C: T.Buffer((1,), "float32")):
         with T.block("root"):
             T.reads(A[0:4])
@@ -193,7 +180,7 @@ def test_a_sum_that_starts_inside() -> None:
                 C[0] = 0.0
             C[0] = C[0] + ((A[0] + A[1]) + (A[2] + A[3]))
 
-    intrin = TensorIntrin.register("test.row_sum", desc, impl, override=True, verify=True)
+    intrin = TensorIntrin.register("test.row_sum", sum_of_four, impl, override=True, verify=True)
     sch = Schedule(row_sums)
     sch.tensorize(sch.get_loops("C")[2], intrin.name)
     same_at_both_levels(row_sums, sch.func)

@@ -10,6 +10,7 @@ from minitvm.tir.schedule import Schedule
 from minitvm.tir.tensor_intrin import TensorIntrin
 
 from .. import programs
+from ..layout_programs import row_sums, sum_of_four
 from .case import CASES, loop, on
 
 
@@ -162,36 +163,13 @@ def _row_sum() -> TensorIntrin:
     """The sum of four numbers, from its start."""
 
     @T.prim_func
-    def desc(A: T.Buffer((4,), "float32"), C: T.Buffer((1,), "float32")):
-        with T.block("root"):
-            T.reads(A[0:4])
-            T.writes(C[0])
-            with T.init():
-                C[0] = 0.0
-            for k in range(4):
-                with T.block("sum"):
-                    vk = T.axis.reduce(4, k)
-                    C[0] = C[0] + A[vk]
-
-    @T.prim_func
     def impl(A: T.Buffer((4,), "float32"), C: T.Buffer((1,), "float32")):
         with T.block("root"):
             T.reads(A[0:4])
             T.writes(C[0])
             C[0] = (A[0] + A[1]) + (A[2] + A[3])
 
-    return TensorIntrin("row_sum", desc, impl)
-
-
-@T.prim_func
-def row_sums(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32")):
-    for i, k_0, k_1 in T.grid(8, 2, 4):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            vk = T.axis.reduce(8, k_0 * 4 + k_1)
-            with T.init():
-                C[vi] = 0.0
-            C[vi] = C[vi] + A[vi, vk]
+    return TensorIntrin("row_sum", sum_of_four, impl)
 
 
 @T.prim_func
