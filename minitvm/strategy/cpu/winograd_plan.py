@@ -16,11 +16,12 @@ from .conv2d import conv_tiles
 
 # Measured on Zen 5; a cycle of one core.
 _EFFICIENCY = 0.97  # of the multiply-add units, in a micro-kernel whose operands are near
-_TRANSFORM = {2: 4.5, 4: 6.0}  # by tile: cycles a vector of channels and place, for either transform
+_TRANSFORM = {2: 4.0, 4: 6.0}  # by tile: cycles a vector of channels and place, for either transform
 # What streams into a micro-kernel is fetched while it computes, but for a part: it is held up as if bytes came at these
-# rates and nothing else was done meanwhile. Weights are one stretch of memory, the transformed input many short ones.
-MEMORY_STALL = 8.0
-_WEIGHTS_L2, _WEIGHTS_L3, _INPUT_L3 = 256.0, 64.0, 32.0
+# rates and nothing else was done meanwhile. V written apart that does not stay in the L2 cache costs most. For the rate
+# of memory, which all threads share, and for the room that weights take, weights count a little more than measured.
+MEMORY_STALL = 5.5
+_WEIGHTS_L2, _WEIGHTS_L3, _INPUT_L3, _WRITTEN_APART = 256.0, 64.0, 64.0, 3.0
 _ITEM = 4  # bytes of a float32
 _LOAD = 0.5  # cycles of a load or broadcast in the micro-kernel
 _STACK = 800 << 10  # bytes of a thread's stack for V and M
@@ -110,8 +111,10 @@ def _costed(shape: WinogradShape, rows: int, apart: bool, cpu: Any, blocks: int 
     again = _WEIGHTS_L2 if near else _rate(shape.weights, _WEIGHTS_L3, cpu)
     held = shape.weights * (1 / MEMORY_STALL + (groups - 1) / again + (tiles / pixels - groups) / _WEIGHTS_L2)
     if apart:
-        passes = 2 + (panels if inputs > cpu.l2.size // 2 else 0)
-        held += passes * inputs * groups / _rate(inputs * groups, _INPUT_L3, cpu)
+        if inputs * groups > cpu.l2.size:
+            held += inputs * groups / _WRITTEN_APART
+        if inputs > cpu.l2.size // 2:
+            held += panels * inputs * groups / _rate(inputs * groups, _INPUT_L3, cpu)
     tasks = groups * (panels if apart else 1)
     team = max(_TEAM, cpu.cores)
     idle = -(-tasks // team) * team / tasks
