@@ -14,6 +14,7 @@ from typing import Any
 from ...errors import ScheduleError
 from ...expr import REDUCE, IntImm, walk
 from ...tir import Schedule
+from ...tir.annotations import LANES
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ...tir.transform.affine import coefficient, linear, moves
 from ..registry import rule
@@ -79,7 +80,7 @@ def schedule_block(sch: Schedule, name: str, target: Any) -> None:
         return
     length = constant_extent(sch, reduced[-1])
     if length is not None and length >= 2 * lanes > 2 and reduces_along_last(block):
-        attempt(lambda: sch.annotate(reduced[-1], "vector_reduction", 4 * lanes if length >= 16 * lanes else lanes))
+        attempt(lambda: sch.annotate(reduced[-1], LANES, 4 * lanes if length >= 16 * lanes else lanes))
     parallelized(sch, spatial, work(block))
 
 

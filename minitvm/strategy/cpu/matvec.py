@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...tir import Schedule
+from ...tir.annotations import LANES
 from ...tir.nodes import PrimFunc
-from ...tir.transform.vector_reductions import ANNOTATION as LANES
 from ..registry import rule
 from .blocks import blocks_of, inline_injective, is_reduction
 from .generic import parallelized, vector_lanes, work

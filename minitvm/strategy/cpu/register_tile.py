@@ -19,8 +19,8 @@ from typing import Any
 
 from ...expr import Expr, IntImm, IterVar, Range, structural_equal
 from ...tir import Schedule
+from ...tir.annotations import PREFETCH
 from ...tir.nodes import Block
-from ...tir.transform.inject_prefetch import ANNOTATION as PREFETCH
 from .blocks import behind, inline_injective
 from .tiling import cpu_of
 

@@ -17,10 +17,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import IntImm, Node, Ramp, const, replace, rewrite_statements, walk
+from ..annotations import PREFETCH
 from ..nodes import BufferLoad, BufferStore, For, Prefetch, PrimFunc, Seq
 from .affine import coefficient, expr, linear
-
-ANNOTATION = "prefetch"
 
 
 def inject_prefetch(func: PrimFunc) -> PrimFunc:
@@ -29,10 +28,10 @@ def inject_prefetch(func: PrimFunc) -> PrimFunc:
 
 
 def _prefetching(loop: Node) -> Any:
-    if not isinstance(loop, For) or ANNOTATION not in loop.annotations:
+    if not isinstance(loop, For) or PREFETCH not in loop.annotations:
         return None
-    distance = int(loop.annotations[ANNOTATION])
-    plain = replace(loop, annotations={k: v for k, v in loop.annotations.items() if k != ANNOTATION})
+    distance = int(loop.annotations[PREFETCH])
+    plain = replace(loop, annotations={k: v for k, v in loop.annotations.items() if k != PREFETCH})
     return replace(plain, body=Seq.of(*_requests(loop, distance), loop.body))
 
 

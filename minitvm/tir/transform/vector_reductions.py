@@ -15,13 +15,13 @@ import math
 from typing import Any
 
 from ...expr import LT, Add, Call, Expr, IntImm, Max, Min, Node, Ramp, Var, const, replace, rewrite_statements, walk
+from ..annotations import LANES
 from ..conditions import uses
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc, Seq
 from .affine import structural_key
 from .unroll import bind
 from .vectorize import MAX_LANES
 
-ANNOTATION = "vector_reduction"
 _REDUCE = {Add: "vector_reduce_add", Max: "vector_reduce_max", Min: "vector_reduce_min"}
 
 
@@ -31,10 +31,10 @@ def vectorize_reductions(func: PrimFunc) -> PrimFunc:
 
 
 def _lanes(node: Node) -> Any:
-    if not isinstance(node, For) or ANNOTATION not in node.annotations:
+    if not isinstance(node, For) or LANES not in node.annotations:
         return None
-    plain = replace(node, annotations={k: v for k, v in node.annotations.items() if k != ANNOTATION})
-    lanes, update = min(int(node.annotations[ANNOTATION]), MAX_LANES), node.body
+    plain = replace(node, annotations={k: v for k, v in node.annotations.items() if k != LANES})
+    lanes, update = min(int(node.annotations[LANES]), MAX_LANES), node.body
     constant = isinstance(node.extent, IntImm) and isinstance(node.start, IntImm)
     if not constant or lanes < 2 or node.extent.value < lanes or not isinstance(update, BufferStore):  # type: ignore[attr-defined]
         return plain

@@ -7,6 +7,7 @@ from typing import Any
 
 from ....errors import nearest
 from ....expr import replace
+from ...annotations import LANES, PREFETCH
 from ...nodes import Block, BlockRealize, For
 from .. import pipelines
 from ..registry import Failure, invariant, primitive, requirement
@@ -31,6 +32,7 @@ def has_annotation(state: ScheduleState, block_or_loop: BlockRealize | For, ann_
     )
 
 
+_COUNTS = (LANES, PREFETCH)
 _ON_LOOPS, _ON_BLOCKS = pipelines.KEYS, (pipelines.DOUBLE,)
 
 
@@ -42,6 +44,14 @@ def note_in_place(state: ScheduleState, block_or_loop: BlockRealize | For, ann_k
         return None
     wanted, found = ("a block", "a loop") if on_loop else ("a loop", "a block")
     return Failure({_annotated(block_or_loop): "here"}, f"{wanted} for {ann_key}", found)
+
+
+@requirement
+def counts(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str, ann_val: Any) -> Failure | None:
+    """the lanes of "vector_reduction" and the iterations of "prefetch" are whole numbers above 0"""
+    if ann_key not in _COUNTS or (isinstance(plain(ann_val), int) and plain(ann_val) > 0):
+        return None
+    return Failure({_annotated(block_or_loop): "here"}, f"a whole number above 0 for {ann_key}", repr(plain(ann_val)))
 
 
 @invariant
@@ -63,7 +73,7 @@ def keeps_pipelines(state: ScheduleState) -> Failure | None:
     return next((failure for failure in failures if failure is not None), None)
 
 
-@primitive(requires=[note_in_place])
+@primitive(requires=[note_in_place, counts])
 def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str, ann_val: Any) -> None:
     """Put a note on a loop or block, for lowering passes and tuners; the meaning of the program stays.
 
@@ -79,6 +89,9 @@ def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: s
     the statements run in stages, several iterations at work at once; "double_buffer_scope" on a block, with the
     position of a buffer that it writes, lets it run one iteration ahead. Both are refused, here and in every later
     step, where the values that are read would not be the same (`keeps_pipelines`).
+
+    Two more say how kernels run. "vector_reduction": the innermost loop of a reduction accumulates in that many lanes.
+    "prefetch": the vectors that an innermost loop reads one behind the other are asked for that many iterations ahead.
     """
     target = _annotated(block_or_loop)
     state.replace({target: replace(target, annotations={**target.annotations, ann_key: plain(ann_val)})})
@@ -105,6 +118,8 @@ def unannotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key:
 def _annotate_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for loop in state.tree().loops.values():
         yield loop, "pragma_auto_unroll_max_step", 16
+        yield loop, PREFETCH, 3
+        yield loop, LANES, 4
         count = len(pipelines.inner_parts(loop))
         if count > 1:
             yield loop, pipelines.STAGE, [0] * (count - 1) + [1]
