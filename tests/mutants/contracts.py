@@ -19,7 +19,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from minitvm.errors import InternalError, MinitvmError, ScheduleError
+from minitvm.errors import InternalError, MinitvmError, ScheduleError, VerificationError
 from minitvm.events import Access, Listener
 from minitvm.expr import IntImm, SizeVar, free_vars, structural_equal, walk
 from minitvm.ir import IRModule
@@ -59,6 +59,8 @@ def refusals(name: str) -> Workload:
         before = sch.mod
         try:
             call()
+        except VerificationError:
+            raise  # it was not refused, and made something that no program may be
         except MinitvmError:
             return
         compare_modules(trial, before, sch.mod)
