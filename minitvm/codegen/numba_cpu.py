@@ -23,6 +23,7 @@ from ..tir.nodes import (
     PrimFunc,
     While,
 )  # fmt: skip
+from ..tir.transform.verify_kernel import STACK_BYTES
 from .numba_expressions import NumbaExpressions, atom, is_index, short_name
 from .registers import Register
 
@@ -161,8 +162,9 @@ class _NumbaCPU(NumbaExpressions):
         if not isinstance(size, IntImm):
             raise InternalError(f"local buffer {buffer.name} has size {size}: only constant sizes fit on the stack")
         self.stack_bytes += size.value * buffer.dtype.bytes
-        if self.stack_bytes > 1 << 20:
-            raise InternalError(f"kernel {self.kernel.name} needs more than 1 MiB of stack, at buffer {buffer.name}")
+        if self.stack_bytes > STACK_BYTES:
+            limit = f"{STACK_BYTES >> 20} MiB of stack"
+            raise InternalError(f"kernel {self.kernel.name} needs more than {limit}, at buffer {buffer.name}")
         self.line(f"{self.names[buffer]} = {self.use('stack_' + short_name(self.scalar(buffer)))}({size.value})")
 
     def declare_register(self, buffer: Buffer, register: Register, name: str) -> None:

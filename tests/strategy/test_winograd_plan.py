@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -92,3 +93,14 @@ def test_every_kind_of_plan_computes_the_convolution(
 ) -> None:
     target = Target(f"cpu -vector_bits=256 -l2={l2}:16:64:1 -l3=33554432:16:64:2")
     assert wanted in kept_meaning(case, tile, panel, target)
+
+
+def test_the_last_rows_of_tiles_share_the_stack_of_the_others() -> None:
+    """They are a branch of their own, whose buffers would not fit beside those of the other one."""
+    args = [te.placeholder((1, 4, 54, 222, 16), name="data"), te.placeholder((2, 6, 6, 4, 16, 2, 16), name="weight")]
+    func = te.create_prim_func([*args, topi.winograd_conv2d_nchwc(*args, tile=4, padding=1)])
+    chosen = strategy.chosen(func, Target(ZEN5))
+    assert chosen.rule == "winograd_conv2d_nchwc" and "1 rows a task with" in chosen.weighed[0]
+    (source,) = minitvm.lower(chosen.schedule.func, ZEN5, stop_at="source").values()
+    assert len(re.findall(r"products\w* = stack_f32", source)) == 2, "the last rows are no branch of their own"
+    assert len(re.findall(r"tiles\w* = stack_f32", source)) == 1

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...expr import LT, Expr, IntImm, Var, children, const, map_children, replace
 from ..conditions import conjuncts
-from ..nodes import For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
+from ..nodes import Allocate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 from .affine import Ranges, bounds, coefficient, interval, slack, with_loop
 from .hoist_conditions import hoist_conditions
 from .simplify import fold, simplify_stmt
@@ -63,7 +63,9 @@ def _let(stmt: LetStmt, ranges: Ranges, cuts: int) -> Stmt:
 
 
 def _branches(var: Var, limit: int, body: Stmt, ranges: Ranges, cuts: int) -> Stmt:
-    """`if var < limit: S else: S`, each simplified for its part of the values."""
+    """`if var < limit: S else: S`, each simplified for its part of the values; storage around S is that of both."""
+    if isinstance(body, Allocate):
+        return replace(body, body=_branches(var, limit, body.body, ranges, cuts))
     low, high = ranges[var]
     parts = []
     for values in ((low, limit - 1), (limit, high)):

@@ -22,7 +22,7 @@ from ..nodes import (
 from ..scopes import every_node
 from ..verifier import Rule
 
-STACK_BYTES = 1 << 20
+STACK_BYTES = 2 << 20
 STATEMENTS = 20_000
 
 
