@@ -399,6 +399,26 @@ PROMOTE.edit(
     by=[lowered(families("contraction"), ("split", "reorder", "reorder", "unroll", "unroll", "vectorize"))],
 )
 
+# -- inject_prefetch
+
+PREFETCH = Faults(
+    "inject_prefetch",
+    TRANSFORM + "inject_prefetch",
+    [lowered(families("contraction", "chain"), ("split", "reorder", "vectorize", "annotate", "annotate", "annotate"))],
+)
+PREFETCH.edit(
+    "requests in the place of what they ask for",
+    "_prefetching",
+    "Seq.of(*_requests(loop, distance), loop.body)",
+    "Seq.of(*_requests(loop, distance))",
+)
+PREFETCH.edit(
+    "a loop that asks ahead runs once",
+    "_prefetching",
+    "replace(loop, annotations",
+    "replace(loop, extent=loop.extent - loop.extent + 1, annotations",
+)
+
 # -- share_loads, share_indices
 
 LOADS = Faults(
