@@ -430,7 +430,7 @@ class Analyzer:
             return value if isinstance(value, IntImm) else Call(e.dtype, "likely", (value,))
         if is_index(e.dtype) and e.op in ("shift_left", "shift_right", "bitwise_and"):
             return self._normal.expr(self._normal.affine(e), e.dtype)
-        return map_children(e, self.simplify)
+        return fold.bits(map_children(e, self.simplify))
 
     def _if_then_else(self, e: Call) -> Expr:
         condition = self.simplify(e.args[0])

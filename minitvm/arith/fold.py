@@ -6,6 +6,8 @@ Integers other than int32 and int64 wrap, so here `x + 1 - 1` stays; floats keep
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -19,6 +21,7 @@ from ..expr import (
     LT,
     NE,
     Add,
+    Call,
     Cast,
     Div,
     DType,
@@ -46,6 +49,19 @@ def arithmetic(e: Expr) -> Expr:
     if isinstance(a, FloatImm) and isinstance(b, FloatImm):
         return _fold_float(e, a, b)
     return _neutral_float(e, a, b) if e.dtype.is_float else _neutral_int(e, a, b)
+
+
+_BITS: dict[str, Callable[[int, int], int]] = {
+    "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor,
+}  # fmt: skip
+
+
+def bits(e: Expr) -> Expr:
+    """A bitwise operation on two constants; everything else stays. Python's integers are in two's complement, too."""
+    if not isinstance(e, Call) or e.op not in _BITS or not all(isinstance(a, IntImm) for a in e.args):
+        return e
+    a, b = (arg.value for arg in e.args)  # type: ignore[attr-defined]
+    return IntImm(wrap(_BITS[e.op](a, b), e.dtype), e.dtype)
 
 
 def wrap(value: int, dtype: DType) -> int:

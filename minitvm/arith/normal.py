@@ -35,7 +35,7 @@ from ..expr import (
     map_children,
     walk,
 )  # fmt: skip
-from . import rules, symbolic
+from . import fold, rules, symbolic
 from .affine import (
     FLOORDIV,
     FLOORMOD,
@@ -208,7 +208,7 @@ class Normalizer:
         return self._opaque(e)
 
     def _opaque(self, e: Expr) -> Affine:
-        simple = self.simplify_parts(e)
+        simple = fold.bits(self.simplify_parts(e))
         if simple is not e and isinstance(simple, Var | IntImm | Add | Sub | Min | Max):
             return self.affine(simple)
         atom = Atom(OPAQUE, (simple,))

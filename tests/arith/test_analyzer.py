@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from minitvm.arith import Analyzer, simplify
 from minitvm.expr import (
     EQ,
+    NE,
     SPATIAL,
     Add,
     Call,
@@ -227,3 +228,14 @@ def test_modular() -> None:
 def test_importing_arith_leaves_sympy_and_islpy_alone() -> None:
     code = "import sys, minitvm.arith, minitvm.arith.dependence; print({'sympy', 'islpy', 'numba'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+@pytest.mark.parametrize(("op", "value"), [("bitwise_and", 4), ("bitwise_or", 7), ("bitwise_xor", 3)])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "int8", "uint8"])
+def test_bitwise_operations_on_constants_are_folded(op: str, value: int, dtype: str) -> None:
+    e = call(op, const(6, dtype), const(5, dtype))
+    assert structural_equal(Analyzer().simplify(e), const(value, dtype))
+    assert structural_equal(Analyzer().simplify(NE(e, const(value, dtype))), const(False))
+    if dtype.startswith("int"):
+        negative = Analyzer().simplify(call(op, const(-1, dtype), const(5, dtype)))
+        assert negative.value == {"bitwise_and": 5, "bitwise_or": -1, "bitwise_xor": -6}[op]

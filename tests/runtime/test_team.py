@@ -211,3 +211,20 @@ def test_pinned_workers_do_not_move_the_caller(kernels: dict[str, Any], make_tea
     native = team._workers[0].native_id
     if len(before) > 1 and native is not None:
         assert len(os.sched_getaffinity(native)) == 1
+
+
+@pytest.mark.skipif(len(teams.available_cores()) < 2, reason="one core")
+def test_a_worker_wakes_on_another_core_than_the_callers(kernels: dict[str, Any], make_team: Any) -> None:
+    before = os.sched_getaffinity(0)
+    team = make_team(2, pin=True)
+    Rotation(kernels, 2, 5).run(team)
+    native = team._workers[0].native_id
+    try:
+        for core in [*sorted(before)[:2]] * 2:
+            os.sched_setaffinity(0, {core})
+            time.sleep(0.1)  # the worker parks
+            Rotation(kernels, 2, 5).run(team)
+            (placed,) = os.sched_getaffinity(native)
+            assert placed != core and placed in before
+    finally:
+        os.sched_setaffinity(0, before)

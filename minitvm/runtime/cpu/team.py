@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import os
 import threading
 import weakref
@@ -51,6 +52,14 @@ def available_cores() -> list[int]:
         return list(range(os.cpu_count() or 1))
 
 
+def _core_of_caller() -> int | None:
+    """The core that the calling thread is on now, where the C library says."""
+    try:
+        return int(ctypes.CDLL(None).sched_getcpu())
+    except (AttributeError, OSError):
+        return None
+
+
 def default_threads() -> int:
     """MINITVM_NUM_THREADS, or the number of cores this process may run on."""
     chosen = os.environ.get("MINITVM_NUM_THREADS")
@@ -69,7 +78,8 @@ class ThreadTeam:
         if not 1 <= threads <= MAX_THREADS:
             raise InputError(f"a team of {threads} threads; wanted 1 to {MAX_THREADS}")
         self.threads = threads
-        cores = len(available_cores())
+        self._cores = available_cores()
+        cores = len(self._cores)
         self._pin = (threads <= cores and os.environ.get("MINITVM_PIN") != "0") if pin is None else pin
         self._crowded = threads > cores
         self._reset()
@@ -125,7 +135,23 @@ class ThreadTeam:
         if interrupt is not None:
             raise interrupt
 
+    def _place(self) -> None:
+        """Bind each worker to a core other than the caller's.
+
+        A worker that wakes where the caller is waits for its share of that core, a millisecond and more, until the
+        system moves one of them.
+        """
+        here = _core_of_caller()
+        first = self._cores.index(here) if here in self._cores else 0
+        for t, worker in enumerate(self._workers, 1):
+            if worker.native_id is None:
+                continue
+            with contextlib.suppress(AttributeError, OSError):
+                os.sched_setaffinity(worker.native_id, {self._cores[(first + t) % len(self._cores)]})
+
     def _wake(self) -> None:
+        if self._pin:
+            self._place()
         for t in range(1, self.threads):
             flag = WORKER + WORKER_WORDS * t + PARKED
             if self._state[flag] == WAKE:
