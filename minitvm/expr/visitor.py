@@ -78,10 +78,12 @@ def map_children(node: N, function: Callable[[Any], Any]) -> N:
     return replace(node, **changes) if changes else node
 
 
-def rewrite(node: N, function: Callable[[Node], Node | None]) -> Any:
-    """Rebuild bottom-up: `function(new_node)` gives a replacement, or None to keep it."""
+def rewrite(node: N, function: Callable[[Node], Node | None], leave: type | tuple[type, ...] = ()) -> Any:
+    """Rebuild bottom-up: `function(new_node)` gives a replacement, or None to keep it. Kinds to `leave` stay."""
 
     def go(old: Node) -> Node:
+        if isinstance(old, leave):
+            return old
         new = map_children(old, go)
         result = function(new)
         return new if result is None else result
@@ -91,15 +93,7 @@ def rewrite(node: N, function: Callable[[Node], Node | None]) -> Any:
 
 def rewrite_statements(node: N, function: Callable[[Node], Node | None]) -> Any:
     """`rewrite` for functions that look at statements: expressions, of which there are far more, are not visited."""
-
-    def go(old: Node) -> Node:
-        if isinstance(old, Expr):
-            return old
-        new = map_children(old, go)
-        result = function(new)
-        return new if result is None else result
-
-    return go(node)
+    return rewrite(node, function, leave=Expr)
 
 
 def substitute(node: N, values: Mapping[Var, Expr]) -> Any:

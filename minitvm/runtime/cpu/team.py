@@ -136,11 +136,13 @@ class ThreadTeam:
             raise interrupt
 
     def _place(self) -> None:
-        """Bind each worker to a core other than the caller's.
+        """Bind each worker to a core other than the caller's, where workers are bound at all.
 
         A worker that wakes where the caller is waits for its share of that core, a millisecond and more, until the
         system moves one of them.
         """
+        if not self._pin:
+            return
         here = _core_of_caller()
         first = self._cores.index(here) if here in self._cores else 0
         for t, worker in enumerate(self._workers, 1):
@@ -150,8 +152,7 @@ class ThreadTeam:
                 os.sched_setaffinity(worker.native_id, {self._cores[(first + t) % len(self._cores)]})
 
     def _wake(self) -> None:
-        if self._pin:
-            self._place()
+        self._place()
         for t in range(1, self.threads):
             flag = WORKER + WORKER_WORDS * t + PARKED
             if self._state[flag] == WAKE:
@@ -164,12 +165,10 @@ class ThreadTeam:
             self._state[WORKER + WORKER_WORDS * t + SEEN] = self._state[EPOCH]
             # The thread must not keep the team alive, or a dropped team would never end; it holds the parts it uses.
             parts = (self._native, self._code, self._memory, self._state, self._address, self._gates[t])
-            core = t if self._pin else None
-            worker = threading.Thread(
-                target=_serve, args=(*parts, t, self.threads, core), name=f"minitvm-{t}", daemon=True
-            )
+            worker = threading.Thread(target=_serve, args=(*parts, t, self.threads), name=f"minitvm-{t}", daemon=True)
             worker.start()
             self._workers.append(worker)
+        self._place()
 
     def shutdown(self) -> None:
         """End the workers and wait for them. A team that was shut down runs only what is not parallel."""
@@ -203,13 +202,8 @@ def _serve(
     gate: threading.Semaphore,
     thread: int,
     threads: int,
-    core: int | None,
 ) -> None:
     """A worker's life: run programs in native code until it parks, wait at the gate, go on."""
-    if core is not None:
-        cores = available_cores()
-        with contextlib.suppress(AttributeError, OSError):
-            os.sched_setaffinity(0, {cores[core % len(cores)]})
     flag = WORKER + WORKER_WORDS * thread + PARKED
     while True:
         native(address, thread, threads)  # type: ignore[operator]
