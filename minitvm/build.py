@@ -23,8 +23,9 @@ from .tir.nodes import Buffer, IRModule, PrimFunc
 Progress = Callable[[str, int, int], None]
 PassCallback = Callable[[str, Any, Any], None]
 
-# The named stops of `lower`, in order; those from "te" on are a dictionary by fused operator.
 ACCURACIES = ("fast", "strict")
+
+# The named stops of `lower`, in order; those from "te" on are a dictionary by fused operator.
 STOPS = ("graph", "fused", "te", "tir", "schedule", "kernel", "source", "executable")
 
 # A reshape of any kind moves no data: its output can live where its input does.
@@ -63,8 +64,7 @@ def build(
 
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads}: wanted a number from 1")
-    if accuracy not in ACCURACIES:
-        raise InputError(f"accuracy={accuracy!r}: wanted {' or '.join(ACCURACIES)}")
+    _require_accuracy(accuracy)
     chosen = code_target(target)
     is_function = isinstance(model, PrimFunc | IRModule)
     executable = compile_executable(model, chosen, params=params, shapes=shapes, progress=progress, accuracy=accuracy)
@@ -93,6 +93,7 @@ def lower(
     """
     if stop_at not in STOPS:
         raise InputError(f"stop_at={stop_at!r}: wanted one of {', '.join(STOPS)}; {nearest(stop_at, STOPS)}")
+    _require_accuracy(accuracy)
     chosen = Target.of(target) if stop_at in ("graph", "fused", "te", "tir") else code_target(target)
     if stop_at == "executable":
         return compile_executable(
@@ -124,6 +125,11 @@ def lower(
         if progress:
             progress(f"lowering to {stop_at}", count + 1, len(units))
     return found
+
+
+def _require_accuracy(accuracy: str) -> None:
+    if accuracy not in ACCURACIES:
+        raise InputError(f"accuracy={accuracy!r}: wanted {' or '.join(ACCURACIES)}")
 
 
 def code_target(target: str | Target) -> Target:

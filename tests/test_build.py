@@ -124,6 +124,8 @@ def test_passes_are_reported_in_order():
         (lambda: tvm.build(small_graph(), threads=0), "threads=0: wanted a number from 1"),
         (lambda: tvm.build(small_graph(), shapes={"x": (1,)}), "shapes= goes with an ONNX model"),
         (lambda: tvm.lower(small_graph(), stop_at="tire"), "did you mean tir or te?"),
+        (lambda: tvm.build(small_graph(), accuracy="exact"), "accuracy='exact': wanted fast or strict"),
+        (lambda: tvm.lower(small_graph(), accuracy="Strict"), "accuracy='Strict': wanted fast or strict"),
         (lambda: tvm.lower(matmul_relu(2, 2, 2), stop_at="te"), "a tir function begins at 'tir'"),
         (lambda: tvm.lower(small_graph(), stop_at="tir", only="conv"), "no operator conv"),
     ],
