@@ -33,12 +33,11 @@ def turned_copy(sch: Schedule, name: str, target: Any) -> list[Any] | None:
     to, of = _contiguous(written[-1], axes), _contiguous(read[-1], axes)
     if to is None or of is None or to[0] is of[0]:
         return None
-    before = sch.copy()
+    lanes = min(LARGEST, cpu_of(target).vector_bytes // max(1, body.buffer.dtype.bytes))
     try:
-        lanes = min(LARGEST, cpu_of(target).vector_bytes // max(1, body.buffer.dtype.bytes))
-        return _tiled(before, sch, handle, axes, (written, read), (to, of), lanes)
+        with sch.all_or_nothing():
+            return _tiled(sch, handle, axes, (written, read), (to, of), lanes)
     except (ScheduleError, _TooSmall):
-        sch.__dict__.update(before.__dict__)
         return None
 
 
@@ -46,9 +45,7 @@ class _TooSmall(Exception):
     """No tile of a useful size fits."""
 
 
-def _tiled(
-    before: Schedule, sch: Schedule, handle: Any, axes: list[Var], indices: Any, ends: Any, lanes: int
-) -> list[Any]:
+def _tiled(sch: Schedule, handle: Any, axes: list[Var], indices: Any, ends: Any, lanes: int) -> list[Any]:
     loops = dict(zip(axes, sch.get_loops(handle), strict=True))
     outer, inner = [], []
     for (var, modulus), others in zip(ends, (ends[1][0], ends[0][0]), strict=True):
