@@ -48,13 +48,6 @@ def hull(a: Interval, b: Interval) -> Interval:
     return low, high
 
 
-def scale_interval(a: Interval, factor: int) -> Interval:
-    """All of `a` times a number."""
-    low = None if a[0] is None else a[0] * factor
-    high = None if a[1] is None else a[1] * factor
-    return (low, high) if factor >= 0 else (high, low)
-
-
 def multiply_intervals(a: Interval, b: Interval) -> Interval:
     """All products of a value of each."""
     if a == (0, 0) or b == (0, 0):

@@ -462,12 +462,3 @@ def _detect(
     found, repeats = check(tuple(sums), detector, level)
     errors += found
     return IterMap(() if errors else tuple(sums), tuple(errors), level, detector.padded, repeats, bindings)
-
-
-def is_affine_binding(bindings: Sequence[Any], iters: Mapping[Any, Any], predicate: Any = True,
-                      analyzer: Analyzer | None = None) -> tuple[str, ...]:  # fmt: skip
-    """Why iterator values are *not* an injective quasi-affine map of the loops; empty when they are.
-
-    The requirement "affine binding" of schedule primitives, predicates of imperfect splits included.
-    """
-    return detect(bindings, iters, predicate, "injective", analyzer).errors

@@ -177,11 +177,6 @@ def _dense(x: Affine, ends: Mapping[Var, Ends | None], domain: Domain, moving: s
     return True
 
 
-def constant_extents(box: Box, analyzer: Analyzer) -> tuple[int | None, ...]:
-    """The greatest extent of each dimension over all values of the variables that stand still; None where unknown."""
-    return tuple(analyzer.bounds(r.extent)[1] for r in box)
-
-
 def hull(a: Box, b: Box, analyzer: Analyzer) -> Box:
     """The smallest box around two; an over-approximation of their union."""
     return tuple(_hull(x, y, analyzer) for x, y in zip(a, b, strict=True))
@@ -246,14 +241,3 @@ def stride_of(index: Expr, var: Var, analyzer: Analyzer | None = None) -> int | 
         return None
     stride = x.terms.get(var, 0)
     return None if any(v is var for v in variables(x.without(var))) else stride
-
-
-def row_major_strides(shape: Sequence[Any], analyzer: Analyzer | None = None) -> tuple[Expr, ...]:
-    """Elements between neighbours along each dimension of a dense array."""
-    analyzer = analyzer or Analyzer()
-    strides: list[Expr] = []
-    step: Expr = const(1, as_expr(shape[-1]).dtype) if shape else const(1)
-    for dimension in reversed(list(shape)):
-        strides.append(step)
-        step = analyzer.simplify(step * as_expr(dimension))
-    return tuple(reversed(strides))

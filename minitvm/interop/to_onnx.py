@@ -141,8 +141,8 @@ def _plain(name: str, onnx_name: str) -> None:
 
 for _ours, _theirs in (
     ("add", "Add"), ("subtract", "Sub"), ("multiply", "Mul"), ("power", "Pow"), ("nn.relu", "Relu"), ("sqrt", "Sqrt"),
-    ("nn.matmul", "MatMul"), ("sigmoid", "Sigmoid"), ("tanh", "Tanh"), ("exp", "Exp"), ("log", "Log"), ("erf", "Erf"),
-    ("abs", "Abs"), ("negative", "Neg"), ("nn.global_avg_pool", "GlobalAveragePool"), ("copy", "Identity"),
+    ("sigmoid", "Sigmoid"), ("tanh", "Tanh"), ("exp", "Exp"), ("log", "Log"), ("erf", "Erf"), ("abs", "Abs"),
+    ("negative", "Neg"), ("copy", "Identity"), ("nn.global_avg_pool", "GlobalAveragePool"),
     ("nn.global_max_pool", "GlobalMaxPool"),
 ):  # fmt: skip
     _plain(_ours, _theirs)

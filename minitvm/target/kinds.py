@@ -21,11 +21,6 @@ class Cache:
     line: int = 64
     shared_by: int = 1
 
-    @property
-    def way_bytes(self) -> int:
-        """Bytes in one way: sets times line (S in the analytic blocking model)."""
-        return self.size // self.ways
-
 
 @dataclass(frozen=True, slots=True)
 class CPU:

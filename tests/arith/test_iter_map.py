@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from minitvm.arith import Analyzer
 from minitvm.arith.iter_check import inverse
 from minitvm.arith.iter_check import simplify as iter_map_simplify
-from minitvm.arith.iter_map import detect, is_affine_binding
+from minitvm.arith.iter_map import detect
 from minitvm.expr import EQ, Expr, Range, SizeVar, Var, const
 
 from .expressions import evaluate
@@ -141,7 +141,7 @@ def test_bindings_of_schedules_are_recognised(bindings: Any, domain: Any, predic
     ],
 )
 def test_reasons(bindings: Any, domain: Any, reason: str) -> None:
-    errors = is_affine_binding(bindings, domain)
+    errors = detect(bindings, domain, level="injective").errors
     assert len(errors) == 1
     assert reason in errors[0]
 

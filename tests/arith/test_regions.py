@@ -111,16 +111,15 @@ def test_data_dependent_indices_take_the_whole_dimension() -> None:
     assert (_text(found.box), found.unbounded, found.exact) == ([("0", "100"), ("0", "4")], (0,), False)
 
 
-def test_constant_extents_of_clipped_tiles() -> None:
+def test_extents_of_clipped_tiles_have_a_bound() -> None:
     analyzer = Analyzer({x: 8})
     clipped = regions.intersect((Range(x * 4, const(4)),), (Range.of(n),), analyzer)
-    assert regions.constant_extents(clipped, analyzer) == (4,)
+    assert analyzer.bounds(clipped[0].extent)[1] == 4
     clamped = regions.evaluate([Min(x * 4 + k, n - 1)], {k: Range.of(4)}, analyzer)
-    assert regions.constant_extents(clamped.box, analyzer) == (4,)
+    assert analyzer.bounds(clamped.box[0].extent)[1] == 4
 
 
 def test_strides() -> None:
     assert regions.stride_of(x * 16 + y * 3 + 1, x) == 16
     assert regions.stride_of(y * 3 + 1, x) == 0
     assert regions.stride_of(x // 4, x) is None
-    assert [str(s) for s in regions.row_major_strides((4, n, 3))] == ["n * 3", "3", "1"]

@@ -112,7 +112,6 @@ def test_detection_from_flags(tmp_path: Path, flags: str, bits: int, registers: 
         3.0,
     )
     assert cpu.l1 == Cache(48 * 1024, 12, 64, 5)
-    assert cpu.l1.way_bytes == 4096
     assert cpu.l2.size == 1 << 20
 
 

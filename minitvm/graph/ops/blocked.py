@@ -30,10 +30,6 @@ def _pack(w: Any, in_block: int, out_block: int) -> Any:
     return _block(_block(w, 1, in_block), 0, out_block)
 
 
-def _pack_dense(w: Any, block: int) -> Any:
-    return _block(w, 0, block)
-
-
 @register("layout.block_axis", pattern=Pattern.INJECTIVE, fold=_block)
 def block_axis(x: Any, *, axis: int = REQUIRED, block: int = REQUIRED) -> Any:  # type: ignore[assignment]
     """Split `axis` into blocks of `block`, the place within a block last; zeros fill an incomplete block."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...arith import Analyzer
 from ...expr import REDUCE, SPATIAL, Add, Expr, IterVar, Max, Min, Mul, SizeVar, Var, free_vars, structural_equal, walk
 from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
 from .tree import Tree, statements
@@ -199,9 +198,3 @@ def loops_binding(realize: BlockRealize, kinds: Iterable[str]) -> set[Var]:
         for part in walk(value)
         if isinstance(part, Var)
     }
-
-
-def constant_bounds(analyzer: Analyzer, e: Expr) -> tuple[int, int] | None:
-    """Least and greatest value as integers, None where either is not known."""
-    low, high = analyzer.bounds(e)
-    return None if low is None or high is None else (int(low), int(high))
