@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,13 +11,14 @@ import pytest
 
 from minitvm import te
 from minitvm.errors import Unsupported, VerificationError
-from minitvm.expr import IntImm, Var, const, walk
+from minitvm.expr import Add, FloorDiv, FloorMod, IntImm, Mul, Sub, Var, const, structural_equal, walk
 from minitvm.reference import check
 from minitvm.reference import kernel as kernel_reference
 from minitvm.reference import tir as reference
 from minitvm.script import tir as T
 from minitvm.te import create_prim_func
 from minitvm.tir import Schedule
+from minitvm.tir.annotations import LANES, PREFETCH
 from minitvm.tir.nodes import (
     Allocate,
     Block,
@@ -29,6 +32,8 @@ from minitvm.tir.nodes import (
     PrimFunc,
     Seq,
 )  # fmt: skip
+from minitvm.tir.op import if_then_else
+from minitvm.tir.schedule.pipelines import DOUBLE, ORDER, STAGE
 from minitvm.tir.transform import PASSES, lower
 from minitvm.tir.transform.affine import bounds, linear
 from minitvm.tir.transform.simplify import fold
@@ -69,7 +74,119 @@ def two_stages() -> PrimFunc:
     return sch.func
 
 
-PROGRAMS = {"plain": lambda: matmul(5, 6, 7), "tiled_matmul": tiled_matmul, "two_stages": two_stages}
+def register_tile() -> PrimFunc:
+    """Rows of vectors that share what they load, the next elements asked for ahead of time."""
+    sch = Schedule(matmul(8, 16, 6))
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    i0, i1 = sch.split(i, [None, 4])
+    j0, j1 = sch.split(j, [None, 8])
+    sch.reorder(i0, j0, k, i1, j1)
+    sch.parallel(i0)
+    sch.parallel(j0)
+    sch.unroll(i1)
+    sch.vectorize(j1)
+    sch.annotate(k, PREFETCH, 2)
+    return sch.func
+
+
+def sum_in_lanes() -> PrimFunc:
+    """A sum that is kept in several lanes, over rows of which every second element is read in vectors."""
+    a = te.placeholder((3, 40), name="A")
+    even = te.compute((3, 20), lambda i, j: a[i, 2 * j] * 2.0, name="E")
+    k = te.reduce_axis((0, 20), "k")
+    sch = Schedule(create_prim_func([a, te.compute((3,), lambda i: te.sum(even[i, k], axis=k), name="S")]))
+    sch.vectorize(sch.split(sch.get_loops("E")[1], [None, 4])[1])
+    sch.annotate(sch.get_loops("S")[1], LANES, 4)
+    return sch.func
+
+
+def turned_tile() -> PrimFunc:
+    """A matrix turned around tile by tile."""
+    a = te.placeholder((8, 16), name="A")
+    sch = Schedule(create_prim_func([a, te.compute((16, 8), lambda i, j: a[j, i], name="B")]))
+    i, j = sch.get_loops("B")
+    i0, i1 = sch.split(i, [None, 4])
+    j0, j1 = sch.split(j, [None, 4])
+    sch.reorder(i0, j0, i1, j1)
+    sch.unroll(i1)
+    sch.vectorize(j1)
+    return sch.func
+
+
+def padded_rows() -> PrimFunc:
+    """Virtual threads, over a copy whose rows begin at odd places."""
+    a = te.placeholder((6, 8), name="A")
+    shifted = te.compute((6, 8), lambda i, j: if_then_else(j > 0, a[5 - i, j - 1], 0.0), name="B")
+    sch = Schedule(create_prim_func([a, shifted]))
+    copy = sch.cache_read("B", 0, "local")
+    sch.storage_align(copy, 0, 0, 4, 1)
+    i, j = sch.get_loops("B")
+    sch.bind(sch.split(i, [None, 2])[1], "vthread.x")
+    sch.unroll(j)
+    return sch.func
+
+
+@T.prim_func
+def rows_through_views(A: T.Buffer((3, 8), "float32"), B: T.Buffer((3, 8), "float32")):
+    """What each thread puts into a buffer of its own is read through a view."""
+    for i in T.parallel(3):
+        with T.block("row"):
+            vi = T.axis.spatial(3, i)
+            T.reads(A[vi, 0:8])
+            T.writes(B[vi, 0:8])
+            S = T.alloc_buffer((2, 8))
+            V = T.match_buffer(S[1, 0:8], (8,))
+            for j in range(8):
+                with T.block("load"):
+                    vj = T.axis.spatial(8, j)
+                    V[vj] = A[vi, vj] * T.float32(2)
+            for j in range(8):
+                with T.block("store"):
+                    vj = T.axis.spatial(8, j)
+                    B[vi, vj] = V[7 - vj] + T.float32(1)
+
+
+def ahead(note: str) -> Callable[[], PrimFunc]:
+    """A row is loaded while the one before it is in use: as a pipeline or a double buffer."""
+
+    @T.prim_func
+    def main(A: T.Buffer((5, 4), "float32"), B: T.Buffer((5, 4), "float32")):
+        S = T.alloc_buffer((4,))
+        for i in range(5):
+            for j in range(4):
+                with T.block("load"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    S[vj] = A[vi, vj] * T.float32(2)
+            for j in range(4):
+                with T.block("use"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = S[3 - vj] + T.float32(1)
+
+    def annotated() -> PrimFunc:
+        sch = Schedule(main)
+        if note == DOUBLE:
+            sch.annotate(sch.get_block("load"), DOUBLE, 0)
+        else:
+            loop = sch.get_loops("load")[0]
+            sch.annotate(loop, STAGE, [0, 1])
+            sch.annotate(loop, ORDER, [0, 1])
+        return sch.func
+
+    return annotated
+
+
+PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
+    "plain": lambda: matmul(5, 6, 7),
+    "tiled_matmul": tiled_matmul,
+    "two_stages": two_stages,
+    "register_tile": register_tile,
+    "sum_in_lanes": sum_in_lanes,
+    "turned_tile": turned_tile,
+    "padded_rows": padded_rows,
+    "rows_through_views": lambda: rows_through_views,
+    "pipelined": ahead(STAGE),
+    "double_buffered": ahead(DOUBLE),
+}
 
 
 def arrays_for(func: PrimFunc) -> list[np.ndarray]:
@@ -101,6 +218,18 @@ def test_every_pass_keeps_the_meaning(name: str) -> None:
     module = lower(func, None, "main", callback=check)
     assert seen == [*(p.name for p in PASSES), "split_host"]
     verify(module, "kernel")
+
+
+def test_every_pass_changes_one_of_the_programs() -> None:
+    changed: set[str] = set()
+
+    def compare(step: str, before: PrimFunc, after: Any) -> None:
+        if isinstance(after, PrimFunc) and not structural_equal(before.body, after.body):
+            changed.add(step)
+
+    for make in PROGRAMS.values():
+        lower(make(), callback=compare)
+    assert [p.name for p in PASSES if p.name not in changed] == []
 
 
 def test_tail_is_peeled_so_that_the_main_part_has_no_condition() -> None:
@@ -198,17 +327,17 @@ def test_folding_of_divisions_against_brute_force(divisor: int) -> None:
                     assert limits is None or limits[0] <= got <= limits[1]
 
 
-def evaluate(e: Any, values: dict[Var, int]) -> int:
-    from minitvm.expr import Add, FloorDiv, FloorMod, Mul, Sub
+ARITHMETIC = {
+    Add: operator.add, Sub: operator.sub, Mul: operator.mul, FloorDiv: operator.floordiv, FloorMod: operator.mod,
+}  # fmt: skip
 
+
+def evaluate(e: Any, values: dict[Var, int]) -> int:
     if isinstance(e, IntImm):
         return e.value
     if isinstance(e, Var):
         return values[e]
-    a, b = evaluate(e.a, values), evaluate(e.b, values)
-    return {Add: a + b, Sub: a - b, Mul: a * b}.get(type(e)) if isinstance(e, Add | Sub | Mul) else (
-        a // b if isinstance(e, FloorDiv) else a % b if isinstance(e, FloorMod) else 0
-    )  # fmt: skip
+    return ARITHMETIC[type(e)](evaluate(e.a, values), evaluate(e.b, values))
 
 
 def test_linear_forms_compare_by_value() -> None:
