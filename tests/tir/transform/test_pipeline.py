@@ -128,22 +128,23 @@ def padded_rows() -> PrimFunc:
 
 @T.prim_func
 def rows_through_views(A: T.Buffer((3, 8), "float32"), B: T.Buffer((3, 8), "float32")):
-    """What each thread puts into a buffer of its own is read through a view."""
+    """Each thread has a buffer of its own, and sees its rows through views."""
     for i in T.parallel(3):
         with T.block("row"):
             vi = T.axis.spatial(3, i)
             T.reads(A[vi, 0:8])
             T.writes(B[vi, 0:8])
-            S = T.alloc_buffer((2, 8))
-            V = T.match_buffer(S[1, 0:8], (8,))
+            S = T.alloc_buffer((8,))
+            row = T.match_buffer(A[vi, 0:8], (8,))
+            result = T.match_buffer(B[vi, 0:8], (8,))
             for j in range(8):
                 with T.block("load"):
                     vj = T.axis.spatial(8, j)
-                    V[vj] = A[vi, vj] * T.float32(2)
+                    S[vj] = row[vj] * T.float32(2)
             for j in range(8):
                 with T.block("store"):
                     vj = T.axis.spatial(8, j)
-                    B[vi, vj] = V[7 - vj] + T.float32(1)
+                    result[vj] = S[7 - vj] + T.float32(1)
 
 
 def ahead(note: str) -> Callable[[], PrimFunc]:
