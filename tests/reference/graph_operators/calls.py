@@ -66,6 +66,7 @@ def _unary() -> list[Call]:
         Call("cast", (f(9, low=-5, high=5),), {"dtype": "int32"}, exact=True),
         Call("cast", (i(9, low=-300, high=300),), {"dtype": "int8"}, exact=True),
         Call("cast", (f(9),), {"dtype": "bool"}, exact=True),
+        Call("cast", (i(9, low=-1, high=1),), {"dtype": "bool"}, exact=True),
         Call("cast", (f(9),), {"dtype": "float16"}, exact=True),
         Call("clip", (f(9),), {"a_min": -1.0, "a_max": 0.5}, exact=True),
         Call("clip", (i(9),), {"a_min": -3}, exact=True),
@@ -115,6 +116,7 @@ def _binary() -> list[Call]:
         Call("full", (), {"shape": (2, 3), "fill_value": 1.5}, exact=True),
         Call("full", (), {"shape": (2,), "fill_value": True, "dtype": "bool"}, exact=True),
         Call("arange", (), {"start": 2, "stop": 11, "step": 3}, exact=True),
+        Call("arange", (), {"start": 5, "stop": 0, "step": -2}, exact=True),
         Call("arange", (), {"start": 1.0, "stop": -1.0, "step": -0.25, "dtype": "float32"}, exact=True),
     ]
 
@@ -127,6 +129,7 @@ def _rearranging() -> list[Call]:
         ("concatenate", (f(2, 3),), {"axis": -1}),
         ("expand_dims", (x,), {"axis": 1, "num_newaxis": 2}),
         ("expand_dims", (x,), {"axis": (0, 4)}),
+        ("expand_dims", (x,), {"axis": (0, -1)}),
         ("nn.depth_to_space", (f(1, 8, 2, 3),), {"block_size": 2}),
         ("nn.depth_to_space", (f(1, 8, 2, 3),), {"block_size": 2, "mode": "CRD"}),
         ("nn.space_to_depth", (f(1, 2, 4, 6),), {"block_size": 2}),
@@ -146,10 +149,12 @@ def _rearranging() -> list[Call]:
         ("split", (f(2, 7),), {"indices_or_sections": (2, 3), "axis": 1}),
         ("squeeze", (f(1, 3, 1),), {}),
         ("squeeze", (f(1, 3, 1),), {"axis": (2,)}),
+        ("squeeze", (f(1, 3, 1),), {"axis": -1}),
         ("stack", (f(2, 3), f(2, 3)), {"axis": 1}),
         ("strided_slice", (x,), {"begin": (0, 1), "end": (2, 3)}),
         ("strided_slice", (x,), {"begin": (3, -1), "end": (-99, -99), "strides": (-2, -1), "axes": (2, 1)}),
         ("strided_slice", (x,), {"begin": (-3,), "end": (99,), "strides": (2,), "axes": (2,)}),
+        ("strided_slice", (x,), {"begin": (1,), "end": (99,), "axes": (-1,)}),
         ("tile", (f(2, 3),), {"reps": (2, 1, 3)}),
         ("transpose", (x,), {}),
         ("transpose", (x,), {"axes": (1, 2, 0)}),
@@ -216,6 +221,7 @@ def _reducing() -> list[Call]:
         Call("variance", (x,), {"axis": 2, "unbiased": True}),
         Call("nn.global_avg_pool", (f(2, 3, 4, 5),)),
         Call("nn.global_max_pool", (f(2, 3, 4, 5),), exact=True),
+        Call("nn.global_max_pool", (f(2, 3, 4),), exact=True),
     ]
 
 
@@ -239,11 +245,13 @@ def _linear() -> list[Call]:
 def _convolving() -> list[Call]:
     return [
         Call("nn.conv1d", (f(2, 3, 9), f(4, 3, 3)), {"strides": 2, "padding": (1, 0)}),
+        Call("nn.conv1d", (f(2, 4, 9), f(6, 2, 3)), {"groups": 2, "padding": (1, 2)}),
         Call("nn.conv2d", (f(1, 3, 7, 6), f(4, 3, 3, 2)), {"strides": (2, 1), "padding": (1, 0, 2, 1)}),
         Call("nn.conv2d", (f(1, 4, 8, 8), f(6, 2, 3, 3)), {"groups": 2, "dilation": (2, 1), "padding": 1}),
         Call("nn.conv2d", (f(1, 4, 5, 5), f(8, 1, 3, 3)), {"groups": 4, "padding": (1, 1)}),
         Call("nn.conv2d", (i(1, 2, 4, 4), i(3, 2, 1, 1)), {}, exact=True),
         Call("nn.conv3d", (f(1, 2, 4, 5, 4), f(3, 2, 2, 3, 1)), {"padding": (1, 0, 0)}),
+        Call("nn.conv3d", (f(1, 2, 4, 5, 4), f(3, 2, 2, 3, 1)), {"strides": 2}),
         Call("nn.conv1d_transpose", (f(1, 3, 4), f(3, 2, 3)), {"strides": 2, "output_padding": 1}),
         Call("nn.conv2d_transpose", (f(1, 4, 3, 4), f(4, 3, 3, 2)), {"strides": (2, 3), "padding": (1, 0, 0, 1)}),
         Call("nn.conv2d_transpose", (f(1, 4, 3, 3), f(4, 2, 2, 2)), {"groups": 2, "dilation": 2}),
@@ -267,6 +275,7 @@ def _pooling() -> list[Call]:
         Call("nn.avg_pool2d", (f(1, 1, 7, 8),), counted),
         Call("nn.avg_pool2d", (i(1, 1, 4, 4),), {"pool_size": 2, "strides": 2}, exact=True),
         Call("nn.max_pool2d", (i(1, 1, 4, 4, dtype="int8"),), {"pool_size": 3, "padding": 1}, exact=True),
+        Call("nn.avg_pool3d", (f(1, 2, 4, 5, 4),), {"pool_size": 2}),
     ]
 
 
@@ -301,6 +310,7 @@ def _quantizing() -> list[Call]:
         Call("qnn.quantize", (f(2, 3), scale, np.array(-3, np.int8)), {"out_dtype": "int8"}, exact=True),
         Call("qnn.dequantize", (q, scale, np.array(100, np.uint8))),
         Call("qnn.dequantize", (q, scales), {"axis": 1}),
+        Call("qnn.dequantize", (i(2, 3, dtype="int8"), scale, np.array(7, np.int8))),
         Call("qnn.dequantize", (q, f(2, 2, 4)), {"axis": 1, "block_size": 2}),
         Call("qnn.quantize", (f(4, 5, low=-9), f(4, 2, low=0.1)), {"axis": 1, "block_size": 3}, exact=True),
     ]
@@ -332,6 +342,7 @@ def _resizing() -> list[Call]:
             (x,),
             {**doubled, "coordinate_transformation_mode": "asymmetric", "rounding_method": "floor"},
         ),
+        Call("image.resize", (f(4, 5),), {"size": (8, 3), "method": "nearest_neighbor"}),
         Call("image.resize2d", (x,), {"size": (8, 3)}),
         Call("image.resize2d", (x,), {"size": (2, 9), "method": "nearest_neighbor"}),
     ]

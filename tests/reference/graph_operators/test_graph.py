@@ -1,4 +1,4 @@
-"""The interpreter of graphs: every operator against its te computation, and the refusals."""
+"""The interpreter of graphs: every operator against its te computation and its fold, and the refusals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.events import Listener, Step
 from minitvm.expr import DType, SizeVar, as_expr
-from minitvm.graph import Constant, Graph, GraphBuilder, OpNode, Value, registry
+from minitvm.graph import Constant, Graph, GraphBuilder, OpNode, Value, registry, verify_graph
+from minitvm.graph.passes.constant_folding import constant_folding
 from minitvm.reference import graph as interpreter
 from minitvm.reference import te as te_interpreter
 from minitvm.reference.graph_ops import OPERATORS
@@ -36,15 +37,22 @@ def _by_te(call: Call) -> list[np.ndarray]:
 
 
 def _by_graph(call: Call) -> list[np.ndarray]:
+    """Refuses results whose types are not the inferred ones."""
     builder = GraphBuilder()
     inputs = [builder.input(f"x{k}", a.shape, a.dtype.name) for k, a in enumerate(call.inputs)]
-    made = builder.op(call.op, *inputs, **call.attrs)
-    return interpreter.run(builder.build(made), call.inputs)
+    graph = builder.build(builder.op(call.op, *inputs, **call.attrs))
+    verify_graph(graph)
+    return interpreter.run(graph, call.inputs)
 
 
-@pytest.mark.parametrize("call", CALLS, ids=str)
-def test_operator_equals_its_te_computation(call: Call) -> None:
-    found, wanted = _by_graph(call), _by_te(call)
+def _by_folding(call: Call) -> list[np.ndarray]:
+    builder = GraphBuilder()
+    graph = constant_folding(builder.build(builder.op(call.op, *call.inputs, **call.attrs)))
+    assert not graph.nodes
+    return [graph.arrays()[value] for value in graph.outputs]
+
+
+def _assert_same(call: Call, found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
     assert len(found) == len(wanted)
     for a, b in zip(found, wanted):
         assert a.dtype == b.dtype and a.shape == b.shape
@@ -52,6 +60,19 @@ def test_operator_equals_its_te_computation(call: Call) -> None:
             np.testing.assert_array_equal(a, b)
         else:
             np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_operator_equals_its_te_computation(call: Call) -> None:
+    _assert_same(call, _by_graph(call), _by_te(call))
+
+
+FOLDED = [call for call in CALLS if registry.get(call.op).fold or registry.get(call.op).fold_types]
+
+
+@pytest.mark.parametrize("call", FOLDED, ids=str)
+def test_operator_equals_its_fold(call: Call) -> None:
+    _assert_same(call, _by_folding(call), _by_graph(call))
 
 
 def _relu_graph() -> Graph:
