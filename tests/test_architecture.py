@@ -69,8 +69,9 @@ MAY_IMPORT: dict[str, str] = {
     "": EVERYTHING,
     # The oracle reads node definitions. If it shared a simplifier with what it judges, it would agree with its bugs.
     "reference": NODES,
-    # Strategies for Hypothesis also draw schedules and graphs, through the public Schedule and GraphBuilder.
-    "reference.strategies": f"{NODES} te tir.schedule graph reference",
+    # Strategies for Hypothesis also draw schedules and graphs, through the public Schedule and GraphBuilder, and
+    # `draw_pairs` lowers what it has scheduled.
+    "reference.strategies": f"{NODES} te tir.schedule tir.transform graph reference",
 }
 
 # Doors through the walls, open only inside a function: (importer, imported, why).

@@ -17,8 +17,8 @@ import numpy as np
 
 from lessons import ledger
 from minitvm import reference, tir
-from minitvm.cli.check_primitive import draw_pairs
 from minitvm.errors import InternalError, ScheduleError
+from minitvm.reference.strategies import draw_pairs
 from minitvm.script import tir as T
 from minitvm.tir.schedule.examples import verify_example
 from minitvm.tir.schedule.gallery import gallery
@@ -203,7 +203,7 @@ print(reference.check(program, drawn.func))
 
 # %%
 tried = draw_pairs("skew", seed=0, pairs=12)
-print(f"{tried.calls} calls on {tried.programs} programs: no difference")
+print(f"{tried.pairs} calls on {tried.programs} programs: no difference")
 
 # %% [markdown]
 # Would it find anything? We break the file: the nest gets one column too few.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from minitvm import te
 from minitvm.expr import Max, Min, binary
-from minitvm.reference.strategies import KINDS, prim_funcs
+from minitvm.reference.strategies import KINDS, pairs, prim_funcs
 from minitvm.tir.nodes import PrimFunc
 
 from . import cache_programs, layout_programs, reductions_programs
@@ -67,7 +67,7 @@ PROGRAMS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 PREPARATION: dict[str, tuple[str, ...]] = {
-    "": ("split", "reorder", "fuse", "compute_at", "reverse_compute_at", "cache_read", "annotate"),
+    "": pairs.PREPARATION,
     "bind": ("split", "fuse", "reorder", "compute_at"),
     "cache_index": ("split", "reorder"),
     "cache_inplace": ("split", "reorder", "fuse"),
@@ -85,6 +85,3 @@ PREPARATION: dict[str, tuple[str, ...]] = {
 
 # How many such steps at least, where a fresh program has nothing to work on.
 AT_LEAST = {"unannotate": 4}
-
-# These may change the shapes of parameters: each step is then compared, as loops, with parameters in their old layouts.
-NEW_SIGNATURE = ("transform_layout", "set_axis_separators")

@@ -1,6 +1,7 @@
 """Every legal step keeps the meaning of the program: random programs, random legal steps, the reference interpreters.
 
-Every primitive gets at least `PAIRS` pairs of a program and a legal call in the ci profile; see `pairs`.
+Every primitive gets at least `PAIRS` pairs of a program and a legal call in the ci profile;
+`reference.strategies.pairs` says how they are drawn and judged.
 """
 
 from __future__ import annotations
@@ -12,52 +13,49 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm.expr import first_difference
-from minitvm.reference.strategies import prim_funcs
+from minitvm.reference.strategies import prim_funcs, schedules, steps
+from minitvm.reference.strategies.pairs import Chain
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule, Trace
 from minitvm.tir.schedule.registry import transforms
 
-from .pairs import HEAD, PAIRS, assert_same, draw_step, tally
+from .pairs import HEAD, PAIRS, row, tally
 
 TRANSFORMS = [p.name for p in transforms()]
 
 
 @given(prim_funcs(), st.data())
 def test_schedules_keep_the_meaning(func: PrimFunc, data: Any) -> None:
-    sch, states = Schedule(func), [func]
+    chain = Chain(func)
     for _ in range(data.draw(st.integers(1, 6))):
-        if not draw_step(sch, data):
+        if not chain.step(data.draw):
             break
-        states.append(sch.func)
-    assert_same(states, sch)
+    chain.compare()
 
 
 @pytest.mark.hypothesis  # `make fuzz` takes it too: the test that is given data is inside
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_each_primitive_keeps_the_meaning(name: str) -> None:
     count = tally(name)
-    assert count.pairs >= PAIRS, f"too few pairs of a program and a legal call were drawn and judged\n{HEAD}\n{count}"
+    assert count.pairs >= PAIRS, f"too few pairs of a program and a legal call were judged\n{HEAD}\n{row(count)}"
 
 
 @pytest.mark.full
 @settings(max_examples=300)
 @given(prim_funcs(), st.data())
 def test_long_schedules_keep_the_meaning(func: PrimFunc, data: Any) -> None:
-    sch, states = Schedule(func), [func]
+    chain = Chain(func)
     for _ in range(data.draw(st.integers(4, 12))):
-        if not draw_step(sch, data):
+        if not chain.step(data.draw):
             break
-        states.append(sch.func)
-    assert_same(states, sch)
+    chain.compare()
 
 
 @settings(max_examples=20)
 @given(prim_funcs(), st.data())
 def test_traces_replay(func: PrimFunc, data: Any) -> None:
     """The same instructions on the same function, from memory, JSON and printed Python, give the same module."""
-    sch = Schedule(func)
-    for _ in range(data.draw(st.integers(1, 5))):
-        draw_step(sch, data)
+    sch = data.draw(schedules(func, min_steps=1, max_steps=5))
     again, loaded, printed = Schedule(func), Schedule(func), Schedule(func)
     sch.trace.apply_to_schedule(again)
     Trace.apply_json_to_schedule(sch.trace.dumps(), loaded)
@@ -75,7 +73,7 @@ def test_undo_brings_the_program_back(func: PrimFunc, data: Any) -> None:
     sch = Schedule(func)
     states = [sch.mod]
     for _ in range(data.draw(st.integers(1, 5))):
-        if not draw_step(sch, data):
+        if not data.draw(steps(sch)):
             break
         states.append(sch.mod)
     for state in reversed(states[:-1]):

@@ -1,0 +1,174 @@
+"""Pairs of a program and a legal call on it: how they are drawn, and how it is told that each keeps the meaning.
+
+Pairs are drawn in chains, each call on what the ones before it made, with steps of other primitives before and after,
+so that what one makes is what another takes. The last program of a chain is compared with the first, as loops and
+lowered to kernels; where they differ, the steps are compared one by one. A pair counts at a level when the comparison
+there looked in exact mode and, where there are floats, in field mode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as seeded
+from hypothesis import strategies as st
+
+from minitvm.errors import InternalError
+from minitvm.reference import Verdict, check
+from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.schedule import Schedule
+from minitvm.tir.transform import lower
+from minitvm.tir.transform.pipeline import grid_loops
+
+from .programs import prim_funcs
+from .schedules import Draw, Scheduled
+
+PREPARATION = ("split", "reorder", "fuse", "compute_at", "reverse_compute_at", "cache_read", "annotate")
+CHAIN = 6  # calls of one primitive in a row
+TRIES = 8  # calls that are not legal, before a step is given up
+
+Level = Callable[[PrimFunc, PrimFunc], Verdict | None]
+
+
+class _Enough(KeyboardInterrupt):
+    """What ends a Hypothesis test at once: it reports any other exception, and asks for the same draws again."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many programs were drawn, how many legal calls were made on them, and how many of these were judged."""
+
+    primitive: str
+    programs: int = 0
+    calls: int = 0
+    loops: int = 0
+    kernels: int = 0
+    pairs: int = 0  # judged as loops and, where the program has kernels on a CPU, as kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """At which levels the programs of a chain were compared in all modes that count; `kernels` is None without any."""
+
+    loops: bool
+    kernels: bool | None
+
+
+def as_loops(before: PrimFunc, after: PrimFunc) -> Verdict:
+    """Two functions as they stand."""
+    return check(before, after, shrink=False)
+
+
+def as_kernels(before: PrimFunc, after: PrimFunc) -> Verdict | None:
+    """A function and the kernels that another is lowered to; None for loops of a GPU's grid, which have none."""
+    return None if any(grid_loops(after)) else check(before, lower(after), shrink=False)
+
+
+class Chain:
+    """A schedule, and the programs that it went through.
+
+    They stand in stretches of the same parameters. A step that changes these ends a stretch with what it made, as a
+    function of parameters in their old layouts, and begins the next.
+    """
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.sch = Schedule(func)
+        self.stretches = [[func]]
+
+    def step(self, draw: Draw, *names: str) -> bool:
+        """Take one legal step of the named primitives (of any if none is named); whether there was one."""
+        sch = self.sch
+        call = sch.draw(lambda n: draw(st.integers(0, n - 1)), *names, tries=TRIES)
+        if call is None:
+            return False
+        sch.apply(call)
+        in_old_layouts = sch.state.comparable.get(sch.func_working_on)
+        if in_old_layouts is None:
+            self.stretches[-1].append(sch.func)
+            return True
+        self.stretches[-1].append(in_old_layouts)
+        self.stretches.append([sch.func])
+        return True
+
+    def compare(self) -> Judged:
+        """All programs mean the same: raises `InternalError` with a program and a trace to paste where they do not."""
+        loops = [self._judge(as_loops, stretch) for stretch in self.stretches if len(stretch) > 1]
+        return Judged(all(loops), self._judge(as_kernels, self.stretches[-1]))
+
+    def _judge(self, level: Level, states: Sequence[PrimFunc]) -> bool | None:
+        """The first of some programs against the last, and step by step only where these differ."""
+        verdict = level(states[0], states[-1])
+        if verdict is None:
+            return None
+        if verdict:
+            floats = any(b.dtype.is_float for b in states[-1].buffers)
+            return {"exact", *(["field"] if floats else [])} <= set(verdict.ran)
+        before = itertools.takewhile(lambda stretch: stretch is not states, self.stretches)
+        first = 1 + sum(len(stretch) - 1 for stretch in before)
+        steps = ((k, level(a, b)) for k, (a, b) in enumerate(itertools.pairwise(states), first))
+        culprit = next(
+            (f"step {k}: {told}" for k, told in steps if told is not None and not told), f"all steps: {verdict}"
+        )
+        name = level.__name__.replace("_", " ")
+        began = self.stretches[0][0]
+        raise InternalError(f"another meaning after {culprit} ({name})\n\n{Scheduled(began, self.sch)}")
+
+
+def draw_pairs(
+    name: str,
+    pairs: int,
+    *,
+    seed: int | None = None,
+    programs: st.SearchStrategy[PrimFunc] | None = None,
+    preparation: Sequence[str] = PREPARATION,
+    at_least: int = 0,
+    examples: int | None = None,
+) -> Tally:
+    """Make legal calls of a primitive on random programs until so many are judged, and compare before and after.
+
+    Any primitive that is registered will do, one from outside the package too. `programs` are those to draw from, by
+    default those of `prim_funcs`; `preparation` names the steps before and after, of which there are `at_least` so many
+    before. At most `examples` programs are drawn, by default four times as many as pairs. With a `seed` they are the
+    same in each run and none is kept, without one Hypothesis's profile decides. Raises `InternalError` with the
+    smallest difference that was found.
+    """
+    tally = Tally(name)
+    drawn = prim_funcs(min_blocks=1) if programs is None else programs
+
+    kept: dict[str, Any] = {} if seed is None else {"database": None}
+
+    @settings(
+        max_examples=examples or 4 * pairs, deadline=None, report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck), phases=set(Phase) - {Phase.explain}, **kept,
+    )  # fmt: skip
+    @given(st.data())
+    def chains(data: Any) -> None:
+        tally.programs += 1
+        chain = Chain(data.draw(drawn))
+        for _ in range(data.draw(st.integers(0, 2)) + at_least):
+            chain.step(data.draw, *preparation)
+        calls = 0
+        for _ in range(data.draw(st.integers(2, CHAIN))):
+            if not chain.step(data.draw, name):
+                break
+            calls += 1
+        if not calls:
+            return
+        for _ in range(data.draw(st.integers(0, 2))):
+            chain.step(data.draw, *preparation)
+        judged = chain.compare()
+        tally.calls += calls
+        tally.loops += calls * judged.loops
+        tally.kernels += calls * bool(judged.kernels)
+        tally.pairs += calls * (judged.loops and judged.kernels is not False)
+        if tally.pairs >= pairs:
+            raise _Enough
+
+    with contextlib.suppress(_Enough):
+        chains() if seed is None else seeded(seed)(chains)()
+    return tally
