@@ -28,9 +28,6 @@ ACCURACIES = ("fast", "strict")
 # The named stops of `lower`, in order; those from "te" on are a dictionary by fused operator.
 STOPS = ("graph", "fused", "te", "tir", "schedule", "kernel", "source", "executable")
 
-# A reshape of any kind moves no data: its output can live where its input does.
-VIEWS = frozenset({"reshape", "squeeze", "expand_dims", "nn.batch_flatten", "copy"})
-
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -346,9 +343,11 @@ def _selected(fused: Any, only: str | None) -> list[tuple[str, Any]]:
 
 
 def _is_view(node: Any) -> bool:
-    """Whether all that a node does is to see its one input in another shape."""
+    """Whether all that a node does is to see its one input in another shape: no data moves."""
+    from .graph import registry
+
     parts = node.graph.nodes if node.op == "fused" else (node,)
-    return len(node.inputs) == 1 and len(node.outputs) == 1 and all(part.op in VIEWS for part in parts)
+    return len(node.inputs) == 1 and len(node.outputs) == 1 and all(registry.get(part.op).view for part in parts)
 
 
 def _writes_its_output(node: Any) -> bool:

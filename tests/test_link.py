@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitvm as tvm
-from minitvm import te
+from minitvm import te, topi
 from minitvm.build import compile_executable, lower_function
 from minitvm.errors import InternalError
 from minitvm.executable import (
@@ -30,7 +30,9 @@ from minitvm.executable import (
 )
 from minitvm.executable.alignment import aligned_empty
 from minitvm.expr import DType, IntImm, SizeVar, Var, replace
-from minitvm.graph import Graph, GraphBuilder, Value
+from minitvm.graph import Graph, GraphBuilder, Value, registry
+from minitvm.graph.passes.dead_code import dead_code
+from minitvm.graph.passes.simplify import simplify
 from minitvm.link import Linker, LoweredFunc, Slot, buffer_access, constant
 from minitvm.reference import executable as interpreter
 from minitvm.reference import graph as oracle
@@ -136,6 +138,18 @@ def test_views_take_no_step_and_no_memory() -> None:
     twice = linked(b.build(b.op("nn.softmax", x)))
     assert [type(s) for s in executable.steps] == [type(s) for s in twice.steps]
     assert executable.arenas[0].size == twice.arenas[0].size
+
+
+def test_a_registered_view_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "OPERATORS", dict(registry.OPERATORS))
+    registry.register("test.as_column", view=True)(lambda x: topi.reshape(x, newshape=(-1, 1)))
+    b = GraphBuilder()
+    column = b.op("test.as_column", b.op("nn.softmax", b.input("x", (4, 6))))
+    graph = b.build(b.op("nn.softmax", b.op("squeeze", column)))
+    assert [node.op for node in dead_code(simplify(graph)).nodes] == ["nn.softmax", "reshape", "nn.softmax"]
+    executable = linked(b.build(b.op("nn.softmax", column, axis=0)))
+    operators = [step.operator for step in executable.steps if isinstance(step, CallKernel)]
+    assert len(operators) == len(executable.steps) and not [name for name in operators if "column" in name]
 
 
 def test_a_view_that_is_returned_is_a_copy() -> None:

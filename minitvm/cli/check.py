@@ -27,7 +27,6 @@ from .progress import Report, Steps, progress
 
 LARGE = 20_000  # elements of an operator's tensors above which it is checked at reduced size
 TOLERANCE_OPERATOR = 1e-5  # of the largest value, on one operator fed with integers
-VIEWS = ("reshape", "squeeze", "expand_dims", "nn.batch_flatten", "copy")
 LEVELS = ("te", "tir", "schedule", "kernel", "executable")
 
 
@@ -103,10 +102,12 @@ def check_model(graph: Any, target: Any, seed: int, report: Report) -> int:
 
 def softmax_inputs(graph: Any) -> list[Any]:
     """What goes into a softmax that ends the graph, also one with reshapes behind it."""
+    from ..graph import registry
+
     producers = graph.producers()
     found = []
     for value in graph.outputs:
-        while value in producers and producers[value].op in VIEWS:
+        while value in producers and registry.get(producers[value].op).view:
             value = producers[value].inputs[0]
         if value in producers and producers[value].op in ("nn.softmax", "nn.log_softmax"):
             found.append(producers[value].inputs[0])

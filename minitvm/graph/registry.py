@@ -8,8 +8,9 @@
 The function *is* the declaration: its positional parameters are the operator's inputs (one with the default None may
 be left out, `*args` takes any number), its keyword-only parameters the attributes with their defaults, and its result
 the tensor, or tensors, as te. The types of the outputs are read off that result, unless `infer` is given. `fold` says
-the same in NumPy, for constant folding; arithmetic on shapes needs one. An operator may be registered from any module,
-also outside the package: importing it is enough.
+the same in NumPy, for constant folding; arithmetic on shapes needs one. `view=True` says that the result is the input
+in another shape, which then costs nothing. An operator may be registered from any module, also outside the package:
+importing it is enough.
 
 Names are those of TVM's Relay.
 """
@@ -67,6 +68,7 @@ class Operator:
     fold: Callable[..., Any] | None
     infer: Callable[..., Any] | None
     fold_types: Callable[..., Any] | None
+    view: bool = False
 
     @property
     def doc(self) -> str:
@@ -125,6 +127,7 @@ def register(
     fold: Callable[..., Any] | None = None,
     infer: Callable[..., Any] | None = None,
     fold_types: Callable[..., Any] | None = None,
+    view: bool = False,
     override: bool = False,
 ) -> Callable[[Compute], Compute]:
     """Register the decorated te function as the operator `name`; see the module's text.
@@ -132,7 +135,9 @@ def register(
     `fold(*arrays, **attrs)` gives the output array (or a tuple of them). `infer(*types, **attrs)` gives a list of
     (shape, dtype). `fold_types(*types, **attrs)` gives the output of an operator that depends on types alone
     (`shape_of`), as an array, of expressions (dtype object) where dimensions are symbolic; a `fold` should take such
-    arrays too where it can, so that a frontend can carry symbolic shapes through shape arithmetic.
+    arrays too where it can, so that a frontend can carry symbolic shapes through shape arithmetic. `view` is for an
+    operator of one input whose output has the same elements of the same dtype in the same order: it lives where its
+    input does, and joins other views.
 
     Raises `InputError` when the name is taken, unless `override`.
     """
@@ -141,7 +146,7 @@ def register(
         if name in OPERATORS and not override:
             raise InputError(f"operator {name} is registered already\n  try:    register(..., override=True)")
         arity, names, attrs = _signature(compute)
-        OPERATORS[name] = Operator(name, compute, pattern, arity, names, attrs, fold, infer, fold_types)
+        OPERATORS[name] = Operator(name, compute, pattern, arity, names, attrs, fold, infer, fold_types, view)
         return compute
 
     return decorate

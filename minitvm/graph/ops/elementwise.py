@@ -49,7 +49,6 @@ _UNARY: list[tuple[str, Callable[..., Any], Callable[..., Any] | None]] = [
     ("cast", topi.cast, _cast),
     ("ceil", topi.ceil, lambda x: np.ceil(x).astype(x.dtype)),
     ("clip", topi.clip, _clip),
-    ("copy", topi.identity, lambda x: x),
     ("cos", topi.cos, None),
     ("cosh", topi.cosh, None),
     ("erf", topi.erf, None),
@@ -93,6 +92,7 @@ _UNARY: list[tuple[str, Callable[..., Any], Callable[..., Any] | None]] = [
 ]
 for _name, _te, _numpy in _UNARY:
     register(_name, pattern=E, fold=_numpy)(_te)
+register("copy", pattern=E, fold=lambda x: x, view=True)(topi.identity)
 
 _BINARY: list[tuple[str, Callable[..., Any], Callable[..., Any] | None]] = [
     ("add", topi.add, np.add),

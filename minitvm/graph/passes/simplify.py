@@ -34,8 +34,6 @@ class Facts:
 
 Rule = Callable[[OpNode, Facts], Value | OpNode | None]
 
-_RESHAPES = ("reshape", "squeeze", "expand_dims", "nn.batch_flatten")
-
 
 def copies(item: OpNode, facts: Facts) -> Value | None:
     """copy(x), dropout(x) -> x."""
@@ -49,7 +47,7 @@ def same_cast(item: OpNode, facts: Facts) -> Value | None:
 
 def same_form(item: OpNode, facts: Facts) -> Value | None:
     """A reshape, broadcast, slice from the start, or pad that keeps the shape -> x."""
-    if item.op not in (*_RESHAPES, "broadcast_to", "tile", "nn.pad", "strided_slice", "repeat"):
+    if not _is_view(item) and item.op not in ("broadcast_to", "tile", "nn.pad", "strided_slice", "repeat"):
         return None
     if item.op == "strided_slice" and any(step != 1 for step in item.attrs["strides"] or ()):
         return None
@@ -78,9 +76,9 @@ def double_transpose(item: OpNode, facts: Facts) -> OpNode | None:
 
 
 def reshape_chain(item: OpNode, facts: Facts) -> OpNode | None:
-    """reshape(reshape(x)), squeezes and expand_dims included -> one reshape to the last shape."""
-    inner = facts.made_by(item.inputs[0], *_RESHAPES) if item.op in _RESHAPES else None
-    if inner is None or 0 in [d for d in item.output.shape if isinstance(d, int)]:
+    """A view of a view, such as squeeze(reshape(x)) -> one reshape to the last shape."""
+    inner = facts.producers.get(item.inputs[0]) if _is_view(item) else None
+    if inner is None or not _is_view(inner) or 0 in [d for d in item.output.shape if isinstance(d, int)]:
         return None
     return _instead(item, "reshape", inner.inputs[0], newshape=item.output.shape)
 
@@ -128,6 +126,10 @@ def _first(item: OpNode, facts: Facts, outputs: set[Value]) -> Value | OpNode | 
         if found is not None and not (isinstance(found, Value) and item.output in outputs):
             return found
     return None
+
+
+def _is_view(item: OpNode) -> bool:
+    return item.op != FUSED and registry.get(item.op).view
 
 
 def _order(item: OpNode) -> list[int]:

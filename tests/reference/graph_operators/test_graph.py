@@ -75,6 +75,12 @@ def test_operator_equals_its_fold(call: Call) -> None:
     _assert_same(call, _by_folding(call), _by_graph(call))
 
 
+@pytest.mark.parametrize("call", [call for call in CALLS if registry.get(call.op).view], ids=str)
+def test_a_view_is_its_input_in_another_shape(call: Call) -> None:
+    (found,) = _by_graph(call)
+    np.testing.assert_array_equal(found.reshape(-1), call.inputs[0].reshape(-1), strict=True)
+
+
 def _relu_graph() -> Graph:
     builder = GraphBuilder()
     n = SizeVar("n")
