@@ -49,10 +49,7 @@ from .broadcast import (
 )  # fmt: skip
 from .conv import conv1d, conv2d, conv3d
 from .conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
-from .cumulative import (
-    cumprod,
-    reinterpret,
-)  # fmt: skip
+from .cumulative import cumprod, cumsum
 from .einsum import einsum
 from .elementwise import (
     abs,
@@ -91,6 +88,7 @@ from .elementwise import (
     negative,
     prelu,
     reciprocal,
+    reinterpret,
     relu,
     round,
     rsqrt,
@@ -130,7 +128,6 @@ from .reduce import (
     any,
     argmax,
     argmin,
-    cumsum,
     l1,
     l2,
     log_sum,

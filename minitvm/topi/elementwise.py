@@ -8,9 +8,10 @@ from fractions import Fraction
 from typing import Any
 
 from .. import te
-from ..errors import InputError
+from ..errors import InputError, TypeMismatch
 from ..expr import DType, Expr, Not, call, const
 from ..te import Tensor
+from ..tir import op
 
 Unary = Callable[[Tensor], Tensor]
 
@@ -100,6 +101,14 @@ def cast(x: Tensor, *, dtype: str) -> Tensor:
     """x converted as C does; a float that becomes a bool is `!= 0`."""
     kind = DType(dtype)
     return elementwise(x, lambda v: v.astype(kind), "cast")
+
+
+def reinterpret(x: Tensor, *, dtype: str) -> Tensor:
+    """The same bits as another dtype of the same width."""
+    kind = DType(dtype)
+    if kind.bits != x.dtype.bits:
+        raise TypeMismatch(f"reinterpret: {x.dtype} and {kind} differ in width")
+    return elementwise(x, lambda v: v if kind == v.dtype else op.reinterpret(kind, v), "reinterpret")
 
 
 def dropout(x: Tensor, *, rate: float = 0.5) -> Tensor:

@@ -10,7 +10,7 @@ from ..errors import InputError, TypeMismatch
 from ..expr import EQ, And, Expr, IterVar, Or, as_expr, binary, const
 from ..te import Tensor
 from .elementwise import elementwise
-from .shapes import Dim, axes_of, axis_of, dims, product
+from .shapes import Dim, axes_of, dims, product
 
 Axes = int | Sequence[int] | None
 
@@ -218,20 +218,3 @@ def _arg(name: str, x: Tensor, axis: Axes, keepdims: bool, select_last: bool, dt
     if [a for a in axes_of(axis, x.ndim) if isinstance(extents[a], int) and extents[a] == 0]:
         raise InputError(f"{name}: no element to choose from in {x}")
     return reduce_over(source, axis, keepdims, body, f"T_{name}")[0]
-
-
-def cumsum(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
-    """Running sums along an axis; `exclusive` leaves the element itself out, `reverse` runs from the end.
-
-    Each output sums its own part of the axis: parallel, at the price of n^2 / 2 additions an axis.
-    """
-    at = axis_of(axis, x.ndim)
-    k = te.reduce_axis((0, x.shape[at]), name="k")
-
-    def element(*i: Any) -> Expr:
-        end = i[at]
-        first, last = (end, k.var) if reverse else (k.var, end)
-        taken = first < last if exclusive else first <= last
-        return te.sum(x[(*i[:at], k.var, *i[at + 1 :])], axis=k, where=taken)
-
-    return te.compute(x.shape, element, name="T_cumsum")

@@ -79,6 +79,7 @@ _UNARY: list[tuple[str, Callable[..., Any], Callable[..., Any] | None]] = [
     ("nn.softsign", topi.softsign, None),
     ("nn.thresholded_relu", topi.thresholded_relu, None),
     ("reciprocal", topi.reciprocal, None),
+    ("reinterpret", topi.reinterpret, lambda x, dtype: x.view(DType(dtype).numpy)),
     ("round", topi.round, lambda x: np.round(x).astype(x.dtype)),
     ("rsqrt", topi.rsqrt, None),
     ("sigmoid", topi.sigmoid, None),

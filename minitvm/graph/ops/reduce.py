@@ -1,4 +1,4 @@
-"""Reductions and running sums."""
+"""Reductions, running sums and running products."""
 
 from __future__ import annotations
 
@@ -41,4 +41,5 @@ for _name, _te, _fold in _REDUCE:
     register(_name, pattern=Pattern.COMM_REDUCE, fold=_fold)(_te)
 
 register("variance", pattern=Pattern.OPAQUE)(topi.variance)
+register("cumprod", pattern=Pattern.OPAQUE)(topi.cumprod)
 register("cumsum", pattern=Pattern.OPAQUE)(topi.cumsum)

@@ -1,4 +1,4 @@
-"""Operators that move elements: reshapes, slices, gathers, scatters, resizes. Shapes are computed with many of them."""
+"""Operators that move or pick elements: reshapes, slices, gathers, scatters, resizes. Shapes are computed with many."""
 
 from __future__ import annotations
 
@@ -82,6 +82,7 @@ register("transpose", pattern=INJECTIVE, fold=lambda x, axes: np.transpose(x, ax
 register("trilu", pattern=INJECTIVE)(topi.trilu)
 
 register("argsort", pattern=OPAQUE)(topi.argsort)
+register("image.grid_sample", pattern=OPAQUE)(topi.grid_sample)
 register("image.resize", pattern=OPAQUE)(topi.resize)
 register("image.resize2d", pattern=OPAQUE)(topi.resize2d)
 register("scatter_elements", pattern=OPAQUE)(topi.scatter_elements)

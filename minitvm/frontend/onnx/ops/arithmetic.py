@@ -96,9 +96,3 @@ def _scaled(n: NodeContext, x: Operand, factor: float) -> Operand:
     if not x.dtype.is_float and factor != int(factor):
         n.refuse_dtype(x.dtype)
     return n.op("multiply", x, factor if x.dtype.is_float else int(factor))
-
-
-@converter("CumSum", since=11)
-def cumsum(n: NodeContext) -> Any:
-    axis = n.scalar(n[1], "the axis")
-    return n.op("cumsum", n[0], axis=axis, exclusive=bool(n.attr("exclusive", 0)), reverse=bool(n.attr("reverse", 0)))

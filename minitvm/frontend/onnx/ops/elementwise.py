@@ -45,6 +45,11 @@ def cast_like(n: NodeContext) -> Any:
     return n.cast(n[0], n[1].dtype)
 
 
+@converter("BitCast", since=26)
+def bit_cast(n: NodeContext) -> Any:
+    return n.op("reinterpret", n[0], dtype=str(n.dtype_attr("to")))
+
+
 @converter("Clip")
 def clip_by_attributes(n: NodeContext) -> Any:
     return n.op("clip", n[0], a_min=n.attr("min", None), a_max=n.attr("max", None))

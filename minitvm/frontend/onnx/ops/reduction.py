@@ -1,4 +1,4 @@
-"""Reductions."""
+"""Reductions, running sums and running products."""
 
 from __future__ import annotations
 
@@ -48,6 +48,18 @@ def _arg(relay: str) -> Any:
 
 converter("ArgMax")(_arg("argmax"))
 converter("ArgMin")(_arg("argmin"))
+
+
+def _running(relay: str) -> Any:
+    def convert(n: NodeContext) -> Any:
+        axis = int(n.scalar(n[1], "the axis"))
+        return n.op(relay, n[0], axis=axis, exclusive=bool(n.attr("exclusive", 0)), reverse=bool(n.attr("reverse", 0)))
+
+    return convert
+
+
+converter("CumSum", since=11)(_running("cumsum"))
+converter("CumProd", since=26)(_running("cumprod"))
 
 
 @converter("GlobalAveragePool")

@@ -107,18 +107,6 @@ def _dft(n: NodeContext, axis: int) -> Any:
     return n.op("stack", result(re), result(im), axis=x.ndim - 1)
 
 
-@converter("BitCast", since=26)
-def bit_cast(n: NodeContext) -> Any:
-    dtype = n.dtype_attr("to")
-    return n.op("reinterpret", n[0], dtype=str(dtype))
-
-
-@converter("CumProd", since=26)
-def cumprod(n: NodeContext) -> Any:
-    axis = int(n.scalar(n[1], "the axis"))
-    return n.op("cumprod", n[0], axis=axis, exclusive=bool(n.attr("exclusive", 0)), reverse=bool(n.attr("reverse", 0)))
-
-
 @converter("Einsum", since=12)
 def einsum(n: NodeContext) -> Any:
     """An ellipsis is written out with letters that the equation does not use."""
