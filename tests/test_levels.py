@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from minitvm.build import link_graph, lower_function, optimize_graph, schedule_function, to_units
+from minitvm.build import link_graph, optimize_graph, to_units
+from minitvm.cli.levels import LEVELS as RUN
+from minitvm.cli.levels import Descent
 from minitvm.executable import verify as verify_executable
 from minitvm.expr import Var
 from minitvm.graph import verify_graph
-from minitvm.graph.lower import to_te
 from minitvm.reference import executable as executables
 from minitvm.reference import graph as graphs
-from minitvm.reference import kernel, te, tir
 from minitvm.reference.scalar import evaluate
 from minitvm.reference.strategies import RandomGraph
 from minitvm.reference.strategies import graphs as random_graphs
@@ -38,22 +38,20 @@ class Compilation:
         self.fused = optimize_graph(case.graph, target)
         verify_graph(self.fused)
         self.units = to_units(self.fused)
-        self.lowered: dict[Any, Any] = {}
-        for unit in self.units:
-            if unit.func not in self.lowered:
-                self.lowered[unit.func] = lower_function(schedule_function(unit.func, target), target)
-        self.executable = link_graph(self.fused, self.units, self.lowered, target.kind)
+        self.descents = {unit.func: Descent(unit.func, target, unit.node) for unit in self.units}
+        lowered = {func: descent.lowered for func, descent in self.descents.items()}
+        self.executable = link_graph(self.fused, self.units, lowered, target.kind)
         verify_executable(self.executable)
 
-    def by_operator(self, run: Callable[[Any, list[np.ndarray], list[np.ndarray]], None]) -> list[np.ndarray]:
-        """The outputs, each fused operator run by `run(unit, inputs, outputs)` on what came before."""
+    def by_operator(self, level: str, **options: Any) -> list[np.ndarray]:
+        """The outputs, each fused operator run at a level on what came before."""
         arrays: dict[Any, np.ndarray] = {v: self.case.inputs[v.name] for v in self.fused.inputs}
         arrays.update(self.fused.arrays())
         for unit in self.units:
             inputs = [arrays[v] for v in unit.node.inputs]
             shapes = [tuple(self.dim(d) for d in v.shape) for v in unit.node.outputs]
             outputs = [np.full(s, 77, v.dtype.numpy) for s, v in zip(shapes, unit.node.outputs, strict=True)]
-            run(unit, inputs, outputs)
+            RUN[level](self.descents[unit.func], [*inputs, *outputs], **options)
             arrays.update(zip(unit.node.outputs, outputs, strict=True))
         return [arrays[v] for v in self.fused.outputs]
 
@@ -63,17 +61,6 @@ class Compilation:
         arrays = self.case.inputs
         pairs = [(d, n) for x in self.case.graph.inputs for d, n in zip(x.shape, arrays[x.name].shape, strict=True)]
         return int(evaluate(dim, {d: n for d, n in pairs if isinstance(d, Var)}))
-
-
-def _te(c: Compilation) -> list[np.ndarray]:
-    def run(unit: Any, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> None:
-        tensors = to_te(unit.node)
-        given = dict(zip(tensors[: len(inputs)], inputs, strict=True))
-        for output, result in zip(outputs, te.evaluate(tensors[len(inputs) :], given), strict=True):
-            assert result.shape == output.shape and result.dtype == output.dtype
-            output[...] = result
-
-    return c.by_operator(run)
 
 
 def _compiled(c: Compilation, threads: int) -> list[np.ndarray]:
@@ -86,26 +73,14 @@ def _compiled(c: Compilation, threads: int) -> list[np.ndarray]:
     return list(results)
 
 
-def _kernel(c: Compilation, **options: Any) -> list[np.ndarray]:
-    def run(unit: Any, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> None:
-        arrays = [*inputs, *outputs]
-        shapes = zip(unit.func.params, arrays, strict=True)  # flat buffers no longer tell what n is
-        sizes = {d.name: n for p, a in shapes for d, n in zip(p.shape, a.shape, strict=True) if isinstance(d, Var)}
-        kernel.run(c.lowered[unit.func].module, *arrays, sizes=sizes, **options)
-
-    return c.by_operator(run)
-
-
 LEVELS: dict[str, Callable[[Compilation], list[np.ndarray]]] = {
     "optimized graph": lambda c: graphs.run(c.fused, c.case.inputs),
-    "te": _te,
-    "tir": lambda c: c.by_operator(lambda u, i, o: tir.run(u.func, *i, *o)),
-    "schedule": lambda c: c.by_operator(lambda u, i, o: tir.run(c.lowered[u.func].func, *i, *o)),
-    "schedule backward": lambda c: c.by_operator(
-        lambda u, i, o: tir.run(c.lowered[u.func].func, *i, *o, order="backward")
-    ),
-    "kernel": _kernel,
-    "kernel, 3 threads": lambda c: _kernel(c, threads=3, order="shuffled"),
+    "te": lambda c: c.by_operator("te"),
+    "tir": lambda c: c.by_operator("tir"),
+    "schedule": lambda c: c.by_operator("schedule"),
+    "schedule backward": lambda c: c.by_operator("schedule", order="backward"),
+    "kernel": lambda c: c.by_operator("kernel", threads=1),
+    "kernel, 3 threads": lambda c: c.by_operator("kernel", threads=3, order="shuffled"),
     "executable": lambda c: executables.run(c.executable, c.case.inputs),
     "executable, 3 threads": lambda c: executables.run(c.executable, c.case.inputs, threads=3),
     "compiled": lambda c: _compiled(c, 1),

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,12 @@ import numpy as np
 
 from ..errors import InputError, MinitvmError, Unsupported
 from . import options as opt
-from .difference import TOLERANCE, relative_difference
+from .difference import TOLERANCE, TOLERANCE_OF_INTEGERS, judged, line, relative_difference
+from .levels import LEVELS, Descent
 from .progress import Report, Steps, progress
 
 LARGE = 20_000  # elements of an operator's tensors above which it is checked at reduced size
-TOLERANCE_OPERATOR = 1e-5  # of the largest value, on one operator fed with integers
-LEVELS = ("te", "tir", "schedule", "kernel", "executable")
+INTERPRETED = ("te", "tir", "schedule", "kernel", "executable")
 
 
 def register(commands: Any) -> None:
@@ -48,7 +47,7 @@ def check(options: argparse.Namespace) -> int:
     with progress() as report:
         failures = check_model(graph, target, options.seed, report)
         cases = operator_cases(to_units(optimize_graph(graph, target)), target, options.seed, report)
-        for level in LEVELS:
+        for level in INTERPRETED:
             failures += check_level(level, cases, report)
     told = "1 level disagrees" if failures == 1 else f"{failures} levels disagree"
     print(told if failures else "all levels agree")
@@ -97,7 +96,7 @@ def check_model(graph: Any, target: Any, seed: int, report: Report) -> int:
     found = found if isinstance(found, tuple | list) else (found,)
     worst = max((relative_difference(f, e) for f, e in zip(found, expected, strict=True)), default=0.0)
     what = "the whole model" + (" with what its last softmax reads" if logits else "")
-    return line("graph", what, worst, TOLERANCE, seconds, notes)
+    return report_level("graph", what, worst, TOLERANCE, seconds, notes)
 
 
 def softmax_inputs(graph: Any) -> list[Any]:
@@ -119,48 +118,43 @@ class Case:
     """One operator with inputs and what its compiled form made of them."""
 
     name: str
-    unit: Any
-    lowered: Any
-    executable: Any
+    descent: Descent
     inputs: list[np.ndarray]
     outputs: list[np.ndarray]
     reduced: bool
 
-    def blank(self) -> list[np.ndarray]:
-        """Arrays for the outputs."""
-        return [np.zeros_like(a) for a in self.outputs]
+    def run(self, level: str) -> list[np.ndarray]:
+        """The outputs at a level."""
+        outputs = [np.zeros_like(a) for a in self.outputs]
+        LEVELS[level](self.descent, [*self.inputs, *outputs])
+        return outputs
 
 
 def operator_cases(units: list[Any], target: Any, seed: int, report: Report) -> list[Case]:
     """Each distinct operator compiled by itself and run."""
-    from ..build import Unit, lower_function, schedule_function
-    from ..executable import Executable
     from ..graph.lower import function_key, to_prim_func
     from ..graph.shrink import elements, shrink
-    from ..link import link_function
-    from ..runtime import Function
     from ..runtime.cpu.program import load_kernels
 
-    distinct: dict[Any, Unit] = {}
+    distinct: dict[Any, tuple[str, Descent]] = {}
     small: set[str] = set()
     for unit in units:
         node = shrink(unit.node) if elements(unit.node) > LARGE else unit.node
         small.update({unit.name} if node is not unit.node else ())
         key = function_key(node)
         if key not in distinct:
-            distinct[key] = Unit(unit.name, node, to_prim_func(node, name=unit.name))
-    lowered = [lower_function(schedule_function(u.func, target), target) for u in distinct.values()]
-    executables: list[Executable] = [link_function(item, target.kind) for item in lowered]
-    for count, executable in enumerate(executables):
-        load_kernels(executable, None, None)
-        report("compiling operators", count + 1, len(executables))
+            distinct[key] = unit.name, Descent(to_prim_func(node, name=unit.name), target, node)
+    for count, (_, descent) in enumerate(distinct.values()):
+        load_kernels(descent.executable, None, None)
+        report("compiling operators", count + 1, len(distinct))
     generator = np.random.default_rng(seed)
     cases = []
-    for unit, low, executable in zip(distinct.values(), lowered, executables, strict=True):
-        arrays = [integers(generator, v) for v in unit.node.inputs]
-        outputs = [np.zeros([int(d) for d in v.shape], v.dtype.numpy) for v in unit.node.outputs]
-        Function(executable)(*arrays, *outputs)
-        cases.append(Case(unit.name, unit, low, executable, arrays, outputs, unit.name in small))
+    for name, descent in distinct.values():
+        node = descent.operator
+        arrays = [integers(generator, v) for v in node.inputs]
+        outputs = [np.zeros([int(d) for d in v.shape], v.dtype.numpy) for v in node.outputs]
+        LEVELS["compiled"](descent, [*arrays, *outputs])
+        cases.append(Case(name, descent, arrays, outputs, name in small))
     return cases
 
 
@@ -177,7 +171,7 @@ def check_level(level: str, cases: list[Case], report: Report) -> int:
     worst, notes = 0.0, []
     for count, case in enumerate(cases):
         try:
-            found = _INTERPRET[level](case)
+            found = case.run(level)
         except Unsupported as error:
             notes.append(f"  {case.name}: not modelled by the interpreter: {error}")
             continue
@@ -186,63 +180,17 @@ def check_level(level: str, cases: list[Case], report: Report) -> int:
             worst = float("inf")
             continue
         apart = max(relative_difference(f, e) for f, e in zip(case.outputs, found, strict=True))
-        if apart > TOLERANCE_OPERATOR:
+        if apart > TOLERANCE_OF_INTEGERS:
             notes.append(f"  {case.name}: difference {apart:.1e}")
         worst = max(worst, apart)
         report(f"checking {level}", count + 1, len(cases))
     reduced = sum(case.reduced for case in cases)
     what = f"{len(cases)} distinct operators" + (f" ({reduced} at reduced size)" if reduced else "")
-    return line(level, what, worst, TOLERANCE_OPERATOR, time.perf_counter() - start, notes)
+    return report_level(level, what, worst, TOLERANCE_OF_INTEGERS, time.perf_counter() - start, notes)
 
 
-def line(level: str, what: str, worst: float, allowed: float, seconds: float, notes: list[str]) -> int:
+def report_level(level: str, what: str, worst: float, allowed: float, seconds: float, notes: list[str]) -> int:
     """Print a level's line and notes; returns 1 for a disagreement."""
-    verdict = "equal" if worst == 0 else "ok" if worst <= allowed else "WRONG"
-    print(f"{level:<10} {verdict:<6} {what}, largest difference {worst:.1e} of the largest value, {seconds:.1f} s")
-    for note in notes:
-        print(note)
+    verdict, difference = judged(worst, allowed)
+    print("\n".join([line(level, verdict, f"{what}, {difference}", seconds), *notes]))
     return int(worst > allowed)
-
-
-def _te(case: Case) -> list[np.ndarray]:
-    from ..graph.lower import to_te
-    from ..reference import te
-
-    tensors, count = to_te(case.unit.node), len(case.inputs)
-    return list(te.evaluate(tensors[count:], dict(zip(tensors[:count], case.inputs, strict=True))))
-
-
-def _tir(case: Case) -> list[np.ndarray]:
-    from ..reference import tir
-
-    outputs = case.blank()
-    tir.run(case.unit.func, *case.inputs, *outputs)
-    return outputs
-
-
-def _schedule(case: Case) -> list[np.ndarray]:
-    from ..reference import tir
-
-    outputs = case.blank()
-    tir.run(case.lowered.func, *case.inputs, *outputs)
-    return outputs
-
-
-def _kernel(case: Case) -> list[np.ndarray]:
-    from ..reference import kernel
-
-    outputs = case.blank()
-    kernel.run(case.lowered.module, *case.inputs, *outputs, threads=2)
-    return outputs
-
-
-def _executable(case: Case) -> list[np.ndarray]:
-    from ..reference import executable
-
-    inputs = {spec.name: array for spec, array in zip(case.executable.inputs, case.inputs, strict=True)}
-    return list(executable.run(case.executable, inputs))
-
-
-_INTERPRET: dict[str, Callable[[Case], list[np.ndarray]]] = {
-    "te": _te, "tir": _tir, "schedule": _schedule, "kernel": _kernel, "executable": _executable,
-}  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ..errors import InternalError, MinitvmError, missing_extra
+from .difference import indented, line
 
 if TYPE_CHECKING:
     from ..tir.schedule import Primitive
@@ -25,8 +26,8 @@ def check_primitive(primitive: Primitive, seed: int) -> Iterator[tuple[str, bool
         try:
             told, right = prove(primitive, seed), True
         except MinitvmError as error:
-            told, right = str(error).replace("\n", "\n    "), False
-        yield f"{name:<10} {'ok' if right else 'WRONG':<6} {told}, {time.perf_counter() - start:.1f} s", right
+            told, right = indented(error), False
+        yield line(name, "ok" if right else "WRONG", told, time.perf_counter() - start), right
 
 
 def _example(primitive: Primitive, seed: int) -> str:

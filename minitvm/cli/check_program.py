@@ -1,4 +1,4 @@
-"""`minitvm check FILE.py`: programs in TVMScript, each level against the compiled result, pairs against each other.
+"""`minitvm check FILE.py`: programs in TVMScript, each level against the first, pairs against each other.
 
 Schedule primitives that the file registers are checked too (`check_primitive`).
 """
@@ -6,7 +6,8 @@ Schedule primitives that the file registers are checked too (`check_primitive`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,9 @@ import numpy as np
 from ..errors import ExecutionError, MinitvmError, Unsupported, VerificationError
 from ..target import Target
 from .check_primitive import check_primitive
-from .difference import relative_difference
+from .difference import TOLERANCE_OF_INTEGERS, indented, judged, line, relative_difference
+from .levels import LEVELS, Descent, fresh
 from .program_file import Pair, is_lowered, read_programs
-
-TOLERANCE = 1e-5  # of the largest value, on integers
-Outputs = list[np.ndarray]
 
 
 def check_file(path: Path, target: Target, seed: int) -> int:
@@ -43,142 +42,55 @@ def check_file(path: Path, target: Target, seed: int) -> int:
 
 def check_function(func: Any, target: Target, seed: int) -> Iterator[tuple[str, bool]]:
     """A line for the verifier and one for each level: its text, and whether it is right."""
-    from ..reference import random_inputs
-    from ..tir.verifier import verify
-
-    start = time.perf_counter()
-    lowered = is_lowered(func)
-    try:
-        verify(func, "kernel" if lowered else "tir")
-    except VerificationError as error:
-        yield _line("verifier", "WRONG", _indented(error), start), False
-        return
-    yield _line("verifier", "ok", "", start), True
-    inputs = random_inputs(func, seed, magnitude=4)
-    if lowered:
-        yield _lowered(func, inputs)
-        return
-    start = time.perf_counter()
-    first: Outputs | None = None
-    try:
-        first = _tir(func, target, inputs)
-    except ExecutionError as error:
-        # Machine code for it would write where it must not: it is not run.
-        yield _line("tir", "WRONG", _indented(error), start), False
-        return
-    except Unsupported as error:
-        yield _line("tir", "none", f"not modelled by the interpreter: {_indented(error)}", start), True
-    wanted: Outputs | None = None
-    start = time.perf_counter()
-    try:
-        wanted = _compiled(func, target, inputs)
-        told = _shapes(inputs)
-    except MinitvmError as error:
-        told = f"not compiled for {target.kind}: {_indented(error)}"
-    yield _line("compiled", "ok" if wanted is not None else "none", told, start), True
-    for level, interpret in _LEVELS.items():
-        if level == "tir" and first is None:
-            continue
+    trial = _Trial(func, target, seed)
+    levels = ("kernel",) if is_lowered(func) else ("tir", "compiled", "kernel", "executable")
+    for level in ("verifier", *levels):
         start = time.perf_counter()
         try:
-            found = first if level == "tir" and first is not None else interpret(func, target, inputs)
-        except Unsupported as error:
-            yield _line(level, "none", f"not modelled by the interpreter: {_indented(error)}", start), True
-            continue
-        except ExecutionError as error:
-            yield _line(level, "WRONG", _indented(error), start), False
-            continue
+            verdict, told = trial.run(level)
+        except (ExecutionError, VerificationError) as error:
+            verdict, told = "WRONG", indented(error)
         except MinitvmError as error:
-            yield _line(level, "none", f"not lowered for {target.kind}: {_indented(error)}", start), True
-            continue
-        if wanted is None:
-            wanted = found
-            yield _line(level, "ok", "ran; nothing to compare with", start), True
-            continue
-        worst = max((relative_difference(f, w) for f, w in zip(found, wanted, strict=True)), default=0.0)
-        verdict = "equal" if worst == 0 else "ok" if worst <= TOLERANCE else "WRONG"
-        yield _line(level, verdict, f"largest difference {worst:.1e} of the largest value", start), worst <= TOLERANCE
+            verdict, told = "none", f"not run: {indented(error)}"
+        yield line(level, verdict, told, time.perf_counter() - start), verdict != "WRONG"
+        if verdict == "WRONG" and level in ("verifier", "tir"):
+            return  # machine code for it would write where it must not
 
 
-def _lowered(program: Any, inputs: Sequence[Any]) -> tuple[str, bool]:
-    """The line of a program that begins at kernel level: nothing above it tells what it should compute."""
-    from ..reference import kernel
+class _Trial:
+    """A function on one set of arguments; the first level that runs says what the others must agree with."""
 
-    start = time.perf_counter()
-    try:
-        kernel.run(program, *_fresh(inputs), threads=2)
-    except ExecutionError as error:
-        return _line("kernel", "WRONG", _indented(error), start), False
-    except MinitvmError as error:
-        return _line("kernel", "none", f"not interpreted: {_indented(error)}", start), True
-    return _line("kernel", "ok", f"ran {_shapes(inputs)}; nothing to compare with", start), True
+    def __init__(self, func: Any, target: Target, seed: int) -> None:
+        self.func, self.seed = func, seed
+        self.descent = Descent(func, target)
+        self.wanted: list[np.ndarray] | None = None
 
+    @cached_property
+    def inputs(self) -> list[Any]:
+        from ..reference import random_inputs
 
-def _line(level: str, verdict: str, told: str, start: float) -> str:
-    seconds = f"{time.perf_counter() - start:.1f} s"
-    return f"{level:<10} {verdict:<6} {told + ', ' if told else ''}{seconds}"
+        return random_inputs(self.func, self.seed, magnitude=4)
 
+    def run(self, level: str) -> tuple[str, str]:
+        """The verdict on a level, and its text."""
+        if level == "verifier":
+            from ..tir.verifier import verify
 
-def _indented(error: Exception) -> str:
-    return str(error).replace("\n", "\n    ")
+            verify(self.func, "kernel" if is_lowered(self.func) else "tir")
+            return "ok", ""
+        args = fresh(self.inputs)
+        LEVELS[level](self.descent, args)
+        found = [a for a in args if isinstance(a, np.ndarray)]
+        if self.wanted is None:
+            self.wanted = found
+            return "ok", f"ran {_shapes(args)}"
+        worst = max((relative_difference(f, w) for f, w in zip(found, self.wanted, strict=True)), default=0.0)
+        return judged(worst, TOLERANCE_OF_INTEGERS)
 
 
 def _shapes(inputs: Sequence[Any]) -> str:
     shapes = {"x".join(map(str, np.shape(a))) or "scalar": None for a in inputs}
     return f"on arrays of {', '.join(shapes)}" if shapes else "without arguments"
-
-
-def _fresh(inputs: Sequence[Any]) -> list[Any]:
-    return [np.array(a) if isinstance(a, np.ndarray) else a for a in inputs]
-
-
-def _arrays(args: Sequence[Any]) -> Outputs:
-    return [a for a in args if isinstance(a, np.ndarray)]
-
-
-def _compiled(func: Any, target: Target, inputs: Sequence[Any]) -> Outputs:
-    from .. import build
-
-    args = _fresh(inputs)
-    build(func, target)(*args)
-    return _arrays(args)
-
-
-def _tir(func: Any, target: Target, inputs: Sequence[Any]) -> Outputs:
-    from ..reference import tir
-
-    args = _fresh(inputs)
-    tir.run(func, *args)
-    return _arrays(args)
-
-
-def _kernel(func: Any, target: Target, inputs: Sequence[Any]) -> Outputs:
-    from ..build import lower_function
-    from ..reference import kernel
-
-    args = _fresh(inputs)
-    sizes = {d.name: n for p, a in zip(func.params, args) for d, n in zip(getattr(p, "shape", ()), np.shape(a))
-             if hasattr(d, "name")}  # fmt: skip
-    kernel.run(lower_function(func, target).module, *args, threads=2, sizes=sizes)
-    return _arrays(args)
-
-
-def _executable(func: Any, target: Target, inputs: Sequence[Any]) -> Outputs:
-    from ..build import compile_executable
-    from ..reference import executable
-
-    program = compile_executable(func, target)
-    args = _fresh(inputs)
-    by_name = {p.name: a for p, a in zip(func.params, args)}
-    results = executable.run(program, {spec.name: by_name[spec.name] for spec in program.inputs})
-    for spec, result in zip(program.outputs, results, strict=True):
-        by_name[spec.name][...] = result
-    return _arrays(args)
-
-
-_LEVELS: dict[str, Callable[[Any, Target, Sequence[Any]], Outputs]] = {
-    "tir": _tir, "kernel": _kernel, "executable": _executable,
-}  # fmt: skip
 
 
 def _compare(pair: Pair, seed: int) -> bool:
@@ -188,7 +100,7 @@ def _compare(pair: Pair, seed: int) -> bool:
     try:
         verdict = check(pair.before, pair.after, seed=seed)
     except (ExecutionError, Unsupported) as error:
-        print(f"{pair.name}\n  cannot be compared: {_indented(error)}")
+        print(f"{pair.name}\n  cannot be compared: {indented(error)}")
         return not isinstance(error, ExecutionError)
-    print(f"{pair.name}\n  {str(verdict) if verdict else 'DIFFERENT: ' + _indented(Exception(verdict))}")
+    print(f"{pair.name}\n  {str(verdict) if verdict else 'DIFFERENT: ' + indented(verdict)}")
     return bool(verdict)

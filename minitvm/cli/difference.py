@@ -1,10 +1,11 @@
-"""How far two arrays are apart, for a verdict on a line."""
+"""How far two arrays are apart, and the verdict on it as a line."""
 
 from __future__ import annotations
 
 import numpy as np
 
 TOLERANCE = 1e-3  # of the largest value, on a whole model with its rounding
+TOLERANCE_OF_INTEGERS = 1e-5  # of the largest value, on one function fed with integers
 
 
 def relative_difference(found: np.ndarray, wanted: np.ndarray) -> float:
@@ -24,3 +25,19 @@ def relative_difference(found: np.ndarray, wanted: np.ndarray) -> float:
     scale = float(np.abs(b).max()) or 1.0
     worst = float(np.abs(a - b).max()) / scale
     return worst if np.isfinite(worst) else float("inf")
+
+
+def judged(worst: float, allowed: float) -> tuple[str, str]:
+    """The verdict on a difference, and its text."""
+    verdict = "equal" if worst == 0 else "ok" if worst <= allowed else "WRONG"
+    return verdict, f"largest difference {worst:.1e} of the largest value"
+
+
+def line(name: str, verdict: str, told: str, seconds: float) -> str:
+    """A line for a check."""
+    return f"{name:<10} {verdict:<6} {told + ', ' if told else ''}{seconds:.1f} s"
+
+
+def indented(error: object) -> str:
+    """Several lines that begin in the middle of one."""
+    return str(error).replace("\n", "\n    ")

@@ -42,8 +42,8 @@ def test_a_function_is_compared_at_every_level(tmp_path: Path, capsys: pytest.Ca
     assert out == dedent("""\
         f
           verifier   ok     0.0 s
-          compiled   ok     on arrays of 4x6, 4, 0.0 s
-          tir        equal  largest difference 0.0e+00 of the largest value, 0.0 s
+          tir        ok     ran on arrays of 4x6, 4, 0.0 s
+          compiled   equal  largest difference 0.0e+00 of the largest value, 0.0 s
           kernel     equal  largest difference 0.0e+00 of the largest value, 0.0 s
           executable equal  largest difference 0.0e+00 of the largest value, 0.0 s
         all agree
@@ -176,7 +176,7 @@ def test_lowered_programs_begin_at_kernel_level(tmp_path: Path, capsys: pytest.C
         """)
     status, out, err = check(tmp_path, capsys, text)
     assert (status, err) == (1, "")
-    ran = "kernel     ok     ran on arrays of 24, 4; nothing to compare with, 0.0 s"
+    ran = "kernel     ok     ran on arrays of 24, 4, 0.0 s"
     assert f"f_after\n  verifier   ok     0.0 s\n  {ran}\n" in out
     assert "f_before, f_after\n  equal (exact, field, shadow)\n" in out
     assert "kernel\n  verifier   ok     0.0 s\n  kernel     WRONG  out of bounds: A[i] at index (8)\n" in out

@@ -12,6 +12,7 @@ import pytest
 import minitvm as tvm
 from minitvm import te, tir
 from minitvm.cli import main
+from minitvm.cli.levels import LEVELS, Descent
 from minitvm.script import from_source
 
 from .models import reference, tiny
@@ -135,10 +136,13 @@ def test_check_compares_what_a_last_softmax_reads(tmp_path: Path, capsys: pytest
 def test_check_fails_where_a_level_disagrees(
     model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from minitvm.cli import check
+    right = LEVELS["kernel"]
 
-    right = check._INTERPRET["kernel"]
-    monkeypatch.setitem(check._INTERPRET, "kernel", lambda case: [a + 1 for a in right(case)])
+    def one_more(descent: Descent, args: list[np.ndarray]) -> None:
+        right(descent, args)
+        args[-1] += 1
+
+    monkeypatch.setitem(LEVELS, "kernel", one_more)
     assert main(["check", model]) == 1
     told = capsys.readouterr().out
     assert "kernel     WRONG" in told and f"{OPERATOR}: difference" in told and "1 level disagrees" in told

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitvm import te
+from minitvm import build, te
 from minitvm.expr import call
 from minitvm.reference import tir as reference
 from minitvm.te import create_prim_func
@@ -147,7 +147,7 @@ def inputs_for(func: PrimFunc, rng: np.random.Generator) -> list[np.ndarray]:
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_compiled_kernels_agree_with_the_interpreter(
-    program: Callable[[], PrimFunc], schedule: Callable[[Schedule], None], compiled: Any, rng: np.random.Generator
+    program: Callable[[], PrimFunc], schedule: Callable[[Schedule], None], rng: np.random.Generator
 ) -> None:
     func = program()
     sch = Schedule(func)
@@ -155,8 +155,9 @@ def test_compiled_kernels_agree_with_the_interpreter(
     arrays = inputs_for(func, rng)
     expected = [a.copy() for a in arrays]
     reference.run(func, *expected)
-    module = compiled(sch.mod["main"])
     for threads in (1, 3):
+        module = build(sch.func, threads=threads)
         got = [a.copy() for a in arrays]
-        module(*got, threads=threads)
-        np.testing.assert_array_equal(got[-1], expected[-1], err_msg="\n".join(module.sources.values()))
+        module(*got)
+        sources = "\n".join(kernel.source for kernel in module.executable.kernels)
+        np.testing.assert_array_equal(got[-1], expected[-1], err_msg=sources)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitvm import te
+from minitvm import build, te
 from minitvm.codegen.numba_cpu import generate
 from minitvm.codegen.numba_expressions import rounded
 from minitvm.errors import InternalError, Unsupported
@@ -109,17 +109,17 @@ def test_fractions_are_rounded_once(dtype: str) -> None:
     assert all(abs(got - value) <= abs(other - value) for other in near)
 
 
-def computed(func: PrimFunc, arrays: list[np.ndarray], out: np.ndarray, compiled: Any) -> tuple[np.ndarray, np.ndarray]:
+def computed(func: PrimFunc, arrays: list[np.ndarray], out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     expected = out.copy()
     reference.run(func, *[a.copy() for a in arrays], expected)
-    compiled(func)(*arrays, out)
+    build(func)(*arrays, out)
     return out, expected
 
 
 @pytest.mark.parametrize("vector", [False, True], ids=["scalar", "vector"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("op", UNARY)
-def test_intrinsics(op: str, dtype: str, vector: bool, compiled: Any, rng: np.random.Generator) -> None:
+def test_intrinsics(op: str, dtype: str, vector: bool, rng: np.random.Generator) -> None:
     A = te.placeholder((37,), dtype=dtype, name="A")
     B = te.compute((37,), lambda i: call(op, A[i]), name="B")
     sch = Schedule(create_prim_func([A, B]))
@@ -127,13 +127,13 @@ def test_intrinsics(op: str, dtype: str, vector: bool, compiled: Any, rng: np.ra
         sch.vectorize(sch.get_loops(sch.get_block("B"))[0])
     a = (rng.standard_normal(37) * 3).astype(dtype)
     out = np.zeros(37, B.dtype)
-    got, _ = computed(sch.func, [a], out.copy(), compiled)
+    got, _ = computed(sch.func, [a], out.copy())
     verdict = bound.compare(sch.func, [a, out], [a, got])
     assert verdict, verdict
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "uint32"])
-def test_integer_arithmetic_wraps_and_rounds_as_declared(dtype: str, compiled: Any, rng: np.random.Generator) -> None:
+def test_integer_arithmetic_wraps_and_rounds_as_declared(dtype: str, rng: np.random.Generator) -> None:
     A = te.placeholder((37,), dtype=dtype, name="A")
     B = te.compute(
         (37,), lambda i: A[i] * const(77, dtype) + A[i] // const(3, dtype) - A[i] % const(5, dtype), name="B"
@@ -143,5 +143,5 @@ def test_integer_arithmetic_wraps_and_rounds_as_declared(dtype: str, compiled: A
     info = np.iinfo(dtype)
     a = rng.integers(max(info.min, -(2**31)), min(info.max, 2**31), 37).astype(dtype)
     for func in (create_prim_func([A, B]), sch.func):
-        got, expected = computed(func, [a], np.zeros(37, dtype), compiled)
+        got, expected = computed(func, [a], np.zeros(37, dtype))
         np.testing.assert_array_equal(got, expected)

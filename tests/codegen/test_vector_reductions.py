@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitvm import te
+from minitvm import build, te
 from minitvm.expr import Call, walk
 from minitvm.reference import kernel as kernel_reference
 from minitvm.te import create_prim_func
@@ -28,7 +28,7 @@ def annotated(reducer: Any, n: int, dtype: str, lanes: int) -> PrimFunc:
 @pytest.mark.parametrize(("n", "lanes"), [(16, 8), (19, 8), (8, 8), (100, 32), (5, 8)])
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_lanes_give_the_same_result(
-    reducer: str, n: int, lanes: int, dtype: str, compiled: Any, rng: np.random.Generator
+    reducer: str, n: int, lanes: int, dtype: str, rng: np.random.Generator
 ) -> None:
     func = annotated(getattr(te, reducer), n, dtype, lanes)
     a = rng.integers(-5, 6, (3, n)).astype(dtype)
@@ -42,7 +42,7 @@ def test_lanes_give_the_same_result(
     kernel_reference.run(module, a.reshape(-1), got)
     np.testing.assert_array_equal(got, expected)
     got[...] = 77
-    compiled(func)(a, got)
+    build(func)(a, got)
     np.testing.assert_array_equal(got, expected)
 
 

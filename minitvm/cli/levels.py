@@ -1,0 +1,110 @@
+"""A function on its way down, and how it is run at each level: the table that `minitvm check` and its tests go by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InternalError
+from ..target import Target
+
+if TYPE_CHECKING:
+    from ..executable import Executable
+    from ..link import LoweredFunc
+    from ..tir import IRModule, PrimFunc
+
+
+class Descent:
+    """A function, or an operator and its function, and what each level makes of it when it is first asked for.
+
+    The function of an operator is scheduled by the target's strategy, one without is lowered as it stands. A program
+    that is lowered already has the level "kernel" only.
+    """
+
+    def __init__(self, program: PrimFunc | IRModule, target: Target, operator: Any = None) -> None:
+        self.program, self.target, self.operator = program, target, operator
+
+    @cached_property
+    def lowered(self) -> LoweredFunc:
+        """The scheduled function, its kernels and their sources."""
+        from ..build import lower_function, schedule_function
+        from ..tir import PrimFunc
+
+        func = self.program
+        assert isinstance(func, PrimFunc)
+        return lower_function(func if self.operator is None else schedule_function(func, self.target), self.target)
+
+    @cached_property
+    def executable(self) -> Executable:
+        """The function as a program by itself."""
+        from ..link import link_function
+
+        return link_function(self.lowered, self.target.kind)
+
+
+def _te(descent: Descent, args: Sequence[Any]) -> None:
+    from ..graph.lower import to_te
+    from ..reference import te
+
+    tensors, count = to_te(descent.operator), len(descent.operator.inputs)
+    results = te.evaluate(tensors[count:], dict(zip(tensors[:count], args[:count], strict=True)))
+    for tensor, result, output in zip(tensors[count:], results, args[count:], strict=True):
+        if (result.shape, result.dtype) != (output.shape, output.dtype):
+            found = f"{result.dtype.name}{list(result.shape)}"
+            raise InternalError(f"{tensor.name}: wanted {output.dtype.name}{list(output.shape)}, found {found}")
+        output[...] = result
+
+
+def _tir(descent: Descent, args: Sequence[Any], **options: Any) -> None:
+    from ..reference import tir
+
+    tir.run(descent.program, *args, **options)
+
+
+def _schedule(descent: Descent, args: Sequence[Any], **options: Any) -> None:
+    from ..reference import tir
+
+    tir.run(descent.lowered.func, *args, **options)
+
+
+def _kernel(descent: Descent, args: Sequence[Any], threads: int = 2, **options: Any) -> None:
+    from ..reference import kernel
+    from ..reference.arguments import told_sizes
+    from .program_file import is_lowered
+
+    module = descent.program if is_lowered(descent.program) else descent.lowered.module
+    # Flat buffers no longer tell what a symbolic dimension is.
+    kernel.run(module, *args, sizes=told_sizes(descent.program, args), threads=threads, **options)
+
+
+def _executable(descent: Descent, args: Sequence[Any]) -> None:
+    from ..executable import Input
+    from ..reference import executable
+
+    program = descent.executable
+    order = list(zip(program.calling_order, args, strict=True))
+    results = executable.run(program, {program.inputs[p.index].name: a for p, a in order if isinstance(p, Input)})
+    for place, array in order:
+        if not isinstance(place, Input):
+            array[...] = results[place.index]
+
+
+def _compiled(descent: Descent, args: Sequence[Any]) -> None:
+    from ..runtime import Function
+
+    Function(descent.executable)(*args)
+
+
+# Each runs a function on arguments in the order of its parameters, outputs in place, in the interpreter of that level;
+# "compiled" is the machine code. Options go to the interpreter.
+LEVELS: dict[str, Callable[..., None]] = {
+    "te": _te, "tir": _tir, "schedule": _schedule, "kernel": _kernel, "executable": _executable, "compiled": _compiled,
+}  # fmt: skip
+
+
+def fresh(args: Sequence[Any]) -> list[Any]:
+    """The same arguments in memory of their own."""
+    return [np.array(a) if isinstance(a, np.ndarray) else a for a in args]
