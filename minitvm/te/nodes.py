@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, NoReturn
 
 from ..errors import TypeMismatch
 from ..expr import DType, Expr, ExprPrinter, IterVar, Node, Reduce, as_expr, node, walk
@@ -85,6 +85,10 @@ class Tensor(Node):
     def __getitem__(self, indices: Any) -> TensorLoad:
         given = indices if isinstance(indices, tuple) else (indices,)
         return TensorLoad(self, tuple(as_expr(i) for i in given))
+
+    def __iter__(self) -> NoReturn:
+        # Without it Python would ask for A[0], A[1], ... for ever: no index is refused.
+        raise TypeMismatch(f"a tensor cannot be iterated: {self.name}\n  try:    {self.name}[i] in a te.compute")
 
     def __call__(self, *indices: Any) -> TensorLoad:
         return self[tuple(indices)]

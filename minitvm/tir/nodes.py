@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NoReturn
 
 from ..errors import TypeMismatch
 from ..expr import DType, Expr, ExprPrinter, IntImm, IterVar, Node, Range, Var, as_expr, const, node
@@ -72,6 +72,10 @@ class Buffer(Node):
     def __getitem__(self, indices: Any) -> BufferLoad:
         given = indices if isinstance(indices, tuple) else (indices,)
         return BufferLoad(self, tuple(as_expr(i) for i in given))
+
+    def __iter__(self) -> NoReturn:
+        # Without it Python would ask for A[0], A[1], ... for ever: no index is refused.
+        raise TypeMismatch(f"a buffer cannot be iterated: {self.name}\n  try:    {self.name}[i] in a loop over i")
 
     def full_region(self) -> BufferRegion:
         """The region of all elements."""

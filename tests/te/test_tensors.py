@@ -105,3 +105,8 @@ def test_errors_of_reducers() -> None:
     wrong = te.comm_reducer(lambda x, y: x > y, lambda t: te.const(0, t), "wrong")
     refuse(TypeMismatch, "wrong: reduces float32", lambda: wrong(A[k], axis=k))
     assert isinstance(te.sum(A[k], axis=k), Reduce)
+
+
+def test_a_tensor_cannot_be_iterated() -> None:
+    with pytest.raises(TypeMismatch, match="a tensor cannot be iterated: A"):
+        list(te.placeholder((4,), name="A"))

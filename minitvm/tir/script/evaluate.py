@@ -220,10 +220,17 @@ class Evaluator:
         values: list[Any] = []
         for item in nodes:
             if isinstance(item, ast.Starred):
-                values.extend(self.evaluate(item.value))
+                values.extend(self._Starred(item))
             else:
                 values.append(self.evaluate(item))
         return values
+
+    def _Starred(self, node: ast.Starred) -> list[Any]:
+        value = self.evaluate(node.value)
+        if isinstance(value, Buffer | Expr | BufferRegion):
+            kind = "a buffer" if isinstance(value, Buffer) else "an expression"
+            raise self.error(node, f"{kind} cannot be iterated", found=describe(value))
+        return list(value)
 
     def _Dict(self, node: ast.Dict) -> Any:
         return {self.evaluate(k): self.evaluate(v) for k, v in zip(node.keys, node.values) if k is not None}

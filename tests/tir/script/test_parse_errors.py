@@ -157,6 +157,33 @@ BODIES: dict[str, tuple[str, str]] = {
           wanted: a value of dtype float32
           found:  the buffer P""",
     ),
+    "the elements of a buffer as arguments": (
+        """\
+        A[0, 0] = T.max(*P)""",
+        """\
+        <text>:3:21: a buffer cannot be iterated
+            A[0, 0] = T.max(*P)
+                            ^^
+          found:  the buffer P""",
+    ),
+    "the elements of a buffer by Python": (
+        """\
+        A[0, 0] = sum(A)""",
+        """\
+        <text>:3:15: a buffer cannot be iterated: A
+            A[0, 0] = sum(A)
+                      ^^^^^^
+          try:    A[i] in a loop over i""",
+    ),
+    "the elements of an expression": (
+        """\
+        A[0, 0] = T.max(*A[0, 0])""",
+        """\
+        <text>:3:21: an expression cannot be iterated
+            A[0, 0] = T.max(*A[0, 0])
+                            ^^^^^^^^
+          found:  A[0, 0] of dtype float32""",
+    ),
     "dtypes differ": (
         """\
         A[0, 0] = P[0]""",
