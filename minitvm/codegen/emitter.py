@@ -30,7 +30,7 @@ from ..tir.nodes import (
     Stmt,
     While,
 )  # fmt: skip
-from .registers import Register, registers_of, stored_first
+from ..tir.registers import Register, registers_of, stored_first
 
 
 def identifier(wish: str) -> str:

@@ -23,9 +23,9 @@ from ..tir.nodes import (
     PrimFunc,
     While,
 )  # fmt: skip
+from ..tir.registers import Register
 from ..tir.transform.verify_kernel import STACK_BYTES
 from .numba_expressions import NumbaExpressions, atom, is_index, short_name
-from .registers import Register
 
 
 def generate(kernel: PrimFunc, target: Any = None) -> str:

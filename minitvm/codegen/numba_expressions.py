@@ -51,8 +51,8 @@ from ..expr import (
     Var,
 )  # fmt: skip
 from ..tir.nodes import Buffer, BufferLoad, PrimFunc
+from ..tir.registers import slot
 from .emitter import Emitter
-from .registers import slot
 
 _SHORT = {"bool": "b1", **{f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (8, 16, 32, 64)}}
 _SHORT.update({f"float{n}": f"f{n}" for n in (16, 32, 64)})

@@ -6,12 +6,13 @@ there for every operator, whoever scheduled it. Times are of one core by the tar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..expr import Var, walk
-from ..tir.nodes import Allocate, Block, BufferLoad, BufferStore, For, ForKind, PrimFunc
+from ..tir.nodes import Block, Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc
+from ..tir.registers import in_registers
 from ..tir.transform.pipeline import lower
 from ..tir.work import Nest, Work, count, count_statement, footprint, hottest
 from ..tir.work.values import NotAnIndex
@@ -103,8 +104,9 @@ def _figures(kernel: PrimFunc, cpu: Any, sizes: Mapping[Var, int]) -> KernelFigu
     memory = moved / (L3_BYTES if moved <= cpu.l3.size else MEMORY_BYTES)
     try:
         nest = hottest(kernel, sizes)
-        loops = tuple(_loop(loop, around) for loop, around in nest.loops)
-        accumulators, operations, loads = _micro_kernel(kernel, nest)
+        registers = in_registers(kernel)
+        loops = tuple(_loop(loop, around, registers) for loop, around in nest.loops)
+        accumulators, operations, loads = _micro_kernel(nest, registers)
     except NotAnIndex:
         loops, accumulators, operations, loads = (), 0, 0.0, 0
     return KernelFigures(
@@ -112,9 +114,9 @@ def _figures(kernel: PrimFunc, cpu: Any, sizes: Mapping[Var, int]) -> KernelFigu
     )
 
 
-def _loop(loop: For, around: Mapping[Var, int]) -> LoopFootprint:
+def _loop(loop: For, around: Mapping[Var, int], registers: Collection[Buffer]) -> LoopFootprint:
     extent = str(loop.extent)
-    return LoopFootprint(loop.var.name, extent, loop.kind == ForKind.PARALLEL, footprint(loop, around))
+    return LoopFootprint(loop.var.name, extent, loop.kind == ForKind.PARALLEL, footprint(loop, around, registers))
 
 
 def _accessed(kernel: PrimFunc) -> list[Any]:
@@ -123,12 +125,11 @@ def _accessed(kernel: PrimFunc) -> list[Any]:
     ]
 
 
-def _micro_kernel(kernel: PrimFunc, nest: Nest) -> tuple[int, float, int]:
+def _micro_kernel(nest: Nest, registers: Collection[Buffer]) -> tuple[int, float, int]:
     """(accumulators, operations an iteration, loads an iteration) of the innermost loop, in vectors."""
     if not nest.loops:
         return 0, 0.0, 0
     body, around = nest.inner
-    registers = {s.buffer for s in walk(kernel.body) if isinstance(s, Allocate) and _in_registers(s)}
     stored = {
         str(n.indices[0]) + n.buffer.name for n in walk(body) if isinstance(n, BufferStore) and n.buffer in registers
     }
@@ -138,14 +139,3 @@ def _micro_kernel(kernel: PrimFunc, nest: Nest) -> tuple[int, float, int]:
     done: Work = count_statement(body, around)
     lanes = max((n.value.dtype.lanes for n in walk(body) if isinstance(n, BufferStore)), default=1)
     return len(stored), done.slots / lanes, len(loads)
-
-
-def _in_registers(allocation: Allocate) -> bool:
-    if allocation.buffer.scope != "local":
-        return False
-    accesses = [
-        n
-        for n in walk(allocation.body)
-        if isinstance(n, BufferLoad | BufferStore) and n.buffer is allocation.buffer
-    ]
-    return not any(isinstance(item, Var) for n in accesses for index in n.indices for item in walk(index))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,11 +83,14 @@ def count_statement(stmt: Stmt, outer: Mapping[e.Var, int]) -> Work:
     return counter.work()
 
 
-def footprint(stmt: Stmt, outer: Mapping[e.Var, int]) -> int:
-    """Distinct bytes of memory, not registers, that a statement touches at one iteration of the loops around it."""
+def footprint(stmt: Stmt, outer: Mapping[e.Var, int], registers: Collection[Buffer] = ()) -> int:
+    """Distinct bytes of memory that a statement touches at one iteration of the loops around it.
+
+    `registers` are the buffers of the kernel that are not in memory (`tir.registers.in_registers`).
+    """
     counter = _Counter()
     counter.stmt(stmt, Domain(points=dict(outer)))
-    return counter.bytes_touched()
+    return counter.bytes_touched(registers)
 
 
 @dataclass(slots=True)
@@ -95,7 +98,6 @@ class _Accesses:
     """The accesses of one kind to one buffer, those of equal strides together."""
 
     count: int = 0
-    moves: bool = False  # some index depends on a variable: what never moves lives in registers
     bases: dict[tuple[tuple[int, int], ...], list[Any]] = field(default_factory=dict)
     anywhere: bool = False
 
@@ -192,7 +194,6 @@ class _Counter:
             base = index.base
         else:
             lanes, stride, base = index.dtype.lanes, 0 if index.dtype.lanes == 1 else None, index
-        found.moves |= bool(variables(index))
         masked = None if predicate is None else self.masked(predicate, lanes, d)
         found.count += d.iterations * lanes if masked is None else masked
         if stride is None or (predicate is not None and masked is None) or not d.exact:
@@ -273,14 +274,14 @@ class _Counter:
             size *= int(dim.value)
         return size
 
-    def bytes_touched(self) -> int:
+    def bytes_touched(self, registers: Collection[Buffer]) -> int:
         """Distinct bytes of all buffers, read or written; those in registers left out."""
         total = 0
         for buffer in {**self.accesses["read"], **self.accesses["write"]}:
+            if buffer in registers:
+                continue
             both = [kind[buffer] for kind in self.accesses.values() if buffer in kind]
             size = self.size_of(buffer)
-            if buffer.scope == "local" and not any(a.moves for a in both):
-                continue
             try:
                 known = not any(a.anywhere for a in both)
                 parts = [a.touched() for a in both if a.bases] if known else []

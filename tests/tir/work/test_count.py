@@ -11,14 +11,15 @@ from hypothesis import given
 
 from minitvm import strategy, te, topi
 from minitvm.events import Access
-from minitvm.expr import IntImm
+from minitvm.expr import IntImm, Ramp, const
 from minitvm.reference import kernel as interpreter
 from minitvm.reference import strategies
 from minitvm.reference.listeners import Ledger
 from minitvm.script import tir as T
 from minitvm.target import Target
 from minitvm.te import create_prim_func
-from minitvm.tir.nodes import For, PrimFunc
+from minitvm.tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, For, PrimFunc, Seq
+from minitvm.tir.registers import in_registers
 from minitvm.tir.transform.pipeline import lower
 from minitvm.tir.work import Work, count, footprint
 from minitvm.tir.work.intervals import Intervals, union
@@ -183,9 +184,21 @@ def test_one_iteration_touches_less_than_all() -> None:
     (kernel,) = kernels(product(32, 64, 128), schedule=False)
     outer = kernel.body
     assert isinstance(outer, For)
-    whole, row = footprint(kernel.body, {}), footprint(outer.body, {outer.var: 3})
+    registers = in_registers(kernel)
+    whole, row = footprint(kernel.body, {}, registers), footprint(outer.body, {outer.var: 3}, registers)
     assert whole == 4 * (32 * 128 + 128 * 64 + 32 * 64)
     assert row == 4 * (128 + 128 * 64 + 64)
+
+
+def test_a_local_buffer_that_needs_memory_is_counted() -> None:
+    """Its slots overlap, so it is an array on the stack, although no index depends on a loop."""
+    tile, out = Buffer("tile", (const(4),), scope="local"), Buffer("out", (const(4),))
+    whole = Ramp(const(0), const(1), 4)
+    fill = BufferStore(tile, const(0.0, "float32x4"), (whole,))
+    for index, memory in ((const(0), 16), (whole, 0)):
+        read = BufferLoad(tile, (index,))
+        kernel = PrimFunc((out,), Allocate(tile, Seq((fill, BufferStore(out, read, (index,))))))
+        assert footprint(kernel.body, {}, in_registers(kernel)) == memory + read.dtype.bytes
 
 
 def test_intervals_are_sets() -> None:

@@ -1,7 +1,7 @@
 """Which local buffers can live in variables: those whose every access is the same few constant slots.
 
 A slot is a start and a number of lanes. Two slots of one buffer must be the same or disjoint, so that each becomes one
-variable: a scalar, or a SIMD vector.
+variable: a scalar, or a SIMD vector. Code generation goes by it, and so do the figures of a kernel.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ..expr import Expr, IntImm, Node, Ramp, walk
-from ..tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, LetStmt, Seq, Stmt
+from .nodes import Allocate, Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc, Seq, Stmt
 
 MAX_REGISTERS = 256
 
@@ -45,6 +45,13 @@ def registers_of(buffer: Buffer, body: Stmt) -> list[Register] | None:
     if len(found) > MAX_REGISTERS or not _disjoint(list(found)):
         return None
     return list(found)
+
+
+def in_registers(kernel: PrimFunc) -> frozenset[Buffer]:
+    """The allocated buffers of a kernel that need no memory."""
+    nests = [stmt for stmt in walk(kernel.body) if isinstance(stmt, Allocate)]
+    in_memory = {stmt.buffer for stmt in nests if registers_of(stmt.buffer, stmt.body) is None}
+    return frozenset(stmt.buffer for stmt in nests) - in_memory
 
 
 def _disjoint(slots: list[Register]) -> bool:
