@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import InputError, TypeMismatch
-from ..expr import REDUCE, CommReducer, DType, Expr, IterVar, Reduce, Var, as_expr, binary, const
+from ..expr import REDUCE, CommReducer, Expr, IterVar, Reduce, Var, as_expr, binary, const
 from ..expr import Max as MaxNode
 from ..expr import Min as MinNode
-from ..tir.op import infinity, max_value, min_value
+from ..tir.op import highest, lowest
 
 __all__ = ["comm_reducer", "max", "min", "prod", "sum"]
 
@@ -73,16 +73,7 @@ def _typed(name: str, values: Any, sources: tuple[Expr, ...]) -> tuple[Expr, ...
     return typed
 
 
-# TVM starts a float maximum from the lowest finite number, which is no identity: -inf reduced would not give -inf.
-def _lowest(dtype: DType) -> Expr:
-    return infinity(dtype, negative=True) if dtype.is_float else min_value(dtype)
-
-
-def _highest(dtype: DType) -> Expr:
-    return infinity(dtype) if dtype.is_float else max_value(dtype)
-
-
 sum = comm_reducer(lambda x, y: x + y, lambda t: const(0, t), "sum")
 prod = comm_reducer(lambda x, y: x * y, lambda t: const(1, t), "prod")
-min = comm_reducer(lambda x, y: binary(MinNode, x, y), _highest, "min")
-max = comm_reducer(lambda x, y: binary(MaxNode, x, y), _lowest, "max")
+min = comm_reducer(lambda x, y: binary(MinNode, x, y), highest, "min")
+max = comm_reducer(lambda x, y: binary(MaxNode, x, y), lowest, "max")

@@ -111,6 +111,19 @@ def infinity(dtype: str, negative: bool = False) -> Expr:
     return const(-math.inf if negative else math.inf, dtype)
 
 
+def lowest(dtype: str) -> Expr:
+    """What no value of a dtype is below: where maxima start.
+
+    TVM starts a float maximum from the lowest finite number, which is no identity: -inf reduced would not give -inf.
+    """
+    return infinity(dtype, negative=True) if DType(dtype).is_float else min_value(dtype)
+
+
+def highest(dtype: str) -> Expr:
+    """What no value of a dtype is above: where minima start."""
+    return infinity(dtype) if DType(dtype).is_float else max_value(dtype)
+
+
 def reinterpret(dtype: str, value: Any) -> Expr:
     """The same bits read as another dtype of the same width."""
     return Call(DType(dtype), "reinterpret", (as_expr(value),))

@@ -9,6 +9,7 @@ from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import Expr, const
 from ..te import Tensor
+from ..tir.op import lowest
 from .layouts import AxisOrder
 from .pad import constant_pad
 from .reduce import max as reduce_max
@@ -116,8 +117,7 @@ def _max_pool(rank: int, data: Tensor, pool_size: Ints, strides: Ints, padding: 
     op = f"nn.max_pool{rank}d"
     _check_rank(op, data, rank)
     w = _Windows(op, data, pool_size, strides, padding, dilation, ceil_mode, layout)
-    lowest = te.infinity(data.dtype, negative=True) if data.dtype.is_float else te.min_value(data.dtype)
-    x = w.padded(data, lowest)
+    x = w.padded(data, lowest(data.dtype))
     return w.compute(lambda *i: te.max(w.seen(x, *i), axis=w.taps), "pool_max", w.attrs(op))
 
 

@@ -9,6 +9,7 @@ from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import EQ, And, Expr, IterVar, Or, as_expr, binary, const
 from ..te import Tensor
+from ..tir.op import highest, lowest
 from .elementwise import elementwise
 from .shapes import Dim, axes_of, dims, product
 
@@ -198,9 +199,7 @@ def _arg(name: str, x: Tensor, axis: Axes, keepdims: bool, select_last: bool, dt
     def identity(index: Any, value: Any) -> tuple[Expr, Expr]:
         # Loses against every element, equal ones included.
         start = const(-1, index) if select_last else te.max_value(index)
-        if value.is_float:
-            return start, te.infinity(value, negative=largest)
-        return start, te.min_value(value) if largest else te.max_value(value)
+        return start, lowest(value) if largest else highest(value)
 
     reducer = te.comm_reducer(combine, identity, name)
     source = elementwise(x, lambda v: v.astype("int8"), "cast") if x.dtype.is_bool else x

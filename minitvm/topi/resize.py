@@ -185,7 +185,7 @@ def _cubic(
         return te.floor(source(i)).astype("int32") + (k - 1)
 
     def weight(i: Expr, k: Expr) -> Expr:
-        share = _keys(te.abs(source(i) - place(i, k).astype("float64")), alpha)
+        share = cubic_weight(te.abs(source(i) - place(i, k).astype("float64")), alpha)
         if not exclude:
             return share
         return te.select(te.all(place(i, k) >= 0, place(i, k) < as_expr(extent)), share, const(0, "float64"))
@@ -208,8 +208,8 @@ def _cubic(
     return _stage(made, axis, size, lambda i, read: _guarded(read(i), source(i), extent, outside), "T_resize_guarded")
 
 
-def _keys(d: Expr, a: float) -> Expr:
-    """Keys' kernel at a distance from 0 to 2."""
+def cubic_weight(d: Expr, a: float = -0.75) -> Expr:
+    """Keys' cubic kernel at a distance from 0 to 2."""
     near = ((d * (a + 2.0)) - (a + 3.0)) * d * d + 1.0
     far = ((d - 5.0) * d + 8.0) * d * a - 4.0 * a
     return te.select(d <= const(1, d.dtype), near, far)

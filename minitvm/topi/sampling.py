@@ -9,6 +9,7 @@ from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import Expr, as_expr, const
 from ..te import Tensor
+from .resize import cubic_weight
 from .shapes import Dim, dims
 
 _METHODS = ("nearest", "linear", "cubic")
@@ -64,7 +65,7 @@ def grid_sample(
     def weight(*i: Any) -> Expr:
         distance = te.abs(at[tuple(i[:-1])] - whole(i))
         one = const(1, distance.dtype)
-        return one if method == "nearest" else one - distance if method == "linear" else _keys(distance)
+        return one if method == "nearest" else one - distance if method == "linear" else cubic_weight(distance)
 
     stage = (dims(grid)[0], *outs, rank, taps)
     places = te.compute(stage, place, name="T_grid_places")
@@ -118,10 +119,3 @@ def _reflected(p: Expr, size: Expr, align_corners: bool) -> Expr:
     rest = distance - turns * span
     even: Expr = te.floor(turns / 2.0) * 2.0 == turns
     return te.select(even, rest + low, span - rest + low)
-
-
-def _keys(d: Expr, a: float = -0.75) -> Expr:
-    """Keys' cubic kernel at a distance from 0 to 2."""
-    near = ((d * (a + 2.0)) - (a + 3.0)) * d * d + 1.0
-    far = ((d * a - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a
-    return te.select(d <= const(1, d.dtype), near, far)

@@ -179,18 +179,10 @@ def _unify(pattern: Node, e: Node, fixed: Mapping[Var, Expr], holes: Values, fou
 # ---- the reducers that come with the package -----------------------------------------------------------------------
 
 
-def _lowest(dtype: DType) -> Expr:
-    return op.infinity(dtype, negative=True) if dtype.is_float else op.min_value(dtype)
-
-
-def _highest(dtype: DType) -> Expr:
-    return op.infinity(dtype) if dtype.is_float else op.max_value(dtype)
-
-
 register_reducer("sum", lambda x, y: (Add(x[0], y[0]),), lambda t: (const(0, t[0]),))
 register_reducer("prod", lambda x, y: (Mul(x[0], y[0]),), lambda t: (const(1, t[0]),))
-register_reducer("min", lambda x, y: (Min(x[0], y[0]),), lambda t: (_highest(t[0]),), idempotent=True)
-register_reducer("max", lambda x, y: (Max(x[0], y[0]),), lambda t: (_lowest(t[0]),), idempotent=True)
+register_reducer("min", lambda x, y: (Min(x[0], y[0]),), lambda t: (op.highest(t[0]),), idempotent=True)
+register_reducer("max", lambda x, y: (Max(x[0], y[0]),), lambda t: (op.lowest(t[0]),), idempotent=True)
 
 
 def _better(largest: bool, a: Expr, b: Expr, or_equal: bool = False) -> Expr:
@@ -236,7 +228,7 @@ def _equal(a: Expr, b: Expr) -> Expr:
 
 def _worst(largest: bool, at: int, last: bool) -> Callable[[tuple[DType, ...]], Sequence[Expr]]:
     def identity(dtypes: tuple[DType, ...]) -> Sequence[Expr]:
-        value = _lowest(dtypes[1 - at]) if largest else _highest(dtypes[1 - at])
+        value = op.lowest(dtypes[1 - at]) if largest else op.highest(dtypes[1 - at])
         index = const(0 if dtypes[at].kind == "uint" else -1, dtypes[at]) if last else op.max_value(dtypes[at])
         return (index, value) if at == 0 else (value, index)
 

@@ -11,13 +11,13 @@ This associates differently, which reduction iterators allow ("R": commutative a
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ...expr import LT, Add, Call, Expr, IntImm, Max, Min, Node, Ramp, Var, const, replace, rewrite_statements, walk
 from ..annotations import LANES
 from ..conditions import uses
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc, Seq
+from ..op import highest, lowest
 from .affine import structural_key
 from .unroll import bind
 from .vectorize import MAX_LANES
@@ -64,9 +64,7 @@ def identity(kind: type, dtype: Any) -> Expr:
     """What an operation leaves a value unchanged with."""
     if kind is Add:
         return const(0, dtype)
-    if dtype.is_float:
-        return const(-math.inf if kind is Max else math.inf, dtype)
-    return const(dtype.min if kind is Max else dtype.max, dtype)
+    return lowest(dtype) if kind is Max else highest(dtype)
 
 
 def _rewritten(loop: For, update: BufferStore, term: Expr, lanes: int) -> Any:

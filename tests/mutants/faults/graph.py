@@ -154,14 +154,20 @@ CONVOLUTION.edit(
     "all groups read the first's channels", "_conv", "ff // filters_a_group * group_channels + rc.var", "rc.var"
 )
 POOL = Faults("graph pool", "minitvm.topi.pool", [networks(("pool", "pool", "unary"), largest=2)])
-POOL.edit("padding may win", "_max_pool", "w.padded(data, lowest)", "w.padded(data, const(0, data.dtype))")
+POOL.edit("padding may win", "_max_pool", "lowest(data.dtype)", "const(0, data.dtype)")
 POOL.edit("the mean over one element more", "_Windows._counted", "return last - first + 1", "return last - first + 2")
-REDUCTION = Faults("graph reductions", "minitvm.te.reducers", [networks(("reduction", "arg", "unary"), largest=2)])
-REDUCTION.edit("a maximum starts at zero", "_lowest",
-               "infinity(dtype, negative=True) if dtype.is_float else min_value(dtype)",
-               "const(0, dtype)")  # fmt: skip
+REDUCTION = Faults("graph reductions", "minitvm.tir.op", [networks(("reduction", "arg", "unary"), largest=2)])
 REDUCTION.edit(
-    "a minimum starts at zero", "_highest", "infinity(dtype) if dtype.is_float else max_value(dtype)", "const(0, dtype)"
+    "a maximum starts at zero",
+    "lowest",
+    "infinity(dtype, negative=True) if DType(dtype).is_float else min_value(dtype)",
+    "const(0, dtype)",
+)
+REDUCTION.edit(
+    "a minimum starts at zero",
+    "highest",
+    "infinity(dtype) if DType(dtype).is_float else max_value(dtype)",
+    "const(0, dtype)",
 )
 GRAPH_LOWER = Faults("graph lowering", "minitvm.graph.lower", [
     networks(("arg", "arg", "cumsum", "reduction", "transpose"), largest=5, examples=300),
