@@ -55,11 +55,30 @@ class Source:
         stop = node.end_col_offset if getattr(node, "end_lineno", None) == number else len(line.encode())  # type: ignore[attr-defined]
         start = len(line.encode()[:column].decode())  # ast counts bytes
         width = max(1, len(line.encode()[column:stop].decode()))
-        program = f"{line}\n{' ' * start}{'^' * width}"
-        margin = len(line) - len(line.lstrip())
-        program = "\n".join(row[margin:] for row in program.split("\n"))
+        program = _underlined(line, start, width)
         where = f"{self.file}:{number + self.first_line - 1}:{start + self.indent + 1}"
         return ParseError(report(f"{where}: {headline}", program=program, wanted=wanted, found=found, tries=tries))
+
+
+    def word(self, node: ast.AST) -> str:
+        """The word that a statement begins with, behind its decorators."""
+        line = self.text.splitlines()[node.lineno - 1].encode()[node.col_offset :].decode()  # type: ignore[attr-defined]
+        return line.split(maxsplit=1)[0].rstrip(":")
+
+
+_SHOWN = 100  # columns of a line that an error shows
+
+
+def _underlined(line: str, start: int, width: int) -> str:
+    """A line without its margin, and carets under columns [start, start + width); of a long line what is near them."""
+    margin = len(line) - len(line.lstrip())
+    line, start = line.rstrip()[margin:], start - margin
+    if len(line) > _SHOWN:
+        first = max(0, min(start - _SHOWN // 2, len(line) - _SHOWN))
+        head, tail = "... " if first else "", " ..." if first + _SHOWN < len(line) else ""
+        line, start = f"{head}{line[first : first + _SHOWN]}{tail}", start - first + len(head)
+        width = max(1, min(width, len(line) - len(tail) - start))
+    return f"{line}\n{' ' * start}{'^' * width}"
 
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
@@ -233,7 +252,10 @@ class Evaluator:
         return list(value)
 
     def _Dict(self, node: ast.Dict) -> Any:
-        return {self.evaluate(k): self.evaluate(v) for k, v in zip(node.keys, node.values) if k is not None}
+        made: dict[Any, Any] = {}
+        for key, value in zip(node.keys, node.values):
+            made.update(self.evaluate(value) if key is None else {self.evaluate(key): self.evaluate(value)})
+        return made
 
     def _Slice(self, node: ast.Slice) -> slice:
         return slice(*(None if n is None else self.evaluate(n) for n in (node.lower, node.upper, node.step)))

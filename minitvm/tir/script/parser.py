@@ -78,6 +78,7 @@ class FunctionParser(Evaluator):
         self.loops: dict[Var, Range] = {}
         self.handles: dict[str, Buffer | None] = {}
         self.dimensions: dict[str, SizeVar] = {}
+        self.end: ast.stmt | None = None  # the function's last statement
 
     # ---- the function ------------------------------------------------------------------------------------------
 
@@ -89,6 +90,8 @@ class FunctionParser(Evaluator):
         """
         frame = _Frame(node.name)
         self.frames.append(frame)
+        self._parameter_list(node.args)
+        self.end = node.body[-1]
         if s_tir:
             self._dimensions(node)
         # The shape of a buffer may name a scalar that stands after it.
@@ -119,6 +122,19 @@ class FunctionParser(Evaluator):
         """Define the symbolic dimensions, which TVM's texts name in the signature before the body declares them."""
         for name, dtype in declared_dimensions(node, self.captured, self.evaluate):
             self.dimensions[name] = self.variables[name] = SizeVar(name, dtype)
+
+    def _parameter_list(self, given: ast.arguments) -> None:
+        """Raise where the list has more than names and types, or one name twice: none of it may be lost."""
+        for one in (*given.posonlyargs, given.vararg, *given.kwonlyargs, given.kwarg):
+            if one is not None:
+                raise self.error(one, "parameters are given in their order, without `*` and `/`")
+        if given.defaults:
+            raise self.error(given.defaults[0], "a parameter has no default value")
+        names: set[str] = set()
+        for argument in given.args:
+            if argument.arg in names:
+                raise self.error(argument, f"two parameters of the name {argument.arg}")
+            names.add(argument.arg)
 
     def _parameter(self, argument: ast.arg) -> Buffer | Var | None:
         name, annotation = argument.arg, argument.annotation
@@ -171,7 +187,7 @@ class FunctionParser(Evaluator):
     def _statement(self, node: ast.stmt, made: list[Stmt]) -> Callable[[Stmt], Stmt] | None:
         method = getattr(self, f"_{type(node).__name__}_stmt", None)
         if method is None:
-            raise self.error(node, f"Python's `{type(node).__name__.lower()}` is not a statement of the language")
+            raise self.error(node, f"Python's `{self.source.word(node)}` is not a statement of the language")
         with self._located(node):
             result = method(node)
         if isinstance(result, Stmt):
@@ -326,7 +342,12 @@ class FunctionParser(Evaluator):
 
     # ---- control -----------------------------------------------------------------------------------------------
 
+    def _no_else(self, node: ast.For | ast.While) -> None:
+        if node.orelse:
+            raise self.error(node.orelse[0], "a loop has no `else`", tries=("the statements behind the loop",))
+
     def _For_stmt(self, node: ast.For) -> Stmt:
+        self._no_else(node)
         spec = self.evaluate(node.iter)
         if isinstance(spec, range) and spec.step == 1:
             spec = LoopSpec((Range.of(spec.start, spec.stop),), ForKind.SERIAL)
@@ -356,6 +377,7 @@ class FunctionParser(Evaluator):
         return result
 
     def _While_stmt(self, node: ast.While) -> Stmt:
+        self._no_else(node)
         return While(self.expr(node.test), self._suite(node.body))
 
     def _If_stmt(self, node: ast.If) -> Stmt:
@@ -376,6 +398,8 @@ class FunctionParser(Evaluator):
     def _Return_stmt(self, node: ast.Return) -> None:
         if node.value is not None:
             raise self.error(node, "a function returns nothing: it writes to its buffers")
+        if node is not self.end:
+            raise self.error(node, "a function runs to its end", tries=("if ...: around the statements that follow",))
 
     def _With_stmt(self, node: ast.With) -> Stmt:
         item = node.items[0]
@@ -383,10 +407,15 @@ class FunctionParser(Evaluator):
         if len(node.items) > 1:
             rest = [ast.copy_location(ast.With(node.items[1:], node.body), node)]
         spec = self.evaluate(item.context_expr)
+        if isinstance(spec, BlockSpec | InitSpec) and item.optional_vars is not None:
+            raise self.error(item.optional_vars, "nothing is named here", tries=("vi, vj = T.axis.remap(...) inside",))
         if isinstance(spec, BlockSpec):
             return self._block(spec, node, rest)
         if isinstance(spec, InitSpec):
-            self._block_frame(node, "T.init").init = self._suite(rest)
+            frame = self._block_frame(node, "T.init")
+            if frame.init is not None:
+                raise self.error(item.context_expr, "T.init is given twice")
+            frame.init = self._suite(rest)
             return Seq(())
         if isinstance(spec, LoopSpec):
             target = item.optional_vars or ast.copy_location(ast.Name("t"), node)
@@ -449,7 +478,8 @@ class FunctionParser(Evaluator):
         headers = self.frames[-1].headers
         if header.what in headers and header.what not in ("func_attr", "block_attr"):
             raise self.error(node, f"T.{header.what} is given twice")
-        headers[header.what] = {**headers.get(header.what, {}), **header.value} if in_function else header.value
+        joined = header.what in ("func_attr", "block_attr")
+        headers[header.what] = {**headers.get(header.what, {}), **header.value} if joined else header.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,11 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None) -> IRMod
     """A text with one `@I.ir_module` class or `@T.prim_func` function as a module or function (TVM's name).
 
     `extra_vars` are Python values that the text may use by name; `T`, `I`, `tir` and `tvm` are always known. Imports in
-    the text are skipped, constants assigned above the program are read. Raises `ParseError`.
+    the text are skipped, constants assigned above the program are read. Raises `ParseError`, and `InputError` for what
+    is no text.
     """
+    if not isinstance(text, str):
+        raise InputError(f"from_source takes the text of a program, found {type(text).__name__}")
     source = _dedented(text, "<text>", 1)
     captured: dict[str, Any] = {**_standard_names(), **(extra_vars or {})}
     tree = _tree(source)
@@ -65,15 +68,20 @@ def _program(node: ast.ClassDef | ast.FunctionDef, source: Source, captured: dic
     attrs: dict[str, Any] = {}
     for item in node.body:
         if isinstance(item, ast.FunctionDef):
+            if item.name in functions:
+                raise source.error(item, f"two functions of the name {item.name} in one module")
             function = _program(item, source, captured)
             functions[item.name] = function  # type: ignore[assignment]
         elif (arguments := _module_attrs(item)) is not None:
             attrs.update(FunctionParser(source, captured).evaluate(arguments))
-        elif isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name):
-            captured[item.targets[0].id] = FunctionParser(source, captured).evaluate(item.value)
         elif not isinstance(item, ast.Pass) and not _is_text(item):
-            raise source.error(item, "a module holds functions", wanted="@T.prim_func def ...")
+            raise _no_function(item, source)
     return IRModule(functions, attrs)
+
+
+def _no_function(item: ast.stmt, source: Source) -> ParseError:
+    above = (f"{ast.unparse(item)} above the class",) if isinstance(item, ast.Assign) else ()
+    return source.error(item, "a module holds functions", wanted="@T.prim_func def ...", tries=above)
 
 
 def _dimension(node: ast.expr) -> OpenDimension | None:
@@ -133,7 +141,7 @@ def prim_func(func: Any = None, *, private: bool = False, lowered: bool = False,
 
 
 def ir_module(cls: Any = None, **options: Any) -> Any:
-    """`@I.ir_module`: a class of functions as an `IRModule`."""
+    """`@I.ir_module`: a class of functions as an `IRModule`. Raises `ParseError` for anything else in it."""
     del options  # TVM's check_well_formed
     if cls is None:
         return ir_module
@@ -143,7 +151,21 @@ def ir_module(cls: Any = None, **options: Any) -> Any:
             functions[name] = value
         elif hasattr(value, _OPTIONS):
             functions[name] = _parse_function(value, *getattr(value, _OPTIONS))
+        elif not (name.startswith("__") and name.endswith("__")):
+            raise _stray(cls, name)
     return IRModule(functions, dict(vars(cls).get(_ATTRS, {})))
+
+
+def _stray(cls: type, name: str) -> ParseError:
+    """The error for a name in the class of a module that is no function of the language."""
+    source, node = _source_of(cls)
+    for item in getattr(node, "body", ()):
+        targets = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]
+        if isinstance(item, ast.FunctionDef) and item.name == name:
+            return source.error(item, f"the function {name} has no @T.prim_func", wanted="@T.prim_func")
+        if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+            return _no_function(item, source)
+    return source.error(node, f"a module holds functions, found {name}", wanted="@T.prim_func def ...")
 
 
 def module_attrs(attrs: Mapping[str, Any]) -> None:
@@ -155,6 +177,9 @@ def _decorated(func: Any, caller: FrameType, options: dict[str, bool]) -> Any:
     captured = _visible_names(func, caller)
     parent, _, _ = func.__qualname__.rpartition(".")
     if parent and not parent.endswith("<locals>"):
+        if hasattr(caller.f_locals.get(func.__name__), _OPTIONS):
+            source, node = _source_of(func)
+            raise source.error(node, f"two functions of the name {func.__name__} in one module")
         setattr(func, _OPTIONS, (captured, options))
         return func
     return _parse_function(func, captured, options)
@@ -181,16 +206,21 @@ def _is_class_body(frame: FrameType) -> bool:
     return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
 
 
-def _parse_function(func: Any, captured: Mapping[str, Any], options: dict[str, bool]) -> PrimFunc:
+def _source_of(item: Any) -> tuple[Source, ast.stmt]:
+    """The text of a Python function or class, and its `def` or `class`."""
     try:
-        lines, first = inspect.getsourcelines(func)
+        lines, first = inspect.getsourcelines(item)
     except (OSError, TypeError) as problem:
         raise InputError(
-            f"the source of {func.__name__} cannot be found: {problem}\n"
+            f"the source of {item.__name__} cannot be found: {problem}\n"
             "  try:    tvm.script.from_source(text), or a file"
         ) from None
-    source = _dedented("".join(lines), inspect.getsourcefile(func) or "<text>", first)
-    node = _tree(source).body[0]
+    source = _dedented("".join(lines), inspect.getsourcefile(item) or "<text>", first)
+    return source, _tree(source).body[0]
+
+
+def _parse_function(func: Any, captured: Mapping[str, Any], options: dict[str, bool]) -> PrimFunc:
+    source, node = _source_of(func)
     if not isinstance(node, ast.FunctionDef):
         raise source.error(node, "@T.prim_func stands above a function")
     return FunctionParser(source, captured).function(node, **options)

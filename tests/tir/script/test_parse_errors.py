@@ -6,9 +6,12 @@ from textwrap import dedent, indent
 
 import pytest
 
-from minitvm.errors import ParseError
+from minitvm.errors import InputError, ParseError
+from minitvm.expr import walk
 from minitvm.script import from_source
+from minitvm.script import ir as I
 from minitvm.script import tir as T
+from minitvm.tir.nodes import BlockRealize, PrimFunc
 
 HEAD = '@T.prim_func\ndef main(A: T.Buffer((4, 8), "float32"), P: T.Buffer((4,), "int32")):\n'
 
@@ -183,6 +186,93 @@ BODIES: dict[str, tuple[str, str]] = {
             A[0, 0] = T.max(*A[0, 0])
                             ^^^^^^^^
           found:  A[0, 0] of dtype float32""",
+    ),
+    "else of a for loop": (
+        """\
+        for i in range(8):
+            A[0, i] = 1.0
+        else:
+            A[0, 0] = 2.0""",
+        """\
+        <text>:6:9: a loop has no `else`
+            A[0, 0] = 2.0
+            ^^^^^^^^^^^^^
+          try:    the statements behind the loop""",
+    ),
+    "else of a while loop": (
+        """\
+        while P[0] < 3:
+            P[0] = P[0] + 1
+        else:
+            P[0] = 7""",
+        """\
+        <text>:6:9: a loop has no `else`
+            P[0] = 7
+            ^^^^^^^^
+          try:    the statements behind the loop""",
+    ),
+    "init twice": (
+        """\
+        with T.block("b"):
+            with T.init():
+                A[0, 0] = 1.0
+            with T.init():
+                A[0, 0] = 2.0
+            A[0, 0] = A[0, 0] + 1.0""",
+        """\
+        <text>:6:14: T.init is given twice
+            with T.init():
+                 ^^^^^^^^""",
+    ),
+    "a block with a name for its iterators": (
+        """\
+        with T.block("b") as [vi]:
+            A[vi, 0] = 1.0""",
+        """\
+        <text>:3:26: nothing is named here
+            with T.block("b") as [vi]:
+                                 ^^^^
+          try:    vi, vj = T.axis.remap(...) inside""",
+    ),
+    "return in the middle": (
+        """\
+        if P[0] > 0:
+            return
+        A[0, 0] = 1.0""",
+        """\
+        <text>:4:9: a function runs to its end
+            return
+            ^^^^^^
+          try:    if ...: around the statements that follow""",
+    ),
+    "a function in a function": (
+        """\
+        def inner():
+            pass""",
+        """\
+        <text>:3:5: Python's `def` is not a statement of the language
+            def inner():
+            ^^^^^^^^^^^^""",
+    ),
+    "the end of a long line": (
+        f"""\
+        A[0, 0] = {"A[0, 0] + " * 40}A[0, q]""",
+        f"""\
+        <text>:3:420: the name q is not defined
+            ... {" + A[0, 0]" * 9} + A[0, q]
+                {" " * 98}^
+          try:    known: A, I, P, T, tir, tvm
+                  q = T.int32() for a symbolic dimension""",
+    ),
+    "the middle of a long line": (
+        f"""\
+        A[0, 0] = {"A[0, 0] + " * 20}A[0, q]{" + A[0, 0]" * 20}""",
+        f"""\
+        <text>:3:220: the name q is not defined
+            ... 0]{" + A[0, 0]" * 4} + A[0, q]{" + A[0, 0]" * 4} + A[0,  ...
+                {" " * 50}^
+          try:    known: A, I, P, T, tir, tvm
+                  q = T.int32() for a symbolic dimension""",
     ),
     "dtypes differ": (
         """\
@@ -488,6 +578,64 @@ BODIES: dict[str, tuple[str, str]] = {
 }
 
 PROGRAMS: dict[str, tuple[str, str]] = {
+    "two functions of one name": (
+        """\
+        @I.ir_module
+        class M:
+            @T.prim_func
+            def main(A: T.Buffer((4,), "float32")):
+                A[0] = 1.0
+
+            @T.prim_func
+            def main(A: T.Buffer((4,), "float32")):
+                A[0] = 2.0""",
+        """\
+        <text>:8:5: two functions of the name main in one module
+            def main(A: T.Buffer((4,), "float32")):
+            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^""",
+    ),
+    "a constant in a module": (
+        """\
+        @I.ir_module
+        class M:
+            x = 1""",
+        """\
+        <text>:3:5: a module holds functions
+            x = 1
+            ^^^^^
+          wanted: @T.prim_func def ...
+          try:    x = 1 above the class""",
+    ),
+    "two parameters of one name": (
+        """\
+        @T.prim_func
+        def main(A: T.Buffer((4,), "float32"), A: T.int32):
+            A[0] = 1.0""",
+        """\
+        <text>:2:40: two parameters of the name A
+            def main(A: T.Buffer((4,), "float32"), A: T.int32):
+                                                   ^^^^^^^^^^""",
+    ),
+    "a parameter behind a star": (
+        """\
+        @T.prim_func
+        def main(A: T.Buffer((4,), "float32"), *, n: T.int32):
+            A[0] = 1.0""",
+        """\
+        <text>:2:43: parameters are given in their order, without `*` and `/`
+            def main(A: T.Buffer((4,), "float32"), *, n: T.int32):
+                                                      ^^^^^^^^^^""",
+    ),
+    "a parameter with a default": (
+        """\
+        @T.prim_func
+        def main(A: T.Buffer((4,), "float32"), n: T.int32 = 3):
+            A[0] = 1.0""",
+        """\
+        <text>:2:53: a parameter has no default value
+            def main(A: T.Buffer((4,), "float32"), n: T.int32 = 3):
+                                                                ^""",
+    ),
     "an error of Python's own": (
         """\
         @T.prim_func
@@ -664,6 +812,51 @@ def test_position_in_a_decorated_function_is_that_in_its_file() -> None:
         "           ^^^^^^",
         "  try:    did you mean T.exp or T.exp2 or T.exp10?",
     ]
+
+
+def test_nothing_in_a_decorated_class_is_lost() -> None:
+    with pytest.raises(ParseError, match=r"two functions of the name main in one module\n    def main\(A"):
+
+        @I.ir_module
+        class Twice:
+            @T.prim_func
+            def main(A: T.Buffer((4,), "float32")):
+                A[0] = 1.0
+
+            @T.prim_func
+            def main(A: T.Buffer((4,), "float32")):  # noqa: F811
+                A[0] = 2.0
+
+    with pytest.raises(ParseError, match=r"a module holds functions\n    size = 4\n    \^{8}\n"):
+
+        @I.ir_module
+        class Constant:
+            size = 4
+
+    with pytest.raises(ParseError, match=r"the function main has no @T.prim_func\n    def main\(A"):
+
+        @I.ir_module
+        class Undecorated:
+            def main(A: T.Buffer((4,), "float32")):
+                A[0] = 1.0
+
+
+def test_attributes_given_in_two_parts_are_joined() -> None:
+    func = from_source(HEAD + """\
+    with T.block("b"):
+        T.block_attr({"one": 1})
+        T.block_attr({**{"two": 2}, "three": 3})
+        A[0, 0] = 1.0
+""")
+    assert isinstance(func, PrimFunc)
+    (realize,) = (n for n in walk(func.body) if isinstance(n, BlockRealize) and n.block.name == "b")
+    assert dict(realize.block.annotations) == {"one": 1, "two": 2, "three": 3}
+
+
+@pytest.mark.parametrize("given", [None, 5, HEAD.encode()])
+def test_what_is_no_text_is_refused(given: object) -> None:
+    with pytest.raises(InputError, match="from_source takes the text of a program, found"):
+        from_source(given)  # type: ignore[arg-type]
 
 
 def test_columns_count_characters_and_not_bytes() -> None:
