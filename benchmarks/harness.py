@@ -11,6 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from . import peers
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -67,6 +71,30 @@ def interleaved(
                 run()
             samples[name].append((time.perf_counter() - start) / repeats[name])
     return {name: statistics.median(values) for name, values in samples.items()}
+
+
+TOLERANCE = 1e-3  # of the largest element
+
+
+def require_agreement(name: str, peer: str, found: np.ndarray, expected: np.ndarray) -> None:
+    """End the benchmark where ours and a peer's results differ: then there is nothing to measure."""
+    if np.abs(found - expected).max() > TOLERANCE * np.abs(expected).max():
+        raise SystemExit(f"{name}: minitvm and {peer} differ: nothing to measure")
+
+
+def beside(
+    name: str,
+    ours: peers.Run,
+    others: Mapping[str, peers.Run],
+    rounds: int = 15,
+    at_least: float = 0.0,
+    threads: int = 1,
+) -> dict[str, float]:
+    """Median seconds of "ours" and of each peer, after a check that they agree."""
+    found = np.asarray(ours())
+    for who, run in others.items():
+        require_agreement(name, who, found, peers.output_of(run()))
+    return interleaved({"ours": ours, **others}, rounds, at_least=at_least, threads=threads)
 
 
 def table(title: str, rows: list[Row]) -> None:
