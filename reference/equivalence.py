@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from minitvm.errors import InputError, Unsupported
+from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.tir.nodes import IRModule
 
-from .arguments import chosen_sizes, random_inputs, told_sizes
+from .arguments import random_inputs, told_sizes
 from .modes import Mode, known_modes
 from .modes.case import Case, Undefined
 from .modes.exact import exact_arguments
 from .programs import Program, execute, same_signature, several_functions
 from .shrink import smallest
+from .sizes import sizes_to_try
 from .tolerance import close
 from .verdict import Verdict
 
@@ -41,7 +42,8 @@ def check(
     levels. Of two modules of several functions each is compared with the one of its name. `modes` names those to try.
     One that cannot judge these programs is left out, and the verdict says why; when all that compare values are, random
     floats are compared instead, within error bounds or else up to rounding. `inputs` are arguments in calling order to
-    use instead of random ones, `sizes` fixes symbolic dimensions by name. `shrink` looks for a smaller counterexample.
+    use instead of random ones, `sizes` fixes symbolic dimensions by name; those left open take several values, which
+    an equal verdict tells (`reference.sizes`). `shrink` looks for a smaller counterexample.
     An undefined action of `before` raises its `ExecutionError`: there is nothing to compare with; one of `after` is a
     difference. Raises `Unsupported` where no mode can compare, `InputError` for programs of different parameters.
     """
@@ -56,9 +58,7 @@ def check(
     same_signature(before, after)
     if inputs is not None:
         sizes = {**told_sizes(before, inputs), **(sizes or {})}
-    every = chosen_sizes(before, seed, sizes)
-    left_open = {name: n for name, n in every.items() if name not in (sizes or {})}
-    case = Case(before, after, seed, every, inputs, "shadow" in modes, left_open)
+    cases = _Cases.of(before, after, seed, sizes, inputs, "shadow" in modes)
     ran: dict[str, Verdict] = {}
     refused: dict[str, str] = {}
     # The last resorts come after those that compare and before those that look for faults of another kind.
@@ -67,7 +67,7 @@ def check(
         if name in resorts and any(known[n].compares for n in ran):
             continue
         try:
-            verdict = _judged(known[name], case)
+            verdict, case = cases.judged(known[name])
         except Unsupported as reason:
             refused[name] = str(reason)
             continue
@@ -80,7 +80,59 @@ def check(
         reasons = "".join(f"\n  {name}: {why}" for name, why in refused.items())
         raise Unsupported(f"the programs cannot be compared: every mode refuses{reasons}")
     told = next((v for v in ran.values() if not v), next(iter(ran.values())))
-    return replace(told, ran=tuple(ran), refused=refused)
+    return replace(told, ran=tuple(ran), refused=refused, tried=cases.tried() if told else ())
+
+
+@dataclass
+class _Cases:
+    """The same two programs at several sizes of their symbolic dimensions."""
+
+    cases: list[Case]
+    ran: set[int] = field(default_factory=set)  # the places of those of which a mode gave a verdict
+
+    @staticmethod
+    def of(before: Program, after: Program, seed: int, given: Mapping[str, int] | None,
+           inputs: Sequence[Any] | None, shadow: bool) -> _Cases:  # fmt: skip
+        made = []
+        for sizes in sizes_to_try(before, after, seed, given, several=inputs is None):
+            left_open = {name: n for name, n in sizes.items() if name not in (given or {})}
+            made.append(Case(before, after, seed, sizes, inputs, shadow, left_open))
+        return _Cases(made)
+
+    def judged(self, mode: Mode) -> tuple[Verdict, Case]:
+        """A mode's verdict: the first difference, with its case. `Unsupported` where the mode refuses all sizes.
+
+        Sizes at which `before` is undefined are left out from here on; where there are no others its error is raised.
+        """
+        reason: Unsupported | None = None
+        undefined: ExecutionError | None = None
+        told: tuple[Verdict, Case] | None = None
+        for k, case in enumerate(self.cases):
+            if case.undefined:
+                continue
+            try:
+                verdict = _judged(mode, case)
+            except Unsupported as why:
+                reason = reason or why
+                continue
+            except ExecutionError as error:
+                undefined, case.undefined = undefined or error, True
+                continue
+            self.ran.add(k)
+            told = told or (verdict, case)
+            if not verdict:
+                return verdict, case
+        if undefined is not None and all(case.undefined for case in self.cases):
+            raise undefined
+        if told is None:
+            assert reason is not None
+            raise reason
+        return told
+
+    def tried(self) -> tuple[Mapping[str, int], ...]:
+        """The values of open dimensions at which the programs were compared."""
+        found = [case.open_sizes for k, case in enumerate(self.cases) if k in self.ran and not case.undefined]
+        return tuple(sizes for sizes in found if sizes)
 
 
 def _check_each(before: IRModule, after: IRModule, **options: Any) -> Verdict:

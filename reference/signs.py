@@ -25,7 +25,7 @@ _CALLS = ("vector_reduce_min", "vector_reduce_max")
 
 def looks_at_order(program: Program) -> bool:
     """Whether a program compares values that come from its data, or takes the greater or the less of them."""
-    return any(_compares_data(n) for n in _nodes(program))
+    return any(_compares_data(n) for n in nodes(program))
 
 
 def signs(parameters: Sequence[Parameter]) -> Iterator[list[int]]:
@@ -62,7 +62,8 @@ def _compares_data(n: x.Node) -> bool:
     return n.a.dtype.is_float or any(isinstance(inner, t.BufferLoad | te.TensorLoad) for inner in x.walk(n))
 
 
-def _nodes(program: Program) -> Iterator[x.Node]:
+def nodes(program: Program) -> Iterator[x.Node]:
+    """Every node of a program: of each function, or of each tensor that the outputs need."""
     if isinstance(program, t.PrimFunc):
         yield from x.walk(program)
         return

@@ -21,6 +21,7 @@ class Verdict:
     text that says it; the output's name, the first differing index and both values (field mode: rationals as text);
     `inputs`, the smallest arguments found that show it, in calling order, with the `sizes` of symbolic dimensions; and
     for undefined behaviour the `finding`. `ran` are the modes that ran, `refused` says of each other one why not.
+    Of an equal verdict, `tried` has the sizes of symbolic dimensions at which the programs were compared.
     """
 
     equal: bool
@@ -36,6 +37,7 @@ class Verdict:
     sizes: Mapping[str, int] = field(default_factory=dict)
     finding: Finding | None = None
     counterexample: str = ""  # the inputs as text
+    tried: tuple[Mapping[str, int], ...] = ()
 
     def __bool__(self) -> bool:
         return self.equal
@@ -48,13 +50,24 @@ class Verdict:
     def __str__(self) -> str:
         if self.equal:
             told = ", ".join(self.ran) if self.mode in self.ran else ", ".join((self.mode, *self.ran))
-            lines = [f"equal ({told or self.mode})"]
+            lines = [f"equal ({told or self.mode}){_at(self.tried)}"]
         else:
             lines = [self.message, *([self.counterexample] if self.counterexample else [])]
         for name, why in self.refused.items():
             reason = why.removeprefix(f"{name} mode: ").splitlines()
             lines.append(f"  {name} did not run: {reason[0]}")
         return "\n".join(lines)
+
+
+def _at(tried: Sequence[Mapping[str, int]]) -> str:
+    """` for n = 1, 5, 8`, ` for (n, m) = (5, 1), (1, 8)`."""
+    if not tried:
+        return ""
+    names = list(tried[0])
+    values = sorted(tuple(sizes.values()) for sizes in tried)
+    if len(names) == 1:
+        return f" for {names[0]} = {', '.join(str(v) for v, in values)}"
+    return f" for ({', '.join(names)}) = {', '.join(str(v) for v in values)}"
 
 
 def described(names: Sequence[str], inputs: Sequence[Any], sizes: Mapping[str, int]) -> str:

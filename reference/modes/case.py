@@ -44,6 +44,7 @@ class Case:
     shadow: bool = True
     open_sizes: Mapping[str, int] = field(default_factory=dict)
     watched: bool = field(default=False, init=False)
+    undefined: bool = field(default=False, init=False)  # `before` is, at these sizes
 
     def with_sizes(self, sizes: Mapping[str, int]) -> Case:
         """The same programs where open dimensions have other sizes."""
