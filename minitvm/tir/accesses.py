@@ -1,12 +1,32 @@
-"""Every access of a buffer below a node, with what stands around it: the one walk behind regions and their checks."""
+"""Every access of a buffer below a node, with what stands around it: the one walk behind regions and their checks.
+
+And what a single store does with the element that it writes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..expr import Expr, IntImm, Let, Node, Range, Select, Var, children, const, substitute
-from .nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, If, LetStmt, While
+from ..expr import (
+    Add,
+    Expr,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Node,
+    Range,
+    Select,
+    Var,
+    children,
+    const,
+    structural_equal,
+    substitute,
+    walk,
+)
+from .nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, If, LetStmt, Stmt, While
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +78,24 @@ def _accesses(node: Node, loops: dict[Var, Range], lets: dict[Var, Expr], guarde
         if isinstance(node, BufferLoad | BufferStore):
             points = tuple(Range(i, const(1, i.dtype.scalar)) for i in node.indices)
             yield Access(node, isinstance(node, BufferStore), node.buffer, points, loops, lets, guarded)
+
+
+def reads_buffer(node: Expr | Stmt, buffer: Buffer) -> bool:
+    """Whether a buffer is loaded anywhere inside."""
+    return any(isinstance(part, BufferLoad) and part.buffer is buffer for part in walk(node))
+
+
+# A store `X[i] = X[i] op e` where e does not read X may run in any order of its iterations, for these operators.
+_COMMUTATIVE = (Add, Mul, Min, Max)
+
+
+def update_operand(store: BufferStore) -> Expr | None:
+    """`e` of `X[i] = X[i] op e` with an associative, commutative `op` and no X in `e`; None for any other store."""
+    value = store.value
+    if not isinstance(value, _COMMUTATIVE):
+        return None
+    element = BufferLoad(store.buffer, store.indices)
+    for own, other in ((value.a, value.b), (value.b, value.a)):
+        if structural_equal(own, element) and not reads_buffer(other, store.buffer):
+            return other
+    return None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...expr import REDUCE, SPATIAL, Add, Expr, IterVar, Max, Min, Mul, SizeVar, Var, free_vars, structural_equal, walk
-from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
+from ...expr import REDUCE, SPATIAL, Expr, IterVar, SizeVar, Var, free_vars, walk
+from ..accesses import reads_buffer, update_operand
+from ..nodes import Block, BlockRealize, Buffer, BufferStore, Stmt
 from .tree import Tree, statements
 
 
@@ -147,27 +148,6 @@ def why_unstructured(block: Block) -> str | None:
 
 def _kind_name(it: IterVar) -> str:
     return {"S": "spatial", "R": "a reduction", "O": "opaque"}[it.kind]
-
-
-# A store `X[i] = X[i] op e` where e does not read X may run in any order of its iterations, for these operators.
-_COMMUTATIVE = (Add, Mul, Min, Max)
-
-
-def update_operand(store: BufferStore) -> Expr | None:
-    """`e` of `X[i] = X[i] op e` with an associative, commutative `op` and no X in `e`; None for any other store."""
-    value = store.value
-    if not isinstance(value, _COMMUTATIVE):
-        return None
-    for own, other in ((value.a, value.b), (value.b, value.a)):
-        same = isinstance(own, BufferLoad) and own.buffer is store.buffer
-        if same and structural_equal(own.indices, store.indices) and not reads_buffer(other, store.buffer):  # type: ignore[attr-defined]
-            return other
-    return None
-
-
-def reads_buffer(node: Expr | Stmt, buffer: Buffer) -> bool:
-    """Whether a buffer is loaded anywhere inside."""
-    return any(isinstance(part, BufferLoad) and part.buffer is buffer for part in walk(node))
 
 
 def is_update(block: Block) -> bool:

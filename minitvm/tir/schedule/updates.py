@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...expr import Expr, Var, structural_equal, substitute
+from ..accesses import reads_buffer
 from ..nodes import Block, Buffer, BufferLoad, BufferStore, LetStmt, Seq, Stmt
-from .analysis import reads_buffer
 from .reducers import Match, recognise
 
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import LT, Add, Call, Expr, IntImm, Max, Min, Node, Ramp, Var, const, replace, rewrite_statements, walk
+from ...expr import LT, Add, Call, Expr, IntImm, Max, Min, Node, Ramp, Var, const, replace, rewrite_statements
+from ..accesses import update_operand
 from ..annotations import LANES
 from ..conditions import uses
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc, Seq
 from ..op import highest, lowest
-from .affine import structural_key
 from .unroll import bind
 from .vectorize import MAX_LANES
 
@@ -38,26 +38,10 @@ def _lanes(node: Node) -> Any:
     constant = isinstance(node.extent, IntImm) and isinstance(node.start, IntImm)
     if not constant or lanes < 2 or node.extent.value < lanes or not isinstance(update, BufferStore):  # type: ignore[attr-defined]
         return plain
-    term = _reduced_term(update)
+    term = update_operand(update) if type(update.value) in _REDUCE else None
     if term is None or uses(update.indices[0], [node.var]) or update.predicate is not None:
         return plain
     return _rewritten(node, update, term, lanes)
-
-
-def _reduced_term(update: BufferStore) -> Expr | None:
-    """f of `X[i] = X[i] op f`, where f does not read X."""
-    if type(update.value) not in _REDUCE:
-        return None
-    key = structural_key(BufferLoad(update.buffer, update.indices))
-    sides = (update.value.a, update.value.b)  # type: ignore[attr-defined]
-    for own, term in (sides, sides[::-1]):
-        if structural_key(own) == key and not _reads(term, update.buffer):
-            return term
-    return None
-
-
-def _reads(e: Expr, buffer: Buffer) -> bool:
-    return any(isinstance(n, BufferLoad) and n.buffer is buffer for n in walk(e))
 
 
 def identity(kind: type, dtype: Any) -> Expr:

@@ -27,9 +27,10 @@ from ....expr import (
     substitute,
     walk,
 )
+from ...accesses import reads_buffer, update_operand
 from ...conditions import conjuncts
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, If, Stmt, While
-from ..analysis import Scope, reads_buffer, update_operand, why_not_complete, why_not_reduction
+from ..analysis import Scope, why_not_complete, why_not_reduction
 from ..bindings import covers_domain, why_not_injective
 from ..boxes import in_iterators, signature
 from ..registry import Failure, primitive, requirement

@@ -34,6 +34,7 @@ from ....expr import (
     rewrite,
     walk,
 )
+from ...accesses import update_operand
 from ...conditions import all_of, conjuncts, is_const
 from ...nodes import (
     Block,
@@ -47,7 +48,7 @@ from ...nodes import (
     Seq,
     Stmt,
 )
-from ..analysis import Scope, update_operand, why_neither
+from ..analysis import Scope, why_neither
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 

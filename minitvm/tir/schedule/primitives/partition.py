@@ -24,10 +24,11 @@ from ....expr import (
     rewrite,
     substitute,
 )  # fmt: skip
+from ...accesses import reads_buffer
 from ...conditions import is_const
 from ...nodes import Block, BlockId, BlockRealize, For, ForKind, Seq, Stmt
 from .. import requirements as req
-from ..analysis import loops_binding, reads_buffer
+from ..analysis import loops_binding
 from ..bindings import loop_ranges
 from ..boxes import signature, union_regions, with_buffer
 from ..dependences import Access, accesses
