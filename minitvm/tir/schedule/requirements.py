@@ -12,6 +12,7 @@ from ...arith.dependence import Dependence, Undecided
 from ...expr import OPAQUE, REDUCE, Node
 from ..conditions import is_const, uses
 from ..nodes import BlockRealize, For, ForKind, Seq
+from ..places import COMMON_SCOPES, SCOPES, is_scope, suggestion
 from .analysis import loops_binding, why_unstructured
 from .bindings import loop_ranges, not_quasi_affine, why_not_injective
 from .dependences import Access, accesses, commute, conflicting_pairs, exact, shown_apart
@@ -260,3 +261,12 @@ def no_races(state: ScheduleState, loop: For) -> Failure | None:
     if witness is None:
         return None
     return witnessed(found, witness, f"iterations of {loop.var.name} run in no order")
+
+
+@requirement
+def known_scope(state: ScheduleState, block: BlockRealize, storage_scope: str) -> Failure | None:
+    """storage_scope is global, shared, local, warp or that of a matrix unit or accelerator"""
+    if is_scope(storage_scope):
+        return None
+    near = suggestion(storage_scope, SCOPES)
+    return Failure({block.block: ""}, COMMON_SCOPES, repr(storage_scope), (near,) if near else ())

@@ -33,6 +33,7 @@ from ...expr import (
 from .. import op
 from ..nodes import Buffer as BufferNode
 from ..nodes import BufferLoad, BufferRegion, ForKind, Prefetch
+from ..places import COMMON_SCOPES, SCOPES, THREAD_AXES, is_scope, is_thread_axis
 from .descriptions import (
     AllocSpec,
     AxisSpec,
@@ -66,6 +67,9 @@ def _describe(
     device: str = "cpu",
 ) -> BufferSpec:
     del offset_factor, buffer_type  # TVM's: hints that mean nothing here
+    if not is_scope(scope):
+        known = nearest(scope, SCOPES) if isinstance(scope, str) else f"one of {COMMON_SCOPES}"
+        raise InputError(f"no scope of storage is called {scope!r}\n  try:    {known}")
     if data is not None:
         raise InputError("two buffers over one pointer\n  try:    T.match_buffer(A[...]) for a view of a region")
     fields: dict[str, Any] = {
@@ -157,12 +161,19 @@ def _loop(kind: ForKind) -> Callable[..., LoopSpec]:
             )
         if kind is ForKind.THREAD and thread is None:
             raise InputError('which thread axis?\n  try:    thread="threadIdx.x"')
+        if thread is not None:
+            _known_axis(thread)
         interval = _interval(start) if stop is None else span(start, stop)
         return LoopSpec((interval,), kind, thread, annotations or {})
 
     make.__name__ = str(kind)
     make.__doc__ = f"`for i in T.{kind}(n)`, or `(start, stop)`."
     return make
+
+
+def _known_axis(thread: Any) -> None:
+    if not is_thread_axis(thread):
+        raise InputError(f"no axis of threads is called {thread!r}\n  try:    {nearest(str(thread), THREAD_AXES)}")
 
 
 serial, parallel, vectorized, unroll, thread_binding = map(_loop, ForKind)
@@ -175,6 +186,7 @@ def grid(*extents: Any) -> LoopSpec:
 
 def launch_thread(thread: str, extent: Any) -> LoopSpec:
     """`with T.launch_thread("threadIdx.x", 128) as tx`: TVM's other spelling of a thread loop."""
+    _known_axis(thread)
     return LoopSpec((_interval(extent),), ForKind.THREAD, thread)
 
 

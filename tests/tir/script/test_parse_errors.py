@@ -274,6 +274,35 @@ BODIES: dict[str, tuple[str, str]] = {
           try:    known: A, I, P, T, tir, tvm
                   q = T.int32() for a symbolic dimension""",
     ),
+    "an unknown axis of threads": (
+        """\
+        for i in T.thread_binding(8, thread="threadIdx.q"):
+            A[0, i] = 1.0""",
+        """\
+        <text>:3:14: no axis of threads is called 'threadIdx.q'
+            for i in T.thread_binding(8, thread="threadIdx.q"):
+                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          try:    did you mean threadIdx.z or threadIdx.y or threadIdx.x?""",
+    ),
+    "an unknown axis of threads that a block launches": (
+        """\
+        with T.launch_thread("blockidx.x", 8) as i:
+            A[0, i] = 1.0""",
+        """\
+        <text>:3:10: no axis of threads is called 'blockidx.x'
+            with T.launch_thread("blockidx.x", 8) as i:
+                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          try:    did you mean blockIdx.x or blockIdx.z or blockIdx.y?""",
+    ),
+    "an unknown scope of storage": (
+        """\
+        Q = T.alloc_buffer((8,), scope="sharde")""",
+        """\
+        <text>:3:9: no scope of storage is called 'sharde'
+            Q = T.alloc_buffer((8,), scope="sharde")
+                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          try:    did you mean shared?""",
+    ),
     "dtypes differ": (
         """\
         A[0, 0] = P[0]""",

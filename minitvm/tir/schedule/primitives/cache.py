@@ -11,6 +11,7 @@ from ..boxes import bound_box, fills, hull, touched
 from ..dependences import accesses
 from ..placement import box_text, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
+from ..requirements import known_scope
 from ..staging import (
     Insertion,
     block_in,
@@ -207,7 +208,7 @@ def _more_than_written(
 
 @primitive(
     aka={"Halide": "in"}, past="was cached in",
-    requires=[reads_it, readers_are_consumers, at_most_one_writer, read_in_blocks],
+    requires=[reads_it, known_scope, readers_are_consumers, at_most_one_writer, read_in_blocks],
 )  # fmt: skip
 def cache_read(
     state: ScheduleState,
@@ -268,7 +269,8 @@ def cache_read(
 
 
 @primitive(
-    past="was cached in", requires=[writes_it, readers_are_consumers, only_writer, fills_its_box, written_in_blocks],
+    past="was cached in",
+    requires=[writes_it, known_scope, readers_are_consumers, only_writer, fills_its_box, written_in_blocks],
 )  # fmt: skip
 def cache_write(
     state: ScheduleState,
@@ -369,7 +371,10 @@ def holds_no_blocks(state: ScheduleState, block: BlockRealize) -> Failure | None
     )
 
 
-@primitive(past="was cached in", requires=[reads_it, updates_it, holds_no_blocks, writes_what_it_reads, read_in_blocks])
+@primitive(
+    past="was cached in",
+    requires=[reads_it, known_scope, updates_it, holds_no_blocks, writes_what_it_reads, read_in_blocks],
+)  # fmt: skip
 def cache_inplace(
     state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer, storage_scope: str
 ) -> list[BlockRealize]:

@@ -30,6 +30,7 @@ from ...conditions import reads_memory
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, Stmt
 from ..analysis import Scope
 from ..registry import Failure, primitive, requirement
+from ..requirements import known_scope
 from ..staging import Insertion, block_in, free_name, point_region
 from ..state import ScheduleState
 
@@ -56,7 +57,7 @@ def one_level(state: ScheduleState, block: BlockRealize) -> Failure | None:
     )
 
 
-@primitive(past="has its indices cached in", requires=[valid_threshold, one_level])
+@primitive(past="has its indices cached in", requires=[valid_threshold, known_scope, one_level])
 def cache_index(
     state: ScheduleState, block: BlockRealize, storage_scope: str, cse_thresh: int = 0
 ) -> list[BlockRealize]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ....expr import IntImm, replace
 from ...nodes import For, ForKind
+from ...places import THREAD_AXES, is_thread_axis, suggestion
 from .. import requirements as req
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
-
-_THREADS = re.compile(r"^(blockIdx|threadIdx)\.[xyz]$|^vthread(\.[xyz])?$")
 
 
 @requirement
@@ -42,9 +40,11 @@ def constant_extent(state: ScheduleState, loop: For) -> Failure | None:
 @requirement
 def thread_axis(state: ScheduleState, loop: For, thread_axis: str) -> Failure | None:
     """blockIdx.x|y|z, threadIdx.x|y|z, vthread or vthread.x|y|z"""
-    if _THREADS.match(thread_axis):
+    if is_thread_axis(thread_axis):
         return None
-    return Failure({loop: ""}, "blockIdx.x, .y, .z, threadIdx.x, .y, .z or vthread", repr(thread_axis))
+    near = suggestion(thread_axis, THREAD_AXES)
+    wanted = "blockIdx.x, .y, .z, threadIdx.x, .y, .z or vthread"
+    return Failure({loop: ""}, wanted, repr(thread_axis), (near,) if near else ())
 
 
 @requirement

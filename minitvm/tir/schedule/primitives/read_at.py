@@ -25,6 +25,7 @@ from ..analysis import Scope, why_goes_on
 from ..boxes import Box, clip, fills, hull, signature, touched
 from ..placement import box_text
 from ..registry import Failure, holds_inside, primitive, requirement
+from ..requirements import known_scope
 from ..staging import (
     Insertion,
     copy_of,
@@ -146,7 +147,7 @@ def _users(tree: Tree, loop: For, buffer: Buffer) -> list[BlockRealize]:
     return [b for b, found in signature if any(r.buffer is buffer for r in found)]
 
 
-@primitive(past="was staged in", requires=[below_loop, reads_it, not_written_below, read_in_blocks])
+@primitive(past="was staged in", requires=[below_loop, reads_it, known_scope, not_written_below, read_in_blocks])
 def read_at(
     state: ScheduleState, loop: For, block: BlockRealize, read_buffer_index: int, storage_scope: str
 ) -> BlockRealize:
@@ -187,7 +188,8 @@ def read_at(
 
 
 @primitive(
-    past="was staged in", requires=[below_loop, writes_it, written_below_only, filled_below, written_in_blocks],
+    past="was staged in",
+    requires=[below_loop, writes_it, known_scope, written_below_only, filled_below, written_in_blocks],
 )  # fmt: skip
 def write_at(
     state: ScheduleState, loop: For, block: BlockRealize, write_buffer_index: int, storage_scope: str

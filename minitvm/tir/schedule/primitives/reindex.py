@@ -14,6 +14,7 @@ from ..analysis import Scope, why_neither
 from ..lambdas import IndexLambda
 from ..point_stages import Point, point_of, stage_points, uses_var
 from ..registry import Failure, primitive, requirement
+from ..requirements import known_scope
 from ..staging import free_name, listing, region_of, scoped_name
 from ..state import ScheduleState
 from .cache import at_most_one_writer, only_writer, reads_it, writes_it
@@ -210,7 +211,7 @@ def reindex(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> BlockR
 
 
 @primitive(
-    past="was cached in", requires=[reads_it, single_point_read, at_most_one_writer, map_of_read],
+    past="was cached in", requires=[reads_it, known_scope, single_point_read, at_most_one_writer, map_of_read],
 )  # fmt: skip
 def reindex_cache_read(
     state: ScheduleState, block: BlockRealize, read_buffer_index: int, storage_scope: str, index_map: Map
@@ -236,7 +237,7 @@ def reindex_cache_read(
 
 
 @primitive(
-    past="was cached in", requires=[writes_it, single_point_written, only_writer, map_of_write],
+    past="was cached in", requires=[writes_it, known_scope, single_point_written, only_writer, map_of_write],
 )  # fmt: skip
 def reindex_cache_write(
     state: ScheduleState, block: BlockRealize, write_buffer_index: int, storage_scope: str, index_map: Map

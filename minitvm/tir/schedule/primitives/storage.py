@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,12 +13,10 @@ from ...transform.align_storage import ALIGNMENTS
 from ..boxes import Box, signature
 from ..lambdas import IndexLambda
 from ..registry import Failure, primitive, requirement
+from ..requirements import known_scope
 from ..staging import free_name, listing, region_of, scoped_name
 from ..state import ScheduleState
 from ..tree import Tree, statements
-
-# As in TVM: where a buffer lives, and after a dot which part or layout of it.
-_SCOPES = re.compile(r"^(global|shared|local|warp|wmma|m16n8k8|metal|texture|amx|vtcm|acc|inp|wgt|out)\b[\w.]*$")
 
 
 @requirement
@@ -126,14 +123,6 @@ def _written(tree: Tree) -> Iterator[tuple[BlockRealize, int, Buffer]]:
 
 
 # ---- set_scope -----------------------------------------------------------------------------------------------------
-
-
-@requirement
-def known_scope(state: ScheduleState, block: BlockRealize, storage_scope: str) -> Failure | None:
-    """storage_scope is global, shared, local, warp or that of a matrix unit or accelerator"""
-    if _SCOPES.match(storage_scope):
-        return None
-    return Failure({block.block: ""}, "global, shared, local, warp, or a scope of an accelerator", repr(storage_scope))
 
 
 @requirement

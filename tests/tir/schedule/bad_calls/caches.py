@@ -178,3 +178,16 @@ CASES["write_at.writes_it"] = on(M, lambda s: s.write_at(loop(s, "C"), "C", 1, "
 CASES["write_at.written_below_only"] = on(added_outside, lambda s: s.write_at(loop(s, "B"), "B", 0, "local"))
 CASES["write_at.filled_below"] = on(added_to, lambda s: s.write_at(loop(s, "B"), "B", 0, "local"))
 CASES["write_at.written_in_blocks"] = on(through_a_view, lambda s: s.write_at(loop(s, "B"), "B", 0, "local"))
+
+CASES["cache_read.known_scope"] = on(M, lambda s: s.cache_read("C", 0, "shard"))
+CASES["cache_write.known_scope"] = on(M, lambda s: s.cache_write("C", 0, "locl"))
+CASES["cache_inplace.known_scope"] = on(running, lambda s: s.cache_inplace("A", 0, "registers"))
+CASES["cache_index.known_scope"] = on(M, lambda s: s.cache_index("C", "globl"))
+CASES["reindex_cache_read.known_scope"] = on(
+    M, lambda s: s.reindex_cache_read("C", 0, "shard", lambda i, j, k: (i, k))
+)
+CASES["reindex_cache_write.known_scope"] = on(
+    M, lambda s: s.reindex_cache_write("C", 0, "shard", lambda i, j, k: (i, j))
+)
+CASES["read_at.known_scope"] = on(M, lambda s: s.read_at(loop(s, "C"), "C", 0, "wmmma.matrix_a"))
+CASES["write_at.known_scope"] = on(M, lambda s: s.write_at(loop(s, "C"), "C", 0, "shard"))

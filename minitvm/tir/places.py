@@ -1,0 +1,40 @@
+"""Where things are: the scopes of storage and the axes of threads, by TVM's names.
+
+What reads a program's text and what changes a program go by the same names, so both ask here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ..errors import nearest
+
+# A scope is one of these, and after a dot which part or layout of it ("shared.dyn", "wmma.matrix_a").
+SCOPES = (
+    "global", "shared", "local", "warp",
+    "wmma", "m16n8k8", "metal", "texture", "amx", "vtcm", "acc", "inp", "wgt", "out",
+)  # fmt: skip
+_SCOPE = re.compile(rf"^({'|'.join(SCOPES)})\b[\w.]*$")
+
+# "vthread" alone is an axis of virtual threads as well.
+THREAD_AXES = (*(f"{grid}.{axis}" for grid in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"), "vthread")
+
+# What an error lists where nothing is near.
+COMMON_SCOPES = "global, shared, local, warp, or a scope of an accelerator"
+
+
+def is_scope(name: object) -> bool:
+    """Whether storage can be of this scope."""
+    return isinstance(name, str) and _SCOPE.match(name) is not None
+
+
+def is_thread_axis(name: object) -> bool:
+    """Whether a loop can be bound to this axis."""
+    return name in THREAD_AXES
+
+
+def suggestion(name: object, known: Sequence[str]) -> str:
+    """The known names that are nearest; "" where none is near."""
+    found = nearest(name, known) if isinstance(name, str) else ""
+    return found if found.startswith("did you mean") else ""
