@@ -22,7 +22,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, NoReturn
 
-from ..errors import TypeMismatch
+from ..errors import InputError, TypeMismatch, nearest
 from ..expr import DType, Expr, ExprPrinter, IntImm, IterVar, Node, Range, Var, as_expr, const, node
 
 
@@ -375,16 +375,30 @@ class PrimFunc(Node):
 
 @node
 class IRModule(Node):
-    """Functions by name, in order. What `@I.ir_module` makes and a `Schedule` works on."""
+    """Functions by name, in order. What `@I.ir_module` makes and a `Schedule` works on.
+
+    A function that is alone goes by "main" too, whatever its name is: so TVM calls it in a module that it makes itself.
+    """
 
     functions: Mapping[str, PrimFunc] = field(default_factory=dict)
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> PrimFunc:
-        return self.functions[str(name)]
+        """The function of that name; raises `InputError` that names what there is."""
+        return self.functions[self.name_of(name)]
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.functions
+    def __contains__(self, name: object) -> bool:
+        return name in self.functions or (name == "main" and len(self.functions) == 1)
+
+    def name_of(self, name: str) -> str:
+        """The name that a function is kept under: "main", as TVM calls an only function, also means the only one.
+
+        Raises `InputError` that names what there is.
+        """
+        asked = str(name)
+        if asked not in self:
+            raise InputError(f"no function {asked!r} in the module; {nearest(asked, list(self.functions))}")
+        return asked if asked in self.functions else next(iter(self.functions))
 
     def items(self) -> Iterator[tuple[str, PrimFunc]]:
         """(name, function) pairs."""

@@ -139,9 +139,7 @@ class Schedule:
 
     def work_on(self, func_name: str) -> None:
         """Let names of blocks refer to another function of the module."""
-        if func_name not in self.mod:
-            raise InputError(f"no function {func_name!r} in the module; {nearest(func_name, list(self.mod.functions))}")
-        self._state = ScheduleState(self.mod, func_name, self._state.trees)
+        self._state = ScheduleState(self.mod, self.mod.name_of(func_name), self._state.trees)
 
     def copy(self) -> Schedule:
         """A schedule of its own in the same state, with random numbers of its own; handles work on both."""
