@@ -15,7 +15,7 @@ import numpy as np
 from .errors import InputError, TargetError, nearest
 from .executable import nodes as x
 from .expr import Expr, Var, as_expr
-from .joined import joined
+from .joined import Joined, joined
 from .link import Linker, LoweredFunc, Slot, constant, link_function, tensor_bytes
 from .target import Target
 from .tir.nodes import Buffer, IRModule, PrimFunc
@@ -213,46 +213,65 @@ def compile_executable(
 def link_graph(fused: Any, units: Iterable[Unit], lowered: Mapping[PrimFunc, LoweredFunc], kind: str) -> x.Executable:
     """The executable of an optimized graph whose functions are lowered."""
     linker = Linker(kind)
+    together = joined(fused, _writes_its_output)
+    slots, outputs, copies = _slots(fused, together)
+    for unit in units:
+        if unit.node not in together.nodes:
+            _link(linker, unit, slots, outputs, lowered)
+    for place, value in copies:
+        linker.copy(place, slots[value])
+    specs = [x.TensorSpec(v.name, v.dtype, v.shape) for v in fused.inputs]
+    results = [x.TensorSpec(name, v.dtype, v.shape) for name, v in _output_names(fused)]
+    return linker.finish(fused.name, specs, results, [constant(c.value.name, c.data) for c in fused.constants])
+
+
+def _slots(fused: Any, together: Joined) -> tuple[dict[Any, Slot], dict[Any, Slot], list[tuple[Slot, Any]]]:
+    """Where inputs, constants and joined values lie; outputs that are written in place; outputs that are copied."""
     slots: dict[Any, Slot] = {}
     for number, value in enumerate(fused.inputs):
-        slots[value] = Slot(value.name, tensor_bytes(value.shape, value.dtype), x.Input(number))
+        slots[value] = _slot(value, x.Input(number))
     for number, item in enumerate(fused.constants):
         slots[item.value] = Slot(item.value.name, item.data.nbytes, x.ConstantRef(number))
     outputs: dict[Any, Slot] = {}
+    copies: list[tuple[Slot, Any]] = []
     for number, value in enumerate(fused.outputs):
-        place = Slot(value.name, tensor_bytes(value.shape, value.dtype), x.Output(number))
+        place = _slot(value, x.Output(number))
         if value not in slots and value not in outputs:
             outputs[value] = place
         else:  # an input, a constant, or a value that is an output twice
-            outputs.setdefault((value, number), place)
-    together = joined(fused, _writes_its_output)
+            copies.append((place, value))
     for value in [*reversed(together.wholes), *together.parts]:  # a result may be a part of a later one
         if value not in slots:
             within, size = together.parts.get(value), tensor_bytes(value.shape, value.dtype)
             home, offset = (slots[within.whole], within.offset) if within is not None else (None, 0)
             slots[value] = Slot(value.name, size, home=home, offset=offset)
-    for unit in units:
-        if unit.node in together.nodes:
-            continue
-        for value in unit.node.outputs:
-            if value not in slots:
-                slots[value] = outputs.get(value) or Slot(value.name, tensor_bytes(value.shape, value.dtype))
-        if _is_view(unit.node):
-            source, target_value = unit.node.inputs[0], unit.node.output
-            if target_value in outputs:
-                linker.copy(slots[target_value], slots[source], unit.name)
-            else:
-                slots[target_value] = slots[source]
-            continue
-        values = [*unit.node.inputs, *unit.node.outputs]
-        args: list[Slot | Expr] = [slots[v] for v in values]
-        linker.call(lowered[unit.func], args, _symbolic(unit.func, values), unit.name)
-    for key, place in outputs.items():
-        if isinstance(key, tuple):
-            linker.copy(place, slots[key[0]])
-    specs = [x.TensorSpec(v.name, v.dtype, v.shape) for v in fused.inputs]
-    results = [x.TensorSpec(name, v.dtype, v.shape) for name, v in _output_names(fused)]
-    return linker.finish(fused.name, specs, results, [constant(c.value.name, c.data) for c in fused.constants])
+    return slots, outputs, copies
+
+
+def _slot(value: Any, location: x.Location | None = None) -> Slot:
+    return Slot(value.name, tensor_bytes(value.shape, value.dtype), location)
+
+
+def _link(
+    linker: Linker,
+    unit: Unit,
+    slots: dict[Any, Slot],
+    outputs: Mapping[Any, Slot],
+    lowered: Mapping[PrimFunc, LoweredFunc],
+) -> None:
+    """The steps of one operator; `slots` learns where its results lie."""
+    if _is_view(unit.node):
+        source, result = slots[unit.node.inputs[0]], unit.node.output
+        slots[result] = outputs.get(result, source)
+        if result in outputs:
+            linker.copy(outputs[result], source, unit.name)
+        return
+    for value in unit.node.outputs:
+        if value not in slots:
+            slots[value] = outputs.get(value) or _slot(value)
+    values = [*unit.node.inputs, *unit.node.outputs]
+    args: list[Slot | Expr] = [slots[v] for v in values]
+    linker.call(lowered[unit.func], args, _symbolic(unit.func, values), unit.name)
 
 
 LEVELS_OF_OPERATOR = ("fused", "te", "tir", "schedule", "kernel", "source")
