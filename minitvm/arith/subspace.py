@@ -16,7 +16,9 @@ from ..expr import And, Expr, IntImm, Range, Var, as_expr, const, walk
 from .affine import Affine, Term
 from .analyzer import Analyzer
 from .iter_check import values
-from .iter_map import _Detector, detect
+from .iter_map import IterSum, _Detector, detect
+
+Loops = Mapping[Var, Range]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,7 @@ class Divided:
         return not self.errors and not self.predicate_errors
 
 
-def subspace_divide(
-    bindings: Sequence[Any], iters: Mapping[Var, Range], inner: Collection[Var], predicate: Any = True
-) -> Divided:
+def subspace_divide(bindings: Sequence[Any], iters: Loops, inner: Collection[Var], predicate: Any = True) -> Divided:
     """Divide `bindings` over the loops `iters` between those of `inner` and the others.
 
     The inner parts together are a bijective quasi-affine map of the inner loops (each of which starts at 0 and has an
@@ -55,84 +55,110 @@ def subspace_divide(
     """
     within = {v: r for v, r in iters.items() if v in inner}
     around = {v: r for v, r in iters.items() if v not in inner}
-    analyzer = Analyzer(iters)
-    outer_parts: list[Affine] = []
-    inner_parts: list[Expr] = []
-    for binding in bindings:
-        e = as_expr(binding)
-        form = analyzer.normal_form(analyzer.simplify(e))
-        if form is None:
-            return Divided(errors=(f"{e} is not an index expression",))
-        mine: dict[Term, int] = {}
-        others: dict[Term, int] = {}
-        for term, factor in form.terms.items():
-            used = {v for v in walk(analyzer.to_expr(Affine({term: 1}), e.dtype)) if isinstance(v, Var) and v in iters}
-            if used & within.keys() and used & around.keys():
-                shown = analyzer.to_expr(Affine({term: factor}), e.dtype)
-                text = f"{shown} mixes outer and inner loops"
-                return Divided(errors=(text if str(shown) == str(e) else f"{e}: its part {text}",))
-            (mine if used & within.keys() else others)[term] = factor
-        inner_parts.append(analyzer.simplify(analyzer.to_expr(Affine(mine), e.dtype)))
-        outer_parts.append(Affine(others, form.const))
-    found = detect(inner_parts, within, level="bijective", analyzer=Analyzer(around))
+    try:
+        return _divided([as_expr(b) for b in bindings], as_expr(predicate), within, around, Analyzer(iters))
+    except _Indivisible as refusal:
+        return refusal.why
+
+
+class _Indivisible(Exception):
+    def __init__(self, *errors: str, predicate: bool = False) -> None:
+        self.why = Divided(predicate_errors=errors) if predicate else Divided(errors=errors)
+
+
+def _divided(bindings: list[Expr], predicate: Expr, within: Loops, around: Loops, analyzer: Analyzer) -> Divided:
+    sides = [_sides(e, within, around, analyzer) for e in bindings]
+    inner = [inside for _, inside in sides]
+    found = detect(inner, within, level="bijective", analyzer=Analyzer(around))
     if not found:
-        return Divided(errors=found.errors)
-    parts: list[Division] = []
-    outer_values: list[Expr] = []
+        raise _Indivisible(*found.errors)
     detector = _Detector(around, analyzer, keep_unit=True)
-    for binding, row, inside, outside in zip(bindings, found.sums, inner_parts, outer_parts):
-        dtype = as_expr(binding).dtype
-        reached = values(row)
-        if reached is None or reached[0] != Affine({}):
-            return Divided(errors=(f"{inside} does not take all values from 0 up",))
-        quotient = detector.divide(outside, reached[1])
-        extent = analyzer.to_expr(reached[1], dtype)
-        if quotient is None:
-            rest = analyzer.to_expr(outside, dtype)
-            text = f"{binding}: the inner loops take {extent} values, which {rest} is not a multiple of"
-            return Divided(errors=(text,))
-        outer_values.append(analyzer.simplify(analyzer.to_expr(quotient, dtype)))
-        parts.append(Division(outer_values[-1], Range(const(0, dtype), const(1, dtype)), inside, extent))
-    conditions = _split_conditions(as_expr(predicate), within, around)
-    if isinstance(conditions, str):
-        return Divided(predicate_errors=(conditions,))
-    outer_condition, inner_condition = conditions
-    counts = [part.inner_extent for part in parts]
+    quotients = [
+        _quotient(e, outside, inside, row, detector) for e, (outside, inside), row in zip(bindings, sides, found.sums)
+    ]
+    outer, extents = [e for e, _ in quotients], [extent for _, extent in quotients]
+    outer_condition, inner_condition = _split_conditions(predicate, within, around)
+    counts = extents
     if not isinstance(inner_condition, IntImm):
-        # Under its condition the inner part must still take the first values without a hole.
-        limited = detect(inner_parts, within, inner_condition, "bijective", analyzer=Analyzer(around))
-        reaches = [values(row) for row in limited.sums]
-        if not limited or any(r is None or r[0] != Affine({}) for r in reaches):
-            return Divided(predicate_errors=(f"{inner_condition} leaves holes in what the inner loops run through",))
-        counts = [analyzer.to_expr(r[1], p.inner.dtype) for r, p in zip(reaches, parts) if r is not None]
-    steps = detect(outer_values, around, outer_condition, "surjective", Analyzer())
-    if not steps and not isinstance(outer_condition, IntImm):
+        counts = _counts(inner, inner_condition, within, around, analyzer)
+    ranges = _ranges(outer, outer_condition, around, analyzer)
+    for e, r, extent, count in zip(outer, ranges, extents, counts):
+        if analyzer.can_prove_equal(count, extent):
+            continue
+        if not analyzer.can_prove_equal(r.start, 0) or not analyzer.can_prove_equal(r.extent, 1):
+            raise _Indivisible(f"{inner_condition} leaves holes between the steps of {e}", predicate=True)
+    parts = (Division(e, r, i, analyzer.simplify(count)) for e, r, i, count in zip(outer, ranges, inner, counts))
+    return Divided(tuple(parts), outer_condition, inner_condition)
+
+
+def _sides(e: Expr, within: Loops, around: Loops, analyzer: Analyzer) -> tuple[Affine, Expr]:
+    """The sum of the terms of a binding that outer loops decide, and of those that inner loops do."""
+    form = analyzer.normal_form(analyzer.simplify(e))
+    if form is None:
+        raise _Indivisible(f"{e} is not an index expression")
+    inside: dict[Term, int] = {}
+    outside: dict[Term, int] = {}
+    for term, factor in form.terms.items():
+        used = {v for v in walk(analyzer.to_expr(Affine({term: 1}), e.dtype)) if isinstance(v, Var)}
+        if used & within.keys() and used & around.keys():
+            shown = analyzer.to_expr(Affine({term: factor}), e.dtype)
+            text = f"{shown} mixes outer and inner loops"
+            raise _Indivisible(text if str(shown) == str(e) else f"{e}: its part {text}")
+        (inside if used & within.keys() else outside)[term] = factor
+    return Affine(outside, form.const), analyzer.simplify(analyzer.to_expr(Affine(inside), e.dtype))
+
+
+def _quotient(e: Expr, outside: Affine, inside: Expr, row: IterSum, detector: _Detector) -> tuple[Expr, Expr]:
+    """The outer part of a binding in steps of its inner part, and how many values the inner part takes."""
+    reached = values(row)
+    if reached is None or reached[0] != Affine({}):
+        raise _Indivisible(f"{inside} does not take all values from 0 up")
+    quotient = detector.divide(outside, reached[1])
+    to_expr = detector.analyzer.to_expr
+    extent = to_expr(reached[1], e.dtype)
+    if quotient is None:
+        rest = to_expr(outside, e.dtype)
+        raise _Indivisible(f"{e}: the inner loops take {extent} values, which {rest} is not a multiple of")
+    return detector.analyzer.simplify(to_expr(quotient, e.dtype)), extent
+
+
+def _counts(inner: list[Expr], condition: Expr, within: Loops, around: Loops, analyzer: Analyzer) -> list[Expr]:
+    """How many values the inner parts take under their condition: the first ones, without a hole."""
+    limited = detect(inner, within, condition, "bijective", analyzer=Analyzer(around))
+    counts = []
+    for e, row in zip(inner, limited.sums):
+        reached = values(row)
+        if reached is not None and reached[0] == Affine({}):
+            counts.append(analyzer.to_expr(reached[1], e.dtype))
+    if not limited or len(counts) < len(inner):
+        raise _Indivisible(f"{condition} leaves holes in what the inner loops run through", predicate=True)
+    return counts
+
+
+def _ranges(outer: list[Expr], condition: Expr, around: Loops, analyzer: Analyzer) -> list[Range]:
+    """The values that the outer parts take."""
+    steps = detect(outer, around, condition, "surjective", Analyzer())
+    if not steps and not isinstance(condition, IntImm):
         # The domains without the predicate are larger, which an iterator's domain may be.
-        steps = detect(outer_values, around, True, "surjective", Analyzer())
+        steps = detect(outer, around, True, "surjective", Analyzer())
     if not steps:
-        return Divided(errors=steps.errors)
-    divided: list[Division] = []
-    for part, row, inside in zip(parts, steps.sums, counts):
+        raise _Indivisible(*steps.errors)
+    ranges = []
+    for e, row in zip(outer, steps.sums):
         reached = values(row)
         if reached is None:
-            return Divided(errors=(f"{part.outer} does not take consecutive values",))
-        first, count = (analyzer.simplify(analyzer.to_expr(x, part.outer.dtype)) for x in reached)
-        if not analyzer.can_prove_equal(inside, part.inner_extent):
-            alone = analyzer.can_prove_equal(first, 0) and analyzer.can_prove_equal(count, 1)
-            if not alone:
-                return Divided(predicate_errors=(f"{inner_condition} leaves holes between the steps of {part.outer}",))
-        divided.append(Division(part.outer, Range(first, count), part.inner, analyzer.simplify(inside)))
-    return Divided(tuple(divided), outer_condition, inner_condition)
+            raise _Indivisible(f"{e} does not take consecutive values")
+        ranges.append(Range(*(analyzer.simplify(analyzer.to_expr(x, e.dtype)) for x in reached)))
+    return ranges
 
 
-def _split_conditions(
-    predicate: Expr, within: Mapping[Var, Range], around: Mapping[Var, Range]
-) -> tuple[Expr, Expr] | str:
+def _split_conditions(predicate: Expr, within: Loops, around: Loops) -> tuple[Expr, Expr]:
+    """What a predicate asks of the outer loops, and what of the inner ones."""
     sides: dict[bool, Expr] = {True: const(True), False: const(True)}
     for condition in _conjuncts(predicate):
         used = {v for v in walk(condition) if isinstance(v, Var)}
         if used & within.keys() and used & around.keys():
-            return f"{condition} joins outer and inner loops"
+            raise _Indivisible(f"{condition} joins outer and inner loops", predicate=True)
         side = bool(used & within.keys())
         known = sides[side]
         sides[side] = condition if isinstance(known, IntImm) else And(known, condition)
