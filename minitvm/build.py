@@ -15,6 +15,7 @@ import numpy as np
 from .errors import InputError, TargetError, nearest
 from .executable import nodes as x
 from .expr import Expr, Var, as_expr
+from .expr.names import fresh, identifier
 from .joined import Joined, joined
 from .link import Linker, LoweredFunc, Slot, constant, link_function, tensor_bytes
 from .target import Target
@@ -176,7 +177,6 @@ def _units(named: Iterable[tuple[str, Any]]) -> list[Unit]:
 
 def lower_function(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> LoweredFunc:
     """A scheduled level-3 function as host function, kernels and their sources."""
-    from .codegen.emitter import identifier
     from .codegen.numba_cpu import generate
     from .tir.transform.pipeline import lower as lower_tir
 
@@ -387,14 +387,7 @@ def _symbolic(func: PrimFunc, values: Iterable[Any]) -> dict[Var, Expr]:
 def _output_names(fused: Any) -> list[tuple[str, Any]]:
     """The outputs with names that are their own even where one value is returned twice."""
     taken: set[str] = set()
-    named = []
-    for value in fused.outputs:
-        name, number = value.name, 1
-        while name in taken:
-            name, number = f"{value.name}_{number}", number + 1
-        taken.add(name)
-        named.append((name, value))
-    return named
+    return [(fresh(value.name, taken), value) for value in fused.outputs]
 
 
 def _bind(graph: Any, params: Mapping[str, np.ndarray]) -> Any:

@@ -7,7 +7,6 @@ A dialect (`numba_cpu`) subclasses `Emitter` and spells expressions, accesses an
 from __future__ import annotations
 
 import keyword
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 
 from ..errors import Unsupported
 from ..expr import Expr, Node, Var
+from ..expr.names import fresh, identifier
 from ..tir.nodes import (
     Allocate,
     Assert,
@@ -33,12 +33,6 @@ from ..tir.nodes import (
 from ..tir.registers import Register, registers_of, stored_first
 
 
-def identifier(wish: str) -> str:
-    """A name that every source language takes (keywords apart), close to the one that people gave."""
-    stem = re.sub(r"\W", "_", wish, flags=re.ASCII) or "v"
-    return f"v{stem}" if stem[0].isdigit() else stem
-
-
 class Names:
     """Unique, legal names for variables and buffers, close to those that people gave."""
 
@@ -48,13 +42,7 @@ class Names:
 
     def fresh(self, wish: str) -> str:
         """A name that nothing has yet."""
-        stem = identifier(wish)
-        name, count = stem, 0
-        while name in self.taken:
-            count += 1
-            name = f"{stem}_{count}"
-        self.taken.add(name)
-        return name
+        return fresh(identifier(wish), self.taken)
 
     def __getitem__(self, item: Var | Buffer) -> str:
         if item not in self.of:

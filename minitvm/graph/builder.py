@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..expr import DType
+from ..expr.names import fresh
 from . import registry
 from .nodes import Constant, Dim, Graph, OpNode, Value
 
@@ -92,11 +92,6 @@ class GraphBuilder:
         return tuple(values)
 
     def _value(self, name: str, shape: tuple[Dim, ...], dtype: DType) -> Value:
-        fresh = name
-        numbers = itertools.count(1)
-        while fresh in self._names:
-            fresh = f"{name}_{next(numbers)}"
-        self._names.add(fresh)
-        value = Value(fresh, shape, dtype)
+        value = Value(fresh(name, self._names), shape, dtype)
         self._known.add(value)
         return value

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from ..expr.names import fresh, identifier
 from .nodes import FUSED, Graph
 
 MOST_PARTS = 4  # operators that a name lists; more become "etc"
@@ -13,15 +12,9 @@ def operator_names(graph: Graph) -> list[str]:
     """One unique name for each node of the graph, in order; `minitvm show` prints them and its --op takes them."""
     names: list[str] = []
     taken: set[str] = set()
-    counts: dict[str, int] = {}
     for item in graph.nodes:
         inner = item.graph.nodes if item.op == FUSED else (item,)
         parts = list(dict.fromkeys(n.op.split(".")[-1].removeprefix("contrib_") for n in inner))
-        base = re.sub(r"\W", "_", "_".join(parts[:MOST_PARTS])) + ("_etc" if len(parts) > MOST_PARTS else "")
-        name = base
-        while name in taken:
-            counts[base] = counts.get(base, 0) + 1
-            name = f"{base}_{counts[base]}"
-        taken.add(name)
-        names.append(name)
+        told = identifier("_".join(parts[:MOST_PARTS])) + ("_etc" if len(parts) > MOST_PARTS else "")
+        names.append(fresh(told, taken))
     return names

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
+import keyword
 from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UnsupportedOperator
+from ..expr.names import fresh, identifier
 from .names import operator_names
 from .nodes import FUSED, Graph, Node, OpNode, Value
 
@@ -27,18 +28,11 @@ class _Names:
 
     def __init__(self) -> None:
         self.names: dict[Value, str] = {}
-        self.taken: set[str] = set()
+        self.taken = set(keyword.kwlist)
 
     def __call__(self, value: Value) -> str:
         if value not in self.names:
-            base = re.sub(r"\W", "_", value.name) or "v"
-            base = f"v{base}" if base[0].isdigit() else base
-            name, count = base, 0
-            while name in self.taken:
-                count += 1
-                name = f"{base}_{count}"
-            self.taken.add(name)
-            self.names[value] = name
+            self.names[value] = fresh(identifier(value.name), self.taken)
         return self.names[value]
 
 
@@ -58,7 +52,7 @@ def _function(graph: Graph, name: str, names: _Names, mark: dict[Node, str]) -> 
             body += _note(node, body[-1], mark)
     params = ", ".join(f"{names(v)}: {v.type}" for v in graph.inputs)
     results = ", ".join(names(v) for v in graph.outputs)
-    return [*groups, f"def {re.sub(r'[^0-9A-Za-z_]', '_', name)}({params}):", *body, f"    return {results}"]
+    return [*groups, f"def {identifier(name)}({params}):", *body, f"    return {results}"]
 
 
 def _line(item: OpNode, names: _Names, label: str) -> str:

@@ -29,6 +29,7 @@ from ..expr import (
     substitute,
     walk,
 )  # fmt: skip
+from ..expr.names import fresh
 from ..tir.nodes import (
     Block,
     BlockRealize,
@@ -149,7 +150,7 @@ class _Lowering:
         self.block_names: set[str] = {"root"}
 
     def declare(self, tensor: Tensor) -> Buffer:
-        name = _fresh(tensor.name, self.buffer_names)
+        name = fresh(tensor.name, self.buffer_names)
         buffer = Buffer(name, tuple(self.index(d) for d in tensor.shape), tensor.dtype)
         self.buffers[tensor] = buffer
         return buffer
@@ -194,7 +195,7 @@ class _Lowering:
             tuple(iter_vars),
             _reads([body, *([init] if init else [])], buffers, {v.var for v in iter_vars}),
             tuple(BufferRegion(b, tuple(_point(i) for i in point)) for b in buffers),
-            _fresh(label, self.block_names),
+            fresh(label, self.block_names),
             body,
             init,
             annotations=dict(op.attrs),
@@ -258,15 +259,6 @@ def _retyped(old: Node, go: Any) -> Any:
 
 def _as_index(value: Expr, dtype: DType) -> Expr:
     return const(value.value, dtype) if isinstance(value, IntImm) else value.astype(dtype)
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    candidate, count = name, 0
-    while candidate in taken:
-        count += 1
-        candidate = f"{name}_{count}"
-    taken.add(candidate)
-    return candidate
 
 
 def _point(index: Expr) -> Range:

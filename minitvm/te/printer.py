@@ -33,6 +33,7 @@ from ..expr import (
     Var,
     free_vars,
 )  # fmt: skip
+from ..expr.names import fresh, identifier
 from .nodes import ComputeOp, Operation, PlaceholderOp, Tensor, TensorLoad
 from .tensors import post_order
 
@@ -100,14 +101,7 @@ class _Script(ExprPrinter):
 
     def _fresh(self, key: object, wanted: str) -> str:
         if key not in self.names:
-            base = "".join(c if c.isalnum() or c == "_" else "_" for c in wanted) or "t"
-            base = f"t{base}" if base[0].isdigit() else base
-            name, count = base, 0
-            while name in self.taken:
-                count += 1
-                name = f"{base}_{count}"
-            self.taken.add(name)
-            self.names[key] = name
+            self.names[key] = fresh(identifier(wanted), self.taken)
         return self.names[key]
 
     def _operation(self, op: Operation) -> None:
