@@ -136,6 +136,19 @@ def test_passes_under_their_names() -> None:
         transform.Simplify()(MyMatMulModule["main"])
 
 
+def test_passes_at_the_path_that_tvm_has_them_under() -> None:
+    made = [getattr(tir.transform, name)() for name in transform.names()]
+    assert [p.name for p in made] == [f"tir.{name}" for name in transform.names()]
+    sch = tir.Schedule(MyMatMulModule)
+    sch.bind(sch.split(sch.get_loops("C")[0], [None, 2])[1], "vthread.x")
+    passes = ["InjectSoftwarePipeline", "LowerInitBlock", "ConvertBlocksToOpaque", "InjectVirtualThread"]
+    mod = transform.Sequential([getattr(tir.transform, name)() for name in passes])(sch.mod)
+    loops = [item for item in tvm.expr.walk(mod["main"]) if isinstance(item, tir.For)]
+    assert loops and not [loop for loop in loops if loop.kind is tir.ForKind.THREAD]
+    with pytest.raises(AttributeError, match="no pass Simplfy: did you mean Simplify"):
+        tir.transform.Simplfy
+
+
 def test_own_pass() -> None:
     @transform.prim_func_pass(opt_level=0)
     def tag(func: tir.PrimFunc, mod: tir.IRModule) -> tir.PrimFunc:
