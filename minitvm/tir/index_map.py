@@ -100,8 +100,8 @@ class IndexMap:
     ) -> tuple[IndexMap, list[int]]:
         """(map, positions at which the function gave `IndexMap.AXIS_SEPARATOR`): the axes that follow are physical."""
         variables = _variables(mapping_function, ndim, index_dtype)
-        given = mapping_function(*variables)
-        results = list(given) if isinstance(given, list | tuple) else [given]
+        found = given(mapping_function(*variables))
+        results = list(found) if isinstance(found, list | tuple) else [found]
         finals: list[Expr] = []
         separators: list[int] = []
         for result in results:
@@ -384,6 +384,15 @@ class _PythonText(ExprPrinter):
         if isinstance(e, Min | Max):
             return f"tir.{super()._atom(e)}"
         return super()._atom(e)
+
+
+def given(result: Any) -> Any:
+    """What a caller's function of indices gave; raises `InputError` where that is no expression, nor lists of them."""
+    if isinstance(result, list | tuple):
+        return type(result)(map(given, result))
+    if isinstance(result, Expr | str | int | float | np.generic):
+        return result
+    raise InputError(f"a function of indices gives expressions, or lists of them; found {result!r}")
 
 
 def python(e: Expr) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import inspect
 import types
 import typing
 from typing import Any
@@ -10,9 +11,44 @@ from typing import Any
 from ...expr import Expr, IntImm
 from ..nodes import BlockRealize, For
 from .handles import BlockRV, LoopRV, handles_in
+from .messages import described_value
+from .registry import Primitive
 
 _LISTS = (list, tuple, collections.abc.Sequence)
 _MAPPINGS = (dict, collections.abc.Mapping)
+
+
+def misfit(primitive: Primitive, name: str, value: Any) -> str | None:
+    """Why a value cannot be handed over for a parameter: what it must be, what was found. None where it can."""
+    hint = primitive.hints.get(name, Any)
+    several = primitive.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+    wrong = [item for item in (value if several else (value,)) if not fits(item, hint)]
+    if not wrong:
+        return None
+    if not primitive.takes_nodes(name):
+        return f"{primitive.name}: {name} must be a {described(hint)}, found {value!r}"
+    text = f"{primitive.name}: {name} must be {_handles_wanted(hint)}, found {described_value(wrong[0])}"
+    if not isinstance(wrong[0], list | tuple):
+        return text
+    if several:
+        return f"{text}\n  try:    a star in front of the list: sch.{primitive.name}(*{name})"
+    return f"{text}\n  try:    one of its items: {primitive.name} takes one {'block' if _is_block(hint) else 'loop'}"
+
+
+def _is_block(hint: Any) -> bool:
+    return BlockRealize in (hint, *typing.get_args(hint)) and For not in typing.get_args(hint)
+
+
+def _handles_wanted(hint: Any) -> str:
+    """A hint that handles stand for, in words: `a block (a BlockRV or its name)`."""
+    if hint is For:
+        return "a loop (a LoopRV)"
+    if hint is BlockRealize:
+        return "a block (a BlockRV or its name)"
+    inner = typing.get_args(hint)
+    if typing.get_origin(hint) in _LISTS:
+        return f"a {described(hint)}s"
+    return ", or ".join(map(_handles_wanted, inner)) if inner else "None"
 
 
 def fits(value: Any, hint: Any) -> bool:

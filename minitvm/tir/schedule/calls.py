@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ...errors import ScheduleError, nearest
 from .registry import Primitive
 
@@ -50,3 +52,14 @@ def complete(primitive: Primitive, arguments: Mapping[str, Any]) -> Iterator[tup
         if name not in arguments and parameter.default is parameter.empty and not several:
             raise ScheduleError(f"{primitive.name}: {name} is not given; it takes {primitive.call_signature()}")
         yield name, arguments.get(name, () if several else parameter.default)
+
+
+def without_numpy(value: Any) -> Any:
+    """An argument with NumPy's scalars as Python's, lists and dictionaries as they were: traces are Python and JSON."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return type(value)(map(without_numpy, value))
+    if isinstance(value, dict):
+        return {key: without_numpy(item) for key, item in value.items()}
+    return value

@@ -16,7 +16,7 @@ from typing import Any
 from ...arith import simplify
 from ...errors import InputError
 from ...expr import Expr, Max, Min, Var, as_expr, binary, substitute
-from ..index_map import IndexMap, python
+from ..index_map import IndexMap, given, python
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
@@ -55,7 +55,7 @@ class IndexLambda:
             if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
                 raise InputError(f"a function of indices names them one by one; found {parameter}")
         variables = tuple(Var(parameter.name) for parameter in named)
-        return IndexLambda(variables, function(*variables))
+        return IndexLambda(variables, given(function(*variables)))
 
     @staticmethod
     def parse(text: str) -> IndexLambda:

@@ -38,7 +38,12 @@ def described_value(value: Any) -> str:
     """A value that was handed over in the place of another, in words."""
     if isinstance(value, LoopRV):
         return f"the loop {value.key.name}"
-    return "a block" if isinstance(value, BlockRV | BlockId) else repr(value)
+    if isinstance(value, BlockRV | BlockId):
+        return "a block"
+    if isinstance(value, list | tuple) and value and all(isinstance(item, BlockRV | LoopRV) for item in value):
+        what = "loop" if isinstance(value[0], LoopRV) else "block"
+        return f"a list of {len(value)} {what}{'s' if len(value) > 1 else ''}"
+    return repr(value)
 
 
 def arguments_text(

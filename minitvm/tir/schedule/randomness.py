@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
+from ...errors import InputError
+
 _MULTIPLIER, _MODULUS = 48271, 2**31 - 1
 
 
@@ -14,6 +16,8 @@ class RandomNumbers:
     __slots__ = ("state",)
 
     def __init__(self, seed: int | None) -> None:
+        if not (seed is None or isinstance(seed, int)):
+            raise InputError(f"a seed is a whole number, or -1 or None for any; found {seed!r}")
         # As in TVM, no seed means a different one each time; not from Python's own generator, whose state is a test's.
         given = 1 + secrets.randbelow(_MODULUS - 1) if seed is None or seed == -1 else seed
         self.state = given % _MODULUS or 1  # 0 would stay 0 for ever

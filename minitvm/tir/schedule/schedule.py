@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from ...errors import InputError, ScheduleError, TypeMismatch, nearest, report
 from ...expr import Expr, Var, const, substitute
 from ..nodes import Block, BlockRealize, For, IRModule, PrimFunc
 from ..verifier import verify_if_asked
-from .argument_types import described, fits
-from .calls import Call, bind, complete
+from .argument_types import misfit
+from .calls import Call, bind, complete, without_numpy
 from .claims import widened
 from .handles import (
     INLINE,
@@ -30,7 +29,7 @@ from .handles import (
     numbers_to_handles,
     to_handles,
 )
-from .messages import arguments_text, described_value, foreign, marked_program, name_of
+from .messages import arguments_text, foreign, marked_program, name_of
 from .randomness import RandomNumbers
 from .registry import PRIMITIVES, RESERVED, Primitive, Refused, Requirement, on_registration, transforms
 from .state import ScheduleState
@@ -39,6 +38,7 @@ from .tree import with_own_keys
 from .verification import verify_step
 
 _LEVELS = ("detail", "fast", "none")
+_MASKS = (None, "all", "none")
 # What computing a block at the place "inline" means.
 _INLINED = {"compute_at": "compute_inline", "reverse_compute_at": "reverse_compute_inline"}
 
@@ -83,6 +83,8 @@ class Schedule:
         level = error_render_level or "detail"
         if level not in _LEVELS:
             raise InputError(f"error_render_level={level!r}: wanted one of {', '.join(_LEVELS)}")
+        if debug_mask not in _MASKS and (not isinstance(debug_mask, int) or isinstance(debug_mask, bool)):
+            raise InputError(f'debug_mask={debug_mask!r}: wanted "all", "none" or a whole number')
         if isinstance(mod, PrimFunc):
             mod = IRModule({mod.attrs.get("global_symbol", "main"): mod})
         if not isinstance(mod, IRModule):
@@ -238,7 +240,8 @@ class Schedule:
             raise
 
     def _call(self, chosen: Primitive, arguments: Mapping[str, Any]) -> Any:
-        arguments = {name: self._with_handles(chosen, name, value) for name, value in complete(chosen, arguments)}
+        given = {name: without_numpy(value) for name, value in complete(chosen, arguments)}
+        arguments = {name: self._with_handles(chosen, name, value) for name, value in given.items()}
         known = self._trace.handle_names()
         for handle in handles_in(list(arguments.values())):
             self._refuse_removed(handle)
@@ -343,21 +346,15 @@ class Schedule:
         """An argument as the primitive's function takes it: nodes for handles, values for sampled numbers."""
         if not chosen.takes_nodes(name):
             value = self._to_numbers(value)
-            hint = chosen.hints.get(name, Any)
-            is_list = chosen.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
-            if not all(fits(item, hint) for item in value) if is_list else not fits(value, hint):
-                raise ScheduleError(f"{chosen.name}: {name} must be a {described(hint)}, found {value!r}")
-            return value
-        if value is None:
-            return value
+        wrong = misfit(chosen, name, value)
+        if wrong is not None:
+            raise ScheduleError(wrong)
+        return self._nodes_in(state, value) if chosen.takes_nodes(name) else value
+
+    def _nodes_in(self, state: ScheduleState, value: Any) -> Any:
         if isinstance(value, list | tuple):
-            return type(value)(self._to_nodes(state, chosen, name, item) for item in value)
-        if isinstance(value, BlockRV | LoopRV):
-            node = self._resolve(value, state)
-            if isinstance(node, BlockRealize) == chosen.takes_blocks(name) or chosen.takes_both(name):
-                return node
-        wanted = "a block (a BlockRV or its name)" if chosen.takes_blocks(name) else "a loop (a LoopRV)"
-        raise ScheduleError(f"{chosen.name}: {name} must be {wanted}, found {described_value(value)}")
+            return type(value)(self._nodes_in(state, item) for item in value)
+        return None if value is None else self._resolve(value, state)
 
     def _to_numbers(self, value: Any) -> Any:
         """A value with sampled numbers known, lists and dictionaries as they were."""

@@ -136,8 +136,9 @@ class Trace:
 
     __repr__ = __str__
 
-    def show(self) -> None:
-        """Print the trace as Python."""
+    def show(self, style: str | None = None, black_format: bool | None = None) -> None:
+        """Print the trace as Python. The options are TVM's and mean nothing here."""
+        del style, black_format
         print(self)
 
     # ------------------------------------------------------------------ replay

@@ -16,14 +16,18 @@ from ..state import ScheduleState, guard, tidy
 
 @requirement
 def valid_factors(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Failure | None:
-    """factors are positive; at most one is None"""
+    """factors are positive integers; at most one is None"""
     if len(factors) == 0:
         return Failure({loop: ""}, "at least one factor", "none")
     if sum(f is None for f in factors) > 1:
         return Failure({loop: ""}, "at most one factor left open (None)", f"{list(factors)}")
     analyzer = state.analyzer(loop)
     for factor in factors:
-        if factor is not None and not analyzer.can_prove(as_expr(factor) > 0):
+        if factor is None:
+            continue
+        if not as_expr(factor).dtype.is_int:
+            return Failure({loop: ""}, "integers as factors", f"{factor}")
+        if not analyzer.can_prove(as_expr(factor) > 0):
             return Failure({loop: ""}, "positive factors", f"{factor}")
     return None
 
