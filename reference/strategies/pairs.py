@@ -87,7 +87,7 @@ class Chain:
         if call is None:
             return False
         sch.apply(call)
-        in_old_layouts = sch.state.comparable.get(sch.func_working_on)
+        in_old_layouts = sch.state.comparable.get(sch.state.named(None))
         if in_old_layouts is None:
             self.stretches[-1].append(sch.func)
             return True

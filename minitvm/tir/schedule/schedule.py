@@ -92,8 +92,9 @@ class Schedule:
         if not mod.functions:
             raise InputError("Schedule: the module has no function")
         functions = {name: with_own_keys(f) if isinstance(f.body, BlockRealize) else f for name, f in mod.items()}
-        names = list(functions)
-        working = "main" if "main" in functions else names[0]
+        names = [name for name, f in functions.items() if isinstance(f.body, BlockRealize)] or list(functions)
+        # As in TVM, one of several has to be chosen, by work_on or by its name.
+        working = "main" if "main" in functions else names[0] if len(names) == 1 else None
         self._state = ScheduleState(IRModule(functions, mod.attrs), working)
         self._trace = Trace()
         self._gone: dict[object, str] = {}
@@ -117,7 +118,7 @@ class Schedule:
     @property
     def func(self) -> PrimFunc:
         """The function that is worked on."""
-        return self._state.mod[self._state.func_name]
+        return self._state.mod[self._state.named(None)]
 
     @property
     def began_with(self) -> IRModule:
@@ -125,8 +126,8 @@ class Schedule:
         return self._history[0].state.mod if self._history else self.mod
 
     @property
-    def func_working_on(self) -> str:
-        """The name of the function that block names refer to."""
+    def func_working_on(self) -> str | None:
+        """The name of the function that block names refer to; None where `work_on` has to say which of several."""
         return self._state.func_name
 
     @property

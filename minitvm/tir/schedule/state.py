@@ -21,7 +21,7 @@ class ScheduleState:
     """
 
     def __init__(
-        self, mod: IRModule, func_name: str, trees: Mapping[PrimFunc, Tree] | None = None, random_state: int = 1
+        self, mod: IRModule, func_name: str | None, trees: Mapping[PrimFunc, Tree] | None = None, random_state: int = 1
     ) -> None:
         self.mod = mod
         self.func_name = func_name
@@ -33,14 +33,26 @@ class ScheduleState:
 
     def tree(self, name: str | None = None) -> Tree:
         """The tree of a function, by default of the one that is worked on."""
-        func = self.mod[name or self.func_name]
+        func = self.mod[self.named(name)]
         if func not in self.trees:
             root_block(func)
             self.trees[func] = Tree(func)
         return self.trees[func]
 
+    def named(self, name: str | None) -> str:
+        """A function's name, by default of the one that is worked on; raises `ScheduleError` where that is open."""
+        chosen = name or self.func_name
+        if chosen is None:
+            known = ", ".join(self.mod.functions)
+            raise ScheduleError(
+                f"which function? the module has {known}, and none is named main\n"
+                '  try:    sch.work_on(NAME), or get_block(..., func_name=NAME)'
+            )
+        return chosen
+
     def _schedulable(self) -> Iterable[tuple[str, Tree]]:
-        yield self.func_name, self.tree()
+        if self.func_name is not None:
+            yield self.func_name, self.tree()
         for name, func in self.mod.items():
             if name != self.func_name and isinstance(func.body, BlockRealize):
                 yield name, self.tree(name)
@@ -71,7 +83,7 @@ class ScheduleState:
         if len(found) == 1:
             return found[0]
         names = [realize.block.name for realize in tree.blocks.values()]
-        where = func_name or self.func_name
+        where = self.named(func_name)
         if not found:
             raise ScheduleError(f"no block {name!r} in function {where!r}; {nearest(name, names)}")
         raise ScheduleError(f"{len(found)} blocks of function {where!r} are named {name!r}; use get_child_blocks")

@@ -8,6 +8,7 @@ from minitvm.errors import InputError, ScheduleError
 from minitvm.expr import structural_equal
 from minitvm.tir import IRModule, PrimFunc
 from minitvm.tir.schedule import Schedule, Trace
+from minitvm.tir.schedule.testing import verify_trace_roundtrip
 
 from . import programs
 
@@ -53,3 +54,20 @@ def test_an_unknown_function_is_an_error_that_names_what_there_is() -> None:
         sch.mod["matmol"]
     with pytest.raises(ScheduleError, match=r"get_block\(.*no function 'zz' in the module; known: matmul"):
         sch.get_block("C", "zz")
+
+
+def test_of_several_functions_one_has_to_be_chosen() -> None:
+    mod = IRModule({"first": programs.matmul(), "second": programs.chain()})
+    sch = Schedule(mod)
+    assert sch.func_working_on is None
+    for call in (lambda: sch.get_block("C"), lambda: sch.compute_inline("B"), lambda: sch.func, sch.space):
+        with pytest.raises(ScheduleError, match="the module has first, second, and none is named main"):
+            call()
+    sch.vectorize(sch.get_loops(sch.get_block("D", "second"))[1])  # a handle says where it is
+    sch.work_on("second")
+    sch.compute_inline("B")
+    verify_trace_roundtrip(sch, mod)
+
+
+def test_main_is_worked_on_where_there_is_one() -> None:
+    assert Schedule(IRModule({"first": programs.chain(), "main": programs.matmul()})).func_working_on == "main"
