@@ -77,7 +77,7 @@ def _argument(p: Parameter, dims: Mapping[x.Var, int], rng: np.random.Generator,
         value = integers(rng, (), p.dtype, magnitude or 8)
         return p.dtype.numpy.type(value)
     shape = extents(p, dims)
-    if p.written:
+    if not p.given:
         return garbage(shape, p.dtype)
     if p.dtype.is_float and magnitude is None:
         return rng.standard_normal(shape).astype(p.dtype.numpy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,10 +12,11 @@ from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.tir.nodes import IRModule
 
 from .arguments import random_inputs, told_sizes
+from .inplace import marked, positions_of, read_first
 from .modes import Mode, known_modes
 from .modes.case import Case, Undefined
 from .modes.exact import exact_arguments
-from .programs import Program, execute, same_signature, several_functions
+from .programs import Program, execute, parameters, same_signature, several_functions
 from .shrink import smallest
 from .sizes import sizes_to_try
 from .tolerance import close
@@ -34,6 +36,7 @@ def check(
     seed: int = 0,
     sizes: Mapping[str, int] | None = None,
     inputs: Sequence[Any] | None = None,
+    inout: Sequence[str] | None = None,
     shrink: bool = True,
 ) -> Verdict:
     """Whether two programs with the same parameters write the same values.
@@ -43,7 +46,8 @@ def check(
     One that cannot judge these programs is left out, and the verdict says why; when all that compare values are, random
     floats are compared instead, within error bounds or else up to rounding. `inputs` are arguments in calling order to
     use instead of random ones, `sizes` fixes symbolic dimensions by name; those left open take several values, which
-    an equal verdict tells (`reference.sizes`). `shrink` looks for a smaller counterexample.
+    an equal verdict tells (`reference.sizes`). `inout` names the parameters of `before` that it updates; by default
+    those that it reads before it writes them, which the verdict names. `shrink` looks for a smaller counterexample.
     An undefined action of `before` raises its `ExecutionError`: there is nothing to compare with; one of `after` is a
     difference. Raises `Unsupported` where no mode can compare, `InputError` for programs of different parameters.
     """
@@ -54,10 +58,13 @@ def check(
     if several_functions(before) and several_functions(after):
         if inputs is not None:
             raise InputError("inputs are those of one function; these modules have several")
-        return _check_each(before, after, modes=modes, seed=seed, sizes=sizes, shrink=shrink)
-    same_signature(before, after)
+        return _check_each(before, after, modes=modes, seed=seed, sizes=sizes, inout=inout, shrink=shrink)
+    one_sided = same_signature(before, after)
+    if one_sided:
+        return Verdict(False, "signature", one_sided)
     if inputs is not None:
         sizes = {**told_sizes(before, inputs), **(sizes or {})}
+    before, after, updated = _in_place(before, after, seed, sizes, inputs, inout)
     cases = _Cases.of(before, after, seed, sizes, inputs, "shadow" in modes)
     ran: dict[str, Verdict] = {}
     refused: dict[str, str] = {}
@@ -80,7 +87,21 @@ def check(
         reasons = "".join(f"\n  {name}: {why}" for name, why in refused.items())
         raise Unsupported(f"the programs cannot be compared: every mode refuses{reasons}")
     told = next((v for v in ran.values() if not v), next(iter(ran.values())))
-    return replace(told, ran=tuple(ran), refused=refused, tried=cases.tried() if told else ())
+    return replace(told, ran=tuple(ran), refused=refused, tried=cases.tried() if told else (), inout=updated)
+
+
+def _in_place(
+    before: Program, after: Program, seed: int, sizes: Mapping[str, int] | None, inputs: Sequence[Any] | None,
+    inout: Sequence[str] | None,
+) -> tuple[Program, Program, tuple[str, ...]]:  # fmt: skip
+    """Both programs with what `before` updates in and out, and its names."""
+    if inout is not None:
+        places = positions_of(before, inout)
+    else:
+        tried = sizes_to_try(before, after, seed, sizes, several=inputs is None)
+        places = read_first(before, seed, max(tried, key=lambda one: math.prod(one.values())), inputs)
+    names = [p.name for p in parameters(before)]
+    return marked(before, places), marked(after, places), tuple(names[k] for k in places)
 
 
 @dataclass

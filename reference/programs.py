@@ -20,6 +20,9 @@ from .tir import entry_function
 Program = Any  # a PrimFunc, an IRModule (of one level-3 function, or lowered), or a list of te tensors
 
 
+INOUT = "reference.inout"  # an attribute of a function: the places of the parameters that it updates
+
+
 @dataclass(frozen=True)
 class Parameter:
     """A place in the calling order: what two programs must agree on."""
@@ -29,6 +32,17 @@ class Parameter:
     shape: tuple[x.Expr, ...] | None  # None: a scalar
     written: bool
     var: x.Var | None = None
+    inout: bool = False
+
+    @property
+    def given(self) -> bool:
+        """Whether the caller passes a value in."""
+        return not self.written or self.inout
+
+    @property
+    def kind(self) -> str:
+        """The dtype, and the shape of an array, as text."""
+        return str(self.dtype) if self.shape is None else f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
 def entry(program: t.PrimFunc | t.IRModule) -> t.PrimFunc:
@@ -56,11 +70,12 @@ def parameters(program: Program) -> list[Parameter]:
     if isinstance(program, t.PrimFunc | t.IRModule):
         func = entry(program)
         written = stored_buffers(func, program if isinstance(program, t.IRModule) else None)
+        inout = func.attrs.get(INOUT, ())
         return [
-            Parameter(p.name, p.dtype, p.shape, p in written)
+            Parameter(p.name, p.dtype, p.shape, p in written, inout=k in inout)
             if isinstance(p, t.Buffer)
             else Parameter(p.name, p.dtype, None, False, p)
-            for p in func.params
+            for k, p in enumerate(func.params)
         ]
     if not isinstance(program, Sequence) or not all(isinstance(one, te.Tensor | x.Var) for one in program):
         raise InputError(
@@ -74,14 +89,21 @@ def parameters(program: Program) -> list[Parameter]:
     ]
 
 
-def same_signature(before: Program, after: Program) -> None:
-    """InputError unless two programs can be called with the same arguments."""
+def same_signature(before: Program, after: Program) -> str:
+    """What only one of two programs writes, as text; "" where they write the same parameters.
+
+    InputError unless they can be called with the same arguments.
+    """
     one, other = parameters(before), parameters(after)
     if len(one) != len(other):
         raise InputError(f"the programs have {len(one)} and {len(other)} parameters")
     for p, q in zip(one, other):
-        if p.dtype != q.dtype or (p.shape is None) != (q.shape is None) or p.written != q.written:
-            raise InputError(f"the parameters {p.name} and {q.name} differ: {p} and {q}")
+        if p.dtype != q.dtype or (p.shape is None) != (q.shape is None):
+            names = p.name if p.name == q.name else f"{p.name} and {q.name}"
+            raise InputError(f"the parameters {names} differ: {p.kind} before, {q.kind} after")
+    told = [f"{p.name} is written by {'before and not by after' if p.written else 'after and not by before'}"
+            for p, q in zip(one, other) if p.written != q.written]  # fmt: skip
+    return "\n".join(told)
 
 
 def execute(program: Program, args: Sequence[Any], shadow: bool = True, sizes: Mapping[str, int] | None = None,
@@ -94,11 +116,12 @@ def execute(program: Program, args: Sequence[Any], shadow: bool = True, sizes: M
         _run_tensors(program, args, options.get("mode", "fast"), domain)
         return
     func = entry(program)
+    inout = [func.params[k].name for k in func.attrs.get(INOUT, ())]
     if is_lowered(program):
-        kernel.run(program, *args, shadow=shadow, sizes=sizes, domain=domain, **options)
+        kernel.run(program, *args, shadow=shadow, sizes=sizes, domain=domain, inout=inout, **options)
         return
     settings = Settings(shadow, options.get("order", "forward"), options.get("seed", 0), domain=domain)
-    runner.run_level_3(func, args, settings, options.get("mode", "fast"), ())
+    runner.run_level_3(func, args, settings, options.get("mode", "fast"), inout)
 
 
 def split_tensors(

@@ -42,7 +42,7 @@ def smallest(case: Case, verdict: Verdict, judge: Judge, on: Any = None) -> Verd
     if on is not None and case.given is None and best.output:
         best = _simplest(here, best, on, deadline)
     names = [p.name for p in here.parameters]
-    shown = [(n, a) for n, a, p in zip(names, best.inputs, here.parameters) if not p.written]
+    shown = [(n, a) for n, a, p in zip(names, best.inputs, here.parameters) if p.given]
     text = described([n for n, _ in shown], [a for _, a in shown], here.open_sizes)
     return replace(best, sizes=dict(here.open_sizes), counterexample=text if best.output else _sizes_only(here))
 
@@ -88,7 +88,7 @@ def _simplest(case: Case, best: Verdict, on: Any, deadline: float) -> Verdict:
             best = found
             break
     for k, p in enumerate(case.parameters):
-        if p.written or not isinstance(best.inputs[k], np.ndarray) or p.dtype.is_bool:
+        if not p.given or not isinstance(best.inputs[k], np.ndarray) or p.dtype.is_bool:
             continue
         for array in _simpler(p, np.asarray(best.inputs[k])):
             found = attempt([*best.inputs[:k], array, *best.inputs[k + 1 :]])

@@ -34,7 +34,7 @@ def signs(parameters: Sequence[Parameter]) -> Iterator[list[int]]:
     for pattern in PATTERNS:
         made, count = [], 0
         for p in parameters:
-            signed = not p.written and p.shape is not None and p.dtype.kind not in ("uint", "bool", "handle")
+            signed = p.given and p.shape is not None and p.dtype.kind not in ("uint", "bool", "handle")
             made.append(pattern[count % len(pattern)] if signed else 0)
             count += signed
         if any(made) and made not in seen:

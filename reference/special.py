@@ -30,7 +30,7 @@ def special_inputs(program: Program, seed: int, sizes: Mapping[str, int], kind: 
     args = random_inputs(program, seed, sizes)
     dims = dimensions(program, rng, sizes)
     for k, p in enumerate(parameters(program)):
-        if p.written or p.var in dims or (not p.dtype.is_float and kind != "all") or p.dtype.is_bool:
+        if not p.given or p.var in dims or (not p.dtype.is_float and kind != "all") or p.dtype.is_bool:
             continue
         array = np.array(args[k])
         where = rng.random(array.shape) < DENSITY

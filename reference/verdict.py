@@ -21,7 +21,9 @@ class Verdict:
     text that says it; the output's name, the first differing index and both values (field mode: rationals as text);
     `inputs`, the smallest arguments found that show it, in calling order, with the `sizes` of symbolic dimensions; and
     for undefined behaviour the `finding`. `ran` are the modes that ran, `refused` says of each other one why not.
-    Of an equal verdict, `tried` has the sizes of symbolic dimensions at which the programs were compared.
+    Of an equal verdict, `tried` has the sizes of symbolic dimensions at which the programs were compared. `inout` names
+    the parameters that were taken as in and out. The mode "signature" says that one program writes what the other does
+    not.
     """
 
     equal: bool
@@ -38,6 +40,7 @@ class Verdict:
     finding: Finding | None = None
     counterexample: str = ""  # the inputs as text
     tried: tuple[Mapping[str, int], ...] = ()
+    inout: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.equal
@@ -53,6 +56,8 @@ class Verdict:
             lines = [f"equal ({told or self.mode}){_at(self.tried)}"]
         else:
             lines = [self.message, *([self.counterexample] if self.counterexample else [])]
+        if self.inout:
+            lines.append(f"  in and out: {', '.join(self.inout)} (what the caller passes in is read)")
         for name, why in self.refused.items():
             reason = why.removeprefix(f"{name} mode: ").splitlines()
             lines.append(f"  {name} did not run: {reason[0]}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ExecutionError, MinitvmError, Unsupported, VerificationError
+from ..errors import ExecutionError, InternalError, MinitvmError, Unsupported, VerificationError
 from ..target import Target
 from .check_primitive import check_primitive
 from .difference import TOLERANCE_OF_INTEGERS, indented, judged, line, relative_difference
@@ -57,6 +57,9 @@ def check_function(func: Any, target: Target, seed: int) -> Iterator[tuple[str, 
             return  # machine code for it would write where it must not
 
 
+INTERPRETED = ("tir", "kernel")  # levels at which a run is told which parameters are in and out
+
+
 class _Trial:
     """A function on one set of arguments; the first level that runs says what the others must agree with."""
 
@@ -68,8 +71,23 @@ class _Trial:
     @cached_property
     def inputs(self) -> list[Any]:
         from ..reference import random_inputs
+        from ..reference.inplace import marked
 
-        return random_inputs(self.func, self.seed, magnitude=4)
+        return random_inputs(marked(self.func, self.updated), self.seed, magnitude=4)
+
+    @cached_property
+    def updated(self) -> tuple[int, ...]:
+        """The places of the parameters that the function reads before it writes them."""
+        from ..reference.inplace import read_first
+
+        return read_first(self.func, self.seed)
+
+    @property
+    def entry(self) -> Any:
+        """The function that a run starts with."""
+        from ..reference.programs import entry
+
+        return entry(self.func)
 
     def run(self, level: str) -> tuple[str, str]:
         """The verdict on a level, and its text."""
@@ -79,11 +97,14 @@ class _Trial:
             verify(self.func, "kernel" if is_lowered(self.func) else "tir")
             return "ok", ""
         args = fresh(self.inputs)
-        LEVELS[level](self.descent, args)
+        inout = [self.entry.params[k].name for k in self.updated]
+        options = {"inout": inout} if inout and level in INTERPRETED else {}
+        LEVELS[level](self.descent, args, **options)
         found = [a for a in args if isinstance(a, np.ndarray)]
         if self.wanted is None:
             self.wanted = found
-            return "ok", f"ran {_shapes(args)}"
+            told = f"; in and out: {', '.join(inout)} (what the caller passes in is read)" if inout else ""
+            return "ok", f"ran {_shapes(args)}{told}"
         worst = max((relative_difference(f, w) for f, w in zip(found, self.wanted, strict=True)), default=0.0)
         return judged(worst, TOLERANCE_OF_INTEGERS)
 
@@ -99,8 +120,10 @@ def _compare(pair: Pair, seed: int) -> bool:
 
     try:
         verdict = check(pair.before, pair.after, seed=seed)
-    except (ExecutionError, Unsupported) as error:
+    except InternalError:
+        raise
+    except MinitvmError as error:  # the pairs that follow may be comparable
         print(f"{pair.name}\n  cannot be compared: {indented(error)}")
-        return not isinstance(error, ExecutionError)
+        return isinstance(error, Unsupported)
     print(f"{pair.name}\n  {str(verdict) if verdict else 'DIFFERENT: ' + indented(verdict)}")
     return bool(verdict)

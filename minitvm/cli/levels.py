@@ -86,7 +86,9 @@ def _executable(descent: Descent, args: Sequence[Any]) -> None:
 
     program = descent.executable
     order = list(zip(program.calling_order, args, strict=True))
-    results = executable.run(program, {program.inputs[p.index].name: a for p, a in order if isinstance(p, Input)})
+    given = {program.inputs[p.index].name: a for p, a in order if isinstance(p, Input)}
+    outputs = [(program.outputs[p.index], a) for p, a in order if not isinstance(p, Input)]
+    results = executable.run(program, given | {spec.name: a for spec, a in outputs if spec.inout})
     for place, array in order:
         if not isinstance(place, Input):
             array[...] = results[place.index]

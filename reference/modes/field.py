@@ -97,7 +97,7 @@ def lift(case: Case, domain: Field, inputs: Sequence[Any], random: bool) -> list
     for p, given in zip(case.parameters, inputs):
         if not p.dtype.is_float:
             lifted.append(given)
-        elif p.written:
+        elif not p.given:
             lifted.append(domain.poison(np.size(given), p.dtype).reshape(np.shape(given)))
         else:
             made = domain.random(rng, np.shape(given)) if random else domain.lift(np.asarray(given))

@@ -86,6 +86,45 @@ def test_a_pair_that_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     )
 
 
+IN_PLACE = '''
+@T.prim_func
+def {name}(A: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("A"):
+            v = T.axis.spatial(8, i)
+            A[v] = {value}
+'''
+
+
+def test_functions_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (IN_PLACE.format(name=n, value="T.max(A[v], 0.0)") for n in ("before", "after"))
+    status, out, _ = check(tmp_path, capsys, HEAD + first + second)
+    assert status == 0
+    assert out.startswith(dedent("""\
+        before
+          verifier   ok     0.0 s
+          tir        ok     ran on arrays of 8; in and out: A (what the caller passes in is read), 0.0 s
+          compiled   equal  largest difference 0.0e+00 of the largest value, 0.0 s
+          kernel     equal  largest difference 0.0e+00 of the largest value, 0.0 s
+          executable equal  largest difference 0.0e+00 of the largest value, 0.0 s
+        """))
+    assert "before, after\n  equal (exact, field, shadow)\n  in and out: A (what the caller" in out
+
+
+def test_a_pair_that_cannot_be_compared_does_not_hide_the_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = rows("n_after").replace(", B:", ", n: T.int32, B:")
+    text = HEAD + rows("n_before") + other + rows("x_before") + rows("x_after", "T.float32(1)")
+    text += rows("y_before") + rows("y_after").replace("A[vi, vk]\n", "0.0\n").replace("B[vi] = ", "A[vi, 0] = ")
+    status, out, _ = check(tmp_path, capsys, text)
+    assert status == 1
+    assert "n_before, n_after\n  cannot be compared: the programs have 2 and 3 parameters\n" in out
+    assert "x_before, x_after\n  DIFFERENT: the programs differ in B[0]" in out
+    assert "y_before, y_after\n  DIFFERENT: A is written by after and not by before\n" in out
+    assert "    B is written by before and not by after\n" in out
+
+
 def test_a_function_that_makes_the_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = HEAD + rows("f") + '\ndef apply_trace(sch):\n    sch.split(sch.get_loops("B")[1], [2, 3])\n'
     status, out, _ = check(tmp_path, capsys, text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...errors import ExecutionError, InternalError, ScheduleError, Unsupported
+from ...errors import ExecutionError, InputError, InternalError, ScheduleError, Unsupported
 from ..nodes import IRModule, PrimFunc
 
 MODES = ("exact", "field", "shadow")
@@ -30,6 +30,9 @@ def verify_step(
             raise ScheduleError(
                 f"{headline}: verify=True cannot judge step {step} of the trace: {reason}"
             ) from None
+        except InputError as reason:
+            told = f"step {step} of the trace changes the parameters of {name}: {reason}"
+            raise InternalError(f"{headline}: {told}") from None
         if not verdict:
             told = str(verdict).replace("\n", "\n  ")
             raise InternalError(f"{headline}: step {step} of the trace changes what {name} computes\n  {told}")

@@ -7,8 +7,11 @@ import re
 import pytest
 
 from minitvm.errors import InternalError, ScheduleError
+from minitvm.expr import const, rewrite
 from minitvm.script import tir as T
+from minitvm.tir.nodes import BufferStore, Evaluate, For
 from minitvm.tir.schedule import PRIMITIVES, Schedule
+from minitvm.tir.schedule.state import ScheduleState
 
 
 @T.prim_func
@@ -73,6 +76,17 @@ def test_two_accesses_of_a_race_are_told(monkeypatch: pytest.MonkeyPatch) -> Non
     told = r"conflicting accesses to element \[0\] of B[\s\S]*written where[\s\S]*read where"
     with pytest.raises(InternalError, match=told):
         sch.parallel(sch.get_loops("B")[1])
+
+
+def test_a_lost_store_is_a_fault_of_the_primitive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forget(state: ScheduleState, loop: For) -> None:
+        lost = rewrite(loop, lambda n: Evaluate(const(0)) if isinstance(n, BufferStore) else None)
+        state.replace({loop: lost})
+
+    monkeypatch.setattr(PRIMITIVES["parallel"], "function", forget)
+    sch = Schedule(sums, verify=True)
+    with pytest.raises(InternalError, match="changes what sums computes\n  B is written by before and not by after"):
+        sch.parallel(sch.get_loops("B")[0])
 
 
 def test_what_the_oracle_cannot_judge_is_refused() -> None:
