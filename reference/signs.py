@@ -25,7 +25,7 @@ _CALLS = ("vector_reduce_min", "vector_reduce_max")
 
 def looks_at_order(program: Program) -> bool:
     """Whether a program compares values that come from its data, or takes the greater or the less of them."""
-    return any(_compares_data(n) for n in nodes(program))
+    return any(compares_data(n) for n in nodes(program))
 
 
 def signs(parameters: Sequence[Parameter]) -> Iterator[list[int]]:
@@ -52,7 +52,8 @@ def _signed(array: Any, sign: int) -> np.ndarray:
     return np.asarray(sign * np.where(magnitude == 0, 1, magnitude)).astype(np.asarray(array).dtype)
 
 
-def _compares_data(n: x.Node) -> bool:
+def compares_data(n: x.Node) -> bool:
+    """Whether a node compares data, or takes the greater or the less of them."""
     if isinstance(n, x.CommReducer):
         return any(isinstance(inner, _ORDERED) for inner in x.walk(n))
     if isinstance(n, x.Call) and n.op in _CALLS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +14,7 @@ from minitvm.errors import ExecutionError, Unsupported
 
 from ..arguments import copies, random_inputs
 from ..findings import UndefinedBehaviour
+from ..landmarks import landmarks, sized_by_data
 from ..programs import Parameter, Program, execute, parameters
 from ..signs import looks_at_order
 from ..verdict import Verdict
@@ -45,6 +47,7 @@ class Case:
     open_sizes: Mapping[str, int] = field(default_factory=dict)
     watched: bool = field(default=False, init=False)
     undefined: bool = field(default=False, init=False)  # `before` is, at these sizes
+    exact_held: bool = field(default=False, init=False)  # exact mode found no difference, also on varied inputs
 
     def with_sizes(self, sizes: Mapping[str, int]) -> Case:
         """The same programs where open dimensions have other sizes."""
@@ -61,6 +64,16 @@ class Case:
     def looks_at_order(self) -> bool:
         """Whether one of the programs compares its data: inputs of one sign then show more."""
         return any(map(looks_at_order, (self.before, self.after)))
+
+    @cached_property
+    def landmarks(self) -> frozenset[Fraction]:
+        """The numbers at which one of the programs may change its ways."""
+        return landmarks(self.before) | landmarks(self.after)
+
+    @cached_property
+    def sized_by_data(self) -> bool:
+        """Whether integers among the arguments may say how often a loop runs: large ones would never end."""
+        return any(sized_by_data(one, frozenset(self.sizes)) for one in (self.before, self.after))
 
     @cached_property
     def _exact(self) -> list[Any] | Unsupported:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..programs import Program, entry, is_lowered
 from ..settings import Settings, stored_buffers
 from ..signs import signs, with_signs
 from ..storage import bind_dimensions
+from ..variations import variations, varied
 from ..verdict import Verdict
 from .case import Case
 
@@ -34,15 +35,25 @@ class ExactMode:
     def run(self, case: Case) -> Verdict:
         inputs = case.exact_inputs()
         verdict = self.on(case, inputs)
-        if verdict and case.looks_at_order:
-            for chosen in signs(case.parameters):
-                found = self._on_signs(case, with_signs(inputs, chosen))
-                if not found:
-                    return found
+        if not verdict:
+            return verdict
+        for other in self._others(case, inputs):
+            found = self._if_defined(case, other)
+            if not found:
+                return found
+        case.exact_held = True
         return verdict
 
-    def _on_signs(self, case: Case, inputs: Sequence[Any]) -> Verdict:
-        """The verdict on inputs of chosen signs, if `before` takes them and does not round."""
+    def _others(self, case: Case, inputs: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """Inputs of chosen signs, for programs that look at order, and those that reach the programs' constants."""
+        if case.looks_at_order:
+            for chosen in signs(case.parameters):
+                yield with_signs(inputs, chosen)
+        for variation in variations(case, inputs, whole=True):
+            yield varied(inputs, variation)
+
+    def _if_defined(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+        """The verdict on inputs if `before` takes them and does not round."""
         try:
             return self.on(case, inputs)
         except (ExecutionError, Unsupported):

@@ -6,7 +6,8 @@ probability of at most degree / p for each element and seed. Integers, bools and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..field import Field, NeedsCompanion
 from ..field_order import SPANS, OrderedField, Undecided
 from ..programs import Program, execute
 from ..signs import signs
+from ..variations import Variation, variations, varied
 from ..verdict import Verdict
 from .case import Case, Undefined
 
@@ -36,7 +38,8 @@ class FieldMode:
             raise Unsupported("field mode: the parameters are no floats, and exact mode has judged them")
         inputs = random_inputs(case.before, case.seed, case.sizes)
         try:
-            return self._in(case, Field(), inputs, random=True)
+            verdict = self._in(case, Field(), inputs, random=True)
+            return self._on_others(case, Field, inputs) if verdict else verdict
         except NeedsCompanion:
             pass
         reason: Undecided | None = None
@@ -46,16 +49,25 @@ class FieldMode:
             except Undecided as undecided:
                 reason = reason or undecided
                 continue
-            return self._with_signs(case, span, inputs) if verdict else verdict
+            return self._on_others(case, partial(OrderedField, span), inputs) if verdict else verdict
         assert reason is not None
         raise reason
 
-    def _with_signs(self, case: Case, span: tuple[float, float], inputs: Sequence[Any]) -> Verdict:
-        """A difference on floats of chosen signs, if there is one; signs that `before` does not take are left out."""
-        for chosen in signs(case.parameters):
+    def _on_others(self, case: Case, domain: Callable[[], Field], inputs: Sequence[Any]) -> Verdict:
+        """A difference on floats of chosen signs, or on inputs that reach the programs' constants, if there is one.
+
+        Inputs that `before` does not take, or that are not decided, are left out. What exact mode judged on its inputs
+        of the second kind is not asked again.
+        """
+        others: list[dict[str, Any]] = []
+        if isinstance(domain(), OrderedField):
+            others += [{"chosen": chosen} for chosen in signs(case.parameters)]
+        if not case.exact_held:
+            others += [{"variation": variation} for variation in variations(case, inputs)]
+        for options in others:
             try:
-                verdict = self._in(case, OrderedField(span), inputs, random=True, chosen=chosen)
-            except (ExecutionError, Unsupported):
+                verdict = self._in(case, domain(), inputs, random=True, **options)
+            except (ExecutionError, Unsupported, NeedsCompanion):
                 continue
             if not verdict:
                 return verdict
@@ -68,9 +80,13 @@ class FieldMode:
         except NeedsCompanion:
             return self._in(case, OrderedField(), inputs, random=False)
 
-    def _in(self, case: Case, domain: Field, inputs: Sequence[Any], random: bool,
-            chosen: Sequence[int] = ()) -> Verdict:  # fmt: skip
+    def _in(self, case: Case, domain: Field, inputs: Sequence[Any], random: bool, chosen: Sequence[int] = (),
+            variation: Variation | None = None) -> Verdict:  # fmt: skip
         lifted = lift(case, domain, inputs, random)
+        if variation is not None:
+            pairs = list(zip(case.parameters, lifted, variation, strict=True))
+            lifted = [c.on(a, domain.lift if p.dtype.is_float else _as_it_is) if c else a for p, a, c in pairs]
+            inputs = varied(inputs, variation)
         if isinstance(domain, OrderedField) and chosen:
             floats = [sign if p.dtype.is_float else 0 for p, sign in zip(case.parameters, chosen)]
             lifted = [domain.with_sign(a, sign) if sign else a for a, sign in zip(lifted, floats)]
@@ -79,7 +95,7 @@ class FieldMode:
             found = self._outputs(case, case.after, domain, lifted)
         except ExecutionError as error:
             raise Undefined(error, inputs) from error
-        return compare(case, domain, inputs, wanted, found)
+        return compare(case, domain, inputs, wanted, found, everywhere=variation is None)
 
     def _outputs(self, case: Case, program: Program, domain: Field, lifted: Sequence[Any]) -> list[Any]:
         args = [np.array(a) if isinstance(a, np.ndarray) else a for a in lifted]
@@ -105,14 +121,21 @@ def lift(case: Case, domain: Field, inputs: Sequence[Any], random: bool) -> list
     return lifted
 
 
-def compare(case: Case, domain: Field, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any]) -> Verdict:
-    """The verdict on two runs over the field."""
+def _as_it_is(values: np.ndarray) -> np.ndarray:
+    return values
+
+
+def compare(case: Case, domain: Field, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any],
+            everywhere: bool = True) -> Verdict:  # fmt: skip
+    """The verdict on two runs over the field. Unless `everywhere`, elements that are no numbers are not looked at."""
     for p, a, b in zip(case.parameters, wanted, found):
         if not p.written:
             continue
         same = np.asarray(domain.same(a, b) if p.dtype.is_float else a == b)
+        if not everywhere and p.dtype.is_float and isinstance(domain, OrderedField):
+            same = same | np.isnan(a["c"]) | np.isnan(b["c"])  # x / x at a planted zero, say
         if same.all():
-            if p.dtype.is_float and isinstance(domain, OrderedField) and np.isnan(a["c"]).any():
+            if everywhere and p.dtype.is_float and isinstance(domain, OrderedField) and np.isnan(a["c"]).any():
                 raise Unsupported(f"field mode: {p.name} is not a number somewhere: a division by zero, or infinities")
             continue
         index = tuple(int(i) for i in np.argwhere(~same)[0])

@@ -1,0 +1,160 @@
+"""Inputs made from others so that they reach what the two programs tell apart.
+
+Plants: the landmarks of both programs (`reference.landmarks`) and their neighbours, each in every argument, among few
+different elements, so that maxima are met twice and indices collide. Far: everything beyond the largest landmark, of
+one sign. Full: integers of the whole range of their dtype, of both signs and negative ones. A program need not be
+defined on these; then the modes leave them out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitvm import expr as x
+
+from .programs import Parameter
+
+if TYPE_CHECKING:
+    from .modes.case import Case
+
+PLANTED = 48  # numbers at most, drawn where there are more
+ROUNDS = 6  # of plants, at most
+ORDINARY = 16  # how far ordinary inputs reach
+FARTHEST = 2**30
+SOURCES = 3  # different elements of an input with ties
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is done to one argument: its elements taken from other places, then some overwritten; flat arrays."""
+
+    take: np.ndarray | None = None
+    where: np.ndarray | None = None
+    values: np.ndarray | None = None
+
+    def on(self, array: Any, lift: Callable[[np.ndarray], Any] = lambda values: values) -> Any:
+        """The argument changed; `lift` makes elements of numbers."""
+        flat = np.array(array).reshape(-1)
+        if self.take is not None:
+            flat = flat[self.take]
+        if self.where is not None and self.values is not None and self.where.any():
+            flat[self.where] = lift(self.values[self.where])
+        shaped = flat.reshape(np.shape(array))
+        return shaped if isinstance(array, np.ndarray) else shaped[()]
+
+
+Variation = Sequence[Change | None]  # one for each parameter, None: it stays
+
+
+def varied(inputs: Sequence[Any], variation: Variation) -> list[Any]:
+    """Arguments changed."""
+    return [a if change is None else change.on(a) for a, change in zip(inputs, variation, strict=True)]
+
+
+def variations(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterator[Variation]:
+    """The variations that these programs ask for; with `whole`, floats are planted as whole numbers only.
+
+    An argument that gives a dimension stays, and so do all integers where they may say how often a loop runs.
+    """
+    rng = np.random.default_rng((case.seed, 0x91A2))
+    chosen = [_chosen(case, p) for p in case.parameters]
+    sizes = [np.size(a) for a in inputs]
+    marks = sorted(case.landmarks)
+    lists = [_numbers(p, marks, whole, rng) if taken else None for p, taken in zip(case.parameters, chosen)]
+    ints = [taken and p.dtype.is_int for p, taken in zip(case.parameters, chosen)]
+    ties = [taken and (case.looks_at_order or whole) for taken, whole in zip(chosen, ints)]
+    taken_from = _ties(ties, sizes, rng)
+    if any(take is not None for take in taken_from):
+        # Among plants there may be no tie left at the greatest element.
+        yield [None if take is None else Change(take) for take in taken_from]
+    yield from _plants(lists, taken_from, sizes, rng)
+    if marks:
+        yield from _far(case.parameters, chosen, sizes, marks, rng)
+    if any(ints):
+        yield from _full(case.parameters, ints, sizes, rng)
+
+
+def _chosen(case: Case, p: Parameter) -> bool:
+    if p.written or p.dtype.is_bool or (p.shape is None and p.name in case.sizes):
+        return False
+    return p.dtype.is_float or (p.dtype.is_int and not case.sized_by_data)
+
+
+def _numbers(p: Parameter, marks: Sequence[Fraction], whole: bool, rng: np.random.Generator) -> np.ndarray:
+    """The landmarks and their neighbours, as numbers of a parameter's dtype."""
+    steps = (-1, 0, 1) if whole or p.dtype.is_int else (-1, Fraction(-1, 2), 0, Fraction(1, 2), 1)
+    around = {c + step for c in marks for step in steps}
+    if whole or p.dtype.is_int:
+        around = {v for v in around if v.denominator == 1}
+    low, high = (Fraction(v) for v in (p.dtype.min, p.dtype.max))
+    kept = sorted(v for v in around if low <= v <= high)
+    if len(kept) > PLANTED:
+        kept = [kept[k] for k in sorted(rng.choice(len(kept), PLANTED, replace=False))]
+    return np.array([int(v) if p.dtype.is_int else float(v) for v in kept], p.dtype.numpy)
+
+
+def _plants(lists: Sequence[np.ndarray | None], ties: Sequence[np.ndarray | None], sizes: Sequence[int],
+            rng: np.random.Generator) -> Iterator[Variation]:  # fmt: skip
+    lists = [None if v is None or not v.size or not n else rng.permutation(v) for v, n in zip(lists, sizes)]
+    places = [max(1, n // 2) for n in sizes]
+    needed = [math.ceil(v.size / m) for v, m in zip(lists, places) if v is not None]
+    for k in range(min(max(needed, default=0), ROUNDS)):
+        changes: list[Change | None] = []
+        for v, take, n, m in zip(lists, ties, sizes, places):
+            if v is None:
+                changes.append(None if take is None else Change(take))
+                continue
+            at = rng.permutation(n)[:m]
+            where, values = np.zeros(n, np.bool_), np.zeros(n, v.dtype)
+            where[at], values[at] = True, v[(k * m + np.arange(m)) % v.size]
+            changes.append(Change(take, where, values))
+        yield changes
+
+
+def _far(parameters: Sequence[Parameter], chosen: Sequence[bool], sizes: Sequence[int], marks: Sequence[Fraction],
+         rng: np.random.Generator) -> Iterator[Variation]:  # fmt: skip
+    beyond = [2 * math.ceil(abs(c)) for c in marks if ORDINARY < 2 * abs(c) <= FARTHEST]
+    if not beyond:
+        return
+    least = max(beyond)
+    for sign in (-1, 1):
+        changes: list[Change | None] = []
+        for p, taken, n in zip(parameters, chosen, sizes):
+            if not taken or not n or (p.dtype.is_int and 2 * least > int(p.dtype.max)):
+                changes.append(None)
+                continue
+            positive = p.dtype.kind == "uint" or sign > 0
+            changes.append(_everywhere(rng.integers(least, 2 * least + 1, n) * (1 if positive else -1), p.dtype))
+        if any(c is not None for c in changes):
+            yield changes
+
+
+def _ties(taken: Sequence[bool], sizes: Sequence[int], rng: np.random.Generator) -> list[np.ndarray | None]:
+    """From which few places the elements of each argument are taken, from each at least twice."""
+    return [
+        rng.permutation(np.resize(rng.permutation(n)[: max(1, min(SOURCES, n // 2))], n)) if one and n > 1 else None
+        for one, n in zip(taken, sizes)
+    ]
+
+
+def _full(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence[int],
+          rng: np.random.Generator) -> Iterator[Variation]:  # fmt: skip
+    for negative in (False, True):
+        changes: list[Change | None] = []
+        for p, taken, n in zip(parameters, ints, sizes):
+            if not taken:
+                changes.append(None)
+                continue
+            low, high = int(p.dtype.min), -1 if negative and p.dtype.kind == "int" else int(p.dtype.max)
+            changes.append(_everywhere(rng.integers(low, high, n, p.dtype.numpy, endpoint=True), p.dtype))
+        yield changes
+
+
+def _everywhere(values: np.ndarray, dtype: x.DType) -> Change:
+    return Change(None, np.ones(values.size, np.bool_), values.astype(dtype.numpy))
