@@ -1,13 +1,14 @@
 """Special mode: NaN, infinities, zeros of both signs, subnormals, the largest floats and the ends of integer ranges.
 
-`special_inputs` plants them at random positions among ordinary values. A transform that keeps the order of float
-operations must give the same bits on them, whatever the payload of a NaN; `x * 0 -> 0` does not. Where it changes the
-order of a sum, rounding and overflow on the way may differ: `explained` tells such elements, for which no more can be
-said, from those that differ for no such reason.
+`special_inputs` plants them at random positions among ordinary values, in turns until each argument had each. A
+transform that keeps the order of float operations must give the same bits on them, whatever the payload of a NaN;
+`x * 0 -> 0` does not. Where it changes the order of a sum, rounding and overflow on the way may differ: `explained`
+tells such elements, for which no more can be said, from those that differ for no such reason.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,25 +21,45 @@ from .arguments import dimensions, random_inputs
 from .programs import Program, parameters
 
 DENSITY = 0.5  # of the elements are special
+TURNS = 4  # at least
 
 KINDS = ("all", "small integers", "finite floats")  # tried in turn: integers may be indices, floats may become integers
 
 
-def special_inputs(program: Program, seed: int, sizes: Mapping[str, int], kind: str = "all") -> list[Any]:
-    """An argument for each parameter, special values planted; `kind` is one of `KINDS`."""
-    rng = np.random.default_rng(seed)
-    args = random_inputs(program, seed, sizes)
-    dims = dimensions(program, rng, sizes)
+def special_inputs(program: Program, seed: int, sizes: Mapping[str, int], kind: str = "all",
+                   turn: int = 0) -> list[Any]:  # fmt: skip
+    """An argument for each parameter, special values planted; `kind` is one of `KINDS`.
+
+    Turn after turn, as many as `turns` says, each argument gets every value.
+    """
+    args = random_inputs(program, seed + turn, sizes)
+    dims = dimensions(program, np.random.default_rng(seed), sizes)
+    lists = np.random.default_rng((seed, 0x5BEC))  # the same in every turn
+    rng = np.random.default_rng((seed, turn))
     for k, p in enumerate(parameters(program)):
         if not p.given or p.var in dims or (not p.dtype.is_float and kind != "all") or p.dtype.is_bool:
             continue
+        values = lists.permutation(special_values(p.dtype, kind != "finite floats"))
         array = np.array(args[k])
-        where = rng.random(array.shape) < DENSITY
-        # Each value as often as the others: chance alone leaves some out of a small array.
-        values = rng.permutation(special_values(p.dtype, kind != "finite floats"))
-        array[where] = np.resize(values, int(where.sum()))
+        flat = array.reshape(-1)
+        count = _planted(flat.size)
+        places = rng.permutation(flat.size)[:count]
+        flat[places] = values[(turn * count + np.arange(places.size)) % values.size]
         args[k] = array if p.shape is not None else array[()]
     return args
+
+
+def turns(program: Program, sizes: Mapping[str, int]) -> int:
+    """After how many turns every value was planted in every argument that has elements."""
+    needed = [TURNS]
+    for p, array in zip(parameters(program), random_inputs(program, 0, sizes)):
+        if p.given and not p.dtype.is_bool and np.size(array):
+            needed.append(math.ceil(special_values(p.dtype).size / _planted(np.size(array))))
+    return max(needed)
+
+
+def _planted(size: int) -> int:
+    return max(1, int(size * DENSITY))
 
 
 def special_values(dtype: x.DType, infinite: bool = True) -> np.ndarray:

@@ -81,7 +81,7 @@ def variations(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterat
 
 
 def _chosen(case: Case, p: Parameter) -> bool:
-    if p.written or p.dtype.is_bool or (p.shape is None and p.name in case.sizes):
+    if not p.given or p.dtype.is_bool or (p.shape is None and p.name in case.sizes):
         return False
     return p.dtype.is_float or (p.dtype.is_int and not case.sized_by_data)
 

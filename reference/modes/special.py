@@ -13,11 +13,9 @@ import numpy as np
 
 from minitvm.errors import ExecutionError, Unsupported
 
-from ..special import KINDS, explained, same_bits, special_inputs
+from ..special import KINDS, explained, same_bits, special_inputs, turns
 from ..verdict import Verdict
 from .case import Case, difference
-
-_ROUNDS = 4
 
 
 class SpecialMode:
@@ -28,23 +26,23 @@ class SpecialMode:
     rank = 60
 
     def run(self, case: Case) -> Verdict:
-        rounds = 1 if case.given is not None else _ROUNDS
-        for k in range(rounds):
-            inputs, wanted = self._before(case, case.seed + k)
-            found = case.run_after(inputs)
-            verdict = self._compared(case, inputs, wanted, found)
+        for inputs, wanted in self._before(case):
+            verdict = self._compared(case, inputs, wanted, case.run_after(inputs))
             if not verdict:
                 return verdict
         return Verdict(True, self.name)
 
-    def _before(self, case: Case, seed: int) -> tuple[Sequence[Any], list[Any]]:
-        """Inputs on which `before` is defined, and what it gives."""
+    def _before(self, case: Case) -> list[tuple[Sequence[Any], list[Any]]]:
+        """Inputs on which `before` is defined, and what it gives: in turns, so that each value is in each of them."""
         if case.given is not None:
-            return case.given, case.run_before(case.given)
+            return [(case.given, case.run_before(case.given))]
         for kind in KINDS:
-            inputs = special_inputs(case.before, seed, case.sizes, kind)
+            chosen = [
+                special_inputs(case.before, case.seed, case.sizes, kind, turn)
+                for turn in range(turns(case.before, case.sizes))
+            ]
             try:
-                return inputs, case.run_before(inputs)
+                return [(inputs, case.run_before(inputs)) for inputs in chosen]
             except ExecutionError as error:
                 reason = str(error).splitlines()[0]
         raise Unsupported(f"special mode: the first program is undefined on special values: {reason}")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from minitvm import expr as x
 from minitvm import tir
 from minitvm.reference import check
-from minitvm.reference.special import same_bits, special_inputs, special_values
+from minitvm.reference.special import same_bits, special_inputs, special_values, turns
 from minitvm.reference.strategies import scheduled
 from minitvm.script import from_source
 from minitvm.script import tir as T
@@ -135,6 +135,24 @@ def test_every_kind_of_value_is_planted(dtype: str) -> None:
     wanted = special_values(x.DType(dtype))
     for value in wanted:
         assert any(same_bits(np.array(value), found) for found in planted), value
+
+
+@pytest.mark.parametrize("n", [1, 3, 8])
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_in_turns_a_small_input_gets_every_value_too(n: int, dtype: str) -> None:
+    func = assigning("A[i] + B[i]", dtype, n=n)
+    made = [special_inputs(func, 5, {}, turn=turn) for turn in range(turns(func, {}))]
+    for k in (0, 1):
+        planted = np.concatenate([inputs[k] for inputs in made])
+        for value in special_values(x.DType(dtype)):
+            assert any(same_bits(np.array(value), found) for found in planted), (k, value)
+
+
+@pytest.mark.parametrize("n", [1, 2, 8])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_lost_zero_of_the_other_sign_is_seen_with_every_seed(n: int, seed: int) -> None:
+    before, after = assigning("A[i] + T.float32(0)", n=n), assigning("A[i]", n=n)
+    assert not check(before, after, modes=["special"], seed=seed)
 
 
 def test_integers_that_are_indices_stay_small() -> None:
