@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.tir.nodes import IRModule
@@ -32,7 +34,7 @@ def check(
     before: Program,
     after: Program,
     *,
-    modes: Sequence[str] = DEFAULT,
+    modes: Sequence[str] | str = DEFAULT,
     seed: int = 0,
     sizes: Mapping[str, int] | None = None,
     inputs: Sequence[Any] | None = None,
@@ -44,17 +46,17 @@ def check(
     A program is a `PrimFunc`, an `IRModule` or a list of te tensors, in calling order; the two may be of different
     levels. Of two modules of several functions each is compared with the one of its name. `modes` names those to try.
     One that cannot judge these programs is left out, and the verdict says why; when all that compare values are, random
-    floats are compared instead, within error bounds or else up to rounding. `inputs` are arguments in calling order to
-    use instead of random ones, `sizes` fixes symbolic dimensions by name; those left open take several values, which
-    an equal verdict tells (`reference.sizes`). `inout` names the parameters of `before` that it updates; by default
-    those that it reads before it writes them, which the verdict names. `shrink` looks for a smaller counterexample.
-    An undefined action of `before` raises its `ExecutionError`: there is nothing to compare with; one of `after` is a
-    difference. Raises `Unsupported` where no mode can compare, `InputError` for programs of different parameters.
+    floats are compared instead, within error bounds or else up to rounding. Nothing else runs. `inputs` are arguments
+    in calling order to use instead of random ones, `sizes` fixes symbolic dimensions by name; those left open take
+    several values, which an equal verdict tells (`reference.sizes`). `inout` names the parameters of `before` that it
+    updates; by default those that it reads before it writes them, which the verdict names. `shrink` looks for a smaller
+    counterexample. An undefined action of `before` raises its `ExecutionError`: there is nothing to compare with; one
+    of `after` is a difference. Raises `Unsupported` where no mode can compare, `InputError` for arguments that are none
+    and for programs of different parameters.
     """
-    known = known_modes()
-    unknown = set(modes) - set(known)
-    if unknown:
-        raise InputError(f"modes {', '.join(sorted(unknown))} are unknown; known: {', '.join(known)}")
+    known, modes = known_modes(), _asked(modes)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed is a whole number, 0 or more, found {seed!r}")
     if several_functions(before) and several_functions(after):
         if inputs is not None:
             raise InputError("inputs are those of one function; these modules have several")
@@ -68,10 +70,8 @@ def check(
     cases = _Cases.of(before, after, seed, sizes, inputs, "shadow" in modes)
     ran: dict[str, Verdict] = {}
     refused: dict[str, str] = {}
-    # The last resorts come after those that compare and before those that look for faults of another kind.
-    resorts = [] if any(name in modes for name in LAST_RESORTS) else LAST_RESORTS
-    for name in (name for name in known if name in modes or name in resorts):
-        if name in resorts and any(known[n].compares for n in ran):
+    for name in _in_order(modes):
+        if name not in modes and any(known[n].compares for n in ran):
             continue
         try:
             verdict, case = cases.judged(known[name])
@@ -102,6 +102,30 @@ def _in_place(
         places = read_first(before, seed, max(tried, key=lambda one: math.prod(one.values())), inputs)
     names = [p.name for p in parameters(before)]
     return marked(before, places), marked(after, places), tuple(names[k] for k in places)
+
+
+def _asked(modes: Any) -> tuple[str, ...]:
+    """The names of modes that were asked for; `InputError` for anything else. One name may stand alone."""
+    known = known_modes()
+    if isinstance(modes, str):
+        modes = (modes,)
+    names = tuple(modes) if isinstance(modes, Iterable) else (modes,)
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"modes are names, found {modes!r}; known: {', '.join(known)}")
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        raise InputError(f"modes {', '.join(unknown)} are unknown; known: {', '.join(known)}")
+    if not names:
+        raise InputError(f"modes are empty: there is nothing to do; known: {', '.join(known)}")
+    return names
+
+
+def _in_order(modes: Sequence[str]) -> list[str]:
+    """The modes asked for, those that compare first; between them and the others the last resorts of the former."""
+    known = known_modes()
+    comparing = [name for name in known if name in modes and known[name].compares]
+    resorts = LAST_RESORTS if comparing and not set(comparing) & set(LAST_RESORTS) else ()
+    return [*comparing, *resorts, *(name for name in known if name in modes and not known[name].compares)]
 
 
 @dataclass

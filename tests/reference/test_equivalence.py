@@ -233,6 +233,35 @@ def test_signatures_that_differ() -> None:
         check(matmul(), matmul(), modes=("magic",))
 
 
+@pytest.mark.parametrize("options, match", [
+    ({"modes": ()}, "modes are empty"), ({"modes": None}, "modes are names, found None"),
+    ({"modes": "exakt"}, "modes exakt are unknown"), ({"modes": (1,)}, "modes are names"),
+    ({"seed": -1}, "seed is a whole number"), ({"seed": 0.5}, "seed is a whole number"),
+    ({"sizes": {"typo": 3}}, "sizes names typo"),
+])  # fmt: skip
+def test_arguments_that_are_none(options: Any, match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        check(matmul(), matmul(), **options)
+
+
+def test_only_the_modes_asked_for_run() -> None:
+    once, twice = elementwise(lambda v: v * 1.0), elementwise(lambda v: v * 2.0)
+    functions = te.create_prim_func(once), te.create_prim_func(twice)
+    for mode in ("shadow", "order"):
+        assert check(*functions, modes=(mode,)).ran == (mode,)
+    for mode in ("exact", "field", "bound", "special", "floats"):
+        assert check(functions[0], functions[0], modes=mode).ran == (mode,)
+        verdict = check(*functions, modes=(mode, "shadow"))
+        assert (bool(verdict), verdict.ran) == (False, (mode,))
+
+
+def test_when_all_that_compare_refuse_bounds_are_the_fall_back() -> None:
+    thirds = elementwise(lambda v: v / 3.0)
+    verdict = check(thirds, thirds, modes=("exact", "shadow"))
+    assert verdict.ran == ("bound", "shadow")
+    assert set(verdict.refused) == {"exact"}
+
+
 # ---- verdicts ------------------------------------------------------------------------------------------------------
 
 
