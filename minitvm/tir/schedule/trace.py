@@ -125,13 +125,18 @@ class Trace:
         return self._names
 
     def as_python(self, remove_postproc: bool = False) -> list[str]:
-        """One line of Python an instruction, on a schedule `sch`."""
-        names = self.handle_names()
-        return [inst.python(names) for inst in self._without_postproc(remove_postproc)]
+        """One line of Python an instruction, on a schedule `sch`. Raises `ScheduleError` as `apply_to_schedule`."""
+        insts = self._without_postproc(remove_postproc)
+        self._require_complete(insts)
+        return [inst.python(self.handle_names()) for inst in insts]
 
     def __str__(self) -> str:
         """A function that applies the trace; the text runs after `from minitvm import tir`."""
-        lines = self.as_python() or ["pass"]
+        names = self.handle_names()
+        lines = [inst.python(names) for inst in self._insts] or ["pass"]
+        gap = self._gap(self._insts)
+        if gap is not None:  # repr never raises; this text does not run
+            lines.insert(0, f"# step {gap} cannot be replayed: no step before it gives what it uses")
         return "\n".join(["def apply_trace(sch: tir.Schedule) -> None:", *("  " + line for line in lines)])
 
     __repr__ = __str__
@@ -148,11 +153,13 @@ class Trace:
     ) -> None:
         """Replay every instruction on another schedule: all of them, or, with a `ScheduleError`, none.
 
-        The error says which step does not fit there, and why. Sampling takes the recorded decisions; where a
+        The error says which step does not fit there, and why; a trace of which a step uses what no step before it gives
+        is refused before anything is done. Sampling takes the recorded decisions; where a
         `decision_provider(instruction, inputs, attributes, decision)` is given, what that returns (None: sample anew).
         """
         mapping: dict[Handle, Any] = {}
         names = self.handle_names()
+        self._require_complete(self._without_postproc(remove_postproc))
         with sch.all_or_nothing():
             for step, inst in enumerate(self._without_postproc(remove_postproc), 1):
                 try:
@@ -162,6 +169,26 @@ class Trace:
                     raise ScheduleError(
                         f"the trace does not fit: step {step} of {len(self)} is refused, {line}\n{error}"
                     ) from None
+
+    @staticmethod
+    def _gap(insts: Sequence[Instruction]) -> int | None:
+        """The number of the first step that uses a handle which none before it gives."""
+        known: set[Handle] = set()
+        for step, inst in enumerate(insts, 1):
+            if not known.issuperset(handles_in(list(inst.arguments.values()))):
+                return step
+            known.update(handles_in(inst.outputs))
+        return None
+
+    def _require_complete(self, insts: Sequence[Instruction]) -> None:
+        step = self._gap(insts)
+        if step is None:
+            return
+        line = insts[step - 1].python(self.handle_names())
+        raise ScheduleError(
+            f"the trace cannot be replayed: step {step} of {len(insts)} uses what no step before it gives, {line}\n"
+            "  try:    the step that gave it (a query, such as get_block or get_loops) in front"
+        )
 
     def _without_postproc(self, remove: bool) -> list[Instruction]:
         if remove:
@@ -173,11 +200,20 @@ class Trace:
     # ------------------------------------------------------------------ rewriting
 
     def simplified(self, remove_postproc: bool = False) -> Trace:
-        """Without dead steps: queries and sampling whose results nothing uses, and what follows `enter_postproc`."""
+        """Without dead steps: queries and sampling whose results nothing uses, and what follows `enter_postproc`.
+
+        Dead is also a query that only gives again what steps before it gave.
+        """
+        insts = self._without_postproc(remove_postproc)
+        first: dict[Handle, Instruction] = {}
+        for inst in insts:
+            for handle in handles_in(inst.outputs):
+                first.setdefault(handle, inst)
         needed: set[Handle] = set()
         kept: list[Instruction] = []
-        for inst in reversed(self._without_postproc(remove_postproc)):
-            if inst.primitive.query and not needed.intersection(handles_in(inst.outputs)):
+        for inst in reversed(insts):
+            used = needed.intersection(handles_in(inst.outputs))
+            if inst.primitive.query and all(first[handle] is not inst for handle in used):
                 continue
             needed.update(handles_in(list(inst.arguments.values())))
             kept.append(inst)
@@ -201,10 +237,15 @@ class Trace:
     # ------------------------------------------------------------------ saving
 
     def as_json(self, remove_postproc: bool = False) -> list[Any]:
-        """`[[[kind, inputs, attributes, outputs], ...], [[index, decision], ...]]`: plain lists, numbers, strings."""
+        """`[[[kind, inputs, attributes, outputs], ...], [[index, decision], ...]]`: plain lists, numbers, strings.
+
+        Raises `ScheduleError` as `apply_to_schedule`.
+        """
         from .trace_json import to_json
 
-        return to_json(self._without_postproc(remove_postproc), self.handle_names())
+        insts = self._without_postproc(remove_postproc)
+        self._require_complete(insts)
+        return to_json(insts, self.handle_names())
 
     def dumps(self) -> str:
         """The JSON text of `as_json`."""

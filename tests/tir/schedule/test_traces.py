@@ -271,3 +271,38 @@ def test_an_index_that_plays_no_part_decides_no_kind() -> None:
     sch.transform_block_layout("C", lambda i, j, k: (i, j, k, k % 1))
     assert "SSRS" in sch.func.script()
     verify_trace_roundtrip(sch, programs.matmul())
+
+
+def test_a_trace_without_a_query_is_refused_at_once() -> None:
+    func = programs.matmul()
+    sch = Schedule(func)
+    i, *_ = sch.get_loops(sch.get_block("C"))
+    sch.parallel(i)
+    steps = list(sch.trace)
+    told = r"^the trace cannot be replayed: step {} of 2 uses what no step before it gives, "
+    for left_out, gap in ((0, 1), (1, 2)):
+        trace = Trace(steps[:left_out] + steps[left_out + 1 :])
+        other = Schedule(func)  # the very function: its loops are those that the handles mean
+        for use in (lambda: trace.apply_to_schedule(other), trace.dumps, trace.as_python):
+            with pytest.raises(ScheduleError, match=told.format(gap)):
+                use()
+        assert len(other.trace) == 0
+        assert f"# step {gap} cannot be replayed" in str(trace)
+    whole = Trace(steps)
+    whole.apply_to_schedule(Schedule(func))
+    assert "cannot be replayed" not in str(whole)
+
+
+def test_a_query_that_gives_again_what_is_known_is_dead() -> None:
+    sch = Schedule(programs.matmul())
+    block = sch.get_block("C")
+    sch.get_child_blocks(sch.get_block("root"))
+    sch.parallel(sch.get_loops(block)[0])
+    sch.get_loops(block)
+    assert [inst.primitive.name for inst in sch.trace.simplified()] == ["get_block", "get_loops", "parallel"]
+    (again,) = sch.get_child_blocks(sch.get_block("root"))
+    assert again == block
+    only = Schedule(programs.matmul())
+    (child,) = only.get_child_blocks(only.get_block("root"))
+    only.parallel(only.get_loops(child)[0])
+    assert len(only.trace.simplified()) == 4  # there it is what gives the block
