@@ -26,7 +26,7 @@ from .grid_elements import Execute, GridElements, NeedsOrder
 from .grid_storage import GridMemory, GridView
 from .level import Level
 from .scalar import Environment, Evaluate, Value
-from .settings import INDEPENDENT, Settings
+from .settings import INDEPENDENT, Settings, endless
 from .storage import Memory, View, poison, row_major
 from .tracking import Counter, Execution
 
@@ -171,11 +171,15 @@ class LockstepCompiler(GridElements):
         return run
 
     def _while(self, s: t.While) -> Execute:
-        condition, body = self.expr(s.condition), self.stmt(s.body)
+        condition, body, limit = self.expr(s.condition), self.stmt(s.body), self.settings.while_limit
 
         def run(env: Environment) -> None:
             # No loop of the grid contains a `while`: the condition is one value.
+            count = 0
             while bool(condition(env)):
+                count += 1
+                if count > limit:
+                    raise endless(s, limit)
                 body(env)
 
         return run

@@ -46,7 +46,13 @@ class Parameter:
 
 
 def entry(program: t.PrimFunc | t.IRModule) -> t.PrimFunc:
-    """The function that a run starts with."""
+    """The function that a run starts with; InputError where a module has several, and none of them leads."""
+    if several_functions(program) and "main" not in program.functions:  # type: ignore[union-attr]
+        names = list(program.functions)  # type: ignore[union-attr]
+        raise InputError(
+            f"a module of several functions beside one program: {', '.join(names)}\n"
+            f"  try:    one of its functions, module[{names[0]!r}]"
+        )
     return entry_function(program, None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,9 +23,28 @@ from .domain import Domain
 from .findings import UndefinedBehaviour
 from .storage import Memory, View
 
+# After so many iterations a `while` is taken to have no end. MINITVM_WHILE_LIMIT sets another number.
+WHILE_LIMIT = 500_000
+
 ORDERS = ("forward", "backward", "shuffled")
 # Loops that claim that the order of their iterations does not matter.
 INDEPENDENT = (t.ForKind.PARALLEL, t.ForKind.VECTORIZED, t.ForKind.THREAD)
+
+
+def while_limit() -> int:
+    """How often a `while` may run before it is taken to have no end; InputError where the setting is no number."""
+    text = os.environ.get("MINITVM_WHILE_LIMIT", "") or str(WHILE_LIMIT)
+    if not text.isdecimal():
+        raise InputError(f"MINITVM_WHILE_LIMIT: wanted a number of 0 or more, found {text!r}")
+    return int(text)
+
+
+def endless(loop: t.While, limit: int) -> ExecutionError:
+    """The error of a `while` that went beyond the limit."""
+    return ExecutionError(
+        f"while {loop.condition}: no end after {limit} iterations\n"
+        f"  try:    MINITVM_WHILE_LIMIT={limit * 100} in the environment, if it takes so many"
+    )
 
 
 @dataclass
@@ -37,6 +57,7 @@ class Settings:
     listeners: Sequence[events.Listener] = ()
     threads: int = 1
     domain: Domain | None = None
+    while_limit: int = field(default_factory=lambda: while_limit())
     random: random.Random = field(init=False)
     executions: Iterator[int] = field(default_factory=itertools.count)
     suspected: ExecutionError | None = field(default=None, init=False)  # a read that a later conflict may explain

@@ -19,7 +19,7 @@ from minitvm.tir import nodes as t
 from . import shadow as checks
 from .elements import ElementCompiler, Execute
 from .scalar import ITERATION, Environment, Evaluate
-from .settings import INDEPENDENT, Settings
+from .settings import INDEPENDENT, Settings, endless
 from .storage import View, allocator, integers
 
 
@@ -108,10 +108,14 @@ class StatementCompiler(ElementCompiler):
         return self._heard_loop(s, start, extent, run)
 
     def _while(self, s: t.While) -> Execute:
-        condition, body = self.expr(s.condition), self.stmt(s.body)
+        condition, body, limit = self.expr(s.condition), self.stmt(s.body), self.settings.while_limit
 
         def run(env: Environment) -> None:
+            count = 0
             while condition(env):
+                count += 1
+                if count > limit:
+                    raise endless(s, limit)
                 body(env)
 
         return run

@@ -32,7 +32,7 @@ INTERPRETED = ("te", "tir", "schedule", "kernel", "executable")
 def register(commands: Any) -> None:
     parser = commands.add_parser("check", help="compare every level with the compiled result", description=__doc__)
     opt.add_model(parser, programs=True)
-    parser.add_argument("--seed", type=int, default=0, help="of the random inputs")
+    parser.add_argument("--seed", type=opt.natural, default=0, metavar="N", help="of the random inputs, 0 or more")
     parser.set_defaults(function=check)
 
 

@@ -190,6 +190,13 @@ def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray]) -> None:
             raise InputError(f"--input: {name} wanted {value.type}, found {array.dtype}{list(array.shape)}")
 
 
+def natural(text: str) -> int:
+    """A number of 0 or more, as an argument of the command line."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"wanted a number of 0 or more, found {text!r}")
+    return int(text)
+
+
 def random_inputs(specs: Sequence[Any], seed: int = 0) -> dict[str, np.ndarray]:
     """Seeded inputs for (name, shape, dtype) specifications: normal floats, small integers."""
     generator = np.random.default_rng(seed)

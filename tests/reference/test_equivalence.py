@@ -222,6 +222,8 @@ def test_modules_of_several_functions() -> None:
     assert verdict.message.startswith("mm: the programs differ in C[0, 0]")
     with pytest.raises(InputError, match="only one of the modules has ew, other"):
         check(module, t.IRModule({"mm": one, "other": other}))
+    with pytest.raises(InputError, match=r"several functions beside one program: mm, ew\n  try: .*module\['mm'\]"):
+        check(module, one)
 
 
 def test_signatures_that_differ() -> None:

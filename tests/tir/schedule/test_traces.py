@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -283,7 +284,7 @@ def test_a_trace_without_a_query_is_refused_at_once() -> None:
     for left_out, gap in ((0, 1), (1, 2)):
         trace = Trace(steps[:left_out] + steps[left_out + 1 :])
         other = Schedule(func)  # the very function: its loops are those that the handles mean
-        for use in (lambda: trace.apply_to_schedule(other), trace.dumps, trace.as_python):
+        for use in (partial(trace.apply_to_schedule, other), trace.dumps, trace.as_python):
             with pytest.raises(ScheduleError, match=told.format(gap)):
                 use()
         assert len(other.trace) == 0
