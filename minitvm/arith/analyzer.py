@@ -56,7 +56,7 @@ from ..expr import (
 from . import fold, rules
 from .affine import FLOORDIV, OPAQUE, Affine, Atom, term_variables
 from .domain import UNKNOWN, Domain, Interval
-from .normal import Normalizer, imm, is_index
+from .normal import Normalizer, imm, is_index_dtype
 
 _ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max)
 _TRUE, _FALSE = IntImm(1, "bool"), IntImm(0, "bool")  # type: ignore[arg-type]
@@ -148,7 +148,7 @@ class Analyzer:
         if isinstance(condition, And if holds else Or):
             self._assume(condition.a, holds)
             return self._assume(condition.b, holds)
-        if not isinstance(condition, CompareOp) or not is_index(condition.a.dtype):
+        if not isinstance(condition, CompareOp) or not is_index_dtype(condition.a.dtype):
             return None
         kind = type(condition) if holds else _NEGATED[type(condition)]
         x, y = self._normal.affine(condition.a), self._normal.affine(condition.b)
@@ -207,14 +207,14 @@ class Analyzer:
 
     def normal_form(self, e: Expr) -> Affine | None:
         """The sum of terms that an index expression is; None for another dtype, or for data that may wrap."""
-        if not is_index(e.dtype):
+        if not is_index_dtype(e.dtype):
             return None
         x = self._normal.affine(e)
         return None if self._normal.may_wrap(x, e.dtype) else x
 
     def affine(self, e: Expr) -> Affine:
         """The sum of terms that an integer expression is, wrapping data included: to rearrange, not to bound it."""
-        if not is_index(e.dtype):
+        if not is_index_dtype(e.dtype):
             return Affine({}, e.value) if isinstance(e, IntImm) else Affine.of(Atom(OPAQUE, (e,)))
         return self._normal.affine(e)
 
@@ -232,7 +232,7 @@ class Analyzer:
         if e.dtype.is_bool:
             value = self.simplify(e)
             return (value.value, value.value) if isinstance(value, IntImm) else (0, 1)
-        if not is_index(e.dtype):
+        if not is_index_dtype(e.dtype):
             if not e.dtype.is_int:
                 return UNKNOWN
             value = self.simplify(e)
@@ -251,7 +251,7 @@ class Analyzer:
     def can_prove_equal(self, a: Any, b: Any) -> bool:
         """Whether two integer expressions are shown to be equal for all values in range."""
         x, y = as_expr(a), as_expr(b)
-        if is_index(x.dtype) and is_index(y.dtype):
+        if is_index_dtype(x.dtype) and is_index_dtype(y.dtype):
             f, g = self._normal.affine(x), self._normal.affine(y)
             return f == g or self.can_prove(
                 EQ(x.astype("int64"), y.astype("int64")) if x.dtype != y.dtype else EQ(x, y)
@@ -303,7 +303,7 @@ class Analyzer:
 
     def _simplify(self, e: Expr) -> Expr:
         if isinstance(e, (*_ARITHMETIC, Var)):
-            if is_index(e.dtype):
+            if is_index_dtype(e.dtype):
                 return self._normal.expr(self._fixed(self._normal.affine(e)), e.dtype)
             return e if isinstance(e, Var) else fold.arithmetic(map_children(e, self.simplify))
         if isinstance(e, CompareOp):
@@ -335,7 +335,7 @@ class Analyzer:
         return Affine(terms, constant) if changed else x
 
     def _compare(self, e: CompareOp) -> Expr:
-        if not is_index(e.a.dtype):
+        if not is_index_dtype(e.a.dtype):
             return fold.compare(map_children(e, self.simplify))
         x, y = self._normal.affine(e.a), self._normal.affine(e.b)
         if self._normal.may_wrap(x, e.a.dtype) or self._normal.may_wrap(y, e.a.dtype):
@@ -428,7 +428,7 @@ class Analyzer:
         if e.op == "likely":
             value = self.simplify(e.args[0])
             return value if isinstance(value, IntImm) else Call(e.dtype, "likely", (value,))
-        if is_index(e.dtype) and e.op in ("shift_left", "shift_right", "bitwise_and"):
+        if is_index_dtype(e.dtype) and e.op in ("shift_left", "shift_right", "bitwise_and"):
             return self._normal.expr(self._normal.affine(e), e.dtype)
         return fold.bits(map_children(e, self.simplify))
 
@@ -449,12 +449,12 @@ class Analyzer:
 
             return self.simplify(substitute(e.body, {e.var: value}))
         with self.constraint():
-            if is_index(e.var.dtype):
+            if is_index_dtype(e.var.dtype):
                 self.bind_value(e.var, value)
             return Let(e.var, value, self.simplify(e.body))
 
     def _cast(self, e: Cast) -> Expr:
-        if is_index(e.dtype) and is_index(e.value.dtype):
+        if is_index_dtype(e.dtype) and is_index_dtype(e.value.dtype):
             return self._normal.expr(self._normal.affine(e), e.dtype)
         return fold.cast(map_children(e, self.simplify))
 

@@ -56,7 +56,7 @@ _LIMITS = {_INT32: (-(2**31), 2**31 - 1), _INT64: (-(2**63), 2**63 - 1)}
 _MEMO_LIMIT = 20_000
 
 
-def is_index(dtype: DType) -> bool:
+def is_index_dtype(dtype: DType) -> bool:
     """Whether arithmetic of this dtype is index arithmetic: int32 or int64, one lane."""
     return dtype in _LIMITS
 
@@ -184,7 +184,7 @@ class Normalizer:
 
     def _cast(self, e: Cast) -> Affine:
         source = e.value.dtype
-        if not is_index(source):
+        if not is_index_dtype(source):
             return self._opaque(e)
         inner = self.affine(e.value)
         if e.dtype.bits >= source.bits:
@@ -334,5 +334,5 @@ def _is_index_arithmetic(e: Expr) -> bool:
     if isinstance(e, Call):
         return e.op in ("if_then_else", "likely", "shift_left", "shift_right", "bitwise_and")
     if isinstance(e, Cast):
-        return is_index(e.value.dtype) or e.value.dtype.is_bool
+        return is_index_dtype(e.value.dtype) or e.value.dtype.is_bool
     return isinstance(e, Var | IntImm | BinaryOp | Not | Select)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..expr import And, Expr, IntImm, Range, Var, as_expr, const, walk
+from ..expr.conditions import conjuncts
 from .affine import Affine, Term
 from .analyzer import Analyzer
 from .iter_check import values
@@ -155,7 +156,7 @@ def _ranges(outer: list[Expr], condition: Expr, around: Loops, analyzer: Analyze
 def _split_conditions(predicate: Expr, within: Loops, around: Loops) -> tuple[Expr, Expr]:
     """What a predicate asks of the outer loops, and what of the inner ones."""
     sides: dict[bool, Expr] = {True: const(True), False: const(True)}
-    for condition in _conjuncts(predicate):
+    for condition in conjuncts(predicate):
         used = {v for v in walk(condition) if isinstance(v, Var)}
         if used & within.keys() and used & around.keys():
             raise _Indivisible(f"{condition} joins outer and inner loops", predicate=True)
@@ -163,9 +164,3 @@ def _split_conditions(predicate: Expr, within: Loops, around: Loops) -> tuple[Ex
         known = sides[side]
         sides[side] = condition if isinstance(known, IntImm) else And(known, condition)
     return sides[False], sides[True]
-
-
-def _conjuncts(e: Expr) -> list[Expr]:
-    if isinstance(e, And):
-        return [*_conjuncts(e.a), *_conjuncts(e.b)]
-    return [] if isinstance(e, IntImm) and e.value else [e]

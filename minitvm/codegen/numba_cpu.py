@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import InternalError, Unsupported
 from ..expr import Call, Expr, IntImm, Range, Var
+from ..expr.conditions import is_const
 from ..tir.nodes import (
     Assert,
     Buffer,
@@ -97,7 +98,7 @@ class _NumbaCPU(NumbaExpressions):
             self.stmt(stmt.body)
 
     def loop_bounds(self, stmt: For) -> str:
-        zero = isinstance(stmt.start, IntImm) and stmt.start.value == 0
+        zero = is_const(stmt.start, 0)
         start, extent = self.index(stmt.start), self.index(stmt.extent)
         if stmt.kind != ForKind.PARALLEL:
             constant = isinstance(stmt.start, IntImm) and isinstance(stmt.extent, IntImm)

@@ -50,6 +50,7 @@ from ..expr import (
     Sub,
     Var,
 )  # fmt: skip
+from ..expr.conditions import is_const
 from ..tir.nodes import Buffer, BufferLoad, PrimFunc
 from ..tir.registers import slot
 from .emitter import Emitter
@@ -171,7 +172,7 @@ class NumbaExpressions(Emitter):
 
     def contiguous(self, e: Expr) -> str | None:
         """The start of a vector index of stride one; None for any other."""
-        unit = isinstance(e, Ramp) and isinstance(e.stride, IntImm) and e.stride.value == 1
+        unit = isinstance(e, Ramp) and is_const(e.stride, 1)
         return self.index(e.base) if unit else None  # type: ignore[attr-defined]
 
     # -- values: of exactly their dtype
@@ -292,10 +293,10 @@ class NumbaExpressions(Emitter):
         ramp, limit = e.a, e.b
         if not (isinstance(e, LT) and isinstance(ramp, Ramp) and isinstance(limit, Broadcast)):
             return None
-        unit = isinstance(ramp.stride, IntImm) and ramp.stride.value == 1
+        unit = is_const(ramp.stride, 1)
         if not unit or not (is_index(ramp.base) and is_index(limit.value)):
             return None
-        zero = isinstance(ramp.base, IntImm) and ramp.base.value == 0
+        zero = is_const(ramp.base, 0)
         rest = self.index(limit.value) if zero else f"{self.index(limit.value)} - {self.operand(ramp.base, Add | Sub)}"
         return f"{self.use('first')}({rest}, {ramp.lanes})"
 

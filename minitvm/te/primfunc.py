@@ -29,6 +29,7 @@ from ..expr import (
     substitute,
     walk,
 )  # fmt: skip
+from ..expr.conditions import is_const
 from ..expr.names import fresh
 from ..tir.nodes import (
     Block,
@@ -161,7 +162,7 @@ class _Lowering:
     def blocks(self, op: ComputeOp, outputs: list[Tensor]) -> list[Stmt]:
         """One block for a reduction, one an output otherwise."""
         if isinstance(op.body[0], Reduce):
-            if any(isinstance(a.dom.extent, IntImm) and a.dom.extent.value == 0 for a in op.reduce_axis):
+            if any(is_const(a.dom.extent, 0) for a in op.reduce_axis):
                 # Nothing to reduce: a block whose init belongs to a first iteration would never run it.
                 return [self.nest(op, [output], op.axis) for output in outputs]
             return [self.nest(op, outputs, op.axis + op.reduce_axis)]

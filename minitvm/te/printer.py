@@ -33,6 +33,7 @@ from ..expr import (
     Var,
     free_vars,
 )  # fmt: skip
+from ..expr.conditions import is_const
 from ..expr.names import fresh, identifier
 from .nodes import ComputeOp, Operation, PlaceholderOp, Tensor, TensorLoad
 from .tensors import post_order
@@ -113,7 +114,7 @@ class _Script(ExprPrinter):
             return
         assert isinstance(op, ComputeOp)
         for axis in op.reduce_axis:
-            end = axis.dom.extent if _is_zero(axis.dom.min) else axis.dom.min + axis.dom.extent
+            end = axis.dom.extent if is_const(axis.dom.min, 0) else axis.dom.min + axis.dom.extent
             ends = f"({self.expr(axis.dom.min)}, {self.expr(end)})"
             self.lines.append(f'{self.names[axis.var]} = te.reduce_axis({ends}, "{axis.var.name}")')
         first = op.body[0]
@@ -230,10 +231,6 @@ def _key(op: Operation, index: int) -> tuple[Operation, int]:
 
 def _chain(e: Expr, kind: type) -> list[Expr]:
     return [*_chain(e.a, kind), e.b] if isinstance(e, kind) else [e]  # type: ignore[attr-defined]
-
-
-def _is_zero(e: Expr) -> bool:
-    return isinstance(e, IntImm) and e.value == 0
 
 
 def _is_literal(value: object) -> bool:

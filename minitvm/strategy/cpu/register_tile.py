@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...expr import Expr, IntImm, IterVar, Range, structural_equal
+from ...expr import IntImm, IterVar, Range, structural_equal
+from ...expr.conditions import is_const
 from ...tir import Schedule
 from ...tir.annotations import PREFETCH
 from ...tir.nodes import Block
@@ -125,13 +126,10 @@ def _elementwise(sch: Schedule, producer: Any, consumer: Any) -> bool:
 def _is_point(region: Sequence[Range], point: Sequence[IterVar]) -> bool:
     # Of an iterator that is always 0 a region may say 0 in its place.
     return all(
-        _is(part.extent, 1) and (part.start is axis.var or (_is(part.start, 0) and _is(axis.dom.extent, 1)))
+        is_const(part.extent, 1)
+        and (part.start is axis.var or (is_const(part.start, 0) and is_const(axis.dom.extent, 1)))
         for part, axis in zip(region, point, strict=True)
     )
-
-
-def _is(value: Expr, number: int) -> bool:
-    return isinstance(value, IntImm) and value.value == number
 
 
 def output_shape(sch: Schedule, block: Any) -> list[int | None]:

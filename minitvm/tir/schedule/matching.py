@@ -34,6 +34,7 @@ from ...expr import (
     substitute,
     walk,
 )  # fmt: skip
+from ..conditions import is_const
 from ..nodes import (
     Assert,
     Block,
@@ -118,7 +119,7 @@ class Matcher:
 
     def without_unit_loops(self, a: Stmt, b: Stmt) -> Stmt:
         while isinstance(a, For) and not (isinstance(b, For) and self.analyzer.can_prove(b.extent <= 1)):
-            if not (isinstance(a.extent, IntImm) and a.extent.value == 1):
+            if not is_const(a.extent, 1):
                 break
             self.analyzer.bind(a.var, Range(a.start, a.extent))
             self.bound.add(a.var)

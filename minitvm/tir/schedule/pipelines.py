@@ -19,7 +19,7 @@ from typing import Any
 
 from ...arith.dependence import Access as Point
 from ...arith.dependence import Undecided, find_dependence
-from ...expr import Expr, IntImm, Node, Range, Var, const, replace, substitute, walk
+from ...expr import Expr, Node, Range, Var, const, replace, substitute, walk
 from ..conditions import is_const
 from ..nodes import (
     Block,
@@ -254,7 +254,7 @@ def _point(access: Access, more: tuple[Expr, ...]) -> Point:
     domain: dict[Var, Range] = {l.var: Range(l.start, l.extent) for l in access.loops}
     indices = []
     for d, r in enumerate(access.box):
-        if isinstance(r.extent, IntImm) and r.extent.value == 1:
+        if is_const(r.extent, 1):
             indices.append(r.start)
             continue
         inside = Var(f"e{d}", r.start.dtype)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from ...arith import Analyzer
 from ...errors import InternalError, ScheduleError, nearest
-from ...expr import Expr, Range, SizeVar, Var, const, free_vars, replace
+from ...expr import Expr, Range, Var, const, replace
 from ..conditions import all_of, both, conjuncts, is_const
-from ..nodes import BlockId, BlockRealize, Buffer, For, If, IRModule, PrimFunc, Seq, Stmt, root_block
+from ..nodes import BlockId, BlockRealize, For, If, IRModule, PrimFunc, Seq, Stmt, root_block
 from .randomness import RandomNumbers
 from .tree import Tree
 
@@ -111,11 +111,6 @@ class ScheduleState:
         for loop in [*loops, stmt] if isinstance(stmt, For) else loops:
             analyzer.bind(loop.var, Range(loop.start, loop.extent))
         return analyzer
-
-
-def symbolic_dimensions(buffer: Buffer) -> list[SizeVar]:
-    """The variables in a buffer's shape that stand for sizes."""
-    return [v for d in buffer.shape for v in free_vars(d) if isinstance(v, SizeVar)]
 
 
 def tidy(stmt: Stmt, analyzer: Analyzer, keep_unit: bool = False) -> Stmt:

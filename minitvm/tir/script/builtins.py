@@ -31,6 +31,7 @@ from ...expr import (
     structural_equal,
 )  # fmt: skip
 from .. import op
+from ..conditions import is_const
 from ..nodes import Buffer as BufferNode
 from ..nodes import BufferLoad, BufferRegion, ForKind, Prefetch
 from ..places import COMMON_SCOPES, SCOPES, THREAD_AXES, is_scope, is_thread_axis
@@ -128,7 +129,7 @@ def match_buffer(source: Any, shape: Any, dtype: Any = "float32", *args: Any, **
 def span(start: Any, stop: Any) -> Range:
     """[start, stop); where stop is written `start + n` the extent is n itself."""
     first, last = match(as_expr(start), as_expr(stop))
-    if isinstance(first, IntImm) and first.value == 0:
+    if is_const(first, 0):
         return Range(first, last)
     if isinstance(first, IntImm) and isinstance(last, IntImm):
         return Range(first, const(last.value - first.value, first.dtype))

@@ -31,6 +31,7 @@ from ...expr import (
     binary,
     const,
 )
+from ..conditions import is_const
 from ..nodes import Buffer, BufferLoad, BufferRegion
 from . import builtins as language
 from .builtins import span
@@ -387,7 +388,7 @@ def load_of(region: BufferRegion) -> BufferLoad:
     indices = []
     for number, dimension in enumerate(region.region):
         extent = dimension.extent
-        if isinstance(extent, IntImm) and extent.value == 1:
+        if is_const(extent, 1):
             indices.append(dimension.start)
         elif isinstance(extent, IntImm) and number == len(region.region) - 1:
             indices.append(Ramp(dimension.start, const(1, dimension.start.dtype), extent.value))

@@ -120,7 +120,7 @@ class TirPrinter(ProgramText):
         options = [] if "global_symbol" in func.attrs else ["private=True"]
         options += ["lowered=True"] if lowered else self.dialect.options
         self.line("@T.prim_func" + (f"({', '.join(options)})" if options else ""))
-        taken = {p.name for p in func.params} | {v.name for v in symbolic_dimensions(func)}
+        taken = {p.name for p in func.params} | {v.name for v in undeclared_sizes(func)}
         for parameter in func.params:  # all parameters before any dimension: they keep their names
             self.names.define(parameter, parameter.name)
         parameters, matched = [], []
@@ -143,7 +143,7 @@ class TirPrinter(ProgramText):
         if attrs:
             attrs = {re.sub("^tir[.]", self.dialect.prefix, key): value for key, value in attrs.items()}
             self.line(f"T.func_attr({self.value(attrs)})")
-        for variable in symbolic_dimensions(func):
+        for variable in undeclared_sizes(func):
             self.line(f"{self.define(variable)} = T.{variable.dtype}({self._size(variable)})")
         for parameter, handle in matched:
             self.line(f"{self.buffer(parameter)} = T.match_buffer({handle}, {self._buffer_arguments(parameter)})")
@@ -426,7 +426,7 @@ def _layout_variables(buffer: Buffer) -> list[Var]:
     return list(dict.fromkeys(v for part in parts for v in free_vars(part)))
 
 
-def symbolic_dimensions(func: PrimFunc) -> list[Var]:
+def undeclared_sizes(func: PrimFunc) -> list[Var]:
     """The variables in the buffers of the signature that are not parameters themselves, in order."""
     found: dict[Var, None] = {}
     for buffer in func.buffers:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import Unsupported
 from ...expr import Expr, IntImm, Var, const, map_children, replace
+from ..conditions import is_const
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc
 from .affine import expr, linear
 from .lower_match_buffers import row_major
@@ -47,13 +48,9 @@ def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
     """The offset of an element from the start of the buffer's data, in elements."""
     strides = list(buffer.strides) or row_major(buffer)
     dtype = "int64" if any(e.dtype == "int64" for e in (*indices, *strides)) or _needs_int64(buffer) else "int32"
-    total: Expr | None = None if isinstance(buffer.elem_offset, IntImm) and not buffer.elem_offset.value else (
-        buffer.elem_offset.astype(dtype)
-    )  # fmt: skip
+    total: Expr | None = None if is_const(buffer.elem_offset, 0) else buffer.elem_offset.astype(dtype)
     for index, stride in zip(indices, strides):
-        step = index.astype(dtype) if isinstance(stride, IntImm) and stride.value == 1 else (
-            index.astype(dtype) * stride.astype(dtype)
-        )  # fmt: skip
+        step = index.astype(dtype) if is_const(stride, 1) else index.astype(dtype) * stride.astype(dtype)
         total = step if total is None else total + step
     return const(0, dtype) if total is None else expr(linear(total), dtype)
 
@@ -67,7 +64,7 @@ def _size(buffer: Buffer) -> Expr:
     if not buffer.strides:
         count = _product(buffer.shape)
         offset = buffer.elem_offset
-        return count if isinstance(offset, IntImm) and not offset.value else offset.astype(count.dtype) + count
+        return count if is_const(offset, 0) else offset.astype(count.dtype) + count
     # One past the greatest offset; a free stride variable makes this symbolic.
     last: Expr = buffer.elem_offset + 1
     for dim, stride in zip(buffer.shape, buffer.strides):

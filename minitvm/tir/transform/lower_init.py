@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...arith import Analyzer
-from ...expr import EQ, REDUCE, Expr, IntImm, IterVar, SizeVar, Var, free_vars, map_children, replace, substitute, walk
-from ..conditions import all_of, conjuncts, uses
+from ...expr import EQ, REDUCE, Expr, IterVar, SizeVar, Var, free_vars, map_children, replace, substitute, walk
+from ..conditions import all_of, conjuncts, is_const, uses
 from ..nodes import Block, BlockRealize, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
 from .unroll import bind
 
@@ -63,8 +63,8 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
     block = node.block
     reduced = _variables(node, block.iter_vars, reduction=True)
     spatial = _variables(node, block.iter_vars, reduction=False)
-    binding = [i for i, loop in enumerate(loops) if loop.var in reduced and not _is_single(loop)]
-    reduced -= {loop.var for loop in loops if _is_single(loop)}
+    binding = [i for i, loop in enumerate(loops) if loop.var in reduced and not is_const(loop.extent, 1)]
+    reduced -= {loop.var for loop in loops if is_const(loop.extent, 1)}
     if not binding or reduced & spatial or block.init is None:
         return None
     first, inner = loops[binding[0]], loops[binding[0] :]
@@ -78,7 +78,7 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
     if any(uses(c, spatial) or not _holds_first(c, starts) for c in dropped):
         return None
     # A reduction loop of one iteration comes along where a condition on spatial loops names it.
-    own = [l for l in inner if l.var in spatial or (_is_single(l) and any(uses(c, {l.var}) for c in kept))]
+    own = [l for l in inner if l.var in spatial or (is_const(l.extent, 1) and any(uses(c, {l.var}) for c in kept))]
     if any(uses(loop.extent, reduced) or uses(loop.start, reduced) for loop in own):
         return None
     body: Stmt = BlockRealize(node.iter_values, all_of(kept), _init_block(block, block.init))
@@ -102,10 +102,6 @@ def _holds_first(condition: Expr, starts: Mapping[Var, Expr]) -> bool:
     # Where such a loop skips the first step, as in a skewed nest, its iterations continue a reduction.
     first = substitute(condition, starts)
     return all(isinstance(v, SizeVar) for v in free_vars(first)) or Analyzer().can_prove(first)
-
-
-def _is_single(loop: For) -> bool:
-    return isinstance(loop.extent, IntImm) and loop.extent.value == 1
 
 
 def _init_block(block: Block, init: Stmt) -> Block:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import FloorDiv, FloorMod, IntImm, Var, map_children, replace
-from ..conditions import uses
+from ..conditions import is_const, uses
 from ..nodes import Allocate, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
 from .affine import structural_key
 from .unroll import bind
@@ -32,7 +32,7 @@ def _fused(outer: For) -> For:
     if not isinstance(inner, For) or inner.kind != ForKind.PARALLEL:
         return outer
     inner = _fused(inner)
-    zero = all(isinstance(loop.start, IntImm) and loop.start.value == 0 for loop in (outer, inner))
+    zero = all(is_const(loop.start, 0) for loop in (outer, inner))
     if not zero or uses(inner.extent, [outer.var]):
         return outer
     fused = Var(f"{outer.var.name}_{inner.var.name}", outer.var.dtype)

@@ -23,7 +23,7 @@ from ...expr import (
     rewrite_statements,
     walk,
 )
-from ..conditions import uses
+from ..conditions import is_const, uses
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
 from .affine import linear, structural_key
 
@@ -105,7 +105,7 @@ def _active_lanes(access: Access) -> int:
     mask = access.predicate
     if not isinstance(mask, LT) or not isinstance(mask.a, Ramp) or not isinstance(mask.b, Broadcast):
         return lanes
-    unit = isinstance(mask.a.stride, IntImm) and mask.a.stride.value == 1
+    unit = is_const(mask.a.stride, 1)
     rest = linear(mask.b.value) - linear(mask.a.base)
     return min(lanes, max(0, rest.const)) if unit and not rest.terms else lanes
 
@@ -133,9 +133,7 @@ def _defined(node: Node) -> tuple[Var, ...]:
 
 
 def _register_index(index: Any) -> bool:
-    return index.dtype.lanes == 1 or (
-        isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1
-    )
+    return index.dtype.lanes == 1 or (isinstance(index, Ramp) and is_const(index.stride, 1))
 
 
 def _always_stored(stmt: Stmt, buffer: Buffer) -> set[Any]:

@@ -32,7 +32,7 @@ from ...expr import (
     map_children,
     replace,
 )  # fmt: skip
-from ..conditions import reads_memory
+from ..conditions import is_const, reads_memory
 from ..nodes import Allocate, BufferLoad, For, If, LetStmt, PrimFunc, Seq, Stmt, While
 from .affine import Ranges
 
@@ -106,7 +106,7 @@ def _first_only(stmt: For, start: Expr, extent: int, analyzer: Analyzer) -> bool
     with analyzer.constraint():
         analyzer.bind(stmt.var, Range(start + const(1, start.dtype), const(extent - 1, start.dtype)))
         condition = _folded(stmt.body.condition, analyzer)
-    return isinstance(condition, IntImm) and not condition.value
+    return is_const(condition, 0)
 
 
 def _branch(stmt: If, analyzer: Analyzer) -> Stmt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...expr import IntImm, Node, Reduce
+from ..conditions import is_const
 from ..nodes import (
     Allocate,
     Block,
@@ -35,12 +36,8 @@ def _no_blocks(func: PrimFunc) -> Iterator[tuple[Node, str]]:
 def _flat(func: PrimFunc) -> Iterator[tuple[Node, str]]:
     for node in [*func.params, *every_node(func)]:
         buffer = node if isinstance(node, Buffer) else getattr(node, "buffer", None)
-        if isinstance(buffer, Buffer) and (buffer.ndim != 1 or buffer.strides or not _is_zero(buffer)):
+        if isinstance(buffer, Buffer) and (buffer.ndim != 1 or buffer.strides or not is_const(buffer.elem_offset, 0)):
             yield node, f"{buffer.name} has {buffer.ndim} dimensions"
-
-
-def _is_zero(buffer: Buffer) -> bool:
-    return isinstance(buffer.elem_offset, IntImm) and buffer.elem_offset.value == 0
 
 
 def _one_parallel_loop(func: PrimFunc) -> Iterator[tuple[Node, str]]:

@@ -136,7 +136,7 @@ class _Counter:
                 self.stmt(s.else_case, d.where(s.condition, holds=False))
         elif isinstance(s, LetStmt):
             self.value(s.value, d)
-            self.stmt(s.body, d.let(s.var, s.value) if is_index(s.value) else d)
+            self.stmt(s.body, d.let(s.var, s.value) if known_before_running(s.value) else d)
         elif isinstance(s, Allocate):
             self.stmt(s.body, d)
         elif isinstance(s, BufferStore):
@@ -166,7 +166,7 @@ class _Counter:
             self.value(x.args[1], d.where(x.args[0]))
             self.value(x.args[2], d.where(x.args[0], holds=False))
             return
-        if is_index(x):
+        if known_before_running(x):
             return
         for child in e.children(x):
             if isinstance(child, e.Expr):
@@ -300,7 +300,7 @@ class _Counter:
         )  # fmt: skip
 
 
-def is_index(x: e.Expr) -> bool:
+def known_before_running(x: e.Expr) -> bool:
     """Whether an expression is arithmetic on loop variables, sizes and constants alone."""
     if x.dtype.is_float or x.dtype == "handle":
         return False

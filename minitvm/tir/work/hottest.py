@@ -9,7 +9,7 @@ import numpy as np
 
 from ...expr import Expr, Var, children
 from ..nodes import For, LetStmt, PrimFunc, Stmt
-from .count import Work, count_statement, is_index
+from .count import Work, count_statement, known_before_running
 from .values import NotAnIndex, values
 
 
@@ -43,7 +43,7 @@ def _loops(stmt: Stmt, outer: dict[Var, int]) -> list[tuple[For, dict[Var, int]]
     """The outermost loops in a statement, with the values around them, lets included."""
     if isinstance(stmt, For):
         return [(stmt, outer)]
-    if isinstance(stmt, LetStmt) and is_index(stmt.value):
+    if isinstance(stmt, LetStmt) and known_before_running(stmt.value):
         outer = {**outer, stmt.var: _number(stmt.value, outer)}
     return [pair for child in children(stmt) if isinstance(child, Stmt) for pair in _loops(child, outer)]
 

@@ -47,7 +47,7 @@ VECTOR = Faults("numba_cpu vector code", CODEGEN + "numba_expressions", [BRANCHE
 VECTOR.edit(
     "every vector is contiguous",
     "NumbaExpressions.contiguous",
-    "and isinstance(e.stride, IntImm) and e.stride.value == 1",
+    "and is_const(e.stride, 1)",
     "",
 )
 VECTOR.edit("and for or", "NumbaExpressions.logical", "'&' if conjunction else '|'", "'&'")

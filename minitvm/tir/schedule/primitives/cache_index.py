@@ -26,7 +26,7 @@ from ....expr import (
     substitute,
     walk,
 )
-from ...conditions import reads_memory
+from ...conditions import is_const, reads_memory
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, Stmt
 from ..analysis import Scope
 from ..registry import Failure, primitive, requirement
@@ -202,7 +202,7 @@ def _stage(cached: Buffer, value: Expr, used: Sequence[IterVar], name: str) -> S
 
 
 def _shifted(it: IterVar) -> bool:
-    return not (isinstance(it.dom.start, IntImm) and it.dom.start.value == 0)
+    return not is_const(it.dom.start, 0)
 
 
 @cache_index.space

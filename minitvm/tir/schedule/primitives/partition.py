@@ -150,7 +150,7 @@ def _point(access: Access) -> Point:
     domain: dict[Var, Range] = {l.var: Range(l.start, l.extent) for l in access.loops}
     indices: list[Expr] = []
     for d, r in enumerate(access.box):
-        if isinstance(r.extent, IntImm) and r.extent.value == 1:
+        if is_const(r.extent, 1):
             indices.append(r.start)
             continue
         inside = Var(f"e{d}", r.start.dtype)  # an element of a box that is wider than one
