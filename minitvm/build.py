@@ -178,11 +178,18 @@ def _units(named: Iterable[tuple[str, Any]]) -> list[Unit]:
 def lower_function(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> LoweredFunc:
     """A scheduled level-3 function as host function, kernels and their sources."""
     from .codegen.numba_cpu import generate
-    from .tir.transform.pipeline import lower as lower_tir
 
-    module = lower_tir(func, target, identifier(func.name), callback=callback)
+    module = to_kernels(func, target, callback)
     sources = {name: generate(kernel, target) for name, kernel in module.items() if not kernel.attrs.get("host")}
     return LoweredFunc(func, module, sources)
+
+
+def to_kernels(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> IRModule:
+    """A scheduled level-3 function as a host function and its kernels."""
+    from .codegen.emitter import identifier
+    from .tir.transform.pipeline import lower as lower_tir
+
+    return lower_tir(func, target, identifier(func.name), callback=callback)
 
 
 def compile_executable(
@@ -294,8 +301,9 @@ def _descend(func: PrimFunc, target: Target, stop_at: str, callback: PassCallbac
     scheduled = schedule_function(func, target) if schedule else func
     if stop_at == "schedule":
         return scheduled
-    lowered = lower_function(scheduled, target, callback)
-    return lowered.module if stop_at == "kernel" else "\n\n".join(lowered.sources.values())
+    if stop_at == "kernel":
+        return to_kernels(scheduled, target, callback)
+    return "\n\n".join(lower_function(scheduled, target, callback).sources.values())
 
 
 def schedule_function(func: PrimFunc, target: Target) -> PrimFunc:

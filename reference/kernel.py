@@ -367,8 +367,8 @@ class LockstepKernels(LockstepCompiler):
         while level is not None and any(_is_thread(loop) for loop in level.loops):
             slots.append(self.slot(level))
             level = level.outer
-        if not slots:
-            raise Unsupported(f"{e} outside of a loop over threadIdx")
+        if not slots:  # the slow mode knows whether there is no loop over threads, or only one of a single iteration
+            raise NeedsOrder(f"{e} outside of a loop over threadIdx")
 
         def meet(env: Environment) -> int:
             if env[MASK] is not None:

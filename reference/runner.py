@@ -20,6 +20,7 @@ from .scalar import evaluate as evaluate_scalar
 from .settings import INDEPENDENT, Settings, stored_buffers, written_elements
 from .slow import StatementCompiler
 from .storage import Argument, bind_dimensions, row_major
+from .threads import written_out
 from .tracking import Conflict, SeveralMasks
 
 MODES = ("fast", "slow")
@@ -142,6 +143,7 @@ def _compile(
 
 def run_level_3(func: t.PrimFunc, args: Sequence[Any], settings: Settings, mode: str, inout: Sequence[str]) -> None:
     """Run a function that calls no kernels."""
+    func = written_out(func)
     domain, written, facts = settings.domain, stored_buffers(func), facts_of(func)
     values = bind_dimensions(func, args, domain=domain)
     Run(

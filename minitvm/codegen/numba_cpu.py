@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import InternalError, Unsupported
+from ..errors import InternalError, Unsupported, report
 from ..expr import Call, Expr, IntImm, Range, Var
 from ..expr.conditions import is_const
 from ..tir.nodes import (
@@ -25,6 +25,7 @@ from ..tir.nodes import (
     While,
 )  # fmt: skip
 from ..tir.registers import Register
+from ..tir.script.printer import script
 from ..tir.transform.verify_kernel import STACK_BYTES
 from .numba_expressions import NumbaExpressions, atom, is_index, short_name
 
@@ -90,12 +91,27 @@ class _NumbaCPU(NumbaExpressions):
         return "else:"
 
     def loop(self, stmt: For) -> None:
+        if stmt.kind is ForKind.THREAD:
+            raise self.on_a_grid(stmt)
         if stmt.kind not in (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED):
             raise Unsupported(f"a {stmt.kind} loop over {stmt.var.name} in a CPU kernel")
         self.wide.add(stmt.var)
         self.analyzer.bind(stmt.var, Range(stmt.start, stmt.extent))
         with self.block(f"for {self.names[stmt.var]} in range({self.loop_bounds(stmt)}):"):
             self.stmt(stmt.body)
+
+    def on_a_grid(self, stmt: For) -> Unsupported:
+        """The error for a loop over the blocks or threads of a GPU."""
+        name = stmt.var.name
+        return Unsupported(
+            report(
+                f"{self.kernel.name} cannot become code for a CPU",
+                program=script(self.kernel, mark={stmt: f"bound to {stmt.thread}"}, context=3),
+                wanted="loops that are serial, parallel, vectorised, unrolled or virtual threads",
+                found=f"{name} is bound to {stmt.thread}, an axis of a GPU's grid",
+                tries=(f"parallel({name}) in the place of bind", "minitvm.reference.tir.run interprets the function"),
+            )
+        )
 
     def loop_bounds(self, stmt: For) -> str:
         zero = is_const(stmt.start, 0)

@@ -36,6 +36,7 @@ from .nodes import (
 )  # fmt: skip
 from .scopes import Scope, conditions, dimensions, every_node, scoped, used_buffer
 from .script.regions import Box, box_of
+from .threads import is_thread, why_not_again
 
 Broken = Iterator[tuple[Node, str]]
 
@@ -169,7 +170,7 @@ def conditions_are_bool(func: PrimFunc) -> Broken:
 
 @rule(SHARED_RULES)
 def thread_loops_name_their_axis(func: PrimFunc) -> Broken:
-    """a thread loop names its axis, no other loop does, and no axis is bound twice in one nest"""
+    """a thread loop names its axis, no other loop does, and an axis that is bound again shares an inner loop out"""
     for node, scope in scoped(func):
         if not isinstance(node, For):
             continue
@@ -177,7 +178,10 @@ def thread_loops_name_their_axis(func: PrimFunc) -> Broken:
             yield node, f"kind {node.kind} with thread={node.thread}"
         outer = [loop for loop in scope.loops if loop.thread is not None and loop.thread == node.thread]
         if outer and not str(node.thread).startswith("vthread"):
-            yield node, f"{node.thread} is bound by the loop over {outer[0].var.name} already"
+            reason = why_not_again(outer[0], node) if is_thread(node) else ""
+            if reason is not None:
+                already = f"{node.thread} is bound by the loop over {outer[0].var.name} already"
+                yield node, f"{already}; {reason}" if reason else already
 
 
 # ---- level 3 -------------------------------------------------------------------------------------------------------

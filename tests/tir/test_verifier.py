@@ -185,10 +185,10 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
             def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
                 for i in T.thread_binding(4, thread="threadIdx.x"):
                     for j in T.thread_binding(2, thread="threadIdx.x"):
-                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ threadIdx.x is bound by the loop over i already
+                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ threadIdx.x is bound by the loop over i already; j has extent 2, i has 4
                         A[0] = T.float32(1.0)
-          wanted: a thread loop names its axis, no other loop does, and no axis is bound twice in one nest
-          found:  threadIdx.x is bound by the loop over i already
+          wanted: a thread loop names its axis, no other loop does, and an axis that is bound again shares an inner loop out
+          found:  threadIdx.x is bound by the loop over i already; j has extent 2, i has 4
         """,
     ),
     "there_is_a_root_block": (lambda: PrimFunc((A,), ONE, ATTRS), "tir", """

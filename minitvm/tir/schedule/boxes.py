@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...arith import Analyzer, regions
+from ...arith import Analyzer, iter_map, regions
+from ...arith.iter_check import values
 from ...expr import SPATIAL, Expr, IntImm, Mul, Node, Range, Var, const, replace, rewrite, substitute
 from ..accesses import accesses
 from ..conditions import all_of, conjuncts, is_const
@@ -220,9 +221,16 @@ def _tile_of(r: Range) -> Var | None:
 
 
 def _fills_inside(realize: BlockRealize, region: BufferRegion, loops: Sequence[For], analyzer: Analyzer) -> bool:
-    domains = loop_ranges(loops)
     box = bound_box(realize, region)
-    return (
-        all(isinstance(r.extent, IntImm) and r.extent.value == 1 for r in box)
-        and regions.evaluate([r.start for r in box], domains, analyzer).exact
-    )
+    return all(is_const(r.extent, 1) for r in box) and reaches_every_point([r.start for r in box], loops, analyzer)
+
+
+def reaches_every_point(indices: Sequence[Expr], loops: Sequence[For], analyzer: Analyzer) -> bool:
+    """Whether the indices take every combination of values in the box around them while the loops run."""
+    domains = loop_ranges(loops)
+    if regions.evaluate(indices, domains, analyzer).exact:
+        return True
+    # Where a fused loop was split another way (`a // 2` here and `a % 2` there): the parts of the loops tell.
+    simple = [analyzer.simplify(index) for index in indices]
+    found = iter_map.detect(simple, domains, level="surjective", analyzer=analyzer)
+    return bool(found) and all(values(row) is not None for row in found.sums)

@@ -9,7 +9,7 @@ from ...expr import SPATIAL, Expr, IntImm, Range, Var, const, replace, substitut
 from ..conditions import all_of, conjuncts, is_const
 from ..nodes import BlockRealize, Buffer, BufferRegion, For, ForKind, Seq, Stmt
 from .analysis import Scope
-from .boxes import Box, bound_box, touched
+from .boxes import Box, bound_box, reaches_every_point, touched
 from .registry import Failure
 from .state import ScheduleState, guard
 from .tree import Tree
@@ -148,8 +148,7 @@ def _dense(tree: Tree, producer: BlockRealize, write: BufferRegion, within: For,
     inner = loops[loops.index(within) + 1 :]
     if any(not is_const(r.extent, 1) for r in write.region):
         return True  # a tile: the signature claims that it is filled
-    indices = [r.start for r in bound_box(producer, write)]
-    return regions.evaluate(indices, {l.var: Range(l.start, l.extent) for l in inner}, analyzer).exact
+    return reaches_every_point([r.start for r in bound_box(producer, write)], inner, analyzer)
 
 
 def box_text(buffer: Buffer, box: Box) -> str:

@@ -68,10 +68,10 @@ class Requirement:
             given.setdefault("loops", given["ordered_loops"])
         given.setdefault("loops", tuple(value for value in arguments.values() if isinstance(value, For)))
         wanted = _parameters(self.check)
-        missing = [name for name in wanted if name not in given]
+        missing = [name for name, needed in wanted.items() if needed and name not in given]
         if missing:
             raise InternalError(f"requirement {self.name} reads {', '.join(missing)}, no argument of the primitive")
-        return self.check(**{name: given[name] for name in wanted})
+        return self.check(**{name: given[name] for name in wanted if name in given})
 
     def refuse(self, failure: Failure) -> Refused:
         """The exception to raise from inside a primitive, for what shows only while it works."""
@@ -79,8 +79,10 @@ class Requirement:
 
 
 @functools.cache
-def _parameters(check: Callable[..., Failure | None]) -> tuple[str, ...]:
-    return tuple(inspect.signature(check).parameters)  # slow, and asked of every requirement of every call
+def _parameters(check: Callable[..., Failure | None]) -> Mapping[str, bool]:
+    """The names of a check's parameters, and whether it needs them."""
+    # Slow, and asked of every requirement of every call.
+    return {name: p.default is p.empty for name, p in inspect.signature(check).parameters.items()}
 
 
 def requirement(check: Callable[..., Failure | None]) -> Requirement:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ...arith import Analyzer
 from ...arith.dependence import Dependence, Undecided
-from ...expr import OPAQUE, REDUCE, Node
+from ...expr import OPAQUE, REDUCE, Node, replace
 from ..conditions import is_const, uses
 from ..nodes import BlockRealize, For, ForKind, Seq
 from ..places import COMMON_SCOPES, SCOPES, is_scope, suggestion
@@ -18,6 +18,7 @@ from .bindings import loop_ranges, not_quasi_affine, why_not_injective
 from .dependences import Access, accesses, commute, conflicting_pairs, exact, shown_apart
 from .registry import Failure, requirement
 from .state import ScheduleState
+from .thread_storage import safe_storage
 from .tree import Tree
 
 
@@ -246,15 +247,18 @@ def only_spatial(state: ScheduleState, loop: For) -> Failure | None:
 
 
 @requirement
-def no_races(state: ScheduleState, loop: For) -> Failure | None:
+def no_races(state: ScheduleState, loop: For, thread_axis: str | None = None) -> Failure | None:
     """iterations of the loop do not touch each other's data
 
     For accesses a, b to one buffer, one a write, at iterations l != l' of the loop and any of the loops inside it:
-    box(a, l) and box(b, l') are disjoint.
+    box(a, l) and box(b, l') are disjoint. Left out is storage that each iteration on a GPU's grid owns, and such that
+    its threads share and fill in step with the same values.
     """
     tree = state.home(loop)
     above = tree.all_loops_above(loop)
-    found = accesses(tree, loop)
+    bound = loop if thread_axis is None else replace(loop, kind=ForKind.THREAD, thread=thread_axis)
+    safe = safe_storage(state, tree, loop, bound)
+    found = [a for a in accesses(tree, loop) if a.buffer not in safe]
     if all(shown_apart(above, loop, a, b) for a, b in conflicting_pairs(found)):
         return None
     witness = exact(found, [*above, loop], [*above, loop], parallel=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...arith import Analyzer, regions
+from ...arith import Analyzer
 from ...expr import Expr, IterVar, Node, Range, SizeVar, Var, const, free_vars, replace, walk
 from ..conditions import all_of, conjuncts, is_const
 from ..nodes import (
@@ -25,7 +25,7 @@ from ..nodes import (
 )  # fmt: skip
 from . import requirements as req
 from .analysis import Scope
-from .boxes import Box, bound_box, clip, fills, hull, reaches_all, touched, with_buffer
+from .boxes import Box, bound_box, clip, fills, hull, reaches_all, reaches_every_point, touched, with_buffer
 from .registry import Failure, holds_inside
 from .state import ScheduleState, guard
 from .tree import Tree, written_buffers
@@ -205,8 +205,7 @@ def reads_all(state: ScheduleState, tree: Tree, consumer: BlockRealize, region: 
         return True
     if not all(is_const(r.extent, 1) for r in box):
         return False
-    ranges = {l.var: Range(l.start, l.extent) for l in loops}
-    return regions.evaluate([r.start for r in box], ranges, state.analyzer(consumer)).exact
+    return reaches_every_point([r.start for r in box], loops, state.analyzer(consumer))
 
 
 def box_written(state: ScheduleState, tree: Tree, writer: BlockRealize, buffer: Buffer, within: Stmt) -> Box:

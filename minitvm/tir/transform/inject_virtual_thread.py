@@ -23,6 +23,7 @@ from typing import Any
 from ...expr import Expr, IntImm, map_children, replace
 from ..conditions import reads_memory, uses
 from ..nodes import Allocate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
+from ..threads import is_virtual
 from .separate_allocations import in_own_part, widened
 from .unroll import bind
 
@@ -30,11 +31,6 @@ from .unroll import bind
 def inject_virtual_thread(func: PrimFunc) -> PrimFunc:
     """Interleave the loops bound to "vthread", innermost first. Runs on functions without blocks."""
     return func.with_body(_visit(func.body))
-
-
-def is_virtual(loop: For) -> bool:
-    """Whether a loop is bound to virtual threads."""
-    return loop.kind == ForKind.THREAD and str(loop.thread).startswith("vthread")
 
 
 def _visit(node: Any) -> Any:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import Unsupported, report
-from ...expr import walk
-from ..nodes import For, ForKind, IRModule, PrimFunc
-from ..script.printer import script
+from ..nodes import IRModule, PrimFunc
 from ..verifier import verify_if_asked
 from .align_storage import align_storage
+from .bind_threads import bind_threads
 from .compact_buffers import compact_buffers
 from .drop_blocks import drop_blocks
 from .flatten_buffers import flatten_buffers
@@ -19,7 +17,8 @@ from .hoist_conditions import hoist_conditions
 from .inject_double_buffer import inject_double_buffer
 from .inject_prefetch import inject_prefetch
 from .inject_software_pipeline import inject_software_pipeline
-from .inject_virtual_thread import inject_virtual_thread, is_virtual
+from .inject_virtual_thread import inject_virtual_thread
+from .insert_barriers import insert_barriers
 from .lower_init import lower_init
 from .lower_match_buffers import lower_match_buffers
 from .parallel_loops import fuse_parallel_loops
@@ -59,11 +58,13 @@ PASSES: tuple[Pass, ...] = (
     _plain(inject_software_pipeline, "annotated loops run in stages, on several versions of their buffers"),
     _plain(lower_init, "a block's init runs where its reduction iterators stand at their start"),
     _plain(drop_blocks, "iterators become their values, predicates conditions, local buffers allocations"),
+    _plain(bind_threads, "loops bound again are their thread, what all threads would do alike one does"),
     _plain(inject_virtual_thread, "the statements of virtual threads are interleaved"),
     _plain(simplify, "indices in linear form, decided branches gone"),
     _plain(fuse_parallel_loops, "one parallel loop a kernel, outermost"),
     _plain(separate_allocations, "what an iteration of a concurrent loop allocates is its own, wherever it is placed"),
     _plain(hoist_conditions, "inits move before their reduction loops, invariant conditions around loops"),
+    _plain(insert_barriers, "threads wait where one may touch shared storage that another one touched before"),
     _plain(place_allocations, "allocations move to the smallest nest that holds all accesses, small ones to the stack"),
     _plain(compact_buffers, "allocations shrink to the region that is used"),
     _plain(align_storage, "allocations get the strides that a schedule asked for"),
@@ -89,10 +90,9 @@ def lower(
 
     `callback(pass name, before, after)` sees every step; after the last one, "split_host", it gets the module.
     With MINITVM_VERIFY=1 the rules of level 3 are checked on `func` and those of the kernel level on the result.
-    Raises `Unsupported` for loops that are bound to a GPU's grid: kernels run on a CPU.
+    A nest of loops that are bound to a GPU's grid is a kernel; code for it there is none yet.
     """
     verify_if_asked("scheduling", func)
-    _refuse_grid(func)
     for step in PASSES:
         before = func
         func = step.run(func, target)
@@ -103,24 +103,3 @@ def lower(
         callback("split_host", func, module)
     verify_if_asked("lowering", module, level="kernel")
     return module
-
-
-def grid_loops(func: PrimFunc) -> Iterator[For]:
-    """The loops that are bound to an axis of a GPU's grid; those of virtual threads are not."""
-    for loop in walk(func.body):
-        if isinstance(loop, For) and loop.kind is ForKind.THREAD and not is_virtual(loop):
-            yield loop
-
-
-def _refuse_grid(func: PrimFunc) -> None:
-    for loop in grid_loops(func):
-        spot = script(func, mark={loop: f"bound to {loop.thread}"}, context=3)
-        raise Unsupported(
-            report(
-                f"{func.name} cannot become kernels for a CPU",
-                program=spot,
-                wanted="loops that are serial, parallel, vectorised, unrolled or virtual threads",
-                found=f"{loop.var.name} is bound to {loop.thread}, an axis of a GPU's grid",
-                tries=(f"parallel({loop.var.name}) in the place of bind", "minitvm.reference.tir.run interprets it"),
-            )
-        )

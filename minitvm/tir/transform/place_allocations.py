@@ -11,6 +11,7 @@ from typing import Any
 
 from ...expr import IntImm, map_children, replace, walk
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
+from ..threads import is_shared, owns
 from .affine import Ranges, with_loop
 from .align_storage import ALIGNMENTS, aligned_strides
 from .compact_buffers import compacted_shape, used_spans
@@ -92,7 +93,11 @@ class _Placement:
             return self.rebuilt(stmt, "then_case", ranges, top=False)
         if not isinstance(stmt, For) or stmt.kind == ForKind.VECTORIZED:
             return None
-        if not carries_no_value(stmt, self.buffer, ranges):
+        if stmt.kind == ForKind.THREAD and self.buffer.scope != "global":
+            inside = owns(stmt, self.buffer.scope)
+        else:
+            inside = carries_no_value(stmt, self.buffer, ranges)
+        if not inside:
             return None
         return self.rebuilt(stmt, "body", with_loop(stmt, ranges), top=False)
 
@@ -106,9 +111,12 @@ class _Placement:
         fits = size is not None and size <= min(STACK_BUFFER_BYTES, self.room)
         if not top and not fits:
             return None
-        on_stack = fits and not (top and (self.buffer.scope != "local" or _is_shared(stmt)))
-        scope = "local" if on_stack else "global"
+        in_grid = is_shared(self.buffer.scope) and isinstance(stmt, For) and stmt.kind == ForKind.THREAD
+        on_stack = fits and (in_grid or not (top and (self.buffer.scope != "local" or _is_shared(stmt))))
         buffer = self.buffer
+        scope = "local" if on_stack else "global"
+        if on_stack and is_shared(buffer.scope) and _is_shared(stmt):
+            scope = buffer.scope
         if buffer.scope != scope:
             buffer = replace(buffer, scope=scope)
             stmt = _with_buffer(stmt, self.buffer, buffer)
@@ -129,7 +137,7 @@ class _Placement:
 
 def _is_shared(stmt: Stmt) -> bool:
     """Whether several threads or kernels see what is allocated around this statement."""
-    return any(isinstance(n, For) and n.kind == ForKind.PARALLEL for n in walk(stmt))
+    return any(isinstance(n, For) and n.kind in (ForKind.PARALLEL, ForKind.THREAD) for n in walk(stmt))
 
 
 def _with_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:

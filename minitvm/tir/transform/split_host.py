@@ -5,13 +5,14 @@ from __future__ import annotations
 from ...errors import InternalError
 from ...expr import Node, Var, walk
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, IRModule, KernelCall, PrimFunc, Seq, Stmt
+from ..threads import is_shared
 from .flatten_buffers import symbolic_dimensions
 
 Args = tuple["Buffer | Var", ...]
 
 
 def split_host(func: PrimFunc, name: str) -> IRModule:
-    """Each parallel nest at the top is a kernel of its own; consecutive sequential statements share one.
+    """Each nest at the top that is parallel or runs on a grid is a kernel; consecutive sequential statements share one.
 
     Allocations around them become the host's: workspaces. The host function, under `name`, has the attr "host"; its
     kernels are `name_kernel_0`, ... and take the buffers and scalars that they use, in order of first use.
@@ -34,7 +35,7 @@ def split_host(func: PrimFunc, name: str) -> IRModule:
         steps: list[Stmt] = []
         pending: list[Stmt] = []
         for part in stmt.stmts:
-            own = is_parallel(part) or (isinstance(part, Allocate) and not is_stack(part.buffer))
+            own = is_parallel(part) or is_grid(part) or (isinstance(part, Allocate) and not is_stack(part.buffer))
             if not own:
                 pending.append(part)
                 continue
@@ -56,9 +57,16 @@ def is_parallel(stmt: Stmt) -> bool:
     return isinstance(stmt, For) and stmt.kind == ForKind.PARALLEL
 
 
+def is_grid(stmt: Stmt) -> bool:
+    """Whether a statement is a loop over blocks or threads of a GPU."""
+    while isinstance(stmt, Allocate) and is_stack(stmt.buffer):
+        stmt = stmt.body
+    return isinstance(stmt, For) and stmt.kind == ForKind.THREAD
+
+
 def is_stack(buffer: Buffer) -> bool:
-    """Whether a buffer lives in the registers or on the stack of one thread."""
-    return buffer.scope == "local"
+    """Whether a buffer lives inside a kernel: on the stack of one thread, or in storage that those of a block share."""
+    return buffer.scope == "local" or is_shared(buffer.scope)
 
 
 def used(body: Stmt, visible: list[Buffer | Var]) -> Args:

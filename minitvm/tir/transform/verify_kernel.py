@@ -21,6 +21,7 @@ from ..nodes import (
     Stmt,
 )  # fmt: skip
 from ..scopes import every_node
+from ..threads import is_virtual
 from ..verifier import Rule
 
 STACK_BYTES = 2 << 20
@@ -48,7 +49,9 @@ def _one_parallel_loop(func: PrimFunc) -> Iterator[tuple[Node, str]]:
 
 def _plain_loops(func: PrimFunc) -> Iterator[tuple[Node, str]]:
     for node in every_node(func):
-        if isinstance(node, For) and node.kind not in (ForKind.SERIAL, ForKind.PARALLEL):
+        if not isinstance(node, For) or (node.kind is ForKind.THREAD and not is_virtual(node)):
+            continue
+        if node.kind not in (ForKind.SERIAL, ForKind.PARALLEL):
             yield node, f"the loop over {node.var.name} is {node.kind}"
 
 
@@ -96,7 +99,7 @@ KERNEL_RULES = (
     Rule("no_blocks", "blocks and reductions are lowered", _no_blocks),
     Rule("flat_buffers", "buffers have one dimension, no strides, no offset", _flat),
     Rule("one_parallel_loop", "only the outermost loop is parallel", _one_parallel_loop),
-    Rule("plain_loops", "vectorised, unrolled and thread loops are gone", _plain_loops),
+    Rule("plain_loops", "vectorised and unrolled loops and those of virtual threads are gone", _plain_loops),
     Rule("stack", f"allocations have constant sizes and take at most {STACK_BYTES} bytes", _stack),
     Rule("budget", f"at most {STATEMENTS} statements", _budget),
     Rule("masks", "a mask has the lanes of its access", _masks),

@@ -14,6 +14,7 @@ from ..boxes import Box, fills, hull, in_iterators, relax, touched
 from ..placement import box_text, broken_flow, insert, iterator_ranges, nest_for
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..state import ScheduleState
+from ..thread_storage import sharing_threads
 from ..tree import Tree
 
 
@@ -212,16 +213,18 @@ def compute_at(
             for y in range(8):
                 with T.block("C"): C[vx, vy] = B[vx, vy] + 1.0
 
-    Where consumers overlap (a halo), elements are computed again. `index` is the position in the loop's body: -1 the
-    last possible one, -2 the first.
+    Where consumers overlap (a halo), elements are computed again. What lives in "shared" storage is computed for all
+    threads of the block: bind its loops to threadIdx, and they do it together. `index` is the position in the loop's
+    body: -1 the last possible one, -2 the first.
     """
     tree = state.home(block)
     consumers = Scope.around(tree, block).consumers(block)
     analyzer = state.analyzer(loop)
     needed = []
     for write in block.block.writes:
+        threads = sharing_threads(tree, loop, write.buffer)
         boxes = [
-            touched(tree, c, read, loop, analyzer)
+            relax(touched(tree, c, read, loop, analyzer), threads, analyzer, write.buffer)
             for c in consumers
             for read in c.block.reads
             if read.buffer is write.buffer

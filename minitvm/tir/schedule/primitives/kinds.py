@@ -8,6 +8,7 @@ from typing import Any
 from ....expr import IntImm, replace
 from ...nodes import For, ForKind
 from ...places import THREAD_AXES, is_thread_axis, suggestion
+from ...threads import why_not_again
 from .. import requirements as req
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
@@ -49,16 +50,25 @@ def thread_axis(state: ScheduleState, loop: For, thread_axis: str) -> Failure | 
 
 @requirement
 def axis_not_taken(state: ScheduleState, loop: For, thread_axis: str) -> Failure | None:
-    """no loop around this one, or inside it, is bound to the same axis"""
+    """no loop around this one, or inside it, is bound to the same axis, or the inner one of both is shared out
+
+    The threads of threadIdx share out the iterations of an inner loop (cooperative fetching) that are as many as they,
+    are the same for each of them, and write only what they share: "shared" storage.
+    """
     tree = state.home(loop)
     for other in tree.loops.values():
         nested = tree.inside(loop, other) or tree.inside(other, loop)
-        if other is not loop and nested and other.thread == thread_axis and not thread_axis.startswith("vthread"):
-            return Failure(
-                {loop: "this loop", other: f"is bound to {thread_axis}"},
-                "an axis that is free in this nest",
-                f"{thread_axis} is taken by {other.var.name}",
-            )
+        if other is loop or not nested or other.thread != thread_axis or thread_axis.startswith("vthread"):
+            continue
+        found = f"{thread_axis} is taken by {other.var.name}"
+        if thread_axis.startswith("threadIdx"):
+            reason = why_not_again(other, loop) if tree.inside(loop, other) else why_not_again(loop, other)
+            if reason is None:
+                continue
+            found += f"; {reason}"
+        return Failure(
+            {loop: "this loop", other: f"is bound to {thread_axis}"}, "an axis that is free in this nest", found
+        )
     return None
 
 

@@ -9,6 +9,7 @@ from ....arith import Analyzer, regions
 from ....errors import MinitvmError
 from ....expr import SCALARS, Call, Cast, DType, Expr, Node, Range, as_expr, children, replace, rewrite, walk
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, ForKind, Stmt
+from ...threads import owns
 from ...transform.align_storage import ALIGNMENTS
 from ..boxes import Box, signature
 from ..lambdas import IndexLambda
@@ -161,7 +162,7 @@ def one_owner(
 def _divides(loop: For, scope: str) -> bool:
     if loop.kind == ForKind.PARALLEL:
         return True
-    return loop.kind == ForKind.THREAD and (not scope.startswith("shared") or str(loop.thread).startswith("blockIdx"))
+    return owns(loop, scope)
 
 
 @primitive(requires=[written_buffer, allocated, known_scope, one_owner])

@@ -1,0 +1,84 @@
+"""Storage in which the threads of a GPU cannot meet: what each owns, and what they share and fill in step.
+
+The meaning of both is `tir.threads`'; here is when a schedule may rely on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..nodes import BlockRealize, Buffer, For, ForKind
+from ..threads import depends, is_shared, is_thread, owns
+from .analysis import Scope, why_not_complete
+from .dependences import accesses, shown_apart
+from .placement import uncovered
+from .state import ScheduleState
+from .tree import Tree
+
+
+def safe_storage(state: ScheduleState, tree: Tree, loop: For, bound: For) -> set[Buffer]:
+    """The buffers inside `loop` that its iterations do not race for once it is as `bound`: bound to an axis of a grid.
+
+    - What an iteration owns: it only finds there what it has written itself.
+    - What threads share: every block that writes it gives each element one value, whoever runs it and when; and no
+      two threads write an element in one statement, but where a statement is the same for all of them (one does it).
+    """
+    if bound.kind is not ForKind.THREAD:
+        return set()
+    scope = Scope.around(tree, loop)
+    used = {r.buffer for b in scope.blocks for r in b.block.writes if tree.inside(b, loop)}
+    scoped = [b for b in used if b in scope.allocated and (owns(bound, b.scope) or is_shared(b.scope))]
+    return {b for b in scoped if _is_safe(state, scope, loop, bound, b)}
+
+
+def _is_safe(state: ScheduleState, scope: Scope, loop: For, bound: For, buffer: Buffer) -> bool:
+    if not _filled_first(state, scope, loop, buffer):
+        return False
+    if owns(bound, buffer.scope):
+        return True
+    writers = scope.writers(buffer)
+    return all(_is_steady(state, scope, loop, w) and _is_alone(scope.tree, loop, w, buffer) for w in writers)
+
+
+def _filled_first(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer) -> bool:
+    """Whether each iteration of a loop reads of a buffer only what it has written, and nobody else touches it."""
+    tree = scope.tree
+    users = [b for b in scope.blocks if any(r.buffer is buffer for r in (*b.block.reads, *b.block.writes))]
+    if not all(tree.inside(user, loop) for user in users):
+        return False
+    writers = scope.writers(buffer)
+    for reader in scope.readers(buffer):
+        producers = [w for w in writers if w is not reader]
+        if not producers or not all(scope.before(p, reader) for p in producers):
+            return False
+        if any(uncovered(state, tree, p, reader) is not None for p in producers):
+            return False
+    return True
+
+
+def _is_steady(state: ScheduleState, scope: Scope, loop: For, block: BlockRealize) -> bool:
+    """Whether what a block gives an element does not depend on when it runs: it and what feeds it are complete."""
+    if why_not_complete(scope, block) is not None:
+        return False
+    inside = [p for p in scope.producers(block) if scope.tree.inside(p, loop)]
+    return all(
+        scope.before(p, block)
+        and uncovered(state, scope.tree, p, block) is None
+        and _is_steady(state, scope, loop, p)
+        for p in inside
+    )  # fmt: skip
+
+
+def _is_alone(tree: Tree, loop: For, block: BlockRealize, buffer: Buffer) -> bool:
+    if not depends(loop, block):
+        return True
+    above = tree.all_loops_above(loop)
+    writes = [a for a in accesses(tree, loop) if a.stmt is block and a.is_write and a.buffer is buffer]
+    return all(shown_apart(above, loop, a, b) for a in writes for b in writes)
+
+
+def sharing_threads(tree: Tree, loop: For, buffer: Buffer) -> Sequence[For]:
+    """The loops over threads, `loop` and those around it, whose iterations share a buffer."""
+    if not is_shared(buffer.scope):
+        return ()
+    return [l for l in (*tree.all_loops_above(loop), loop) if is_thread(l)]

@@ -1,0 +1,111 @@
+"""The grid of a GPU in loop programs: which loops run on it, who owns which storage, and what a second binding means.
+
+As in TVM, a program leaves to lowering what its threads share. A loop over threadIdx.x inside another one over
+threadIdx.x is the same thread again: it does its own iteration (*cooperative fetching*). A buffer in "shared" exists
+once for each block of threads and one in "local" once for each thread, wherever they are allocated. Threads that share
+storage go in step, from statement to statement. `reference.threads` writes that meaning out for the interpreters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..expr import Expr, IntImm, Node, Var, children, free_vars, structural_equal, walk
+from .nodes import BlockRealize, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Stmt
+
+
+def is_virtual(loop: For) -> bool:
+    """Whether a loop is bound to virtual threads."""
+    return loop.kind is ForKind.THREAD and str(loop.thread).startswith("vthread")
+
+
+def is_thread(loop: For) -> bool:
+    """Whether a loop runs over the threads of a block, virtual ones among them."""
+    return loop.kind is ForKind.THREAD and not str(loop.thread).startswith("blockIdx")
+
+
+def grid_loops(func: PrimFunc) -> Iterator[For]:
+    """The loops that are bound to an axis of a GPU's grid; those of virtual threads are not."""
+    for loop in walk(func.body):
+        if isinstance(loop, For) and loop.kind is ForKind.THREAD and not is_virtual(loop):
+            yield loop
+
+
+def owns(loop: For, scope: str) -> bool:
+    """Whether each iteration of a loop over the grid has storage of a scope for itself."""
+    if loop.kind is not ForKind.THREAD or scope.startswith("global"):
+        return False
+    return not scope.startswith("shared") or not is_thread(loop)
+
+
+def is_shared(scope: str) -> bool:
+    """Whether the threads of a block share storage of a scope."""
+    return scope.startswith("shared")
+
+
+def depends(outer: For, stmt: Stmt) -> bool:
+    """Whether what a statement inside a loop over threads does is another thing for each of them.
+
+    It is where the statement uses the loop's variable, through iterators of blocks and bounds of loops too, stands
+    under such a condition, or reads storage that the threads own.
+    """
+    varying = {outer.var}
+
+    def varies(*expressions: Expr) -> bool:
+        return any(v in varying for e in expressions for v in free_vars(e))
+
+    for node in _path(outer.body, stmt):
+        if isinstance(node, If | BlockRealize) and varies(_condition(node)):
+            return True
+        for var, values in _bound(node):
+            if varies(*values):
+                varying.add(var)
+    loads = (n.buffer.scope for n in walk(stmt) if isinstance(n, BufferLoad))
+    return any(v in varying for v in free_vars(stmt)) or any(owns(outer, scope) for scope in loads)
+
+
+def _condition(node: If | BlockRealize) -> Expr:
+    return node.condition if isinstance(node, If) else node.predicate
+
+
+def _bound(node: Node) -> list[tuple[Var, tuple[Expr, ...]]]:
+    """The variables that a statement binds for what it holds, with what decides their values."""
+    if isinstance(node, For):
+        return [(node.var, (node.start, node.extent))]
+    if isinstance(node, LetStmt):
+        return [(node.var, (node.value,))]
+    if isinstance(node, BlockRealize):
+        return [(axis.var, (value,)) for axis, value in zip(node.block.iter_vars, node.iter_values, strict=True)]
+    return []
+
+
+def _path(start: Node, end: Node) -> list[Node]:
+    """The nodes from `start` down to the one before `end`, which is inside it."""
+    if start is end:
+        return []
+    for child in children(start):
+        if child is end or any(node is end for node in walk(child)):
+            return [start, *_path(child, end)]
+    return []
+
+
+def why_not_again(outer: For, inner: For) -> str | None:
+    """None where a loop may be bound to the axis that `outer`, around it, is bound to; else why it may not.
+
+    Its iterations, all done by every thread before, are then shared out among the threads. That is the same if they
+    are as many as the threads, if they do not depend on the thread, and if all threads see what they write.
+    """
+    if not (_same(outer.extent, inner.extent) and _same(outer.start, inner.start)):
+        return f"{inner.var.name} has extent {inner.extent}, {outer.var.name} has {outer.extent}"
+    if depends(outer, inner):
+        return f"what {inner.var.name} does depends on {outer.var.name}"
+    for node in walk(inner):
+        if isinstance(node, BufferStore) and not is_shared(node.buffer.scope):
+            return f"{node.buffer.name}, written inside {inner.var.name}, is {node.buffer.scope} storage, not shared"
+    return None
+
+
+def _same(a: Node, b: Node) -> bool:
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        return a.value == b.value
+    return structural_equal(a, b)

@@ -1,0 +1,105 @@
+"""Threads of a GPU are bound once, and what all of them would do alike one of them does.
+
+    for tx in thread_binding(8, "threadIdx.x"):
+        for k in range(4):
+            for t in thread_binding(8, "threadIdx.x"):
+                S[t] = A[k, t]                               # in shared storage
+            T[0] = B[k]                                      # too
+
+becomes
+
+    for tx in thread_binding(8, "threadIdx.x"):
+        for k in range(4):
+            S[tx] = A[k, tx]
+            if tx == 0:
+                T[0] = B[k]
+
+and virtual threads run inside of the real ones, each with local storage of its own. TVM's pass UnifyThreadBinding does
+the first of this; it lets all threads write the same, and knows of no storage but what is allocated inside.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import EQ, Expr, IntImm, map_children, replace, walk
+from ..conditions import all_of, uses
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, If, PrimFunc, Stmt
+from ..threads import depends, is_shared, is_thread, is_virtual, owns
+from .separate_allocations import in_own_part, widened
+from .unroll import bind
+
+
+def bind_threads(func: PrimFunc) -> PrimFunc:
+    """Make each loop over threads the only one of its axis, and guard what threads share. After `drop_blocks`."""
+    body = _with_own_parts(_virtual_inside(_bound_once(func.body, {})))
+    guards = dict(_guards(body, ()))
+    return func.with_body(_guarded(body, guards) if guards else body)
+
+
+def _bound_once(node: Any, bound: dict[str, For]) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    if isinstance(node, For) and is_thread(node) and not is_virtual(node):
+        axis = str(node.thread)
+        if axis in bound:
+            return _bound_once(bind(node.body, {node.var: bound[axis].var.astype(node.var.dtype)}), bound)
+        bound = {**bound, axis: node}
+    return map_children(node, lambda child: _bound_once(child, bound))
+
+
+def _virtual_inside(node: Any) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    new = map_children(node, _virtual_inside)
+    if isinstance(new, For) and is_virtual(new):
+        inner = new.body
+        if isinstance(inner, For) and is_thread(inner) and not is_virtual(inner) and not uses(inner.extent, [new.var]):
+            return replace(inner, body=_virtual_inside(replace(new, body=inner.body)))
+    return new
+
+
+def _with_own_parts(node: Any) -> Any:
+    """Local storage that only one virtual thread uses, wherever it is allocated, gets a part for each of them."""
+    if not isinstance(node, Stmt):
+        return node
+    new = map_children(node, _with_own_parts)
+    if not isinstance(new, Allocate):
+        return new
+    virtual = [n for n in walk(new.body) if isinstance(n, For) and is_virtual(n) and owns(n, new.buffer.scope)]
+    every = _count(new.body, new.buffer)
+    for loop in [l for l in virtual if _count(l, new.buffer) == every]:
+        wide = widened(loop, new.buffer)
+        new = replace(new, buffer=wide, body=in_own_part(new.body, new.buffer, wide, loop))
+    return new
+
+
+def _count(stmt: Stmt, buffer: Buffer) -> int:
+    return sum(isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer for n in walk(stmt))
+
+
+def _guards(node: Any, threads: tuple[For, ...]) -> Any:
+    """(store, condition) for each store to shared storage that is the same for all threads of some loop around it."""
+    if not isinstance(node, Stmt):
+        return
+    if isinstance(node, BufferStore) and is_shared(node.buffer.scope):
+        alone = [l for l in threads if not _is_single(l) and not depends(l, node)]
+        if alone:
+            yield node, all_of([EQ(l.var, l.start) for l in alone])
+    inner = (*threads, node) if isinstance(node, For) and is_thread(node) else threads
+    for name in node._children:
+        value = getattr(node, name)
+        for child in value if isinstance(value, tuple) else (value,):
+            yield from _guards(child, inner)
+
+
+def _is_single(loop: For) -> bool:
+    return isinstance(loop.extent, IntImm) and loop.extent.value == 1
+
+
+def _guarded(node: Any, guards: dict[Stmt, Expr]) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    if node in guards:
+        return If(guards[node], node)
+    return map_children(node, lambda child: _guarded(child, guards))

@@ -1,0 +1,212 @@
+"""What a grid of GPU threads means at level 3, written out in terms that every interpreter has.
+
+TVM's programs leave four things unsaid, which its lowering adds. `written_out` adds them for the interpreters:
+
+- **A thread is bound once.** A loop over threadIdx.x inside another one over threadIdx.x is no second loop: each thread
+  does its own iteration of it.
+- **Storage has owners.** A buffer in "shared" exists once for each block of threads, one in "local" (or another scope
+  that is not global) once for each thread, wherever it is allocated: it gets a dimension for each loop of its owners
+  that holds all its accesses.
+- **Threads that share storage go in step.** Where a nest of threads writes "shared", all of them do one statement
+  before any does the next, as with a barrier between statements: the loops over threads move inwards to the statements.
+- **What does not depend on the thread is done once.** A statement that writes "shared" and is the same for all threads
+  of a loop is done by one of them.
+
+Without such storage, loops over threads mean what they mean for any other independent iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from weakref import WeakKeyDictionary
+
+from minitvm import expr as x
+from minitvm.errors import ExecutionError, Unsupported
+from minitvm.tir import nodes as t
+
+from .text import statement_text
+
+Wrapper = t.For | t.LetStmt | t.If
+Loops = tuple[t.For, ...]
+
+_KNOWN: WeakKeyDictionary[t.PrimFunc, t.PrimFunc] = WeakKeyDictionary()
+
+
+def written_out(func: t.PrimFunc) -> t.PrimFunc:
+    """The function with what its threads own, and when they wait, as loops and dimensions; itself without a grid.
+
+    Raises `ExecutionError` where an axis is bound again with another extent, `Unsupported` where threads that share
+    storage run loops of different lengths.
+    """
+    known = _KNOWN.get(func)
+    if known is None:
+        known = func
+        if any(isinstance(n, t.For) and _on_grid(n) for n in x.walk(func.body)):
+            body = _bound_once(func.body, {})
+            written = _in_step(_with_owners(body))
+            assert isinstance(written, t.Stmt)
+            known = func.with_body(written)
+        _KNOWN[func] = known
+    return known
+
+
+def _on_grid(loop: t.For) -> bool:
+    return loop.kind is t.ForKind.THREAD and not _is_virtual(loop)
+
+
+def _is_virtual(loop: t.For) -> bool:
+    return str(loop.thread).startswith("vthread")
+
+
+def _is_thread(node: x.Node) -> bool:
+    """Whether a node is a loop over the threads of a block, virtual ones among them."""
+    return isinstance(node, t.For) and node.kind is t.ForKind.THREAD and not str(node.thread).startswith("blockIdx")
+
+
+# --- a thread is bound once ----------------------------------------------------------------------------------------
+
+
+def _bound_once(node: x.Node, bound: dict[str, t.For]) -> x.Node:
+    if not isinstance(node, t.For) or not _on_grid(node):
+        return x.map_children(node, lambda n: _bound_once(n, bound) if isinstance(n, t.Stmt) else n)
+    axis = str(node.thread)
+    outer = bound.get(axis)
+    if outer is None:
+        return x.replace(node, body=_bound_once(node.body, {**bound, axis: node}))
+    if not (_same(node.extent, outer.extent) and _same(node.start, outer.start)):
+        raise ExecutionError(
+            f"{axis} is bound twice: by the loop over {outer.var.name} and, inside it, by that over {node.var.name}\n"
+            f"  wanted: {outer.extent} threads from {outer.start}, as outside\n"
+            f"  found:  {node.extent} from {node.start}"
+        )
+    return _bound_once(x.substitute(node.body, {node.var: outer.var.astype(node.var.dtype)}), bound)
+
+
+def _same(a: x.Expr, b: x.Expr) -> bool:
+    if isinstance(a, x.IntImm) and isinstance(b, x.IntImm):
+        return a.value == b.value
+    return x.structural_equal(a, b)
+
+
+# --- storage has owners --------------------------------------------------------------------------------------------
+
+
+def _owns(loop: t.For, scope: str) -> bool:
+    """Whether each iteration of a loop has storage of a scope for itself."""
+    if loop.kind is not t.ForKind.THREAD or scope.startswith("global"):
+        return False
+    return not scope.startswith("shared") or str(loop.thread).startswith("blockIdx")
+
+
+def _with_owners(body: x.Node) -> x.Node:
+    nodes = list(_with_loops(body, ()))
+    places = {b: loops for node, loops in nodes if isinstance(node, t.Block) for b in node.alloc_buffers}
+    owned: dict[t.Buffer, list[t.For]] = {}
+    for node, loops in nodes:
+        buffer = _accessed(node)
+        if buffer in places:
+            own = [l for l in loops if l not in places[buffer] and _owns(l, buffer.scope)]
+            owned[buffer] = [l for l in owned.get(buffer, own) if l in own]
+    made = {b: _copies(b, loops) for b, loops in owned.items() if loops}
+
+    def change(node: x.Node) -> x.Node | None:
+        if isinstance(node, t.Block):  # signatures mean nothing to an interpreter
+            kept = [tuple(r for r in regions if r.buffer not in made) for regions in (node.reads, node.writes)]
+            allocated = tuple(made.get(b, b) for b in node.alloc_buffers)
+            return x.replace(node, reads=kept[0], writes=kept[1], alloc_buffers=allocated)
+        buffer = _accessed(node)
+        if buffer not in made:
+            return None
+        at = tuple(l.var if _same(l.start, x.const(0)) else l.var - l.start for l in owned[buffer])
+        if isinstance(node, t.MatchBufferRegion):
+            first = tuple(x.Range(i, x.const(1, i.dtype)) for i in at)
+            return x.replace(node, source=t.BufferRegion(made[buffer], (*first, *node.source.region)))
+        return x.replace(node, buffer=made[buffer], indices=(*at, *node.indices))  # type: ignore[attr-defined]
+
+    return x.rewrite(body, change) if made else body
+
+
+def _accessed(node: x.Node) -> t.Buffer | None:
+    """The buffer that a load or store accesses, or that a view shows."""
+    if isinstance(node, t.BufferLoad | t.BufferStore):
+        return node.buffer
+    return node.source.buffer if isinstance(node, t.MatchBufferRegion) else None
+
+
+def _with_loops(node: x.Node, loops: Loops) -> Iterator[tuple[x.Node, Loops]]:
+    yield node, loops
+    inner = (*loops, node) if isinstance(node, t.For) else loops
+    for child in x.children(node):
+        yield from _with_loops(child, inner)
+
+
+def _copies(buffer: t.Buffer, owners: Sequence[t.For]) -> t.Buffer:
+    extents = tuple(l.extent for l in owners)
+    steps: tuple[x.Expr, ...] = buffer.strides
+    if steps:
+        step = buffer.shape[0] * steps[0]
+        for extent in reversed(extents):
+            steps = (step, *steps)
+            step = step * extent
+    return x.replace(buffer, shape=(*extents, *buffer.shape), strides=steps)
+
+
+# --- threads that share storage go in step -------------------------------------------------------------------------
+
+
+def _in_step(node: x.Node) -> x.Node:
+    if _is_thread(node):
+        return _apart(node, ()) if _writes_shared(node) else node
+    return x.map_children(node, lambda n: _in_step(n) if isinstance(n, t.Stmt) else n)
+
+
+def _writes_shared(node: x.Node) -> bool:
+    return any(isinstance(n, t.BufferStore) and n.buffer.scope.startswith("shared") for n in x.walk(node))
+
+
+def _uses_shared(node: x.Node) -> bool:
+    accesses = (n for n in x.walk(node) if isinstance(n, t.BufferStore | t.BufferLoad))
+    return any(n.buffer.scope.startswith("shared") for n in accesses)
+
+
+def _apart(stmt: x.Node, around: tuple[Wrapper, ...]) -> t.Stmt:
+    """A statement inside the `around` of its threads, its parts each in loops of their own."""
+    if isinstance(stmt, t.Seq):
+        return t.Seq.of(*(_apart(s, around) for s in stmt.stmts))
+    if isinstance(stmt, t.LetStmt) or (isinstance(stmt, t.For) and _is_thread(stmt)):
+        return _apart(stmt.body, (*around, stmt))
+    if isinstance(stmt, t.If) and stmt.else_case is None and not _loads(stmt.condition):
+        return _apart(stmt.then_case, (*around, stmt))
+    if isinstance(stmt, t.For) and stmt.kind in (t.ForKind.SERIAL, t.ForKind.UNROLLED):
+        varying = _varying(around)
+        if not any(v in varying for e in (stmt.start, stmt.extent) for v in x.free_vars(e)):
+            return x.replace(stmt, body=_apart(stmt.body, around))
+        if _uses_shared(stmt):
+            raise Unsupported(f"{statement_text(stmt)} has another length in each thread, and uses shared storage")
+    assert isinstance(stmt, t.Stmt)
+    return _wrapped(stmt, around)
+
+
+def _loads(e: x.Node) -> bool:
+    return any(isinstance(n, t.BufferLoad) for n in x.walk(e))
+
+
+def _varying(around: Sequence[Wrapper]) -> set[x.Var]:
+    """The variables that threads have different values of."""
+    return {w.var for w in around if isinstance(w, t.For | t.LetStmt)}
+
+
+def _wrapped(stmt: t.Stmt, around: Sequence[Wrapper]) -> t.Stmt:
+    """A statement that all threads do, or one of them where it is the same for all."""
+    written = {n.buffer for n in x.walk(stmt) if isinstance(n, t.BufferStore)}
+    for_all = bool(written) and all(b.scope.startswith("shared") for b in written)
+    for outer in reversed(around):
+        if isinstance(outer, t.For) and for_all and outer.var not in x.free_vars(stmt):
+            if not isinstance(outer.extent, x.IntImm):
+                stmt = t.If(outer.extent > 0, stmt)
+            continue
+        if isinstance(outer, t.If):
+            stmt = x.replace(outer, then_case=stmt)
+        elif isinstance(outer, t.For) or outer.var in x.free_vars(stmt):
+            stmt = x.replace(outer, body=stmt)
+    return stmt
