@@ -366,14 +366,16 @@ def test_an_index_that_is_read_from_memory_is_read_where_it_stands() -> None:
     np.testing.assert_array_equal(second[0], first[0])
 
 
-def test_loops_of_a_gpu_grid_are_refused_before_any_pass() -> None:
+def test_loops_of_a_gpu_grid_are_a_kernel() -> None:
     a = te.placeholder((10, 8), name="A")
     func = create_prim_func([a, te.compute((10, 8), lambda i, j: a[i, j] * 2.0, name="B")])
     for axis in ("blockIdx.x", "threadIdx.y"):
         sch = Schedule(func)
         sch.bind(sch.get_loops("B")[0], axis)
-        with pytest.raises(Unsupported, match=f"found:  i is bound to {axis}, an axis of a GPU's grid"):
-            lower(sch.func)
+        module = lower(sch.func)
+        verify(module, level="kernel")
+        (kernel,) = [f for f in module.functions.values() if not f.attrs.get("host")]
+        assert isinstance(kernel.body, For) and kernel.body.thread == axis
     sch = Schedule(func)
     sch.bind(sch.get_loops("B")[0], "vthread.x")
     verify(lower(sch.func), level="kernel")
