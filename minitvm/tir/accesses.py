@@ -6,7 +6,7 @@ And what a single store does with the element that it writes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..expr import (
     Add,
@@ -17,6 +17,7 @@ from ..expr import (
     Min,
     Mul,
     Node,
+    Not,
     Range,
     Select,
     Var,
@@ -31,7 +32,8 @@ from .nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, If, LetSt
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One access of a buffer: where it stands, the loops around it (inside of the node that was asked), the lets."""
+    """One access of a buffer: where it stands, the loops around it (inside of the node that was asked), the lets, and
+    the conditions of statements under which it happens."""
 
     node: Node
     write: bool
@@ -40,6 +42,7 @@ class Access:
     loops: Mapping[Var, Range]
     lets: Mapping[Var, Expr]
     guarded: bool
+    conditions: tuple[Expr, ...] = ()
 
 
 def accesses(node: Node) -> Iterator[Access]:
@@ -48,36 +51,61 @@ def accesses(node: Node) -> Iterator[Access]:
     A nested block counts by its signature: its declared regions, at the values of its iterators. `guarded` accesses
     stand under a condition.
     """
-    yield from _accesses(node, {}, {}, False)
+    yield from _accesses(node, _Around({}, {}))
 
 
-def _accesses(node: Node, loops: dict[Var, Range], lets: dict[Var, Expr], guarded: bool) -> Iterator[Access]:
+def _accesses(node: Node, around: _Around) -> Iterator[Access]:
     if isinstance(node, BlockRealize):
         block = node.block
         values = {axis.var: value for axis, value in zip(block.iter_vars, node.iter_values)}
         local = {*block.alloc_buffers, *(m.buffer for m in block.match_buffers)}
         certain = isinstance(node.predicate, IntImm) and bool(node.predicate.value)
+        inside = around if certain else around.under(node.predicate)
         for write, regions in ((False, block.reads), (True, block.writes)):
             for region in regions:
                 if region.buffer not in local:
                     ranges = tuple(substitute(r, values) for r in region.region)
-                    yield Access(region, write, region.buffer, ranges, loops, lets, guarded or not certain)
+                    yield inside.access(region, write, region.buffer, ranges)
         for value in (*node.iter_values, node.predicate):
-            yield from _accesses(value, loops, lets, guarded)
+            yield from _accesses(value, around)
     elif isinstance(node, For):
-        yield from _accesses(node.start, loops, lets, guarded)
-        yield from _accesses(node.extent, loops, lets, guarded)
-        yield from _accesses(node.body, {**loops, node.var: Range(node.start, node.extent)}, lets, guarded)
+        yield from _accesses(node.start, around)
+        yield from _accesses(node.extent, around)
+        inside = replace(around, loops={**around.loops, node.var: Range(node.start, node.extent)})
+        yield from _accesses(node.body, inside)
     elif isinstance(node, LetStmt | Let):
-        yield from _accesses(node.value, loops, lets, guarded)
-        yield from _accesses(node.body, loops, {**lets, node.var: substitute(node.value, lets)}, guarded)
+        yield from _accesses(node.value, around)
+        lets = {**around.lets, node.var: substitute(node.value, around.lets)}
+        yield from _accesses(node.body, replace(around, lets=lets))
+    elif isinstance(node, If):
+        yield from _accesses(node.condition, replace(around, guarded=True))
+        yield from _accesses(node.then_case, around.under(node.condition))
+        if node.else_case is not None:
+            yield from _accesses(node.else_case, around.under(Not(node.condition)))
     else:
-        below = guarded or isinstance(node, If | While | Select) or getattr(node, "op", "") == "if_then_else"
+        guards = isinstance(node, While | Select) or getattr(node, "op", "") == "if_then_else"
+        inside = replace(around, guarded=True) if guards else around
         for child in children(node):
-            yield from _accesses(child, loops, lets, below)
+            yield from _accesses(child, inside)
         if isinstance(node, BufferLoad | BufferStore):
             points = tuple(Range(i, const(1, i.dtype.scalar)) for i in node.indices)
-            yield Access(node, isinstance(node, BufferStore), node.buffer, points, loops, lets, guarded)
+            yield around.access(node, isinstance(node, BufferStore), node.buffer, points)
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What stands around a node."""
+
+    loops: Mapping[Var, Range]
+    lets: Mapping[Var, Expr]
+    guarded: bool = False
+    conditions: tuple[Expr, ...] = ()
+
+    def under(self, condition: Expr) -> _Around:
+        return replace(self, guarded=True, conditions=(*self.conditions, condition))
+
+    def access(self, node: Node, write: bool, buffer: Buffer, ranges: tuple[Range, ...]) -> Access:
+        return Access(node, write, buffer, ranges, self.loops, self.lets, self.guarded, self.conditions)
 
 
 def reads_buffer(node: Expr | Stmt, buffer: Buffer) -> bool:

@@ -23,7 +23,6 @@ from minitvm.reference import Verdict, check
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
-from minitvm.tir.transform.pipeline import grid_loops
 
 from .programs import prim_funcs
 from .schedules import Draw, Scheduled
@@ -32,7 +31,7 @@ PREPARATION = ("split", "reorder", "fuse", "compute_at", "reverse_compute_at", "
 CHAIN = 6  # calls of one primitive in a row
 TRIES = 8  # calls that are not legal, before a step is given up
 
-Level = Callable[[PrimFunc, PrimFunc], Verdict | None]
+Level = Callable[[PrimFunc, PrimFunc], Verdict]
 
 
 class _Enough(KeyboardInterrupt):
@@ -48,15 +47,15 @@ class Tally:
     calls: int = 0
     loops: int = 0
     kernels: int = 0
-    pairs: int = 0  # judged as loops and, where the program has kernels on a CPU, as kernels
+    pairs: int = 0  # judged as loops and as kernels
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """At which levels the programs of a chain were compared in all modes that count; `kernels` is None without any."""
+    """At which levels the programs of a chain were compared in all modes that count."""
 
     loops: bool
-    kernels: bool | None
+    kernels: bool
 
 
 def as_loops(before: PrimFunc, after: PrimFunc) -> Verdict:
@@ -64,9 +63,9 @@ def as_loops(before: PrimFunc, after: PrimFunc) -> Verdict:
     return check(before, after, shrink=False)
 
 
-def as_kernels(before: PrimFunc, after: PrimFunc) -> Verdict | None:
-    """A function and the kernels that another is lowered to; None for loops of a GPU's grid, which have none."""
-    return None if any(grid_loops(after)) else check(before, lower(after), shrink=False)
+def as_kernels(before: PrimFunc, after: PrimFunc) -> Verdict:
+    """A function and the kernels that another is lowered to."""
+    return check(before, lower(after), shrink=False)
 
 
 class Chain:
@@ -100,20 +99,16 @@ class Chain:
         loops = [self._judge(as_loops, stretch) for stretch in self.stretches if len(stretch) > 1]
         return Judged(all(loops), self._judge(as_kernels, self.stretches[-1]))
 
-    def _judge(self, level: Level, states: Sequence[PrimFunc]) -> bool | None:
+    def _judge(self, level: Level, states: Sequence[PrimFunc]) -> bool:
         """The first of some programs against the last, and step by step only where these differ."""
         verdict = level(states[0], states[-1])
-        if verdict is None:
-            return None
         if verdict:
             floats = any(b.dtype.is_float for b in states[-1].buffers)
             return {"exact", *(["field"] if floats else [])} <= set(verdict.ran)
         before = itertools.takewhile(lambda stretch: stretch is not states, self.stretches)
         first = 1 + sum(len(stretch) - 1 for stretch in before)
         steps = ((k, level(a, b)) for k, (a, b) in enumerate(itertools.pairwise(states), first))
-        culprit = next(
-            (f"step {k}: {told}" for k, told in steps if told is not None and not told), f"all steps: {verdict}"
-        )
+        culprit = next((f"step {k}: {told}" for k, told in steps if not told), f"all steps: {verdict}")
         name = level.__name__.replace("_", " ")
         began = self.stretches[0][0]
         raise InternalError(f"another meaning after {culprit} ({name})\n\n{Scheduled(began, self.sch)}")
@@ -164,8 +159,8 @@ def draw_pairs(
         judged = chain.compare()
         tally.calls += calls
         tally.loops += calls * judged.loops
-        tally.kernels += calls * bool(judged.kernels)
-        tally.pairs += calls * (judged.loops and judged.kernels is not False)
+        tally.kernels += calls * judged.kernels
+        tally.pairs += calls * (judged.loops and judged.kernels)
         if tally.pairs >= pairs:
             raise _Enough
 

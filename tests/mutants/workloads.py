@@ -41,6 +41,7 @@ from minitvm.tir.schedule.pipelines import DOUBLE, ORDER, STAGE, inner_parts
 from minitvm.tir.transform import lower as lower_function
 from minitvm.tir.verifier import verify
 
+from ..tir.schedule.thread_programs import scheduled_for_gpu, scratch_of_threads
 from . import programs, structures
 from .oracle import Noticed, Trial, Workload, drawn
 
@@ -280,6 +281,32 @@ def pipelined(of: Family, *, threads: bool = False, examples: int = 150) -> Work
         trial.same(func, module, level="kernel")
 
     return drawn(f"{'virtual threads' if threads else 'pipelines'} on {of.__name__}", body, examples)
+
+
+def on_a_grid(examples: int = 400) -> Workload:
+    """Schedules for a GPU: storage that threads share or own, copies that they make together; maybe a careless one."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        func, sch = scheduled_for_gpu(draw)
+        with contextlib.suppress(ScheduleError):  # what is written twice then would be written by two threads
+            loops = [l for l in sch.state.tree().loops.values() if l.thread is None and l.var.name[:2] in ("ax", "j_")]
+            if loops and draw(st.booleans()):
+                axis = draw(st.sampled_from(("threadIdx.x", "threadIdx.y", "threadIdx.z")))
+                sch.bind(to_handles(draw(st.sampled_from(loops))), axis)
+        trial.same(func, sch.func, level="tir")
+        trial.same(func, lower_function(sch.func, None, "main"), level="kernel")
+
+    return drawn("schedules for a GPU", body, examples)
+
+
+def scratch(examples: int = 60) -> Workload:
+    """Threads with the same few elements of storage, over and over, lowered."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        func = scratch_of_threads(draw)
+        trial.same(func, lower_function(func, None, "main"), level="kernel")
+
+    return drawn("scratch of threads", body, examples)
 
 
 _FENCE = 64  # elements of garbage on both sides of each array

@@ -1,4 +1,4 @@
-"""Threads that share storage wait for each other where one may touch what another one has touched before.
+"""Threads that share storage wait for each other where one touches what another one has touched before.
 
     for tx in thread_binding(8, "threadIdx.x"):
         for k in range(4):
@@ -7,20 +7,23 @@
             B[tx] = B[tx] + S[7 - tx]
             barrier                                           # before the next iteration writes S again
 
-The meaning of a program has them after every statement (`tir.threads`); here stay those between statements of which one
-writes a buffer that the other one accesses. TVM's pass ThreadSync.
+The meaning of a program has them after every statement (`tir.threads`). Here stay those between accesses of one
+element by different threads, at least one a write: integer sets tell (`arith.dependence`). TVM's pass ThreadSync.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import replace as with_changes
 from typing import Any
 
-from ...arith import iter_map
+from ...arith.dependence import Access as Point
+from ...arith.dependence import find_dependence
 from ...errors import Unsupported
-from ...expr import Call, DType, Range, StringImm, children, free_vars, map_children, replace, walk
-from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
+from ...expr import Call, DType, Expr, Range, StringImm, Var, const, free_vars, map_children, replace, substitute, walk
+from ..accesses import Access, accesses
+from ..conditions import all_of
+from ..nodes import Allocate, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 from ..threads import is_shared, is_thread, is_virtual
 
 BARRIER = "tvm_storage_sync"
@@ -39,21 +42,8 @@ def _visit(node: Any) -> Any:
     if not isinstance(node, Stmt):
         return node
     if isinstance(node, For) and is_thread(node) and not is_virtual(node):
-        return _Threads((node,)).inside(node).stmt
+        return _Threads((node,)).inside(node)
     return map_children(node, _visit)
-
-
-@dataclass(frozen=True)
-class _Effects:
-    """A statement with its barriers, and the shared buffers that are touched in it."""
-
-    stmt: Stmt
-    reads: frozenset[Buffer]
-    writes: frozenset[Buffer]
-
-    def disturbs(self, reads: frozenset[Buffer], writes: frozenset[Buffer]) -> bool:
-        """Whether this statement may not begin before others, which read and write those buffers, have ended."""
-        return bool(self.writes & (reads | writes) or self.reads & writes)
 
 
 class _Threads:
@@ -62,99 +52,103 @@ class _Threads:
     def __init__(self, loops: tuple[For, ...]) -> None:
         self.loops = loops
 
-    def inside(self, loop: For) -> _Effects:
-        body = self.effects(loop.body)
-        return _Effects(replace(loop, body=body.stmt), body.reads, body.writes)
+    def inside(self, loop: For) -> Stmt:
+        return replace(loop, body=self.visit(loop.body))
 
-    def effects(self, stmt: Stmt) -> _Effects:
+    def visit(self, stmt: Stmt) -> Stmt:
+        """The statement with its barriers."""
         if isinstance(stmt, Seq):
             return self.sequence(stmt)
-        if isinstance(stmt, For) and stmt.kind is not ForKind.VECTORIZED:
-            if is_thread(stmt) and not is_virtual(stmt):
-                return _Threads((*self.loops, stmt)).inside(stmt)
-            return self.loop(stmt)
         if isinstance(stmt, LetStmt | Allocate):
-            body = self.effects(stmt.body)
-            reads = body.reads if isinstance(stmt, Allocate) else body.reads | _read(stmt.value)
-            return _Effects(replace(stmt, body=body.stmt), reads, body.writes)
+            return replace(stmt, body=self.visit(stmt.body))
         if isinstance(stmt, If):
-            return self.branch(stmt)
-        return _Effects(stmt, _read(stmt), frozenset(s.buffer for s in _stores(stmt)))
+            other = None if stmt.else_case is None else self.visit(stmt.else_case)
+            return self.for_all(stmt, If(stmt.condition, self.visit(stmt.then_case), other), (stmt.condition,))
+        if not isinstance(stmt, For) or stmt.kind is ForKind.VECTORIZED:
+            return stmt
+        if is_thread(stmt) and not is_virtual(stmt):
+            return _Threads((*self.loops, stmt)).inside(stmt)
+        body = self.visit(stmt.body)
+        if self.meet_later(stmt):
+            body = Seq.of(body, _barrier())
+        return self.for_all(stmt, replace(stmt, body=body), (stmt.start, stmt.extent))
 
-    def sequence(self, stmt: Seq) -> _Effects:
+    def sequence(self, stmt: Seq) -> Stmt:
         parts: list[Stmt] = []
-        reads: frozenset[Buffer] = frozenset()
-        writes: frozenset[Buffer] = frozenset()
-        every = [self.effects(part) for part in stmt.stmts]
-        for part in every:
-            if part.disturbs(reads, writes):
+        earlier: list[Access] = []
+        for part in stmt.stmts:
+            own = _shared(part)
+            if self.meet(earlier, own):
                 parts.append(_barrier())
-                reads = writes = frozenset()
-            parts.append(part.stmt)
-            reads, writes = reads | part.reads, writes | part.writes
-        return _Effects(
-            Seq.of(*parts),
-            frozenset().union(*(p.reads for p in every)),
-            frozenset().union(*(p.writes for p in every)),
-        )
+                earlier = []
+            parts.append(self.visit(part))
+            earlier += own
+        return Seq.of(*parts)
 
-    def loop(self, loop: For) -> _Effects:
-        body = self.effects(loop.body)
-        inner = body.stmt
-        if body.writes & body.reads or not self.writes_apart(loop):
-            inner = Seq.of(inner, _barrier())
-        self.refuse_some(loop, inner, (loop.start, loop.extent))
-        return _Effects(replace(loop, body=inner), body.reads | _read(loop.extent), body.writes)
-
-    def branch(self, stmt: If) -> _Effects:
-        yes = self.effects(stmt.then_case)
-        no = self.effects(stmt.else_case) if stmt.else_case is not None else None
-        made = If(stmt.condition, yes.stmt, None if no is None else no.stmt)
-        self.refuse_some(stmt, made, (stmt.condition,))
-        reads, writes = yes.reads | _read(stmt.condition), yes.writes
-        return _Effects(made, reads if no is None else reads | no.reads, writes if no is None else writes | no.writes)
-
-    def writes_apart(self, loop: For) -> bool:
-        """Whether no two iterations of a loop, of any threads, write one element of shared storage."""
-        stores = _stores(loop)
-        if len(stores) != len({s.buffer for s in stores}):
+    def meet(self, first: Sequence[Access], second: Sequence[Access]) -> bool:
+        """Whether one thread touches in `first` what another one touches in `second`, and one of them writes it."""
+        buffers = {a.buffer for a in (*first, *second) if a.write}
+        one, other = ([self.point(a) for a in every if a.buffer in buffers] for every in (first, second))
+        if not one or not other:
             return False
-        for store in stores:
-            used = {v for e in store.indices for v in free_vars(e)}
-            moving = {l.var: Range(l.start, l.extent) for l in (*self.loops, *_loops_to(loop, store)) if l.var in used}
-            if loop.var not in moving or not iter_map.detect(store.indices, moving, level="injective"):
-                return False
-        return True
+        order = tuple(l.var for l in self.loops)
+        points = [*one, *other]
+        within = [{*map(id, one)}, {*map(id, other)}]
+        found = find_dependence(
+            points, dict.fromkeys(points, order), dict.fromkeys(points, order), range(len(order)),
+            lambda a, b: not any(id(a) in x and id(b) in y for x, y in (within, within[::-1])),
+        )  # fmt: skip
+        return found is not None
 
-    def refuse_some(self, stmt: Stmt, made: Stmt, decides: Sequence[Any]) -> None:
-        waits = any(isinstance(n, Call) and n.op == BARRIER for n in walk(made))
+    def meet_later(self, loop: For) -> bool:
+        """Whether one iteration of a loop touches what another thread touches in a later one."""
+        now = _shared(loop.body)
+        if not any(a.write for a in now):
+            return False
+        ahead = Var("ahead", loop.var.dtype)
+        inside = all_of((loop.var >= loop.start, loop.var + ahead < loop.start + loop.extent))
+        moved = {loop.var: loop.var + ahead}
+        later = [
+            with_changes(
+                a,
+                ranges=tuple(substitute(r, moved) for r in a.ranges),
+                loops={
+                    ahead: Range(const(1, ahead.dtype), loop.extent),
+                    **{v: substitute(r, moved) for v, r in a.loops.items()},
+                },
+                lets={v: substitute(e, moved) for v, e in a.lets.items()},
+                conditions=(inside, *(substitute(c, moved) for c in a.conditions)),
+            )
+            for a in now
+        ]
+        return self.meet(now, later)
+
+    def point(self, access: Access) -> Point:
+        threads = {l.var: Range(l.start, l.extent) for l in self.loops}
+        indices = tuple(substitute(r.start, access.lets) for r in access.ranges)
+        condition = all_of(substitute(c, access.lets) for c in access.conditions)
+        return Point(access.buffer, indices, {**threads, **access.loops}, access.write, condition)
+
+    def for_all(self, stmt: For | If, made: Stmt, decides: Sequence[Expr]) -> Stmt:
+        """`made`, refused where it waits inside of what only some threads do."""
         own = {l.var for l in self.loops}
-        if waits and any(v in own for e in decides for v in free_vars(e)):
-            head = f"if {stmt.condition}" if isinstance(stmt, If) else f"the loop over {stmt.var.name}"  # type: ignore[attr-defined]
+        if _waits(made) and any(v in own for e in decides for v in free_vars(e)):
+            head = f"if {stmt.condition}" if isinstance(stmt, If) else f"the loop over {stmt.var.name}"
             raise Unsupported(
                 f"{head}: some threads would not reach a barrier\n"
                 "  wanted: conditions and loops around uses of shared storage that are the same for all threads\n"
-                f"  found:  {', '.join(str(e) for e in decides)}, which depends on the thread"
+                f"  found:  {', '.join(map(str, decides))}, which depends on the thread"
             )
+        return made
 
 
-def _loops_to(loop: For, store: BufferStore) -> list[For]:
-    """The loops from `loop` down to a store in it."""
-    found = [loop]
-    at: Any = loop
-    while at is not store:
-        at = next(c for c in children(at) if c is store or any(n is store for n in walk(c)))
-        if isinstance(at, For):
-            found.append(at)
-    return found
+def _shared(stmt: Stmt) -> list[Access]:
+    return [a for a in accesses(stmt) if is_shared(a.buffer.scope)]
 
 
-def _stores(node: Stmt) -> list[BufferStore]:
-    return [n for n in walk(node) if isinstance(n, BufferStore) and is_shared(n.buffer.scope)]
-
-
-def _read(node: Any) -> frozenset[Buffer]:
-    return frozenset(n.buffer for n in walk(node) if isinstance(n, BufferLoad) and is_shared(n.buffer.scope))
+def _waits(stmt: Stmt) -> bool:
+    calls: Iterable[Any] = (n for n in walk(stmt) if isinstance(n, Call))
+    return any(call.op == BARRIER for call in calls)
 
 
 def _barrier() -> Stmt:

@@ -2,7 +2,7 @@
 
 from ..contracts import storage
 from ..patch import Faults
-from ..workloads import KINDS, families, lowered, pipelined, random_blocks, strategic
+from ..workloads import KINDS, families, lowered, on_a_grid, pipelined, random_blocks, scratch, strategic
 
 TRANSFORM = "minitvm.tir.transform."
 BLOCKS = lowered()
@@ -105,6 +105,25 @@ DROP.edit(
     "v.astype(axis.var.dtype)",
     "(v if axis.kind != 'R' else v * 1 + 1).astype(axis.var.dtype)",
 )
+
+# -- bind_threads, insert_barriers, and when storage is safe from races
+
+GRIDS, SCRATCH = on_a_grid(), scratch()
+BIND = Faults("bind_threads", TRANSFORM + "bind_threads", [SCRATCH, GRIDS])
+BIND.edit("an inner loop's own variable", "_bound_once", "axis in bound", "axis in bound and axis in ()")
+BIND.edit("all threads write", "_guards", "if alone:", "if False:")
+BIND.edit("virtual threads share local storage", "_with_own_parts", "== every", "< 0")
+BARRIERS = Faults("insert_barriers", TRANSFORM + "insert_barriers", [SCRATCH, GRIDS])
+BARRIERS.edit("no barrier between statements", "_Threads.sequence", "if self.meet(earlier, own):", "if False:")
+BARRIERS.edit("no barrier at the end of a loop", "_Threads.visit", "if self.meet_later(stmt):", "if False:")
+BARRIERS.edit("what was read may be written", "_Threads.meet", "{*map(id, one)}", "{id(p) for p in one if p.write}")
+SAFE = Faults("thread_storage", "minitvm.tir.schedule.thread_storage", [GRIDS])
+SAFE.edit("threads may meet in shared storage", "_is_alone", "if not depends(loop, block):", "if True:")
+OWNERS = Faults("threads", "minitvm.tir.threads", [GRIDS])
+OWNERS.edit("threads own shared storage", "owns", "return not scope.startswith(\"shared\") or not is_thread(loop)",
+            "return True")  # fmt: skip
+OWNERS.edit("another number of threads", "why_not_again", "if not (_same(outer.extent, inner.extent)",
+            "if False and not (_same(outer.extent, inner.extent)")  # fmt: skip
 
 # -- inject_virtual_thread, separate_allocations
 

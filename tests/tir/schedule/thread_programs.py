@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from minitvm import te
 from minitvm.errors import ScheduleError
+from minitvm.script import from_source
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
 
@@ -48,6 +49,30 @@ def transposed(draw: Draw) -> PrimFunc:
     return te.create_prim_func([a, te.compute((n, m), lambda i, j: a[j, i] + 1.0, name="C")])
 
 
+def scratch_of_threads(draw: Draw) -> PrimFunc:
+    """Threads that use the same few elements again and again: each thread its own, or together those of all."""
+    threads, turns, size = draw(st.integers(2, 4)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    if draw(st.booleans()):
+        scope, room, loop, own, other, place = "shared", threads, "if True:", "t", f"{threads - 1} - t", "t"
+        columns, outer = threads, "blockIdx.x"
+    else:
+        scope, room, loop, own, other = "local", size, f"for j in range({size}):", "j", f"{size - 1} - j"
+        place, columns, outer = f"t * {size} + j", threads * size, draw(st.sampled_from(("blockIdx.x", "vthread")))
+    shape = f"T.Buffer((2, {turns}, {columns}), 'float32')"
+    return from_source(f"""
+@T.prim_func
+def main(A: {shape}, B: {shape}):
+    S = T.alloc_buffer(({room},), scope="{scope}")
+    for b in T.thread_binding(2, thread="{outer}"):
+        for t in T.thread_binding({threads}, thread="threadIdx.x"):
+            for k in range({turns}):
+                {loop}
+                    S[{own}] = A[b, k, {place}] * T.float32(2)
+                {loop}
+                    B[b, k, {place}] = S[{other}]
+""")
+
+
 KINDS = (("threadIdx.y", "threadIdx.x"), ("threadIdx.x", "vthread"), ("vthread", "threadIdx.x"))
 FAMILIES = (product, stencil, transposed)
 
@@ -78,13 +103,15 @@ def schedule_for_gpu(sch: Schedule, draw: Draw) -> None:
         parts = sch.split(loop, [None, draw(st.integers(1, 4)), draw(st.integers(1, 2))])
         for group, part in zip((outer, threads, inner), parts, strict=True):
             group.append(part)
-    sch.reorder(*outer, *threads, *reduced, *inner)
+    # With the reduction innermost, what one tile of a thread has fetched is fetched again for the next.
+    serial = [*reduced, *inner] if draw(st.booleans()) else [*inner, *reduced]
+    sch.reorder(*outer, *threads, *serial)
     for loop, axis in zip(outer, ("blockIdx.y", "blockIdx.x"), strict=True):
         step(lambda loop=loop, axis=axis: sch.bind(loop, axis))
     kinds = draw(st.sampled_from(KINDS))
     for loop, axis in zip(threads, kinds, strict=True):
         step(lambda loop=loop, axis=axis: sch.bind(loop, axis))
-    places = [outer[-1], threads[-1], *reduced]
+    places = [outer[-1], threads[-1], *serial]
     if draw(st.booleans()):
         scope = draw(st.sampled_from(("local", "shared")))
         written = step(lambda: sch.cache_write(block, 0, scope))

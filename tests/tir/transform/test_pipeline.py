@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from minitvm import te
-from minitvm.errors import Unsupported, VerificationError
+from minitvm.errors import VerificationError
 from minitvm.expr import Add, FloorDiv, FloorMod, IntImm, Mul, Sub, Var, const, structural_equal, walk
 from minitvm.reference import check
 from minitvm.reference import kernel as kernel_reference

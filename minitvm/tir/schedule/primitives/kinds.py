@@ -72,6 +72,23 @@ def axis_not_taken(state: ScheduleState, loop: For, thread_axis: str) -> Failure
     return None
 
 
+@requirement
+def blocks_around_threads(state: ScheduleState, loop: For, thread_axis: str) -> Failure | None:
+    """in one nest, loops bound to blockIdx stand around those bound to threadIdx: a block consists of its threads"""
+    tree = state.home(loop)
+    for other in tree.loops.values():
+        block, thread = (loop, other) if thread_axis.startswith("blockIdx") else (other, loop)
+        axes = {loop: thread_axis, other: str(other.thread)}
+        if axes[block].startswith("blockIdx") and axes[thread].startswith("threadIdx") and tree.inside(block, thread):
+            return Failure(
+                {thread: axes[thread], block: axes[block]},
+                "blocks of threads around their threads",
+                f"{block.var.name} is inside {thread.var.name}",
+                (f"reorder({block.var.name}, {thread.var.name})",),
+            )
+    return None
+
+
 _CONCURRENT = (
     serial_loop, req.structured_below, req.only_spatial, req.quasi_affine_bindings, req.no_races,
 )  # fmt: skip
@@ -125,8 +142,8 @@ def unroll(state: ScheduleState, loop: For) -> None:
 @primitive(
     aka={"Halide": "gpu_blocks"},
     requires=[
-        serial_loop, thread_axis, axis_not_taken, req.structured_below, req.only_spatial, req.quasi_affine_bindings,
-        req.no_races,
+        serial_loop, thread_axis, axis_not_taken, blocks_around_threads, req.structured_below, req.only_spatial,
+        req.quasi_affine_bindings, req.no_races,
     ],
 )  # fmt: skip
 def bind(state: ScheduleState, loop: For, thread_axis: str) -> None:

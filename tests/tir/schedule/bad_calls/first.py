@@ -260,6 +260,9 @@ CASES["bind.thread_axis"] = on(M, lambda s: s.bind(loop(s, "C"), "threadIdx.w"))
 CASES["bind.axis_not_taken"] = on(
     M, lambda s: s.bind(loop(s, "C", 1), "threadIdx.x"), lambda s: s.bind(loop(s, "C"), "threadIdx.x")
 )
+CASES["bind.blocks_around_threads"] = on(
+    M, lambda s: s.bind(loop(s, "C", 1), "blockIdx.x"), lambda s: s.bind(loop(s, "C"), "threadIdx.x")
+)
 
 CASES["split.plain_loops"] = on(M, lambda s: s.split(loop(s, "C"), [2, None]), lambda s: s.parallel(loop(s, "C")))
 CASES["split.starts_at_zero"] = on(shifted, lambda s: s.split(loop(s, "A"), [2, None]))
