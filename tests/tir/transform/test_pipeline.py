@@ -190,6 +190,26 @@ PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
 }
 
 
+def on_a_grid() -> PrimFunc:
+    """A transposition through storage that threads share. Its meaning is that of level 3 at its start only: between
+    passes its storage has no owner, and no interpreter is for that."""
+
+    @T.prim_func
+    def turned(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+        S = T.alloc_buffer((8,), scope="shared")
+        for b in T.thread_binding(8, thread="blockIdx.x"):
+            for t in T.thread_binding(8, thread="threadIdx.x"):
+                for u in T.thread_binding(8, thread="threadIdx.x"):
+                    with T.block("S"):
+                        vb, vu = T.axis.remap("SS", [b, u])
+                        S[vu] = A[vb, vu]
+                with T.block("B"):
+                    vb, vt = T.axis.remap("SS", [b, t])
+                    B[vb, vt] = S[7 - vt]
+
+    return turned
+
+
 def arrays_for(func: PrimFunc) -> list[np.ndarray]:
     rng = np.random.default_rng(1)
     shapes = [tuple(int(d) for d in b.shape) for b in func.buffers]
@@ -228,7 +248,7 @@ def test_every_pass_changes_one_of_the_programs() -> None:
         if isinstance(after, PrimFunc) and not structural_equal(before.body, after.body):
             changed.add(step)
 
-    for make in PROGRAMS.values():
+    for make in (*PROGRAMS.values(), on_a_grid):
         lower(make(), callback=compare)
     assert [p.name for p in PASSES if p.name not in changed] == []
 
