@@ -71,6 +71,13 @@ class Case:
         return landmarks(self.before) | landmarks(self.after)
 
     @cached_property
+    def hashes(self) -> set[str]:
+        """The functions in the two programs of which the field mode knows no laws."""
+        from ..ordinary import functions
+
+        return functions(self.before) | functions(self.after)
+
+    @cached_property
     def sized_by_data(self) -> bool:
         """Whether integers among the arguments may say how often a loop runs: large ones would never end."""
         return any(sized_by_data(one, frozenset(self.sizes)) for one in (self.before, self.after))

@@ -2,6 +2,8 @@
 
 Equal results mean that the outputs are the same rational functions of the inputs, around a random input: wrong with a
 probability of at most degree / p for each element and seed. Integers, bools and indices are those of the inputs.
+Ordinary floats are looked at too (`reference.ordinary`): they confirm a difference where functions are hashes, and
+show what overflows or is never a number where exact mode has not run.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from minitvm.errors import ExecutionError, Unsupported
 from ..arguments import random_inputs
 from ..field import Field, NeedsCompanion
 from ..field_order import SPANS, OrderedField, Undecided
+from ..ordinary import apart, other_inputs
 from ..programs import Program, execute
 from ..signs import signs
 from ..variations import Variation, variations, varied
@@ -37,6 +40,13 @@ class FieldMode:
         if not any(p.dtype.is_float for p in case.parameters) and case.was_exact:
             raise Unsupported("field mode: the parameters are no floats, and exact mode has judged them")
         inputs = random_inputs(case.before, case.seed, case.sizes)
+        verdict = self._in_a_field(case, inputs)
+        if not verdict:
+            return self._confirmed(case, verdict, inputs) if case.hashes else verdict
+        # The formulas are the same; what floats make of them is judged here where exact mode did not.
+        return verdict if case.exact_held else self._on_floats(case, inputs)
+
+    def _in_a_field(self, case: Case, inputs: Sequence[Any]) -> Verdict:
         try:
             verdict = self._in(case, Field(), inputs, random=True)
             return self._on_others(case, Field, inputs) if verdict else verdict
@@ -52,6 +62,32 @@ class FieldMode:
             return self._on_others(case, partial(OrderedField, span), inputs) if verdict else verdict
         assert reason is not None
         raise reason
+
+    def _confirmed(self, case: Case, verdict: Verdict, inputs: Sequence[Any]) -> Verdict:
+        """A difference of programs with functions, if floats show one too: a hash knows no laws, such as log(exp x)."""
+        told = False
+        for chosen in (verdict.inputs, inputs, *other_inputs(case, inputs)):
+            try:
+                found = apart(case, chosen)
+            except (ExecutionError, Unsupported):
+                continue
+            if found is not None:
+                return found
+            told = True
+        names = ", ".join(sorted(case.hashes))
+        why = "ordinary floats agree within their bounds" if told else "no error bounds tell whether floats agree"
+        raise Undecided(f"field mode: could not decide: a field knows no laws of {names}, and {why}")
+
+    def _on_floats(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+        """Floats that are no numbers any more, on ordinary inputs and those that reach the constants."""
+        for chosen in (inputs, *(varied(inputs, variation) for variation in variations(case, inputs))):
+            try:
+                found = apart(case, chosen, values=False)
+            except (ExecutionError, Unsupported):
+                continue
+            if found is not None:
+                return found
+        return Verdict(True, self.name)
 
     def _on_others(self, case: Case, domain: Callable[[], Field], inputs: Sequence[Any]) -> Verdict:
         """A difference on floats of chosen signs, or on inputs that reach the programs' constants, if there is one.
@@ -75,10 +111,14 @@ class FieldMode:
 
     def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
         """Compare on inputs, the floats among them as the exact rationals that they are."""
-        try:
-            return self._in(case, Field(), inputs, random=False)
-        except NeedsCompanion:
-            return self._in(case, OrderedField(), inputs, random=False)
+        if not case.hashes:
+            try:
+                verdict = self._in(case, Field(), inputs, random=False)
+            except NeedsCompanion:
+                verdict = self._in(case, OrderedField(), inputs, random=False)
+            if not verdict:
+                return verdict
+        return apart(case, inputs, values=bool(case.hashes)) or Verdict(True, self.name)
 
     def _in(self, case: Case, domain: Field, inputs: Sequence[Any], random: bool, chosen: Sequence[int] = (),
             variation: Variation | None = None) -> Verdict:  # fmt: skip
@@ -116,8 +156,8 @@ def lift(case: Case, domain: Field, inputs: Sequence[Any], random: bool) -> list
         elif not p.given:
             lifted.append(domain.poison(np.size(given), p.dtype).reshape(np.shape(given)))
         else:
-            made = domain.random(rng, np.shape(given)) if random else domain.lift(np.asarray(given))
-            lifted.append(made if p.shape is not None else np.asarray(made)[()])
+            made = np.asarray(domain.random(rng, np.shape(given)) if random else domain.lift(np.asarray(given)))
+            lifted.append(made if p.shape is not None else made[()])
     return lifted
 
 

@@ -1,0 +1,110 @@
+"""What two programs compute in floats, held against the error bounds of both: `apart`.
+
+The field mode asks it twice. A function is a hash there, so a disagreement proves nothing where there are such:
+log(exp(x)) is x. And a formula says nothing about floats that overflow, or are NaN for every input. Both programs have
+a bound (`reference.bound`), so that other algebra is no difference: only what is beyond the bounds of both is one, and
+what is not a finite number where the first program's is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitvm import expr as x
+from minitvm.errors import ExecutionError, Unsupported
+
+from . import bound
+from .field import HASHED
+from .programs import Program
+from .signs import nodes
+from .verdict import Verdict
+
+if TYPE_CHECKING:
+    from .modes.case import Case
+
+SLACK = 4  # times the bounds of both: a constant of one program may be the rounded form of one of the other
+SPANS = ((0.25, 8.0), (-1.0, 1.0))  # of other inputs: where roots and logarithms are defined, and small ones
+
+
+def functions(program: Program) -> set[str]:
+    """The functions in a program of which the field mode knows no laws."""
+    known = (*HASHED, "rsqrt", "sigmoid", "hypot")
+    return {n.op for n in nodes(program) if isinstance(n, x.Call) and n.op in known}
+
+
+def apart(case: Case, inputs: Sequence[Any], values: bool = True) -> Verdict | None:
+    """The difference on these inputs, None where both may be float results of one formula.
+
+    Without `values` only what is no finite number counts: the values are known to be those of one formula. Raises
+    `Unsupported` where `values` are asked for and no bound tells, `ExecutionError` where `before` is undefined, and
+    `Undefined` where `after` is.
+    """
+    wanted, found = case.run_before(inputs), case.run_after(inputs)
+    lost = [_lost(w, f) if p.written else None for p, w, f in zip(case.parameters, wanted, found)]
+    if not values and not any(one is not None and one.any() for one in lost):
+        return None
+    bounds = _bounds(case, inputs)
+    for k, wrong in enumerate(lost):
+        if wrong is None:
+            continue
+        if bounds is not None:
+            must, other = (one[k] for one in bounds)
+            shaped = [np.reshape(a, wrong.shape) for a in (must.value, must.error, other.value, other.error)]
+            wrong = wrong & np.isfinite(shaped[1])  # where another order may overflow, nothing is lost
+            wrong = wrong | _beyond(*shaped) if values else wrong
+        if wrong.any():
+            return _difference(case.parameters[k].name, wrong, wanted[k], found[k], inputs)
+    if bounds is None and values:
+        raise Unsupported("field mode: no error bounds tell whether floats agree")
+    return None
+
+
+def other_inputs(case: Case, inputs: Sequence[Any]) -> list[list[Any]]:
+    """The same arguments with floats of each of `SPANS`."""
+    rng = np.random.default_rng((case.seed, 0xF10A7))
+    return [
+        [
+            np.asarray(rng.uniform(low, high, np.shape(a)), p.dtype.numpy)[() if p.shape is None else ...]
+            if p.given and p.dtype.is_float else a
+            for p, a in zip(case.parameters, inputs)
+        ]
+        for low, high in SPANS
+    ]  # fmt: skip
+
+
+def _bounds(case: Case, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
+    try:
+        return (
+            bound.evaluate(case.before, inputs, case.sizes),
+            bound.evaluate(case.after, inputs, case.sizes),
+        )
+    except (Unsupported, ExecutionError):
+        return None
+
+
+def _lost(wanted: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Where a finite number became none."""
+    if wanted.dtype.kind != "f":
+        return np.zeros(wanted.shape, np.bool_)
+    return np.asarray(np.isfinite(wanted) & ~np.isfinite(found))
+
+
+def _beyond(value: np.ndarray, error: np.ndarray, other: np.ndarray, its: np.ndarray) -> np.ndarray:
+    if value.dtype.kind != "f":
+        return np.asarray(value != other)
+    with np.errstate(all="ignore"):
+        far = np.abs(value - other) > SLACK * (error + its)
+    return np.asarray(far & np.isfinite(value) & np.isfinite(other))
+
+
+def _difference(name: str, wrong: np.ndarray, wanted: np.ndarray, found: np.ndarray, inputs: Sequence[Any]) -> Verdict:
+    index = tuple(int(i) for i in np.argwhere(wrong)[0])
+    a, b = wanted[index], found[index]
+    message = (
+        f"the programs differ in {name}[{', '.join(map(str, index))}] (field mode, in floats beyond rounding,"
+        f" {int(wrong.sum())} of {wrong.size} elements)\n  before: {a!r}\n  after:  {b!r}"
+    )
+    return Verdict(False, "field", message, name, index, a, b, inputs)
