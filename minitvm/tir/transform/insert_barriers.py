@@ -13,14 +13,29 @@ element by different threads, at least one a write: integer sets tell (`arith.de
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from dataclasses import replace as with_changes
 from typing import Any
 
 from ...arith.dependence import Access as Point
 from ...arith.dependence import find_dependence
 from ...errors import Unsupported
-from ...expr import Call, DType, Expr, Range, StringImm, Var, const, free_vars, map_children, replace, substitute, walk
+from ...expr import (
+    Call,
+    DType,
+    Expr,
+    Not,
+    Range,
+    StringImm,
+    Var,
+    const,
+    free_vars,
+    map_children,
+    replace,
+    substitute,
+    walk,
+)  # fmt: skip
 from ..accesses import Access, accesses
 from ..conditions import all_of
 from ..nodes import Allocate, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
@@ -30,7 +45,7 @@ BARRIER = "tvm_storage_sync"
 
 
 def insert_barriers(func: PrimFunc) -> PrimFunc:
-    """Put barriers between the statements of thread loops. Before `place_allocations`, which gives storage new scopes.
+    """Put barriers between the statements of thread loops. Before conditions move outwards and storage gets new scopes.
 
     Raises `Unsupported` where some threads would not reach a barrier: under a condition, or in a loop, that depends on
     the thread.
@@ -42,15 +57,17 @@ def _visit(node: Any) -> Any:
     if not isinstance(node, Stmt):
         return node
     if isinstance(node, For) and is_thread(node) and not is_virtual(node):
-        return _Threads((node,)).inside(node)
+        return _Threads((node,), {}, ()).inside(node)
     return map_children(node, _visit)
 
 
+@dataclass(frozen=True)
 class _Threads:
-    """The statements inside loops over the threads of a block."""
+    """The statements inside loops over the threads of a block, with the lets and conditions around them."""
 
-    def __init__(self, loops: tuple[For, ...]) -> None:
-        self.loops = loops
+    loops: tuple[For, ...]
+    lets: Mapping[Var, Expr]
+    conditions: tuple[Expr, ...]
 
     def inside(self, loop: For) -> Stmt:
         return replace(loop, body=self.visit(loop.body))
@@ -59,25 +76,32 @@ class _Threads:
         """The statement with its barriers."""
         if isinstance(stmt, Seq):
             return self.sequence(stmt)
-        if isinstance(stmt, LetStmt | Allocate):
+        if isinstance(stmt, Allocate):
             return replace(stmt, body=self.visit(stmt.body))
+        if isinstance(stmt, LetStmt):
+            lets = {**self.lets, stmt.var: substitute(stmt.value, self.lets)}
+            return replace(stmt, body=with_changes(self, lets=lets).visit(stmt.body))
         if isinstance(stmt, If):
-            other = None if stmt.else_case is None else self.visit(stmt.else_case)
-            return self.for_all(stmt, If(stmt.condition, self.visit(stmt.then_case), other), (stmt.condition,))
+            condition = substitute(stmt.condition, self.lets)
+            yes, no = (with_changes(self, conditions=(*self.conditions, c)) for c in (condition, Not(condition)))
+            other = None if stmt.else_case is None else no.visit(stmt.else_case)
+            return self.for_all(stmt, If(stmt.condition, yes.visit(stmt.then_case), other), (condition,))
         if not isinstance(stmt, For) or stmt.kind is ForKind.VECTORIZED:
             return stmt
         if is_thread(stmt) and not is_virtual(stmt):
-            return _Threads((*self.loops, stmt)).inside(stmt)
-        body = self.visit(stmt.body)
+            return with_changes(self, loops=(*self.loops, stmt)).inside(stmt)
+        start, extent = substitute(stmt.start, self.lets), substitute(stmt.extent, self.lets)
+        within = (*self.conditions, stmt.var >= start, stmt.var < start + extent)
+        body = with_changes(self, conditions=within).visit(stmt.body)
         if self.meet_later(stmt):
             body = Seq.of(body, _barrier())
-        return self.for_all(stmt, replace(stmt, body=body), (stmt.start, stmt.extent))
+        return self.for_all(stmt, replace(stmt, body=body), (start, extent))
 
     def sequence(self, stmt: Seq) -> Stmt:
         parts: list[Stmt] = []
         earlier: list[Access] = []
         for part in stmt.stmts:
-            own = _shared(part)
+            own = self.shared(part)
             if self.meet(earlier, own):
                 parts.append(_barrier())
                 earlier = []
@@ -102,7 +126,7 @@ class _Threads:
 
     def meet_later(self, loop: For) -> bool:
         """Whether one iteration of a loop touches what another thread touches in a later one."""
-        now = _shared(loop.body)
+        now = self.shared(loop.body)
         if not any(a.write for a in now):
             return False
         ahead = Var("ahead", loop.var.dtype)
@@ -129,6 +153,19 @@ class _Threads:
         condition = all_of(substitute(c, access.lets) for c in access.conditions)
         return Point(access.buffer, indices, {**threads, **access.loops}, access.write, condition)
 
+    def shared(self, stmt: Stmt) -> list[Access]:
+        """The accesses of shared storage in a statement, with what stands around it."""
+        found = [a for a in accesses(stmt) if is_shared(a.buffer.scope)]
+        return [
+            with_changes(
+                a,
+                lets={**self.lets, **{v: substitute(e, self.lets) for v, e in a.lets.items()}},
+                loops={v: substitute(r, self.lets) for v, r in a.loops.items()},
+                conditions=(*self.conditions, *a.conditions),
+            )
+            for a in found
+        ]
+
     def for_all(self, stmt: For | If, made: Stmt, decides: Sequence[Expr]) -> Stmt:
         """`made`, refused where it waits inside of what only some threads do."""
         own = {l.var for l in self.loops}
@@ -140,10 +177,6 @@ class _Threads:
                 f"  found:  {', '.join(map(str, decides))}, which depends on the thread"
             )
         return made
-
-
-def _shared(stmt: Stmt) -> list[Access]:
-    return [a for a in accesses(stmt) if is_shared(a.buffer.scope)]
 
 
 def _waits(stmt: Stmt) -> bool:
