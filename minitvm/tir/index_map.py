@@ -25,8 +25,6 @@ from ..expr import (
     Cast,
     DType,
     Expr,
-    ExprPrinter,
-    FloatImm,
     FloorDiv,
     FloorMod,
     IntImm,
@@ -49,6 +47,7 @@ from ..expr import (
     walk,
 )  # fmt: skip
 from .conditions import all_of, is_const
+from .python_text import python
 
 LARGEST = 1 << 20  # elements of a shape that are looked at one by one
 
@@ -99,7 +98,7 @@ class IndexMap:
         index_dtype: str = "int32",
     ) -> tuple[IndexMap, list[int]]:
         """(map, positions at which the function gave `IndexMap.AXIS_SEPARATOR`): the axes that follow are physical."""
-        variables = _variables(mapping_function, ndim, index_dtype)
+        variables = index_variables(mapping_function, ndim, index_dtype)
         found = given(mapping_function(*variables))
         results = list(found) if isinstance(found, list | tuple) else [found]
         finals: list[Expr] = []
@@ -368,24 +367,6 @@ class IndexMap:
         return f"lambda{' ' if names else ''}{names}: ({_listed([*map(python, self.final_indices)], trailing=True)})"
 
 
-class _PythonText(ExprPrinter):
-    """Expressions as Python that makes them again, run on variables: numbers bare, bit operations as operators."""
-
-    _BITS: ClassVar[dict[str, str]] = {
-        "bitwise_xor": "^", "bitwise_and": "&", "bitwise_or": "|", "shift_left": "<<", "shift_right": ">>",
-    }  # fmt: skip
-
-    def _atom(self, e: Expr) -> str:
-        if isinstance(e, IntImm) or (isinstance(e, FloatImm) and math.isfinite(e.value)):
-            return repr(e.value)
-        if isinstance(e, Call) and e.op in self._BITS:
-            a, b = map(self.expr, e.args)
-            return f"(({a}) {self._BITS[e.op]} ({b}))"
-        if isinstance(e, Min | Max):
-            return f"tir.{super()._atom(e)}"
-        return super()._atom(e)
-
-
 def given(result: Any) -> Any:
     """What a caller's function of indices gave; raises `InputError` where that is no expression, nor lists of them."""
     if isinstance(result, list | tuple):
@@ -395,12 +376,8 @@ def given(result: Any) -> Any:
     raise InputError(f"a function of indices gives expressions, or lists of them; found {result!r}")
 
 
-def python(e: Expr) -> str:
-    """An index expression as Python over the names of its variables."""
-    return _PythonText().expr(e)
-
-
-def _variables(function: Callable[..., Any], ndim: int | None, dtype: str) -> tuple[Var, ...]:
+def index_variables(function: Callable[..., Any], ndim: int | None, dtype: str = "int32") -> tuple[Var, ...]:
+    """The variables to run a function of indices on, `ndim` of them where it takes `*indices`; raises `InputError`."""
     names: list[str] = []
     parameters = getattr(function, "parameters", None)  # of a function that a trace has kept
     if parameters is not None:

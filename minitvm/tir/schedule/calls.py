@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ...arith import simplify
 from ...errors import ScheduleError, nearest
+from ...expr import Expr, FloatImm, IntImm, StringImm, Var
+from .lambdas import counted
 from .registry import Primitive
 
 
@@ -54,12 +57,14 @@ def complete(primitive: Primitive, arguments: Mapping[str, Any]) -> Iterator[tup
         yield name, arguments.get(name, () if several else parameter.default)
 
 
-def without_numpy(value: Any) -> Any:
-    """An argument with NumPy's scalars as Python's, lists and dictionaries as they were: traces are Python and JSON."""
+def normal(value: Any) -> Any:
+    """An argument as a trace can keep it: NumPy's scalars as Python's, expressions folded, functions `counted`."""
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, Expr) and not isinstance(value, Var | IntImm | FloatImm | StringImm):
+        return simplify(value)
     if isinstance(value, list | tuple):
-        return type(value)(map(without_numpy, value))
+        return type(value)(map(normal, value))
     if isinstance(value, dict):
-        return {key: without_numpy(item) for key, item in value.items()}
-    return value
+        return {key: normal(item) for key, item in value.items()}
+    return counted(value)

@@ -7,24 +7,21 @@ and the text is read by a parser of its own, never by `eval`.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
-import operator
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ...arith import simplify
 from ...errors import InputError
-from ...expr import Expr, Max, Min, Var, as_expr, binary, substitute
-from ..index_map import IndexMap, given, python
+from ...expr import Expr, Var, as_expr, substitute
+from ..index_map import IndexMap, given, index_variables
+from ..python_text import evaluated, parsed, python
 
-_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod, ast.BitXor: operator.xor, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
-    ast.LShift: operator.lshift, ast.RShift: operator.rshift,
-}  # fmt: skip
+_COUNT = "indices_taken"
 FROM_FUNC = "tir.IndexMap.from_func"
-_FUNCTIONS: dict[str, type] = {"min": Min, "max": Max, "T.min": Min, "T.max": Max, "tir.min": Min, "tir.max": Max}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +41,16 @@ class IndexLambda:
 
     @staticmethod
     def of(function: Callable[..., Any] | IndexMap) -> IndexLambda:
-        """Run a function with named parameters on variables of these names; raises `InputError` for `*indices`."""
+        """Run a function on variables of the names of its parameters; raises `InputError` where these are not known.
+
+        That is so of `*indices`, unless the function is `counted` and was called.
+        """
         if isinstance(function, IndexLambda):
             return function
         if isinstance(function, IndexMap):
             back = None if function.inverse_index_map is None else IndexLambda.of(function.inverse_index_map)
             return IndexLambda(function.initial_indices, function.final_indices, back)
-        named = inspect.signature(function).parameters.values()
-        for parameter in named:
-            if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-                raise InputError(f"a function of indices names them one by one; found {parameter}")
-        variables = tuple(Var(parameter.name) for parameter in named)
+        variables = index_variables(function, getattr(function, _COUNT, None))
         return IndexLambda(variables, given(function(*variables)))
 
     @staticmethod
@@ -63,7 +59,7 @@ class IndexLambda:
 
         With its inverse it is `tir.IndexMap.from_func(lambda ..., inverse_index_map=lambda ...)`.
         """
-        return IndexLambda._read(_parsed(text), text)
+        return IndexLambda._read(parsed(text), text)
 
     @staticmethod
     def _read(tree: ast.expr, text: str) -> IndexLambda:
@@ -74,7 +70,7 @@ class IndexLambda:
         if not isinstance(tree, ast.Lambda) or tree.args.posonlyargs or tree.args.kwonlyargs or tree.args.vararg:
             raise ValueError(f"{text!r} is no function of named indices")
         variables = {argument.arg: Var(argument.arg) for argument in tree.args.args}
-        return IndexLambda(tuple(variables.values()), _evaluated(tree.body, variables))
+        return IndexLambda(tuple(variables.values()), evaluated(tree.body, variables))
 
     def __call__(self, *indices: Any) -> Any:
         if len(indices) != len(self.parameters):
@@ -92,40 +88,30 @@ class IndexLambda:
         return there if self.inverse is None else f"{FROM_FUNC}({there}, inverse_index_map={self.inverse})"
 
 
-def parse_expression(text: str, names: Mapping[str, Expr]) -> Expr:
-    """The expression of a text over known names; raises `ValueError` where it is anything else."""
-    value = _evaluated(_parsed(text), names)
-    if isinstance(value, list | tuple):
-        raise ValueError(f"{text!r} is no single expression")
-    return as_expr(value)
+def counted(value: Any) -> Any:
+    """A function of `*indices` as one that remembers how many it was called with; anything else as it is."""
+    if not isinstance(value, types.FunctionType):
+        return value
+    if all(p.kind is not p.VAR_POSITIONAL for p in inspect.signature(value).parameters.values()):
+        return value
+
+    @functools.wraps(value)
+    def called(*indices: Any) -> Any:
+        setattr(called, _COUNT, len(indices))
+        return value(*indices)
+
+    return called
 
 
-def _parsed(text: str) -> ast.expr:
-    try:
-        return ast.parse(text, mode="eval").body
-    except (SyntaxError, RecursionError, MemoryError, UnicodeError) as error:
-        raise ValueError(f"{text!r} is no Python expression") from error
-
-
-def _evaluated(tree: ast.expr, names: Mapping[str, Expr]) -> Any:
-    if isinstance(tree, ast.List | ast.Tuple):
-        items = [_evaluated(item, names) for item in tree.elts]
-        return items if isinstance(tree, ast.List) else tuple(items)
-    if isinstance(tree, ast.Name) and tree.id in names:
-        return names[tree.id]
-    if isinstance(tree, ast.Constant) and isinstance(tree.value, bool | int | float):
-        return as_expr(tree.value)
-    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
-        if isinstance(tree.operand, ast.Constant) and isinstance(tree.operand.value, int | float):
-            return as_expr(-tree.operand.value)
-        return -_evaluated(tree.operand, names)
-    if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
-        return _OPERATORS[type(tree.op)](_evaluated(tree.left, names), _evaluated(tree.right, names))
-    if isinstance(tree, ast.Call) and len(tree.args) == 2 and not tree.keywords:
-        made = _FUNCTIONS.get(ast.unparse(tree.func))
-        if made is not None:
-            return binary(made, *(as_expr(_evaluated(a, names)) for a in tree.args))
-    raise ValueError(f"{ast.unparse(tree)!r} means nothing in an index expression")
+def require_text(value: Any) -> None:
+    """Raise `InputError` where a trace has no text for an expression in an argument."""
+    if isinstance(value, Expr):
+        python(value)
+    elif isinstance(value, IndexLambda):
+        require_text(value.results)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            require_text(item)
 
 
 def _expressions(result: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...errors import InputError
 from ...expr import Expr, Node, const, walk
 from ..nodes import BlockId, Seq, Stmt
 from .handles import BlockRV, ExprRV, Handle, LoopRV, map_handles
@@ -78,7 +77,7 @@ def _literal(value: Any) -> str:
     """A value as Python; a function of indices by what it gives, not by its address."""
     try:
         return repr(plain(value))
-    except InputError:
+    except Exception:  # of the caller's own function: an error text is not the place for it
         return getattr(value, "__name__", repr(value))
 
 

@@ -14,7 +14,7 @@ from ...expr import Expr, Var, const, substitute
 from ..nodes import Block, BlockRealize, For, IRModule, PrimFunc
 from ..verifier import verify_if_asked
 from .argument_types import misfit
-from .calls import Call, bind, complete, without_numpy
+from .calls import Call, bind, complete, normal
 from .claims import widened
 from .handles import (
     INLINE,
@@ -29,6 +29,7 @@ from .handles import (
     numbers_to_handles,
     to_handles,
 )
+from .lambdas import require_text
 from .messages import arguments_text, foreign, marked_program, name_of
 from .randomness import RandomNumbers
 from .registry import PRIMITIVES, RESERVED, Primitive, Refused, Requirement, on_registration, transforms
@@ -241,7 +242,7 @@ class Schedule:
             raise
 
     def _call(self, chosen: Primitive, arguments: Mapping[str, Any]) -> Any:
-        given = {name: without_numpy(value) for name, value in complete(chosen, arguments)}
+        given = {name: normal(value) for name, value in complete(chosen, arguments)}
         arguments = {name: self._with_handles(chosen, name, value) for name, value in given.items()}
         known = self._trace.handle_names()
         for handle in handles_in(list(arguments.values())):
@@ -252,11 +253,12 @@ class Schedule:
         try:
             nodes = {name: self._to_nodes(state, chosen, name, value) for name, value in arguments.items()}
             result = _run(chosen, state, nodes)
+            given = {name: plain(value) for name, value in arguments.items()}
+            require_text(list(given.values()))
         except Refused as refused:
             raise ScheduleError(self._render(state, chosen, arguments, refused)) from None
         except (TypeMismatch, InputError) as error:
             raise ScheduleError(f"{self._headline(chosen, arguments)}: {error}") from None
-        given = {name: plain(value) for name, value in arguments.items()}
         if given.get("func_name", "") is None and self._state.func_name != self._first:
             given["func_name"] = self._state.func_name  # work_on is no step, so the trace names the function
         numbers: dict[ExprRV, int] = {}

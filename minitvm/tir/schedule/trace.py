@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from ...errors import InputError, ScheduleError
 from ...expr import Expr, FloatImm, IntImm, StringImm, Var
 from ..index_map import IndexMap
 from ..nodes import Buffer
+from ..python_text import python
 from .handles import BlockRV, ExprRV, Handle, LoopRV, handles_in, map_handles
 from .lambdas import IndexLambda
 from .registry import Primitive
@@ -319,13 +321,15 @@ def _literal(value: Any, names: Mapping[Any, str]) -> str:
         return f"[{', '.join(_literal(item, names) for item in value)}]"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k!r}: {_literal(v, names)}" for k, v in value.items()) + "}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
     return f'"{value}"' if isinstance(value, str) and not set('"\\\n') & set(value) else repr(value)
 
 
 def expression_text(value: Expr, names: Mapping[Any, str]) -> str:
     """An expression with the sampled numbers in it under their names: `v3 * 2`."""
     shown: dict[Handle, Any] = {h: Var(names.get(h, "<gone>")) for h in handles_in(value)}
-    return str(map_handles(value, shown))
+    return python(map_handles(value, shown))
 
 
 __all__ = ["ExprRV", "Instruction", "Trace", "expression_text", "plain"]

@@ -1,7 +1,8 @@
 """Traces as JSON, in the shape of TVM's: `[[[kind, inputs, attributes, outputs], ...], [[index, decision], ...]]`.
 
 Inputs are handles by their names, and what may stand in their place: factors, annotated values, orders. There a string
-that is no handle has quotes around it, and None is the string "None". Everything else is an attribute, as it is.
+that is no handle has quotes around it, and None is the string "None". Everything else is an attribute, as it is, but
+expressions, also of sampled numbers, which TVM has none of there: {"expr": "v3 * 2"}.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from typing import Any
 from ...errors import ArtifactError
 from ...expr import Expr, Var
 from ..nodes import BlockId
+from ..python_text import parse_expression
 from .argument_types import described, fits
 from .handles import BlockRV, ExprRV, Handle, LoopRV, handles_in
-from .lambdas import FROM_FUNC, IndexLambda, parse_expression
+from .lambdas import FROM_FUNC, IndexLambda
 from .registry import Primitive, lookup
 from .trace import Instruction, Trace, expression_text
 
 # Parameters that TVM holds among the inputs though they take no block or loop; the first are lists, laid out inline.
 _INLINE = ("factors",)
 _INPUTS = (*_INLINE, "ann_val", "new_order")
+_EXPRESSION = "expr"  # the key of an attribute that is an expression: {"expr": "v3 * 2"}
 
 
 def to_json(insts: Sequence[Instruction], names: Mapping[Any, str]) -> list[Any]:
@@ -42,7 +45,7 @@ def _row(inst: Instruction, names: Mapping[Any, str]) -> list[Any]:
         if name == "decision":
             continue
         if not _is_input(inst.primitive, name):
-            attrs.append(_attribute(value))
+            attrs.append(_attribute(value, names))
         elif parameter.kind is parameter.VAR_POSITIONAL or name in _INLINE:
             inputs.extend(_input(item, names) for item in value)
         else:
@@ -50,11 +53,11 @@ def _row(inst: Instruction, names: Mapping[Any, str]) -> list[Any]:
     return [inst.kind, inputs, attrs, [names[handle] for handle in handles_in(inst.outputs)]]
 
 
-def _attribute(value: Any) -> Any:
+def _attribute(value: Any, names: Mapping[Any, str]) -> Any:
     if isinstance(value, list | tuple):
-        return [_attribute(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _attribute(item) for key, item in value.items()}
+        return [_attribute(item, names) for item in value]
+    if isinstance(value, Expr):
+        return {_EXPRESSION: expression_text(value, names)}
     return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
 
 
@@ -163,7 +166,7 @@ def _arguments(
         elif is_input and inputs:
             arguments[name] = _input_value(inputs.pop(0), known)
         elif not is_input and attrs:
-            arguments[name] = _attribute_value(attrs.pop(0))
+            arguments[name] = _attribute_value(attrs.pop(0), known)
         elif parameter.default is not parameter.empty:
             arguments[name] = parameter.default  # a trace of an older version
         else:
@@ -186,18 +189,28 @@ def _input_value(value: Any, known: Mapping[str, Handle]) -> Any:
         return value[1:-1]
     if value in known:
         return known[value]
-    numbers = {name: handle for name, handle in known.items() if isinstance(handle, ExprRV)}
-    try:
-        found = parse_expression(value, numbers)
-    except Exception as error:
-        reason = f" ({error})" if isinstance(error, ValueError) else ""
-        raise _Damaged(f"{_short(value)} is not defined before it is used{reason}") from None
+    found = _expression(value, known)
     if not handles_in(found):
         raise _Damaged(f"{_short(value)} is not defined before it is used")
     return found
 
 
-def _attribute_value(value: Any) -> Any:
+def _expression(text: str, known: Mapping[str, Handle]) -> Expr:
+    numbers = {name: handle for name, handle in known.items() if isinstance(handle, ExprRV)}
+    try:
+        return parse_expression(text, numbers)
+    except Exception as error:
+        reason = f" ({error})" if isinstance(error, ValueError) else ""
+        raise _Damaged(f"{_short(text)} is not defined before it is used{reason}") from None
+
+
+def _attribute_value(value: Any, known: Mapping[str, Handle]) -> Any:
+    if isinstance(value, list | tuple):
+        return [_attribute_value(item, known) for item in value]
+    if isinstance(value, Mapping):
+        if [*value] != [_EXPRESSION] or not isinstance(value[_EXPRESSION], str):
+            raise _Damaged(f"{_short(value)} is no attribute")
+        return _expression(value[_EXPRESSION], known)
     if isinstance(value, str) and value.startswith(("lambda", FROM_FUNC)):
         try:
             return IndexLambda.parse(value)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ....errors import nearest
-from ....expr import replace
+from ....expr import FloatImm, IntImm, StringImm, replace
 from ...annotations import LANES, PREFETCH
 from ...nodes import Block, BlockRealize, For
 from .. import pipelines
@@ -30,6 +30,27 @@ def has_annotation(state: ScheduleState, block_or_loop: BlockRealize | For, ann_
         f"an annotation {ann_key!r}",
         nearest(ann_key, list(target.annotations)) if target.annotations else "no annotation",
     )
+
+
+def _no_data(value: Any) -> list[Any]:
+    """The parts of a value that are neither strings, numbers and bools nor lists and dictionaries of these."""
+    if isinstance(value, list | tuple):
+        return [part for item in value for part in _no_data(item)]
+    if isinstance(value, dict):
+        strange = [key for key in value if not isinstance(key, str)]
+        return [*strange, *(part for item in value.values() for part in _no_data(item))]
+    return [] if isinstance(value, str | bool | int | float | IntImm | FloatImm | StringImm) else [value]
+
+
+@requirement
+def note_is_data(state: ScheduleState, block_or_loop: BlockRealize | For, ann_val: Any) -> Failure | None:
+    """the value is a string, number (also a sampled one) or bool, or a list or dictionary of these, keys are strings"""
+    strange = _no_data(ann_val)
+    if not strange:
+        return None
+    found = f"{strange[0]!r} of type {type(strange[0]).__name__}"
+    wanted = "strings, numbers, bools, and lists and dictionaries (whose keys are strings) of these"
+    return Failure({_annotated(block_or_loop): "here"}, wanted, found)
 
 
 _COUNTS = (LANES, PREFETCH)
@@ -73,7 +94,7 @@ def keeps_pipelines(state: ScheduleState) -> Failure | None:
     return next((failure for failure in failures if failure is not None), None)
 
 
-@primitive(requires=[note_in_place, counts])
+@primitive(requires=[note_in_place, note_is_data, counts])
 def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str, ann_val: Any) -> None:
     """Put a note on a loop or block, for lowering passes and tuners; the meaning of the program stays.
 

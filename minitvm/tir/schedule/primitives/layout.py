@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ....arith import Analyzer
+from ....arith import Analyzer, simplify
 from ....errors import MinitvmError
 from ....expr import (
     SPATIAL,
@@ -26,7 +26,7 @@ from ....expr import (
     walk,
 )  # fmt: skip
 from ...conditions import conjuncts, is_const
-from ...index_map import IndexMap, NotInjective
+from ...index_map import IndexMap, NotInjective, given
 from ...nodes import (
     Block,
     BlockRealize,
@@ -232,7 +232,10 @@ def padding_has_value(
 
 
 def _pad_expr(pad_value: object, buffer: Buffer, indices: Sequence[Expr]) -> Expr:
-    value = as_expr(pad_value(*indices) if callable(pad_value) else pad_value)
+    found = pad_value(*indices) if callable(pad_value) else pad_value
+    if isinstance(found, list | tuple) and len(found) == 1:  # as an IndexMap gives it
+        (found,) = found
+    value = simplify(as_expr(given(found)))  # as after it is read from a trace
     if isinstance(value, IntImm | FloatImm) and value.dtype != buffer.dtype:
         number = value.value
         if not buffer.dtype.is_float and int(number) != number:

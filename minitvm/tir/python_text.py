@@ -1,0 +1,164 @@
+"""Expressions over named variables as Python text, and back: what a trace keeps of them, as script and as JSON.
+
+The text makes the expression again when it is run after `from minitvm import tir`. Reading it is done by a parser of
+its own, never by `eval`.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from ..errors import InputError
+from ..expr import (
+    INTRINSICS,
+    And,
+    BinaryOp,
+    Call,
+    Cast,
+    DType,
+    Expr,
+    ExprPrinter,
+    FloatImm,
+    IntImm,
+    Not,
+    Or,
+    Select,
+    StringImm,
+    Var,
+    as_expr,
+    const,
+)  # fmt: skip
+from ..expr import call as intrinsic
+from . import op
+
+_BITS = {"bitwise_xor": "^", "bitwise_and": "&", "bitwise_or": "|", "shift_left": "<<", "shift_right": ">>"}
+_TIGHT = 20  # no operator takes a call apart
+_CHAINS: dict[type, str] = {And: "all", Or: "any"}
+
+
+class _PythonText(ExprPrinter):
+    """Expressions as Python that makes them again, run on variables: numbers bare, bit operations as operators."""
+
+    prefix = "tir."
+
+    def _parts(self, e: Expr) -> tuple[str, int]:
+        # Python's own and, or, not ask for the truth of an expression.
+        if isinstance(e, And | Or | Not):
+            return self._atom(e), _TIGHT
+        return super()._parts(e)
+
+    def _atom(self, e: Expr) -> str:
+        if isinstance(e, IntImm):
+            return repr(bool(e.value) if e.dtype.is_bool else e.value)
+        if isinstance(e, Call) and e.op in _BITS:
+            a, b = map(self.expr, e.args)
+            return f"(({a}) {_BITS[e.op]} ({b}))"
+        if isinstance(e, Call) and e.op not in INTRINSICS:
+            raise InputError(f"{e}: a call of {e.op} cannot be kept in a trace")
+        if isinstance(e, Select):
+            return f"tir.select({', '.join(map(self.expr, (e.condition, e.true_value, e.false_value)))})"
+        if isinstance(e, Cast):
+            return f'tir.cast({self.expr(e.value)}, "{e.dtype}")'
+        if isinstance(e, And | Or):
+            return f"tir.{_CHAINS[type(e)]}({self.expr(e.a)}, {self.expr(e.b)})"
+        if isinstance(e, Not):
+            return f"tir.Not({self.expr(e.a)})"
+        if not isinstance(e, BinaryOp | Call | Var | FloatImm | StringImm):
+            raise InputError(f"{e} cannot be kept in a trace")
+        return super()._atom(e)
+
+    def float(self, e: FloatImm) -> str:
+        if isinstance(e.value, Fraction):
+            raise InputError(f"{e} cannot be kept in a trace: it is a rational number")
+        if e.dtype == "float32" and math.isfinite(e.value):
+            return repr(e.value)
+        text = repr(e.value) if math.isfinite(e.value) else f'float("{e.value!r}")'
+        return f'tir.const({text}, "{e.dtype}")'
+
+
+def python(e: Expr) -> str:
+    """An expression as Python over the names of its variables.
+
+    Raises `InputError` for what has no such text: loads, vectors, calls of what is no scalar intrinsic.
+    """
+    return _PythonText().expr(e)
+
+
+# ---- reading back --------------------------------------------------------------------------------------------------
+
+_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv, ast.Mod: operator.mod, ast.BitXor: operator.xor, ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}  # fmt: skip
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "min": op.min, "max": op.max, "all": op.all, "any": op.any, "select": op.select, "truncdiv": op.truncdiv,
+    "truncmod": op.truncmod, "if_then_else": op.if_then_else, "reinterpret": op.reinterpret, "cast": op.cast,
+    "const": lambda value, dtype: const(_number(value), dtype), "Not": lambda value: Not(as_expr(value)),
+}  # fmt: skip
+
+
+def parse_expression(text: str, names: Mapping[str, Expr]) -> Expr:
+    """The expression of a text over known names; raises `ValueError` where it is anything else."""
+    value = evaluated(parsed(text), names)
+    if isinstance(value, list | tuple):
+        raise ValueError(f"{text!r} is no single expression")
+    return as_expr(value)
+
+
+def parsed(text: str) -> ast.expr:
+    """A text as Python's tree; raises `ValueError` where it is none."""
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, RecursionError, MemoryError, UnicodeError) as error:
+        raise ValueError(f"{text!r} is no Python expression") from error
+
+
+def evaluated(tree: ast.expr, names: Mapping[str, Expr]) -> Any:
+    """What a tree means: an expression, or lists and tuples of them; raises `ValueError` where it means nothing."""
+    if isinstance(tree, ast.List | ast.Tuple):
+        items = [evaluated(item, names) for item in tree.elts]
+        return items if isinstance(tree, ast.List) else tuple(items)
+    if isinstance(tree, ast.Name) and tree.id in names:
+        return names[tree.id]
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, bool | int | float | str):
+        return tree.value if isinstance(tree.value, str) else as_expr(tree.value)
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        if isinstance(tree.operand, ast.Constant) and isinstance(tree.operand.value, int | float):
+            return as_expr(-tree.operand.value)
+        return -evaluated(tree.operand, names)
+    if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
+        return _OPERATORS[type(tree.op)](evaluated(tree.left, names), evaluated(tree.right, names))
+    if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and type(tree.ops[0]) in _OPERATORS:
+        return _OPERATORS[type(tree.ops[0])](evaluated(tree.left, names), evaluated(tree.comparators[0], names))
+    if isinstance(tree, ast.Call) and not tree.keywords:
+        return _called(tree, [evaluated(argument, names) for argument in tree.args])
+    raise ValueError(f"{ast.unparse(tree)!r} means nothing in an index expression")
+
+
+def _called(tree: ast.Call, arguments: list[Any]) -> Any:
+    name = ast.unparse(tree.func)
+    if name == "float" and len(arguments) == 1 and isinstance(arguments[0], str):
+        return FloatImm(float(arguments[0]), DType("float64"))
+    short = name.removeprefix("tir.").removeprefix("T.")
+    try:
+        if short in _FUNCTIONS:
+            return _FUNCTIONS[short](*arguments)
+        if short in INTRINSICS:
+            return intrinsic(short, *arguments)
+    except TypeError as error:  # a wrong number of arguments, or of the wrong kind
+        raise ValueError(f"{ast.unparse(tree)!r}: {error}") from None
+    raise ValueError(f"{ast.unparse(tree)!r} means nothing in an index expression")
+
+
+def _number(value: Any) -> int | float:
+    if isinstance(value, IntImm | FloatImm) and not isinstance(value.value, Fraction):
+        return value.value
+    raise ValueError(f"{value} is no number")
