@@ -111,7 +111,10 @@ def register_reducer(
 
 
 def recognise(own: Values, update: Values) -> Match | None:
-    """The reducer that combines something into the elements `own` to give `update`; None when none does."""
+    """The reducer that combines something into the elements `own` to give `update`; None when none does.
+
+    Elements that no reducer combines together may each have one of their own: a sum beside a sum of squares.
+    """
     for reducer in REDUCERS:
         if reducer.count != len(own):
             continue
@@ -119,7 +122,26 @@ def recognise(own: Values, update: Values) -> Match | None:
             operand = _match(reducer, own, update, swapped)
             if operand is not None:
                 return Match(reducer, operand, swapped)
-    return None
+    parts = [recognise((o,), (u,)) for o, u in zip(own, update, strict=True)] if len(own) > 1 else []
+    known = [part for part in parts if part is not None]
+    return _beside(known) if known and len(known) == len(parts) else None
+
+
+def _beside(parts: Sequence[Match]) -> Match:
+    """Several updates, of one element each, as the update of all of them."""
+
+    def combine(x: Values, y: Values) -> Sequence[Expr]:
+        return [value for part, a, b in zip(parts, x, y, strict=True) for value in part.apply((a,), (b,))]
+
+    def identity(dtypes: tuple[DType, ...]) -> Sequence[Expr]:
+        return [value for part, t in zip(parts, dtypes, strict=True) for value in part.reducer.identity((t,))]
+
+    made = Reducer(
+        " beside ".join(part.reducer.name for part in parts), len(parts), combine, identity,
+        commutative=all(part.reducer.commutative for part in parts),
+        idempotent=all(part.reducer.idempotent for part in parts),
+    )  # fmt: skip
+    return Match(made, tuple(value for part in parts for value in part.operand))
 
 
 def _match(reducer: Reducer, own: Values, update: Values, swapped: bool) -> Values | None:

@@ -186,7 +186,7 @@ def _domain(loop: For) -> str:
 @requirement
 def registered_reducer(state: ScheduleState, loop: For) -> Failure | None:
     """the body is the update of a registered associative reducer: sum, prod, min, max, argmin, argmax, or one made
-    known by `register_reducer`"""
+    known by `register_reducer`; or of several buffers, each with one of its own"""
     block = _only_block(state, loop).block
     found = recognised(block)
     if not isinstance(found, str):
