@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ....arith import Analyzer
-from ....expr import Expr, Node, Var, free_vars, replace, rewrite, substitute, walk
-from ...conditions import all_of, both, conjuncts
+from ....errors import InputError
+from ....expr import (
+    Expr,
+    Node,
+    Range,
+    Var,
+    const,
+    free_vars,
+    replace,
+    rewrite,
+    structural_equal,
+    substitute,
+    walk,
+)  # fmt: skip
+from ...conditions import all_of, both, conjuncts, is_const
+from ...index_map import IndexMap
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, Stmt
 from ..analysis import Scope, why_not_complete
 from ..boxes import fills, in_iterators, signature, union_regions
@@ -223,19 +238,47 @@ def producer_is_one_store(state: ScheduleState, block: BlockRealize) -> Failure 
     return None if reason is None else Failure({producer.block: "this producer"}, "every element written", reason)
 
 
+def _loads(block: BlockRealize, buffer: Buffer) -> list[BufferLoad]:
+    return [n for n in walk(block.block.body) if isinstance(n, BufferLoad) and n.buffer is buffer]
+
+
+def _at_iterators(load: BufferLoad) -> bool:
+    """Whether the indices are distinct variables."""
+    return len({id(i) for i in load.indices}) == len(load.indices) and all(isinstance(i, Var) for i in load.indices)
+
+
+@functools.lru_cache(maxsize=64)  # every requirement asks again
+def _way_back(block: Block, load: BufferLoad) -> tuple[IndexMap, tuple[Expr, ...]] | str:
+    """(from the indices of a load back to the block's iterators, the box of these indices), or why there is no way."""
+    if any(not is_const(it.dom.start, 0) for it in block.iter_vars):
+        return "an iterator does not start at 0"
+    if {v for index in load.indices for v in free_vars(index)} - {it.var for it in block.iter_vars}:
+        return "it is no function of the iterators alone"
+    there = IndexMap(tuple(it.var for it in block.iter_vars), load.indices).simplified()
+    extents = [it.dom.extent for it in block.iter_vars]
+    try:
+        return there.inverse(extents), tuple(there.map_shape(extents))
+    except InputError as error:
+        return str(error).split("\n")[0]
+
+
 @requirement
 def reads_its_own_point(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """all loads of the producer's buffer are at one point: distinct iterators, all that have more than one value"""
+    """all loads of the producer's buffer are at one point: distinct iterators, all that have more than one value; or
+    indices that are a bijective quasi-affine map of the iterators, onto a box, whose inverse is known"""
     found = _merge(state, block)
     assert found is not None  # one_producer
     buffer = found[1].buffer
-    loads = [n for n in walk(block.block.body) if isinstance(n, BufferLoad) and n.buffer is buffer]
+    loads = _loads(block, buffer)
     for load in loads:
-        distinct = len({id(i) for i in load.indices}) == len(load.indices)
-        if not distinct or not all(isinstance(i, Var) for i in load.indices):
-            return Failure({load: "this load"}, "distinct iterators as indices", str(load))
-        if any(a is not b for a, b in zip(load.indices, loads[0].indices, strict=True)):
+        if not structural_equal(load.indices, loads[0].indices):
             return Failure({load: "this load"}, "one point", f"{loads[0]} and {load}")
+    if loads and not _at_iterators(loads[0]):
+        back = _way_back(block.block, loads[0])
+        if not isinstance(back, str):
+            return None
+        wanted = "distinct iterators as indices, or a bijective map of the iterators"
+        return Failure({loads[0]: "this load"}, wanted, f"{loads[0]}: {back}")
     analyzer = Analyzer()
     for it in block.block.iter_vars:
         used = bool(loads) and any(it.var is i for i in loads[0].indices)
@@ -255,12 +298,12 @@ def stays_in_the_buffer(state: ScheduleState, block: BlockRealize) -> Failure | 
     found = _merge(state, block)
     assert found is not None  # one_producer
     buffer = found[1].buffer
-    load = next(n for n in walk(block.block.body) if isinstance(n, BufferLoad) and n.buffer is buffer)
-    domains = {it.var: it.dom for it in block.block.iter_vars}
+    load = _loads(block, buffer)[0]
     analyzer = Analyzer()
-    for index, dim in zip(load.indices, buffer.shape, strict=True):
-        dom = domains.get(index) if isinstance(index, Var) else None
-        if dom is None or (analyzer.can_prove(dom.start >= 0) and analyzer.can_prove(dom.start + dom.extent <= dim)):
+    for index, dom, dim in zip(load.indices, _box(block, load), buffer.shape, strict=True):
+        if dom.start is index:  # of a block around both
+            continue
+        if analyzer.can_prove(dom.start >= 0) and analyzer.can_prove(dom.start + dom.extent <= dim):
             continue
         return Failure(
             {block.block: "this block"},
@@ -269,6 +312,16 @@ def stays_in_the_buffer(state: ScheduleState, block: BlockRealize) -> Failure | 
             (f"compute_inline({found[0].block.name})",),
         )
     return None
+
+
+def _box(block: BlockRealize, load: BufferLoad) -> list[Range]:
+    """What each index of a load runs over."""
+    if _at_iterators(load):
+        domains = {it.var: it.dom for it in block.block.iter_vars}
+        return [domains.get(i, Range(i, const(1, i.dtype))) for i in load.indices if isinstance(i, Var)]
+    back = _way_back(block.block, load)
+    assert not isinstance(back, str)  # reads_its_own_point
+    return [Range(const(0, extent.dtype), extent) for extent in back[1]]
 
 
 @requirement
@@ -315,9 +368,8 @@ def reverse_compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     tree = state.home(block)
     buffer = read.buffer
     inner, outer = _store(producer), _store(block)
-    load = next(n for n in walk(outer) if isinstance(n, BufferLoad) and n.buffer is buffer)
-    values: dict[Var, Expr] = {it.var: it.dom.start for it in block.block.iter_vars}
-    values.update(zip((i for i in load.indices if isinstance(i, Var)), inner.indices, strict=True))
+    load = _loads(block, buffer)[0]
+    values = _iteration_at(block, load, inner.indices)
     body = _replaced(outer, buffer, inner.value, values)
     other_reads = [substitute(r, values) for r in block.block.reads if r.buffer is not buffer]
     made = replace(
@@ -326,7 +378,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockRealize) -> None:
         reads=union_regions([*producer.block.reads, *other_reads]),
         writes=tuple(substitute(r, values) for r in block.block.writes),
     )
-    predicate = _within(block, producer, values)
+    predicate = _within(_box(block, load), producer, inner.indices)
     bindings = dict(zip((it.var for it in producer.block.iter_vars), producer.iter_values, strict=True))
     realize = replace(producer, block=made, predicate=both(producer.predicate, substitute(predicate, bindings)))
     _apply(state, tree, {block: None, producer: realize}, Scope.around(tree, block), buffer)
@@ -343,13 +395,22 @@ def _replaced(store: BufferStore, buffer: Buffer, value: Expr, values: Mapping[V
     return result
 
 
-def _within(block: BlockRealize, producer: BlockRealize, values: Mapping[Var, Expr]) -> Expr:
-    """Where the producer's iterations fall into the block's domain."""
+def _iteration_at(block: BlockRealize, load: BufferLoad, indices: Sequence[Expr]) -> dict[Var, Expr]:
+    """The iteration of the block in which the load is of the element at `indices`."""
+    values: dict[Var, Expr] = {it.var: it.dom.start for it in block.block.iter_vars}
+    if _at_iterators(load):
+        return {**values, **dict(zip((i for i in load.indices if isinstance(i, Var)), indices, strict=True))}
+    back = _way_back(block.block, load)
+    assert not isinstance(back, str)  # reads_its_own_point
+    return dict(zip(values, back[0].map_indices(indices), strict=True))
+
+
+def _within(box: Sequence[Range], producer: BlockRealize, indices: Sequence[Expr]) -> Expr:
+    """Where what the producer stores falls into the part of its buffer that the block reads."""
     analyzer = Analyzer({it.var: it.dom for it in producer.block.iter_vars})
     conditions = []
-    for it in block.block.iter_vars:
-        value = values[it.var]
-        for condition in (value >= it.dom.start, value < it.dom.start + it.dom.extent):
+    for dom, value in zip(box, indices, strict=True):
+        for condition in (value >= dom.start, value < analyzer.simplify(dom.start + dom.extent)):
             if not analyzer.can_prove(condition):
                 conditions.append(condition)
     return all_of(conditions)
