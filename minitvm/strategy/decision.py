@@ -16,7 +16,7 @@ from ..tir.registers import in_registers
 from ..tir.transform.pipeline import lower
 from ..tir.work import Nest, Work, count, count_statement, footprint, hottest
 from ..tir.work.values import NotAnIndex
-from .cpu.algorithms import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_BYTES
+from .cpu.model import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_BYTES
 from .cpu.tiling import cpu_of
 
 CHOICE = "schedule_choice"  # the attribute of a scheduled function: the rule behind it, then its algorithms

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from .cpu.model import LOADS
 from .cpu.tiling import cpu_of
 from .decision import Decision, KernelFigures
 
@@ -50,7 +51,7 @@ def _kernel_text(kernel: KernelFigures, cpu: Any, several: bool) -> list[str]:
 
 def _registers(kernel: KernelFigures, cpu: Any) -> str:
     vectors = f"vector{'s' * (kernel.accumulators > 1)} of {kernel.lanes}" if kernel.lanes > 1 else "scalars"
-    busy, loading = kernel.step_operations / cpu.fma_ports, kernel.step_loads / 2
+    busy, loading = kernel.step_operations / cpu.fma_ports, kernel.step_loads / LOADS
     slower = "arithmetic limits it" if busy >= loading else "loads limit it"
     return (
         f"{kernel.accumulators} of {cpu.vector_registers} hold results ({vectors}); a step of the innermost loop: "

@@ -14,13 +14,9 @@ from typing import Any
 
 from ...topi.winograd import TILES, winograd_error_growth
 from .conv2d import conv_tile
+from .model import KERNEL_EFFICIENCY, MEMORY_STALL, step_cycles
 from .tiling import cpu_of
-from .winograd_plan import MEMORY_STALL, WinogradShape, winograd_plans
-
-# Measured on Zen 5 and Zen 3; a cycle of one core.
-KERNEL_EFFICIENCY = 0.92  # of the multiply-add units, in a micro-kernel that does not spill
-L3_BYTES, MEMORY_BYTES = 16.0, 5.0  # bytes that one core streams in a cycle
-_STEP_LOADS = 0.5  # cycles of a load or broadcast in the micro-kernel
+from .winograd_plan import WinogradShape, winograd_plans
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +99,4 @@ def _vectors(channels: int, block: int) -> int:
 def _vector_step(width: int, blocks: int, cpu: Any) -> float:
     """Cycles of one multiply-add of a vector in the register tile that the schedule takes."""
     pixels, columns = conv_tile(width, blocks, cpu.vector_registers)
-    count = pixels * columns
-    busy = max(count / cpu.fma_ports, float(cpu.fma_latency), (pixels + columns) * _STEP_LOADS)
-    return busy / count / KERNEL_EFFICIENCY
+    return step_cycles(pixels, columns, cpu) / (pixels * columns) / KERNEL_EFFICIENCY

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...expr import DType
 from ...target import Target
+from .model import step_cycles
 
 WEIGHED = 4  # of the tiles that a rule weighs, so many are told
 
@@ -71,11 +72,8 @@ def _cycles(m: int, n: int, tile: RegisterTile, cpu: Any) -> float:
 
 
 def _tile_cycles(rows: int, vectors: int, cpu: Any) -> float:
-    multiplies = rows * vectors / cpu.fma_ports
-    loads = (rows + vectors) / 2
-    latency = float(cpu.fma_latency)
     # A tenth for everything that is not arithmetic makes bigger tiles win where they are equal.
-    return max(multiplies, loads, latency) + 0.1 * (rows + vectors)
+    return step_cycles(rows, vectors, cpu) + 0.1 * (rows + vectors)
 
 
 def _bits(dtype: str) -> int:

@@ -13,17 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from .conv2d import conv_tiles
+from .model import MEMORY_STALL, NEAR_EFFICIENCY, step_cycles
 
 # Measured on Zen 5; a cycle of one core.
-_EFFICIENCY = 0.97  # of the multiply-add units, in a micro-kernel whose operands are near
 _TRANSFORM = {2: 4.0, 4: 6.0}  # by tile: cycles a vector of channels and place, for either transform
-# What streams into a micro-kernel is fetched while it computes, but for a part: it is held up as if bytes came at these
-# rates and nothing else was done meanwhile. V written apart that does not stay in the L2 cache costs most. For the rate
-# of memory, which all threads share, and for the room that weights take, weights count a little more than measured.
-MEMORY_STALL = 5.5
+# Rates as MEMORY_STALL is one. V written apart that does not stay in the L2 cache costs most. For the rate of memory,
+# which all threads share, and for the room that weights take, weights count a little more than measured.
 _WEIGHTS_L2, _WEIGHTS_L3, _INPUT_L3, _WRITTEN_APART = 256.0, 64.0, 64.0, 3.0
 _ITEM = 4  # bytes of a float32
-_LOAD = 0.5  # cycles of a load or broadcast in the micro-kernel
 _STACK = 800 << 10  # bytes of a thread's stack for V and M
 _PANEL = 2  # vectors of output channels that a panel has in most cases
 _TEAM = 2  # threads that tasks should be enough for, at least
@@ -100,8 +97,7 @@ def _costed(shape: WinogradShape, rows: int, apart: bool, cpu: Any, blocks: int 
     panels = shape.out_blocks // panel
     tiles = shape.batch * down * across
 
-    count = pixels * panel
-    step = max(count / cpu.fma_ports, float(cpu.fma_latency), (pixels + panel) * _LOAD) / count / _EFFICIENCY
+    step = step_cycles(pixels, panel, cpu) / (pixels * panel) / NEAR_EFFICIENCY
     products = tiles * shape.places * shape.in_channels * shape.out_blocks * step
     vectors = tiles * shape.places * (shape.in_channels / shape.lanes + shape.out_blocks)
     inputs = _ITEM * shape.places * shape.in_channels * rows * across

@@ -1,0 +1,19 @@
+"""What one core does in a cycle: the few figures, measured on Zen 5 and Zen 3, on which the costs of schedules rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Of the rate of the multiply-add units, in a micro-kernel that does not spill: where operands come from all over the
+# cache, and where they are near, as in a task of Winograd's algorithm.
+KERNEL_EFFICIENCY, NEAR_EFFICIENCY = 0.92, 0.97
+L3_BYTES, MEMORY_BYTES = 16.0, 5.0  # that one core streams in a cycle
+# What streams into a micro-kernel is fetched while it computes, but for a part: it is held up as if bytes came at this
+# rate and nothing else was done meanwhile.
+MEMORY_STALL = 5.5
+LOADS = 2  # loads or broadcasts that start in a cycle
+
+
+def step_cycles(rows: int, vectors: int, cpu: Any) -> float:
+    """Cycles of a micro-kernel's step: `rows` x `vectors` multiply-adds, each the next of a chain, and their loads."""
+    return max(rows * vectors / cpu.fma_ports, float(cpu.fma_latency), (rows + vectors) / LOADS)
