@@ -24,6 +24,49 @@ DecisionProvider = Callable[["Instruction", Sequence[Any], Sequence[Any], Any], 
 POSTPROC = "enter_postproc"
 
 
+# Parameters that TVM holds among the inputs though they take no block or loop; the first are lists, laid out inline.
+_INLINE = ("factors",)
+_INPUTS = (*_INLINE, "ann_val", "new_order")
+
+
+def is_input(primitive: Primitive, name: str) -> bool:
+    """Whether TVM holds that argument among an instruction's inputs, else it is an attribute."""
+    return primitive.takes_nodes(name) or name in _INPUTS
+
+
+def is_inline(primitive: Primitive, name: str) -> bool:
+    """Whether the items of that argument are inputs of their own."""
+    parameter = primitive.signature.parameters[name]
+    return parameter.kind is parameter.VAR_POSITIONAL or name in _INLINE
+
+
+def inputs_of(primitive: Primitive, arguments: Mapping[str, Any]) -> list[Any]:
+    """The arguments that are inputs, in the primitive's order."""
+    found: list[Any] = []
+    for name in primitive.signature.parameters:
+        if is_input(primitive, name):
+            value = arguments[name]
+            found += value if is_inline(primitive, name) else [value]
+    return found
+
+
+def attributes_of(primitive: Primitive, arguments: Mapping[str, Any]) -> list[Any]:
+    """The arguments that are attributes, in the primitive's order."""
+    names = primitive.signature.parameters
+    return [arguments[name] for name in names if name != "decision" and not is_input(primitive, name)]
+
+
+class InstructionKind(str):
+    """The name of a kind of instructions; `kind.name`, as TVM spells it, is the same text."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The name itself."""
+        return str(self)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Instruction:
     """One call of a primitive: arguments by name (handles, numbers, strings, lists of them) and what it returned.
@@ -33,19 +76,33 @@ class Instruction:
 
     primitive: Primitive
     arguments: Mapping[str, Any]
-    outputs: Any
+    result: Any
     decision: Any = None
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> InstructionKind:
         """The name in TVM's trace format."""
-        return self.primitive.kind
+        return InstructionKind(self.primitive.kind)
+
+    @property
+    def inputs(self) -> list[Any]:
+        """Handles, and what TVM holds among them (factors, annotated values), in the primitive's order."""
+        return inputs_of(self.primitive, self.arguments)
+
+    @property
+    def attrs(self) -> list[Any]:
+        """The other arguments, without the decision."""
+        return attributes_of(self.primitive, self.arguments)
+
+    @property
+    def outputs(self) -> list[Handle]:
+        """The handles that it gave; of `result`, which is a single one where a primitive does not give a list."""
+        return handles_in(self.result)
 
     def python(self, names: Mapping[Any, str], schedule: str = "sch") -> str:
         """The call as one line of Python; `names` gives each handle its variable."""
-        results = handles_in(self.outputs)
-        left = ", ".join(names[handle] for handle in results)
-        if isinstance(self.outputs, list) and len(results) == 1:
+        left = ", ".join(names[handle] for handle in self.outputs)
+        if isinstance(self.result, list) and len(self.outputs) == 1:
             left += ","  # a list of one is unpacked
         shown: list[str] = []
         for name, parameter in self.primitive.signature.parameters.items():
@@ -59,7 +116,7 @@ class Instruction:
 
     def with_decision(self, decision: Any) -> Instruction:
         """The same call with another decision."""
-        return Instruction(self.primitive, self.arguments, self.outputs, decision)
+        return Instruction(self.primitive, self.arguments, self.result, decision)
 
 
 class Trace:
@@ -120,7 +177,7 @@ class Trace:
     def handle_names(self) -> Mapping[Handle, str]:
         """The variable that each handle gets in print: b0, l1, v2, ... counted together as TVM does."""
         for inst in self._insts[self._numbered :]:
-            for handle in handles_in(inst.outputs):
+            for handle in inst.outputs:
                 if handle not in self._names:
                     self._names[handle] = f"{_letter(handle)}{len(self._names)}"
         self._numbered = len(self._insts)
@@ -179,7 +236,7 @@ class Trace:
         for step, inst in enumerate(insts, 1):
             if not known.issuperset(handles_in(list(inst.arguments.values()))):
                 return step
-            known.update(handles_in(inst.outputs))
+            known.update(inst.outputs)
         return None
 
     def _require_complete(self, insts: Sequence[Instruction]) -> None:
@@ -209,12 +266,12 @@ class Trace:
         insts = self._without_postproc(remove_postproc)
         first: dict[Handle, Instruction] = {}
         for inst in insts:
-            for handle in handles_in(inst.outputs):
+            for handle in inst.outputs:
                 first.setdefault(handle, inst)
         needed: set[Handle] = set()
         kept: list[Instruction] = []
         for inst in reversed(insts):
-            used = needed.intersection(handles_in(inst.outputs))
+            used = needed.intersection(inst.outputs)
             if inst.primitive.query and all(first[handle] is not inst for handle in used):
                 continue
             needed.update(handles_in(list(inst.arguments.values())))
@@ -274,11 +331,10 @@ def _replayed(
     if "decision" in arguments:
         decision = inst.decision
         if provider is not None:
-            inputs = [v for n, v in arguments.items() if inst.primitive.takes_nodes(n)]
-            attrs = [v for n, v in arguments.items() if n != "decision" and not inst.primitive.takes_nodes(n)]
+            inputs, attrs = inputs_of(inst.primitive, arguments), attributes_of(inst.primitive, arguments)
             decision = provider(inst, inputs, attrs, decision)
         arguments["decision"] = decision
-    recorded, found = handles_in(inst.outputs), handles_in(sch.call(inst.primitive, arguments))
+    recorded, found = inst.outputs, handles_in(sch.call(inst.primitive, arguments))
     if len(recorded) != len(found):
         what = f"{inst.primitive.name} gives {len(found)} results here, {len(recorded)} where it was recorded"
         raise ScheduleError(what)

@@ -19,11 +19,8 @@ from .argument_types import described, fits
 from .handles import BlockRV, ExprRV, Handle, LoopRV, handles_in
 from .lambdas import FROM_FUNC, IndexLambda
 from .registry import Primitive, lookup
-from .trace import Instruction, Trace, expression_text
+from .trace import Instruction, Trace, expression_text, is_inline, is_input
 
-# Parameters that TVM holds among the inputs though they take no block or loop; the first are lists, laid out inline.
-_INLINE = ("factors",)
-_INPUTS = (*_INLINE, "ann_val", "new_order")
 _EXPRESSION = "expr"  # the key of an attribute that is an expression: {"expr": "v3 * 2"}
 
 
@@ -33,24 +30,10 @@ def to_json(insts: Sequence[Instruction], names: Mapping[Any, str]) -> list[Any]
     return [[_row(inst, names) for inst in insts], decisions]
 
 
-def _is_input(primitive: Primitive, name: str) -> bool:
-    return primitive.takes_nodes(name) or name in _INPUTS
-
-
 def _row(inst: Instruction, names: Mapping[Any, str]) -> list[Any]:
-    inputs: list[Any] = []
-    attrs: list[Any] = []
-    for name, parameter in inst.primitive.signature.parameters.items():
-        value = inst.arguments[name]
-        if name == "decision":
-            continue
-        if not _is_input(inst.primitive, name):
-            attrs.append(_attribute(value, names))
-        elif parameter.kind is parameter.VAR_POSITIONAL or name in _INLINE:
-            inputs.extend(_input(item, names) for item in value)
-        else:
-            inputs.append(_input(value, names))
-    return [inst.kind, inputs, attrs, [names[handle] for handle in handles_in(inst.outputs)]]
+    inputs = [_input(value, names) for value in inst.inputs]
+    attrs = [_attribute(value, names) for value in inst.attrs]
+    return [str(inst.kind), inputs, attrs, [names[handle] for handle in inst.outputs]]
 
 
 def _attribute(value: Any, names: Mapping[Any, str]) -> Any:
@@ -160,12 +143,12 @@ def _arguments(
     for name, parameter in primitive.signature.parameters.items():
         if name == "decision":
             continue
-        is_input = _is_input(primitive, name)
-        if is_input and (parameter.kind is parameter.VAR_POSITIONAL or name in _INLINE):
+        taken = is_input(primitive, name)
+        if taken and is_inline(primitive, name):
             arguments[name], inputs = [_input_value(item, known) for item in inputs], []
-        elif is_input and inputs:
+        elif taken and inputs:
             arguments[name] = _input_value(inputs.pop(0), known)
-        elif not is_input and attrs:
+        elif not taken and attrs:
             arguments[name] = _attribute_value(attrs.pop(0), known)
         elif parameter.default is not parameter.empty:
             arguments[name] = parameter.default  # a trace of an older version

@@ -97,7 +97,7 @@ def test_sampled_numbers_are_factors_and_annotations() -> None:
     sch = tiled(1)
     verdict = check(programs.matmul(48, 64, 32), sch.func)
     assert verdict, str(verdict)
-    width = sampling(sch)[1].outputs
+    (width,) = sampling(sch)[1].outputs
     assert sch.get(width) in (4, 8)
     assert sch.get(width * 3 + 1) == sch.get(width) * 3 + 1
     assert sch.get(sch.get_block("C")).annotations == {"width": sch.get(width) + 1}

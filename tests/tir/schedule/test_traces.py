@@ -307,3 +307,20 @@ def test_a_query_that_gives_again_what_is_known_is_dead() -> None:
     (child,) = only.get_child_blocks(only.get_block("root"))
     only.parallel(only.get_loops(child)[0])
     assert len(only.trace.simplified()) == 4  # there it is what gives the block
+
+
+def test_instructions_have_the_parts_that_tvm_gives_them() -> None:
+    sch = Schedule(programs.matmul())
+    i, j, _ = sch.get_loops("C")
+    v = sch.sample_categorical([2, 4], [0.5, 0.5], decision=1)
+    outer, inner = sch.split(i, [None, v])
+    fused = sch.fuse(inner, j)
+    sch.annotate(fused, "width", v)
+    sampling, split, fusing, annotation = sch.trace.insts[-4:]
+    assert (sampling.kind.name, sampling.inputs, sampling.attrs) == ("SampleCategorical", [], [[2, 4], [0.5, 0.5]])
+    assert (split.kind.name, split.inputs, split.attrs) == ("Split", [i, None, v], [True, False])
+    assert (fusing.inputs, fusing.attrs) == ([inner, j], [True])
+    assert annotation.inputs == [fused, v]
+    assert annotation.attrs == ["width"]
+    assert [inst.outputs for inst in (sampling, split, fusing, annotation)] == [[v], [outer, inner], [fused], []]
+    assert split.kind == "Split"
