@@ -18,6 +18,7 @@ from .inplace import marked, positions_of, read_first
 from .modes import Mode, known_modes
 from .modes.case import Case, Undefined
 from .modes.exact import exact_arguments
+from .precision import unlike
 from .programs import Program, execute, parameters, same_signature, several_functions
 from .shrink import smallest
 from .sizes import sizes_to_try
@@ -26,6 +27,7 @@ from .verdict import Verdict
 
 DEFAULT = ("exact", "field", "shadow")
 LAST_RESORTS = ("bound", "floats")  # tried in turn when no other mode can compare
+JUDGE_ROUNDING = {"bound", "special", "floats"}
 
 __all__ = ["Verdict", "check", "close", "exact_arguments", "execute", "random_inputs"]
 
@@ -87,6 +89,8 @@ def check(
         reasons = "".join(f"\n  {name}: {why}" for name, why in refused.items())
         raise Unsupported(f"the programs cannot be compared: every mode refuses{reasons}")
     told = next((v for v in ran.values() if not v), next(iter(ran.values())))
+    if told and not JUDGE_ROUNDING & set(ran):
+        told = replace(told, unjudged=unlike(before, after))
     return replace(told, ran=tuple(ran), refused=refused, tried=cases.tried() if told else (), inout=updated)
 
 

@@ -25,14 +25,14 @@ from .verdict import Verdict
 if TYPE_CHECKING:
     from .modes.case import Case
 
+FUNCTIONS = frozenset((*HASHED, "rsqrt", "sigmoid", "hypot"))
 SLACK = 4  # times the bounds of both: a constant of one program may be the rounded form of one of the other
 SPANS = ((0.25, 8.0), (-1.0, 1.0))  # of other inputs: where roots and logarithms are defined, and small ones
 
 
 def functions(program: Program) -> set[str]:
     """The functions in a program of which the field mode knows no laws."""
-    known = (*HASHED, "rsqrt", "sigmoid", "hypot")
-    return {n.op for n in nodes(program) if isinstance(n, x.Call) and n.op in known}
+    return {n.op for n in nodes(program) if isinstance(n, x.Call) and n.op in FUNCTIONS}
 
 
 def apart(case: Case, inputs: Sequence[Any], values: bool = True) -> Verdict | None:

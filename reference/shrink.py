@@ -14,10 +14,9 @@ from minitvm.errors import ExecutionError, InputError, Unsupported
 
 from .arguments import random_inputs
 from .modes.case import Case, Undefined
-from .programs import Parameter
-from .verdict import Verdict, described
+from .verdict import SHOWN, Verdict, described
 
-SECONDS = 0.5  # after which the best so far is good enough
+SECONDS = 0.5  # of this process, after which the best so far is good enough
 SIZES = (1, 2, 3, 4, 6)
 
 Judge = Callable[[Case], Verdict | None]
@@ -29,10 +28,10 @@ def smallest(case: Case, verdict: Verdict, judge: Judge, on: Any = None) -> Verd
     `judge` runs the mode that found it on another case, and gives None where it cannot; `on(case, inputs)` compares on
     chosen inputs, where the mode can do that.
     """
-    deadline = time.perf_counter() + SECONDS
+    deadline = time.process_time() + SECONDS
     best, here = verdict, case
     for sizes in _smaller_sizes(case):
-        if time.perf_counter() > deadline:
+        if time.process_time() > deadline:
             break
         smaller = case.with_sizes(sizes)
         found = _tried(judge, smaller)
@@ -80,29 +79,36 @@ def _simplest(case: Case, best: Verdict, on: Any, deadline: float) -> Verdict:
     """The same difference on simpler inputs, one array after the other."""
 
     def attempt(inputs: Sequence[Any]) -> Verdict | None:
-        return _tried(on, case, inputs) if time.perf_counter() <= deadline else None
+        return _tried(on, case, inputs) if time.process_time() <= deadline else None
 
     for magnitude in (1, 2, 8):
         found = attempt(random_inputs(case.before, case.seed, case.sizes, magnitude))
         if found is not None:
             best = found
             break
-    for k, p in enumerate(case.parameters):
-        if not p.given or not isinstance(best.inputs[k], np.ndarray) or p.dtype.is_bool:
-            continue
-        for array in _simpler(p, np.asarray(best.inputs[k])):
-            found = attempt([*best.inputs[:k], array, *best.inputs[k + 1 :]])
+    changeable = [
+        k for k, p in enumerate(case.parameters)
+        if p.given and isinstance(best.inputs[k], np.ndarray) and not p.dtype.is_bool
+    ]  # fmt: skip
+    for k in changeable:
+        array = np.asarray(best.inputs[k])
+        for simpler in (np.zeros_like(array), np.ones_like(array)):
+            found = attempt([*best.inputs[:k], simpler, *best.inputs[k + 1 :]])
             if found is not None:
                 best = found
                 break
-        else:
-            best = _fewer(k, best, attempt)
+    for k in changeable:
+        if np.asarray(best.inputs[k]).any():
+            best = _few(k, best, attempt)
     return best
 
 
-def _simpler(p: Parameter, array: np.ndarray) -> Iterator[np.ndarray]:
-    yield np.zeros_like(array)
-    yield np.ones_like(array)
+def _few(k: int, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | None]) -> Verdict:
+    """Few elements that are not zero; where it takes more than a text lists, ones everywhere if they do."""
+    found = _fewer(k, best, attempt)
+    array = np.asarray(best.inputs[k])
+    everywhere = bool((array == array.flat[0]).all())
+    return best if everywhere and np.count_nonzero(found.inputs[k]) > SHOWN else found
 
 
 def _fewer(k: int, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | None]) -> Verdict:
@@ -110,7 +116,7 @@ def _fewer(k: int, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | N
     size = np.asarray(best.inputs[k]).size
     step = size // 2
     while step:
-        for begin in range(0, size, step):
+        for begin in reversed(range(0, size, step)):  # so that the first ones stay
             array = np.array(best.inputs[k])
             flat = array.reshape(-1)
             if not flat[begin : begin + step].any():

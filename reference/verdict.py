@@ -21,7 +21,8 @@ class Verdict:
     text that says it; the output's name, the first differing index and both values (field mode: rationals as text);
     `inputs`, the smallest arguments found that show it, in calling order, with the `sizes` of symbolic dimensions; and
     for undefined behaviour the `finding`. `ran` are the modes that ran, `refused` says of each other one why not.
-    Of an equal verdict, `tried` has the sizes of symbolic dimensions at which the programs were compared. `inout` names
+    Of an equal verdict, `tried` has the sizes of symbolic dimensions at which the programs were compared, and
+    `unjudged` says where they round at other dtypes, if no mode that ran judges rounding. `inout` names
     the parameters that were taken as in and out. The mode "signature" says that one program writes what the other does
     not.
     """
@@ -40,6 +41,7 @@ class Verdict:
     finding: Finding | None = None
     counterexample: str = ""  # the inputs as text
     tried: tuple[Mapping[str, int], ...] = ()
+    unjudged: str = ""
     inout: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -58,6 +60,8 @@ class Verdict:
             lines = [self.message, *([self.counterexample] if self.counterexample else [])]
         if self.inout:
             lines.append(f"  in and out: {', '.join(self.inout)} (what the caller passes in is read)")
+        if self.unjudged:
+            lines.append(f"  rounding was not judged: {self.unjudged} (mode bound does)")
         for name, why in self.refused.items():
             reason = why.removeprefix(f"{name} mode: ").splitlines()
             lines.append(f"  {name} did not run: {reason[0]}")

@@ -47,6 +47,7 @@ class Case:
     open_sizes: Mapping[str, int] = field(default_factory=dict)
     watched: bool = field(default=False, init=False)
     undefined: bool = field(default=False, init=False)  # `before` is, at these sizes
+    told_by_floats: bool = field(default=False, init=False)  # field mode found a difference of floats only
     exact_held: bool = field(default=False, init=False)  # exact mode found no difference, also on varied inputs
 
     def with_sizes(self, sizes: Mapping[str, int]) -> Case:

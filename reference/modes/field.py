@@ -72,6 +72,7 @@ class FieldMode:
             except (ExecutionError, Unsupported):
                 continue
             if found is not None:
+                case.told_by_floats = True
                 return found
             told = True
         names = ", ".join(sorted(case.hashes))
@@ -86,6 +87,7 @@ class FieldMode:
             except (ExecutionError, Unsupported):
                 continue
             if found is not None:
+                case.told_by_floats = True
                 return found
         return Verdict(True, self.name)
 
@@ -110,15 +112,13 @@ class FieldMode:
         return Verdict(True, self.name)
 
     def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
-        """Compare on inputs, the floats among them as the exact rationals that they are."""
-        if not case.hashes:
-            try:
-                verdict = self._in(case, Field(), inputs, random=False)
-            except NeedsCompanion:
-                verdict = self._in(case, OrderedField(), inputs, random=False)
-            if not verdict:
-                return verdict
-        return apart(case, inputs, values=bool(case.hashes)) or Verdict(True, self.name)
+        """Compare on inputs, the floats among them as the exact rationals that they are, or as floats if these told."""
+        if case.told_by_floats:
+            return apart(case, inputs, values=bool(case.hashes)) or Verdict(True, self.name)
+        try:
+            return self._in(case, Field(), inputs, random=False)
+        except NeedsCompanion:
+            return self._in(case, OrderedField(), inputs, random=False)
 
     def _in(self, case: Case, domain: Field, inputs: Sequence[Any], random: bool, chosen: Sequence[int] = (),
             variation: Variation | None = None) -> Verdict:  # fmt: skip

@@ -291,6 +291,18 @@ def test_a_counterexample_shows_the_difference_when_it_is_run() -> None:
     assert (again.index, again.before, again.after) == (verdict.index, verdict.before, verdict.after)
 
 
+def test_a_sum_that_ends_early_is_shown_by_one_element_of_each() -> None:
+    """Ones everywhere would show it too."""
+    func = te.create_prim_func(matmul(16, 32))
+    ends = replaced(
+        func, lambda n: isinstance(n, t.For) and n.var.name == "k", lambda n: x.replace(n, extent=x.const(31)),
+    )  # fmt: skip
+    for modes in (("exact",), ("field",)):
+        verdict = check(func, ends, modes=modes)
+        assert [np.argwhere(array).tolist() for array in verdict.inputs[:2]] == [[[0, 31]], [[31, 0]]], str(verdict)
+        assert "A = 0 but 1 at [0, 31] (16x32)" in str(verdict)
+
+
 def test_sizes_that_are_given_stay() -> None:
     verdict = check(shifted(0), shifted(1), sizes={"n": 5})
     assert verdict.sizes == {"m": 1}
