@@ -93,10 +93,10 @@ def schedule_for_gpu(sch: Schedule, draw: Draw) -> None:
             return function()
 
     block = sch.get_block("C")
-    axes = [it.kind for it in sch.get(block).iter_vars]
+    iterators = [it.kind for it in sch.get(block).iter_vars]
     loops = sch.get_loops(block)
     outer, threads, inner, reduced = [], [], [], []
-    for loop, kind in zip(loops, axes, strict=True):
+    for loop, kind in zip(loops, iterators, strict=True):
         if kind == "R":
             reduced += sch.split(loop, [None, draw(st.integers(1, 3))])
             continue
@@ -106,10 +106,10 @@ def schedule_for_gpu(sch: Schedule, draw: Draw) -> None:
     # With the reduction innermost, what one tile of a thread has fetched is fetched again for the next.
     serial = [*reduced, *inner] if draw(st.booleans()) else [*inner, *reduced]
     sch.reorder(*outer, *threads, *serial)
-    for loop, axis in zip(outer, ("blockIdx.y", "blockIdx.x"), strict=True):
-        step(lambda loop=loop, axis=axis: sch.bind(loop, axis))
-    kinds = draw(st.sampled_from(KINDS))
-    for loop, axis in zip(threads, kinds, strict=True):
+    axes = ("blockIdx.y", "blockIdx.x", *draw(st.sampled_from(KINDS)))
+    bound = list(zip((*outer, *threads), axes, strict=True))
+    first = draw(st.sampled_from((len(bound), len(bound), 2, 0)))  # the others when everything is in its place
+    for loop, axis in bound[:first]:
         step(lambda loop=loop, axis=axis: sch.bind(loop, axis))
     places = [outer[-1], threads[-1], *serial]
     if draw(st.booleans()):
@@ -121,6 +121,8 @@ def schedule_for_gpu(sch: Schedule, draw: Draw) -> None:
         stage(sch, draw, step, block, index, places)
     if reduced and draw(st.booleans()):
         step(lambda: sch.decompose_reduction(block, draw(st.sampled_from(reduced))))
+    for loop, axis in bound[first:]:
+        step(lambda loop=loop, axis=axis: sch.bind(loop, axis))
 
 
 def stage(sch: Schedule, draw: Draw, step: Any, block: Any, index: int, places: list[Any]) -> None:
