@@ -78,10 +78,10 @@ def test_a_pair_that_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert status == 1
     assert out.endswith(
         "sum_before, sum_after\n"
-        "  DIFFERENT: the programs differ in B[0] (exact mode, 4 of 4 elements)\n"
-        "      before: np.float32(6.0)\n"
-        "      after:  np.float32(12.0)\n"
-        "      A = 1 everywhere (4x6)\n"
+        "  DIFFERENT: the programs differ in B[0] (exact mode, 1 of 4 elements)\n"
+        "      before: np.float32(1.0)\n"
+        "      after:  np.float32(2.0)\n"
+        "      A = 0 but 1 at [0, 0] (4x6)\n"
         "1 check failed\n"
     )
 
