@@ -40,8 +40,8 @@ from minitvm.tir.schedule.lambdas import IndexLambda
 from minitvm.tir.schedule.pipelines import DOUBLE, ORDER, STAGE, inner_parts
 from minitvm.tir.transform import lower as lower_function
 from minitvm.tir.verifier import verify
+from tests.tir.schedule.thread_programs import scheduled_for_gpu, scratch_of_threads
 
-from ..tir.schedule.thread_programs import scheduled_for_gpu, scratch_of_threads
 from . import programs, structures
 from .oracle import Noticed, Trial, Workload, drawn
 

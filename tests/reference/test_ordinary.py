@@ -11,7 +11,8 @@ from minitvm import reference, te
 from minitvm.reference import check
 from minitvm.reference.programs import execute
 from minitvm.script import from_source
-from tests.reference.test_variations import each, function
+
+from .written import each, function
 
 
 def softmax(start: str, step: str) -> Any:

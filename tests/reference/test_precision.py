@@ -6,7 +6,8 @@ import pytest
 
 from minitvm.reference import check
 from minitvm.reference.precision import unlike
-from tests.reference.test_variations import each, function
+
+from .written import each, function
 
 
 def accumulated(dtype: str) -> object:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import numpy as np
 import pytest
 
@@ -12,20 +10,9 @@ from minitvm.reference.landmarks import landmarks, sized_by_data
 from minitvm.reference.modes.case import Case
 from minitvm.reference.sizes import chosen_sizes
 from minitvm.reference.variations import variations, varied
-from minitvm.script import from_source
 from minitvm.tir.nodes import PrimFunc
 
-
-def function(body: str, signature: str) -> PrimFunc:
-    text = textwrap.indent(textwrap.dedent(body).strip(), "    ")
-    made = from_source(f"@T.prim_func\ndef main({signature}):\n{text}\n")
-    assert isinstance(made, PrimFunc)
-    return made
-
-
-def each(formula: str, dtype: str = "float32", out: str = "", n: int = 8) -> PrimFunc:
-    signature = f'A: T.Buffer(({n},), "{dtype}"), B: T.Buffer(({n},), "{out or dtype}")'
-    return function(f"for i in range({n}):\n    B[i] = {formula}", signature)
+from .written import each, function
 
 
 def maximum(start: str, dtype: str) -> PrimFunc:
