@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from minitvm import te
 from minitvm.expr import DType, Expr, IntImm, Max, Min, SizeVar, binary, call, const
+from minitvm.te.printer import script as te_script
 
 from .blocks import extents
 from .expressions import ARITHMETIC, Draw, combine, exprs
@@ -163,6 +164,17 @@ def _fits(kind: str, a: te.Tensor) -> bool:
     return kind not in _CONSTANT_FIRST or bool(_fixed(a, 0))
 
 
+class Computation(list[te.Tensor]):
+    """The tensors of a computation in calling order. It prints as a program that can be pasted and run."""
+
+    def __repr__(self) -> str:
+        lines = ["from minitvm import te", "", te_script(self), f"tensors = [{', '.join(t.name for t in self)}]"]
+        return "\n".join(lines)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+
 @st.composite
 def te_computes(
     draw: Draw,
@@ -172,8 +184,10 @@ def te_computes(
     stages: Sequence[str] = STAGES,
     functions: Sequence[str] = (),
     symbolic: bool = False,
-) -> list[te.Tensor]:
-    """The tensors of a random computation in calling order, inputs first: what `te.create_prim_func` takes.
+) -> Computation:
+    """The tensors of a random computation in calling order, inputs first: the list that `te.create_prim_func` takes.
+
+    A failing example prints as the statements that build it.
 
     A stage is one of `stages` and reads an input or an earlier stage; what no stage reads is an output. `functions`
     are float functions that a "formula" may apply ("exp", "tanh", ...): results then round, and only the bound mode
@@ -189,7 +203,7 @@ def te_computes(
         draw(_stage(made, tuple(stages)))
     read = {one for t in made.tensors if isinstance(t.op, te.ComputeOp) for one in t.op.input_tensors}
     outputs = [t for t in made.tensors if isinstance(t.op, te.ComputeOp) and t not in read]
-    return [*(t for t in made.tensors if isinstance(t.op, te.PlaceholderOp)), *outputs]
+    return Computation([*(t for t in made.tensors if isinstance(t.op, te.PlaceholderOp)), *outputs])
 
 
 @st.composite

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from minitvm import te
 from minitvm.errors import ExecutionError
-from minitvm.expr import SizeVar, walk
+from minitvm.expr import Reduce, SizeVar, walk
 from minitvm.reference import check
 from minitvm.reference.strategies import STAGES, Scheduled, prim_funcs, scheduled, schedules, te_computes
+from minitvm.reference.strategies.tensors import Computation
 from minitvm.tir.nodes import Block, PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.schedule.primitives import loops
@@ -62,6 +63,33 @@ def test_every_tensor_is_an_argument_or_read(tensors: list[te.Tensor]) -> None:
     made = [b for b in walk(func) if isinstance(b, Block) and b.name != "root"]
     assert 2 <= len(made) <= 3
     assert len(func.params) == len(tensors)
+
+
+@settings(max_examples=20)
+@given(st.one_of(te_computes(functions=("exp", "sqrt")), te_computes(symbolic=True)))
+def test_a_computation_prints_as_a_program_that_can_be_pasted(tensors: Computation) -> None:
+    names: dict[str, Any] = {}
+    exec(repr(tensors), names)
+    verdict = check(names["tensors"], tensors)
+    assert verdict, verdict
+    assert [t.name for t in names["tensors"]] == [t.name for t in tensors]
+
+
+def test_a_counterexample_shows_its_formulas() -> None:
+    """What Hypothesis prints of the smallest sum that it finds."""
+
+    @settings(database=None, derandomize=True, deadline=None)
+    @given(tensors=te_computes(stages=("elementwise", "reduce"), dtypes=("float32",), symbolic=True))
+    def no_sums(tensors: Computation) -> None:
+        assert not any(isinstance(n, Reduce) for t in tensors for n in walk(t.op))
+
+    with pytest.raises(AssertionError) as failure:
+        no_sums()
+    told = "\n".join(failure.value.__notes__)
+    assert "from minitvm import te\n" in told
+    assert 'A = te.placeholder((n,), "float32", name="A")' in told
+    assert 'B = te.compute((1,), lambda i0: te.sum(A[k0], axis=[k0]), name="B")' in told
+    assert "tensors = [A, B]" in told
 
 
 # --- schedules --------------------------------------------------------------------------------------------------------
