@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -84,11 +85,14 @@ def test_every_file_says_what_it_is(folder: Path) -> None:
 
 @each_lesson
 def test_lesson_runs_as_a_script(folder: Path, tmp_path: Path) -> None:
-    """From any folder, as a notebook would: without the repository root on the path."""
+    """From any folder, as a notebook would: without the repository root on the path.
+
+    And without the verifier behind every step, as a reader runs it: what it stops depends on what lesson 11 draws.
+    """
     done = subprocess.run(
         [sys.executable, "-W", "error", str(folder / "lesson.py")],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
-        env={**os.environ, "MINITVM_PICTURES": str(tmp_path)},
+        env={**os.environ, "MINITVM_PICTURES": str(tmp_path), "MINITVM_VERIFY": "0"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -200,6 +204,29 @@ def test_broken_answer_is_told_with_its_line(tmp_path: Path, text: str, wanted: 
     assert wanted in failure
     if "m / 0" in text:
         assert failure.endswith("exercise.py:2: return m / 0")
+
+
+def test_the_line_of_an_error_is_told_wherever_the_answer_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text("def keeps(written, read, order):\n    return 1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    failure = failure_of(find("05"), Path("mine.py"))
+    assert failure is not None
+    assert failure.startswith("ZeroDivisionError: division by zero\n(keeps(")
+    assert failure.endswith("\nmine.py:2: return 1 / 0")
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timer of computing time")
+@pytest.mark.parametrize("text", ["def keeps(w, r, o):\n    while True:\n        pass\n", "while True:\n    pass\n"])
+def test_an_answer_without_an_end_is_stopped(tmp_path: Path, text: str) -> None:
+    answer = tmp_path / "answer.py"
+    answer.write_text(text)
+    failure = failure_of(find("05"), answer, seconds=0.5)
+    assert failure is not None
+    assert re.match(r"no end after 0\.5 seconds of computing, last at\nanswer\.py:[123]: .*\na loop", failure)
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
+    assert failure_of(find("05"), find("05") / "solution.py") is None
 
 
 @each_lesson

@@ -230,7 +230,7 @@ try:
     other.tensorize(inside, "matmul_4x4x4_f32")
 except ScheduleError as error:
     print(str(error).splitlines()[0].split("[step")[0].strip())
-    print("\n".join(str(error).splitlines()[-2:]))
+    print("\n".join(str(error).splitlines()[-3:]))
 
 # %% [markdown]
 # ## The ledger

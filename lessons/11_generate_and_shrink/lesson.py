@@ -241,26 +241,26 @@ print(body_of(found.before), *found.schedule.trace.as_python()[-1:], sep="\n")
 # ## By hand
 #
 # Back to the long failure, and to leaving things out. A trace is a list of steps. Without one of them it either fails
-# as before, or is fine, or cannot be replayed, since a later step needs a loop that the missing one would have made.
-# That one counts as "does not fail": it is another story.
+# as before, or is fine, or cannot be replayed, since a later step needs a block or loop that the missing one would have
+# given. For a shrinker that one counts as "does not fail": it is another story.
 
 
 # %%
-def fails(steps: list[Any]) -> bool:
-    """Whether the first program, with these steps of its trace, is another program."""
+def outcome(steps: list[Any]) -> str:
+    """What becomes of the first program with these steps of its trace."""
     sch = tir.Schedule(first.before)
     try:
         Trace(steps).apply_to_schedule(sch)
     except MinitvmError:
-        return False
-    return differs(Scheduled(first.before, sch))
+        return "cannot be replayed"
+    return "still fails" if differs(Scheduled(first.before, sch)) else "is fine"
 
 
 steps = list(first.schedule.trace)
 with off_by_one():
     for position, line in enumerate(first.schedule.trace.as_python()):
         without = steps[:position] + steps[position + 1 :]
-        print(f"{'still fails' if fails(without) else 'does not'} without   {line.split('(')[0]}(...)")
+        print(f"{outcome(without):<18} without   {line.split('(')[0]}(...)")
 
 # %% [markdown]
 # Which of them can go *together* is another question: what is needed by a step that goes may go, too. This is the

@@ -185,10 +185,14 @@ print(*(bad.call for bad in skew.bad_calls), sep="\n", end="\n\n")
 print(gallery(skew)["leans_over"])
 
 # %% [markdown]
-# ... and its place among the steps that tests and tuners draw. `space` names calls that are worth a try:
+# ... and its place among the steps that tests and tuners draw. `space` names calls that are worth a try. The program
+# has two nests of loops i and j, so a call is not told by its text alone:
 
 # %%
-print(tir.Schedule(program).space("skew"))
+untouched = tir.Schedule(program)
+for call in untouched.space("skew"):
+    (block,) = untouched.get_child_blocks(call.arguments["inner"])
+    print(f"  {call!s:<22} around block {untouched.get(block).name}")
 generator = random.Random(12)
 drawn = tir.Schedule(program, seed=0)
 for _ in range(4):

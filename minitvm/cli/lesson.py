@@ -13,13 +13,19 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import signal
 import sys
+import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ..errors import InputError, MinitvmError, missing_extra
+
+SECONDS = 30.0  # of computing that a check may take; right answers need two or three
 
 
 def register(commands: Any) -> None:
@@ -155,14 +161,42 @@ def grade(folder: Path, answer: Path) -> int:
     return 1
 
 
-def failure_of(folder: Path, answer: Path) -> str | None:
-    """What is wrong with an answer, in words; None when it passes."""
+class TimeUp(BaseException):
+    """The check has used its time. No `Exception`, which the answer, or Hypothesis, would catch."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise `TimeUp` when the process has computed for so long, where the system has such a timer."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(signum: int, frame: Any) -> None:
+        raise TimeUp
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def failure_of(folder: Path, answer: Path, seconds: float = SECONDS) -> str | None:
+    """What is wrong with an answer, in words; None when it passes. `seconds` is the time that it may compute for."""
     open_lessons()
+    answer = answer.resolve()  # as in tracebacks
     if importlib.util.find_spec("hypothesis") is None:
         raise missing_extra("hypothesis", "test")
     checks = load(folder / "check.py")
     try:
-        checks.check(load(answer))
+        with time_limit(seconds):
+            checks.check(load(answer))
+    except TimeUp as error:
+        own = _own_line(error, answer)
+        return f"no end after {seconds:g} seconds of computing{own and ', last at'}{own}\na loop that never ends?"
     except (AssertionError, MinitvmError) as error:
         return str(error) or _with_spot(error, answer)
     except NotImplementedError as error:
@@ -176,9 +210,12 @@ def _with_spot(error: BaseException, answer: Path) -> str:
     # A learner's mistake deserves the line in their own file, not the way through ours.
     if isinstance(error, SyntaxError):
         return f"{answer.name}:{error.lineno}: {error.msg}: {(error.text or '').strip()}"
+    return f"{type(error).__name__}: {error}{_own_line(error, answer)}"
+
+
+def _own_line(error: BaseException, answer: Path) -> str:
     own = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(answer)]
-    spot = f"\n{answer.name}:{own[-1].lineno}: {own[-1].line}" if own else ""
-    return f"{type(error).__name__}: {error}{spot}"
+    return f"\n{answer.name}:{own[-1].lineno}: {own[-1].line}" if own else ""
 
 
 def load(path: Path) -> ModuleType:
