@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ...arith import Analyzer
 from ...arith.dependence import Dependence, Undecided
-from ...expr import OPAQUE, REDUCE, Node, replace
+from ...expr import OPAQUE, REDUCE, Node, free_vars, replace
 from ..conditions import is_const, uses
 from ..nodes import BlockRealize, For, ForKind, Seq
 from ..places import COMMON_SCOPES, SCOPES, is_scope, suggestion
@@ -265,6 +265,32 @@ def no_races(state: ScheduleState, loop: For, thread_axis: str | None = None) ->
     if witness is None:
         return None
     return witnessed(found, witness, f"iterations of {loop.var.name} run in no order")
+
+
+@requirement
+def own_iterators(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """what the block holds uses its iterators and no variable of a loop around it: it means the same elsewhere"""
+    return _uses_loops(state.home(block), block)
+
+
+@requirement
+def own_iterators_below(state: ScheduleState, loop: For) -> Failure | None:
+    """the blocks below the loop use their iterators, and no variable of a loop around them"""
+    tree = state.home(loop)
+    return next((found for b in tree.blocks_in(loop) if (found := _uses_loops(tree, b)) is not None), None)
+
+
+def _uses_loops(tree: Tree, realize: BlockRealize) -> Failure | None:
+    around = {loop.var: loop for loop in tree.loops_above(realize)}
+    used = next((v for v in free_vars(realize.block) if v in around), None) if around else None
+    if used is None:
+        return None
+    name = realize.block.name
+    return Failure(
+        {around[used]: "this loop", realize.block: f"uses {used.name}"},
+        f"iterators of {name} where it uses {used.name}",
+        f"{name} uses {used.name}, a loop around it, by itself",
+    )
 
 
 @requirement

@@ -143,7 +143,8 @@ def order_of_accesses(state: ScheduleState, block: BlockRealize, index_map: Call
 @primitive(
     past="was replaced in",
     requires=[
-        alone_in_its_nest, loops_are_iterators, map_fits_iterators, bijective_map, kinds_stay_apart, order_of_accesses,
+        req.own_iterators, alone_in_its_nest, loops_are_iterators, map_fits_iterators, bijective_map, kinds_stay_apart,
+        order_of_accesses,
     ],
 )  # fmt: skip
 def transform_block_layout(state: ScheduleState, block: BlockRealize, index_map: Callable[..., Any]) -> None:

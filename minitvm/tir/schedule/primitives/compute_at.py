@@ -187,8 +187,8 @@ covers_own_domain = holds_inside(
 @primitive(
     aka={"Halide": "compute_at", "Exo": "fuse"},
     requires=[
-        same_scope, loop_not_around, only_loops_around, complete_or_reduction, not_output, consumers_below,
-        inputs_settled,
+        same_scope, loop_not_around, only_loops_around, req.own_iterators, complete_or_reduction, not_output,
+        consumers_below, inputs_settled,
     ],
 )  # fmt: skip
 def compute_at(
@@ -237,8 +237,8 @@ def compute_at(
 @primitive(
     aka={"Exo": "fuse"},
     requires=[
-        same_scope, loop_not_around, only_loops_around, complete_or_reduction, inputs_settled, producers_done,
-        producers_fill,
+        same_scope, loop_not_around, only_loops_around, req.own_iterators, complete_or_reduction, inputs_settled,
+        producers_done, producers_fill,
     ],
 )  # fmt: skip
 def reverse_compute_at(

@@ -28,6 +28,7 @@ from ..analysis import Scope, why_not_complete
 from ..boxes import fills, in_iterators, signature, union_regions
 from ..placement import broken_flow
 from ..registry import Failure, holds_inside, primitive, requirement
+from ..requirements import own_iterators
 from ..state import ScheduleState
 from ..tree import Tree
 from .compute_at import inputs_settled, not_output, region_cover
@@ -101,7 +102,7 @@ visible_loads = holds_inside(
 
 @primitive(
     aka={"Halide": "inline (the default)", "Exo": "inline"}, past="was inlined",
-    requires=[complete, one_store, plain_indices, not_output, has_consumers, inputs_settled],
+    requires=[own_iterators, complete, one_store, plain_indices, not_output, has_consumers, inputs_settled],
 )  # fmt: skip
 def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     """Compute a producer's value wherever it is read, and store it nowhere.
@@ -344,8 +345,8 @@ def other_inputs_ready(state: ScheduleState, block: BlockRealize) -> Failure | N
 @primitive(
     past="was inlined",
     requires=[
-        complete, one_store, one_producer, producer_is_one_store, reads_its_own_point, stays_in_the_buffer,
-        other_inputs_ready,
+        own_iterators, complete, one_store, one_producer, producer_is_one_store, reads_its_own_point,
+        stays_in_the_buffer, other_inputs_ready,
     ],
 )  # fmt: skip
 def reverse_compute_inline(state: ScheduleState, block: BlockRealize) -> None:

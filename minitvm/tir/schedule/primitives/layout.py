@@ -420,6 +420,8 @@ def _whole_nest(tree: Tree, producer: BlockRealize, buffer: Buffer) -> For | Non
     analyzer = Analyzer()
     loop_of = {loop.var: loop for loop in loops}
     axis_of = {it.var: (it, v) for it, v in zip(block.iter_vars, producer.iter_values)}
+    if any(v in loop_of for v in free_vars(block)):
+        return None  # it uses the loops by themselves, and they go
     seen: set[Var] = set()
     for index, dim in zip(store.indices, buffer.shape):
         if not isinstance(index, Var) or index not in axis_of or index in seen:

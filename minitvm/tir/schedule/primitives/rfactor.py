@@ -39,7 +39,7 @@ from ..bindings import why_not_injective
 from ..boxes import signature
 from ..reducers import Match
 from ..registry import Failure, holds_inside, primitive, requirement
-from ..requirements import starts_at_zero
+from ..requirements import own_iterators_below, starts_at_zero
 from ..state import ScheduleState
 from ..updates import Update, recognised
 from .kinds import serial_loop
@@ -245,7 +245,7 @@ slots_started = holds_inside(
     aka={"Halide": "rfactor"}, past="was factored, which made", kind="RFactor",
     requires=[
         one_reduction_block, binds_only_reduction, serial_loop, starts_at_zero, first_below, each_point_once,
-        fixed_domains, registered_reducer, keeps_order, fitting_axis,
+        fixed_domains, own_iterators_below, registered_reducer, keeps_order, fitting_axis,
     ],
 )  # fmt: skip
 def rfactor(state: ScheduleState, loop: For, factor_axis: int) -> BlockRealize:
