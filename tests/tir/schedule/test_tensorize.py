@@ -111,10 +111,15 @@ def test_a_group_of_blocks_leaves_unit_iterators_out() -> None:
         verify_trace_roundtrip(sch, func)
 
 
-@pytest.mark.parametrize(("target", "found"), [("B", "one block"), ([], "no block"), (["B", "B"], "one of them twice")])
+@pytest.mark.parametrize(("target", "found"), [([], "no block"), (["B", "B"], "one of them twice")])
 def test_what_is_neither_a_loop_nor_blocks(target: Any, found: str) -> None:
     with pytest.raises(ScheduleError, match=f"blockize.*one_run(.*\n)*.*found:  {found}"):
         Schedule(programs.chain()).blockize(target)
+
+
+def test_a_block_alone_is_not_blockized() -> None:
+    with pytest.raises(ScheduleError, match="blockize: target must be a loop .*, or a list of blocks, found a block"):
+        Schedule(programs.chain()).blockize("B")
 
 
 # ---- tensorize -----------------------------------------------------------------------------------------------------
