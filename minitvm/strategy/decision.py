@@ -14,8 +14,8 @@ from ..expr import Var, walk
 from ..tir.nodes import Block, Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc
 from ..tir.registers import in_registers
 from ..tir.transform.pipeline import lower
+from ..tir.values import NotAnIndex
 from ..tir.work import Nest, Work, count, count_statement, footprint, hottest
-from ..tir.work.values import NotAnIndex
 from .cpu.model import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_BYTES
 from .cpu.tiling import cpu_of
 

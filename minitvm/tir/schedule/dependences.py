@@ -17,17 +17,11 @@ from ...arith import Analyzer
 from ...arith.dependence import Access as Point
 from ...arith.dependence import Dependence, Undecided, find_dependence
 from ...expr import (
-    Add,
     Expr,
-    FloorDiv,
-    FloorMod,
     IntImm,
-    Max,
-    Min,
     Mul,
     Node,
     Range,
-    Sub,
     Var,
     const,
     free_vars,
@@ -35,6 +29,7 @@ from ...expr import (
     walk,
 )  # fmt: skip
 from ..nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, Stmt
+from ..values import NotAnIndex, values
 from .analysis import is_update
 from .tree import Tree, sub_statements
 
@@ -199,12 +194,16 @@ def _table(loop: For, e: Expr) -> np.ndarray[Any, Any] | None:
         return None
     if loop.extent.value > _LARGEST_TABLE:
         return None
-    return evaluate(e, {loop.var: np.arange(loop.start.value, loop.start.value + loop.extent.value, dtype=np.int64)})
+    iterations = np.arange(loop.start.value, loop.start.value + loop.extent.value, dtype=np.int64)
+    try:
+        return np.broadcast_to(values(e, {loop.var: iterations}), iterations.shape)
+    except NotAnIndex:
+        return None
 
 
 def _step(loop: For, base: Expr) -> int:
-    values = _table(loop, base)
-    return 1 if values is None else int(np.gcd.reduce(values)) or 1
+    table = _table(loop, base)
+    return 1 if table is None else int(np.gcd.reduce(table)) or 1
 
 
 def injective(loop: For, keys: Sequence[Expr]) -> bool:
@@ -226,30 +225,3 @@ def _is_linear(e: Expr, var: Var) -> bool:
     if e is var:
         return True
     return isinstance(e, Mul) and e.a is var and isinstance(e.b, IntImm) and e.b.value != 0
-
-
-_NUMPY: dict[type, Any] = {
-    Add: np.add,
-    Sub: np.subtract,
-    Mul: np.multiply,
-    FloorDiv: np.floor_divide,
-    FloorMod: np.mod,
-    Min: np.minimum,
-    Max: np.maximum,
-}
-
-
-def evaluate(e: Expr, values: dict[Var, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
-    """An integer expression over arrays of values, None where it holds an operation or variable that is not known."""
-    if isinstance(e, IntImm):
-        return np.asarray(e.value, dtype=np.int64)
-    if isinstance(e, Var):
-        return values.get(e)
-    operation = _NUMPY.get(type(e))
-    if operation is None:
-        return None
-    a, b = evaluate(e.a, values), evaluate(e.b, values)  # type: ignore[attr-defined]
-    if a is None or b is None:
-        return None
-    result: np.ndarray[Any, Any] = operation(a, b)
-    return result

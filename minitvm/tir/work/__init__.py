@@ -6,7 +6,6 @@ multiplied out, conditions decided on the iterations that they depend on.
     count.py      the walk over statements and expressions
     hottest.py    the loops in which a kernel spends its time
     domain.py     how often a statement runs, and where
-    values.py     index expressions on many iterations at once
     intervals.py  which elements a set of accesses touches
 """
 

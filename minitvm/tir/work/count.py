@@ -27,9 +27,9 @@ from ..nodes import (
     Stmt,
     While,
 )
+from ..values import NotAnIndex, values
 from .domain import Domain, variables
 from .intervals import Intervals, TooMany, union
-from .values import NotAnIndex, values
 
 # An operation on floats is one, whatever it costs; a fused multiply-add is two.
 _FLOPS = {"fma": 2}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...expr import Expr, Node, Var, substitute, walk
-from .values import NotAnIndex, values
+from ..values import NotAnIndex, values
 
 _MOST = 1 << 22  # points that are worth listing
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...expr import Expr, Var, children
 from ..nodes import For, LetStmt, PrimFunc, Stmt
+from ..values import NotAnIndex, values
 from .count import Work, count_statement, known_before_running
-from .values import NotAnIndex, values
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +12,8 @@ from minitvm.arith import Analyzer
 from minitvm.expr import Expr, IterVar, Range, Var, const
 from minitvm.tir.nodes import Block, BlockRealize, Buffer, BufferRegion, Evaluate, For, ForKind, Stmt
 from minitvm.tir.schedule.bindings import covers_domain, why_not_injective
-from minitvm.tir.schedule.dependences import Access, evaluate, shown_apart
+from minitvm.tir.schedule.dependences import Access, shown_apart
+from minitvm.tir.values import values
 
 
 @st.composite
@@ -42,11 +42,11 @@ def indices(draw: Any, loops: list[For]) -> Expr:
 
 def _points(loops: list[For], indices: list[Expr]) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
     iterations = list(itertools.product(*(range(int(loop.extent)) for loop in loops)))  # type: ignore[call-overload]
-    values = []
+    found = []
     for point in iterations:
-        at = {loop.var: np.asarray(v) for loop, v in zip(loops, point)}
-        values.append(tuple(int(x) for e in indices if (x := evaluate(e, at)) is not None))
-    return iterations, values
+        at = {loop.var: v for loop, v in zip(loops, point)}
+        found.append(tuple(int(values(e, at)) for e in indices))
+    return iterations, found
 
 
 def _block(indices: list[Expr], extents: list[int]) -> BlockRealize:
