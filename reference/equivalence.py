@@ -21,7 +21,7 @@ from .modes.exact import exact_arguments
 from .precision import unlike
 from .programs import Program, execute, parameters, same_signature, several_functions
 from .shrink import smallest
-from .sizes import sizes_to_try
+from .sizes import size_names, sizes_to_try
 from .tolerance import close
 from .verdict import Verdict
 
@@ -62,7 +62,7 @@ def check(
     if several_functions(before) and several_functions(after):
         if inputs is not None:
             raise InputError("inputs are those of one function; these modules have several")
-        return _check_each(before, after, modes=modes, seed=seed, sizes=sizes, inout=inout, shrink=shrink)
+        return _check_each(before, after, sizes, modes=modes, seed=seed, inout=inout, shrink=shrink)
     one_sided = same_signature(before, after)
     if one_sided:
         return Verdict(False, "signature", one_sided)
@@ -184,14 +184,17 @@ class _Cases:
         return tuple(sizes for sizes in found if sizes)
 
 
-def _check_each(before: IRModule, after: IRModule, **options: Any) -> Verdict:
+def _check_each(before: IRModule, after: IRModule, sizes: Mapping[str, int] | None, **options: Any) -> Verdict:
     """Functions of the same name compared: the first difference, or the weakest agreement."""
     missing = set(before.functions) ^ set(after.functions)
     if missing:
         raise InputError(f"only one of the modules has {', '.join(sorted(missing))}")
+    theirs = {name: size_names(func, after[name]) for name, func in before.items()}
+    unknown = set(sizes or {}) - set().union(*theirs.values())
     told: Verdict | None = None
     for name, func in before.items():
-        verdict = check(func, after[name], **options)
+        own = {n: size for n, size in (sizes or {}).items() if n in theirs[name] or n in unknown}
+        verdict = check(func, after[name], sizes=own, **options)
         if not verdict:
             return replace(verdict, message=f"{name}: {verdict.message}")
         if told is None or len(verdict.ran) < len(told.ran):

@@ -32,8 +32,8 @@ def sizes_to_try(before: Program, after: Program, seed: int, given: Mapping[str,
 
     What is given stays. Raises `InputError` where a name is none of the programs', or a size is negative.
     """
+    _require_names(before, after, given or {})
     first = chosen_sizes(before, seed, given)
-    _require_names(before, after, given or {}, first)
     names = [name for name in first if name not in (given or {})]
     if not names or not several:
         return [first]
@@ -43,19 +43,26 @@ def sizes_to_try(before: Program, after: Program, seed: int, given: Mapping[str,
     found = [first, *({**first, **dict(zip(names, itertools.cycle(numbers)))} for numbers in rounds)]
     small = dict(zip(names, itertools.cycle((2, 3))))
     found += [{**first, **small, name: 0} for name in names[:3]]
+    found.append({**first, **dict.fromkeys(names, values[2])})  # what is defined for equal sizes only
     found = [one for k, one in enumerate(found) if one not in found[:k]]
     return [one for one in found if _affordable(before, names, one)] or [first]
 
 
-def _require_names(before: Program, after: Program, given: Mapping[str, int], chosen: Mapping[str, int]) -> None:
-    scalars = {p.name for program in (before, after) for p in parameters(program) if p.shape is None}
-    theirs = {v.name for v in dimensions(after, np.random.default_rng(0), {})}
-    known = (set(chosen) - set(given)) | {v.name for v in dimensions(before, np.random.default_rng(0), {})} | theirs
-    unknown = sorted(set(given) - known - scalars)
+def size_names(before: Program, after: Program) -> set[str]:
+    """The names that `sizes` may have: symbolic dimensions and scalar arguments of either program."""
+    rng, both = np.random.default_rng(0), (before, after)
+    scalars = {p.name for program in both for p in parameters(program) if p.shape is None}
+    return scalars | {v.name for program in both for v in dimensions(program, rng, {})}
+
+
+def _require_names(before: Program, after: Program, given: Mapping[str, int]) -> None:
+    known = size_names(before, after)
+    unknown = sorted(set(given) - known)
     if unknown:
         told = ", ".join(sorted(known)) or "none"
         raise InputError(f"sizes names {', '.join(unknown)}, which is no dimension of these programs; theirs: {told}")
-    negative = [f"{name} = {size}" for name, size in given.items() if name not in scalars and size < 0]
+    dims = {v.name for v in dimensions(before, np.random.default_rng(0), {})}
+    negative = [f"{name} = {size}" for name, size in given.items() if name in dims and size < 0]
     if negative:
         raise InputError(f"a size cannot be negative: {', '.join(negative)}")
 

@@ -13,7 +13,7 @@ from minitvm.expr import Node, replace, rewrite
 from minitvm.reference import check
 from minitvm.reference.sizes import sizes_to_try
 from minitvm.script import from_source
-from minitvm.tir.nodes import BlockRealize, For, PrimFunc
+from minitvm.tir.nodes import BlockRealize, For, IRModule, PrimFunc
 from minitvm.tir.schedule.registry import PRIMITIVES, primitive
 from minitvm.tir.schedule.state import ScheduleState
 
@@ -123,3 +123,15 @@ def test_names_that_no_dimension_has() -> None:
         check(COPY, COPY, sizes={"typo": 3})
     with pytest.raises(InputError, match="n = -1"):
         check(COPY, COPY, sizes={"n": -1})
+    other = function("for i in range(m):\n    B[i] = A[i]", "m")
+    module = IRModule({"one": COPY, "other": other})
+    assert check(module, module, sizes={"n": 3, "m": 2})
+    with pytest.raises(InputError, match="sizes names typo"):
+        check(module, module, sizes={"n": 3, "typo": 2})
+
+
+def test_what_is_defined_for_equal_sizes_only() -> None:
+    transposed = function("for i, j in T.grid(n, m):\n    B[i, j] = A[j, i]", "n, m")
+    verdict = check(transposed, transposed)
+    assert verdict
+    assert all(sizes["n"] == sizes["m"] for sizes in verdict.tried if sizes["n"] and sizes["m"])
