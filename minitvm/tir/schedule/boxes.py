@@ -6,12 +6,26 @@ from collections.abc import Mapping, Sequence
 
 from ...arith import Analyzer, iter_map, regions
 from ...arith.iter_check import values
-from ...expr import SPATIAL, Expr, IntImm, Mul, Node, Range, Var, const, replace, rewrite, substitute
+from ...expr import (
+    SPATIAL,
+    Expr,
+    IntImm,
+    Mul,
+    Node,
+    Not,
+    Range,
+    Var,
+    const,
+    free_vars,
+    replace,
+    rewrite,
+    substitute,
+)  # fmt: skip
 from ..accesses import accesses
 from ..conditions import all_of, conjuncts, is_const
-from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, Stmt
+from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, Stmt, While
 from .bindings import covers_domain, loop_ranges
-from .tree import Tree
+from .tree import Tree, statements
 
 Box = tuple[Range, ...]
 
@@ -136,7 +150,7 @@ def in_iterators(tree: Tree, realize: BlockRealize) -> Expr | None:
 
 
 def _by_iterators(condition: Expr, realize: BlockRealize, analyzer: Analyzer, loops: set[Var]) -> Expr | None:
-    from ...expr import CompareOp, free_vars
+    from ...expr import CompareOp
 
     if not isinstance(condition, CompareOp):
         return None
@@ -162,24 +176,50 @@ def reaches_all(block: Block, region: BufferRegion, write: bool) -> bool:
     found = [a for part in parts for a in accesses(part) if a.buffer is region.buffer and a.write is write]
     if not found or (write and block.annotations.get("auto_copy")):
         return True
+    guarded: list[tuple[Expr, ...]] = []  # under which conditions all of it is touched
     for access in found:
         box = tuple(substitute(r, access.lets) for r in access.ranges)
         dense = all(is_const(r.extent, 1) for r in box)
-        if access.guarded or (dense and not regions.evaluate([r.start for r in box], access.loops, analyzer).exact):
+        if dense and not regions.evaluate([r.start for r in box], access.loops, analyzer).exact:
+            continue
+        if access.guarded and not (write and access.conditions):
             continue
         if regions.covers(swept(box, access.loops, analyzer, region.buffer), region.region, analyzer):
-            return True
-    return False
+            if not access.guarded:
+                return True
+            guarded.append(access.conditions)
+    if not guarded or any(isinstance(stmt, While) for stmt in statements(block.body)):
+        return False
+    return _in_both_branches(guarded)
+
+
+def _in_both_branches(found: Sequence[tuple[Expr, ...]], outer: int = 0) -> bool:
+    """Whether one of the conjunctions surely holds, as they are the branches of `if`s and share their first conditions.
+
+    `accesses` gives the second branch the negation of the very condition that it gives the first.
+    """
+    if any(len(conditions) == outer for conditions in found):
+        return True
+    branches: dict[Expr, tuple[list[tuple[Expr, ...]], list[tuple[Expr, ...]]]] = {}
+    for conditions in found:
+        last = conditions[outer]
+        asked = last.a if isinstance(last, Not) else last
+        branches.setdefault(asked, ([], []))[isinstance(last, Not)].append(conditions)
+    return any(_in_both_branches(a, outer + 1) and _in_both_branches(b, outer + 1) for a, b in branches.values())
 
 
 def fills(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt | None) -> str | None:
     """None where a block writes every element of its box in each iteration of `within`, else why that is not shown."""
+    decides = tree.condition_above(realize, within)
+    if decides is not None:
+        return f"block {realize.block.name} runs only where {decides.condition}"
     predicate = in_iterators(tree, realize)
     if predicate is None or conjuncts(predicate):
         return f"block {realize.block.name} runs only where {realize.predicate}"
     if not reaches_all(realize.block, region, write=True):
         return _gaps(realize, region)
     loops = tree.loops_above(realize)
+    own = {loop.var for loop in loops}
     analyzer = Analyzer(loop_ranges(tree.all_loops_above(realize)))
     if isinstance(within, For) and within in loops:
         return (
@@ -187,15 +227,16 @@ def fills(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt 
             if _fills_inside(realize, region, loops[loops.index(within) + 1 :], analyzer)
             else _gaps(realize, region)
         )
-    spatial = {it.var: it for it in realize.block.iter_vars if it.kind == SPATIAL}
+    if not loops or _fills_inside(realize, region, loops, analyzer):
+        return None
+    iterators = {it.var: it for it in realize.block.iter_vars}
     seen: set[Var] = set()
     for r in region.region:
         var = _tile_of(r)
-        if var is None or var not in spatial or var in seen:
-            if not (isinstance(r.start, IntImm) and var is None):
-                return _gaps(realize, region)
-        else:
+        if var is not None and var in iterators and iterators[var].kind == SPATIAL and var not in seen:
             seen.add(var)
+        elif any(v in iterators or v in own for part in (r.start, r.extent) for v in free_vars(part)):
+            return _gaps(realize, region)
     if not covers_domain(realize, loops, analyzer):
         return f"the loops do not reach every iteration of block {realize.block.name}"
     return None

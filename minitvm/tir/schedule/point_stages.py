@@ -214,9 +214,11 @@ def _guarded(point: Point, nest: Stmt, analyzer: Analyzer) -> Stmt:
 def _copied_nest(tree: Tree, point: Point, within: Stmt) -> tuple[Callable[[Block], Stmt] | None, bool]:
     """(how to put a block into loops like those around the point's block, whether they run through the same values).
 
-    None where a predicate ties loops that index the buffer to others.
+    None where a predicate ties loops that index the buffer to others, or a statement decides whether the block runs.
     """
     realize = point.realize
+    if tree.condition_above(realize, within) is not None:
+        return None, False
     loops = tree.loops_above(realize)
     if isinstance(within, For):
         loops = loops[loops.index(within) + 1 :]

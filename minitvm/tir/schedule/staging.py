@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...arith import Analyzer
-from ...expr import Expr, IterVar, Node, Range, SizeVar, Var, const, free_vars, replace, walk
+from ...expr import Expr, IterVar, Node, Range, Var, const, replace, walk
 from ..conditions import all_of, conjuncts, is_const
 from ..nodes import (
     Block,
@@ -158,11 +158,11 @@ def refuse_races(state: ScheduleState, realize: BlockRealize) -> None:
 # ---- what is copied ------------------------------------------------------------------------------------------------
 
 
-def bounded(box: Box, buffer: Buffer, analyzer: Analyzer, block: BlockRealize, within: Stmt) -> Box:
+def bounded(tree: Tree, box: Box, buffer: Buffer, analyzer: Analyzer, block: BlockRealize, within: Stmt) -> Box:
     """The box inside the buffer; refused where an extent is not bounded and more than sizes decides it."""
     box = clip(box, buffer, analyzer)
     for r in box:
-        if analyzer.bounds(r.extent)[1] is None and not isinstance(within, Block):
+        if analyzer.bounds(r.extent)[1] is None and (not isinstance(within, Block) or tree.moves(r.extent)):
             raise known_box.refuse(
                 Failure(
                     {block.block: "this block"},
@@ -195,7 +195,9 @@ def box_to_read(
 def reads_all(state: ScheduleState, tree: Tree, consumer: BlockRealize, region: BufferRegion, within: Stmt) -> bool:
     """Whether a block that reads only once surely reads every element of its box."""
     others = [r for r in consumer.block.reads if r.buffer is region.buffer]
-    if len(others) > 1 or conjuncts(consumer.predicate) or not reaches_all(consumer.block, region, write=False):
+    if len(others) > 1 or conjuncts(consumer.predicate) or tree.condition_above(consumer, within) is not None:
+        return False
+    if not reaches_all(consumer.block, region, write=False):
         return False
     loops = tree.loops_above(consumer)
     if isinstance(within, For) and within in loops:
@@ -224,14 +226,14 @@ def box_written(state: ScheduleState, tree: Tree, writer: BlockRealize, buffer: 
     return touched(tree, writer, region, within, state.analyzer(within))
 
 
-def copy_nest(source: Buffer, target: Buffer, box: Box, analyzer: Analyzer, name: str) -> Stmt:
+def copy_nest(tree: Tree, source: Buffer, target: Buffer, box: Box, analyzer: Analyzer, name: str) -> Stmt:
     """Loops `ax0`, ... around a block that copies a box, as far as it lies inside the buffers."""
     loops: list[For] = []
     iters: list[IterVar] = []
     values = []
     conditions = []
     for d, (r, dim) in enumerate(zip(box, target.shape, strict=True)):
-        fixed = not _has_variables(r)
+        fixed = not tree.moves(r.start, r.extent)
         extent = r.extent if fixed else const(int(analyzer.bounds(r.extent)[1] or 1), dim.dtype)
         loop = Var(f"ax{d}", dim.dtype)
         value = analyzer.simplify(r.start + loop)
@@ -256,10 +258,6 @@ def copy_nest(source: Buffer, target: Buffer, box: Box, analyzer: Analyzer, name
 def point_region(buffer: Buffer, indices: Iterable[Expr]) -> BufferRegion:
     """The region of a single element."""
     return BufferRegion(buffer, tuple(Range(i, const(1, i.dtype)) for i in indices))
-
-
-def _has_variables(r: Range) -> bool:
-    return any(not isinstance(v, SizeVar) for part in (r.start, r.extent) for v in free_vars(part))
 
 
 def retargeted(realize: BlockRealize, old: Buffer, new: Buffer) -> tuple[Block, Block]:

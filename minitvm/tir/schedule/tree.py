@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...errors import InternalError
-from ...expr import Expr, Var, const, replace, substitute
+from ...expr import Expr, Var, const, free_vars, replace, substitute
 from ..nodes import (
     Allocate,
     Block,
@@ -55,7 +55,7 @@ def statements(stmt: Stmt) -> Iterator[Stmt]:
 class Tree:
     """Parents, loops and blocks of one function. Loops are found by their variable, blocks by their id."""
 
-    __slots__ = ("blocks", "func", "loops", "order", "parent")
+    __slots__ = ("_moving", "blocks", "func", "loops", "order", "parent")
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
@@ -63,6 +63,7 @@ class Tree:
         self.loops: dict[Var, For] = {}
         self.blocks: dict[BlockId, BlockRealize] = {}
         self.order: dict[Stmt, int] = {}
+        self._moving: frozenset[Var] | None = None
         self._add(func.body)
 
     def _add(self, stmt: Stmt) -> None:
@@ -81,6 +82,28 @@ class Tree:
         if not isinstance(self.func.body, BlockRealize):
             raise InternalError(f"{self.func.name} has no root block")
         return self.func.body
+
+    @property
+    def moving(self) -> frozenset[Var]:
+        """The variables of loops, iterators and lets. Any other one is a size or a parameter: it has one value."""
+        if self._moving is None:
+            iterators = {it.var for realize in self.blocks.values() for it in realize.block.iter_vars}
+            lets = {stmt.var for stmt in self.order if isinstance(stmt, LetStmt)}
+            self._moving = frozenset({*self.loops, *iterators, *lets})
+        return self._moving
+
+    def moves(self, *expressions: Expr) -> bool:
+        """Whether any of the expressions may change its value while the function runs, memory aside."""
+        return any(v in self.moving for e in expressions for v in free_vars(e))
+
+    def condition_above(self, stmt: Stmt, within: Stmt | None) -> If | While | None:
+        """The statement, if any, that decides whether `stmt` runs in each run of `within` (None: of its scope)."""
+        for outer in self.above(stmt):
+            if outer is within or isinstance(outer, BlockRealize):
+                return None
+            if isinstance(outer, If | While):
+                return outer
+        return None
 
     def above(self, stmt: Stmt) -> Iterator[Stmt]:
         """The statements around a statement, innermost first."""

@@ -9,6 +9,7 @@ import pytest
 
 from minitvm.errors import ScheduleError
 from minitvm.reference import check
+from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
 
 from .bad_calls.case import loop
@@ -62,3 +63,172 @@ def test_padding_leaves_a_block_that_uses_its_loops_where_it_is() -> None:
 
 def test_loops_in_the_body_follow_a_split() -> None:
     keeps(loop_in_the_body, lambda s: s.split(loop(s, "B"), [None, 5]))
+
+
+# ---- sizes that are variables like any other -----------------------------------------------------------------------
+
+
+@T.prim_func
+def scaled(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n, 6))
+    B = T.match_buffer(b, (n, 6))
+    for i, j in T.grid(n, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2.0
+
+
+@T.prim_func
+def scaled_long(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, T.int64(6)))
+    B = T.match_buffer(b, (n, T.int64(6)))
+    for i, j in T.grid(n, T.int64(6)):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+
+
+@T.prim_func
+def scaled_by_parameter(a: T.handle, b: T.handle, n: T.int32):
+    A = T.match_buffer(a, (n, 6))
+    B = T.match_buffer(b, (n, 6))
+    for i, j in T.grid(n, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2.0
+
+
+STAGES: dict[str, Step] = {
+    "cache_read": lambda s: s.cache_read("B", 0, "local"),
+    "cache_write": lambda s: s.cache_write("B", 0, "local"),
+    "reindex read": lambda s: s.reindex("B", ("read", 0)),
+    "reindex write": lambda s: s.reindex("B", ("write", 0)),
+    "reindex_cache_read": lambda s: s.reindex_cache_read("B", 0, "local", lambda i, j: (j, i)),
+    "reindex_cache_write": lambda s: s.reindex_cache_write("B", 0, "local", lambda i, j: (j, i)),
+    "read_at": lambda s: s.read_at(loop(s, "B"), "B", 0, "local"),
+    "write_at": lambda s: s.write_at(loop(s, "B"), "B", 0, "local"),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("func", [scaled, scaled_long, scaled_by_parameter], ids=lambda f: f.name)
+def test_stages_copy_as_many_rows_as_a_size_says(func: Any, stage: str) -> None:
+    keeps(func, STAGES[stage])
+
+
+@T.prim_func
+def triangles(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8, 8))
+    for i in range(8):
+        with T.block("rows"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi, 0:8])
+            T.writes(C[vi], B[vi, 0:8])
+            for j in range(vi + 1):
+                with T.block("B"):
+                    vj = T.axis.spatial(8, j)
+                    B[vi, vj] = A[vi, vj]
+            with T.block("C"):
+                C[vi] = B[vi, vi]
+
+
+def test_an_iterator_around_a_block_is_no_size() -> None:
+    refused(triangles, "known_box", lambda s: s.cache_read("B", 0, "local"))
+
+
+# ---- statements that decide whether a block runs -------------------------------------------------------------------
+
+
+@T.prim_func
+def most_of_it(A: T.Buffer((16,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((20,))
+    for i in range(20):
+        if i < 16:
+            with T.block("B"):
+                vi = T.axis.spatial(20, i)
+                B[vi] = A[vi]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi]
+
+
+@T.prim_func
+def some_of_it(A: T.Buffer((16,), "float32"), n: T.int32):
+    for i in range(16):
+        if i < n:
+            with T.block("A"):
+                vi = T.axis.spatial(16, i)
+                A[vi] = 1.0
+
+
+def test_a_block_under_a_condition_fills_no_box() -> None:
+    told = refused(most_of_it, "fills_its_box", lambda s: s.cache_write("B", 0, "local"))
+    assert "block B runs only where i < 16" in told
+    refused(some_of_it, "fills_its_box", lambda s: s.cache_write("A", 0, "local"))
+
+
+def test_what_a_block_under_a_condition_wrote_is_not_copied() -> None:
+    refused(most_of_it, "initialised", lambda s: s.cache_read("C", 0, "local"))
+    for write in (
+        lambda s: s.reindex("B", ("write", 0)),
+        lambda s: s.reindex_cache_write("B", 0, "local", lambda i: (i,)),
+    ):
+        refused(most_of_it, "copies_its_values", write)
+
+
+# ---- blocks that fill their boxes in other ways than by one iterator a dimension -----------------------------------
+
+
+@T.prim_func
+def rows_of_blocks(A: T.Buffer((8, 6), "float32"), B: T.Buffer((8, 6), "float32")):
+    for i in range(8):
+        with T.block("outer"):
+            vi = T.axis.spatial(8, i)
+            for j in range(6):
+                with T.block("B"):
+                    vj = T.axis.spatial(6, j)
+                    B[vi, vj] = A[vi, vj] * 2.0
+
+
+@T.prim_func
+def single(A: T.Buffer((), "float32"), B: T.Buffer((), "float32")):
+    with T.block("B"):
+        B[()] = A[()] * 2.0
+
+
+@T.prim_func
+def one_or_the_other(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), n: T.int32):
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            if vi < n:
+                if A[vi] > 0.0:
+                    B[vi] = A[vi]
+                else:
+                    B[vi] = 1.0
+            else:
+                B[vi] = 0.0
+
+
+@T.prim_func
+def one_or_nothing(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), n: T.int32):
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            if vi < n:
+                if A[vi] > 0.0:
+                    B[vi] = A[vi]
+            else:
+                B[vi] = 0.0
+
+
+@pytest.mark.parametrize("func", [rows_of_blocks, single, one_or_the_other], ids=lambda f: f.name)
+def test_a_box_that_is_full_is_copied_back(func: Any) -> None:
+    keeps(func, lambda s: s.cache_write("B", 0, "local"))
+
+
+def test_a_branch_without_a_store_leaves_a_gap() -> None:
+    refused(one_or_nothing, "fills_its_box", lambda s: s.cache_write("B", 0, "local"))

@@ -256,7 +256,7 @@ def cache_read(
         after, within = None, scope.realize.block
         box = box_to_read(state, tree, buffer, chosen, within)
     analyzer = state.analyzer(within)
-    stage = copy_nest(buffer, cached, bounded(box, buffer, analyzer, block, within), analyzer, cached.name)
+    stage = copy_nest(tree, buffer, cached, bounded(tree, box, buffer, analyzer, block, within), analyzer, cached.name)
     step.rewritten = dict(retargeted(c, buffer, cached) for c in chosen)
     if after is None:
         step.first.append(stage)
@@ -311,7 +311,7 @@ def cache_write(
     analyzer = state.analyzer(within)
     cached = copy_of(tree, buffer, storage_scope)
     box = touched(tree, block, region, within, analyzer)
-    stage = copy_nest(cached, buffer, bounded(box, buffer, analyzer, block, within), analyzer, cached.name)
+    stage = copy_nest(tree, cached, buffer, bounded(tree, box, buffer, analyzer, block, within), analyzer, cached.name)
     rewritten = dict(retargeted(b, buffer, cached) for b in (block, *chosen))
     Insertion(tree, scope, rewritten, after=[(after, stage)], allocated=[cached]).apply(state)  # type: ignore[arg-type]
     made = block_in(state, stage)
@@ -406,8 +406,8 @@ def cache_inplace(
     for regions_found, source, target in ((block.block.reads, buffer, cached), (block.block.writes, cached, buffer)):
         analyzer = state.analyzer(block)
         box = hull([bound_box(block, r) for r in regions_found if r.buffer is buffer], analyzer)
-        box = bounded(box, buffer, analyzer, block, tree.parent[block])
-        stages.append(guard(copy_nest(source, target, box, analyzer, cached.name), block.predicate))
+        box = bounded(tree, box, buffer, analyzer, block, tree.parent[block])
+        stages.append(guard(copy_nest(tree, source, target, box, analyzer, cached.name), block.predicate))
     step = Insertion(tree, Scope.around(tree, block), dict([retargeted(block, buffer, cached)]), allocated=[cached])
     step.before.append((block, stages[0]))
     step.after.append((block, stages[1]))

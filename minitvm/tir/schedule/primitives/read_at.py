@@ -253,7 +253,7 @@ def _staged(
     cached = copy_of(tree, buffer, storage_scope)
     source, target = (cached, buffer) if back else (buffer, cached)
     around = [*tree.loops_above(loop), loop]
-    stage = _copy_block(source, target, box, around, state.analyzer(loop), users[0], cached.name)
+    stage = _copy_block(tree, source, target, box, around, state.analyzer(loop), users[0], cached.name)
     parts = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
     using = [part for part in parts if any(tree.inside(user, part) for user in users)]
     anchor = using[-1 if back else 0]
@@ -272,8 +272,9 @@ def _staged(
 
 
 def _copy_block(
-    source: Buffer, target: Buffer, box: Box, around: Sequence[For], analyzer: Analyzer, user: BlockRealize, name: str
-) -> BlockRealize:
+    tree: Tree, source: Buffer, target: Buffer, box: Box, around: Sequence[For], analyzer: Analyzer,
+    user: BlockRealize, name: str,
+) -> BlockRealize:  # fmt: skip
     """One block that copies a box: an iterator for each loop that the box depends on, loops `ax0`, ... inside it."""
     used = [l for l in around if any(uses(e, [l.var]) for r in box for e in (r.start, r.extent))]
     iters = [IterVar(Var(f"v{k}", l.var.dtype), _domain(l, analyzer, user), SPATIAL) for k, l in enumerate(used)]
@@ -285,7 +286,7 @@ def _copy_block(
     ranges: list[Range] = []
     for k, (r, dim) in enumerate(zip(box, target.shape, strict=True)):
         start, wanted = substitute(r.start, values), substitute(r.extent, values)
-        extent = _constant(wanted, analyzer.bounds(r.extent)[1], user, source, r)
+        extent = wanted if not tree.moves(r.extent) else _constant(wanted, analyzer, user, source, r)
         axis = Var(f"ax{k}", dim.dtype)
         inside.bind(axis, Range(const(0, dim.dtype), extent))
         index = inside.simplify(start + axis)
@@ -321,12 +322,9 @@ def _domain(loop: For, analyzer: Analyzer, user: BlockRealize) -> Range:
     )
 
 
-def _constant(extent: Expr, most: Any, user: BlockRealize, buffer: Buffer, r: Range) -> Expr:
-    """The extent of a copy's loop: constant, or a size; else the largest that it may be."""
-    from ....expr import SizeVar, free_vars
-
-    if all(isinstance(v, SizeVar) for v in free_vars(extent)):
-        return extent
+def _constant(extent: Expr, analyzer: Analyzer, user: BlockRealize, buffer: Buffer, r: Range) -> Expr:
+    """The largest that the extent of a copy's loop may be."""
+    most = analyzer.bounds(r.extent)[1]
     if most is None:
         shown = f"[{r.start}, {r.start} + {r.extent})"
         raise known_box.refuse(Failure({user.block: "this block"}, f"a box of {buffer.name} of bounded extent", shown))

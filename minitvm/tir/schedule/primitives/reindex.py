@@ -7,7 +7,7 @@ from typing import Any
 
 from ....arith import Analyzer, iter_map
 from ....errors import InputError
-from ....expr import Expr, Node, SizeVar, free_vars, substitute
+from ....expr import Expr, Node, free_vars, substitute
 from ...index_map import IndexMap
 from ...nodes import Block, BlockRealize, Buffer
 from ..analysis import Scope, why_neither
@@ -17,6 +17,7 @@ from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
 from ..staging import free_name, listing, region_of, scoped_name
 from ..state import ScheduleState
+from ..tree import Tree
 from .cache import at_most_one_writer, only_writer, reads_it, writes_it
 
 Chosen = tuple[str, int] | list[Any] | str | Buffer
@@ -48,14 +49,15 @@ def names_an_access(state: ScheduleState, block: BlockRealize, buffer: Chosen) -
     )
 
 
-def _single(realize: BlockRealize, buffer: Buffer, write: bool) -> Failure | None:
+def _single(tree: Tree, realize: BlockRealize, buffer: Buffer, write: bool) -> Failure | None:
     found = point_of(realize, buffer, write)
     if isinstance(found, str):
         wanted = f"one element of {buffer.name} in each iteration of {realize.block.name}"
         return Failure({realize.block: "this block"}, wanted, found)
     analyzer = Analyzer()
     outside = {v for it in found.iterators for part in (it.dom.start, it.dom.extent) for v in free_vars(part)}
-    if any(not isinstance(v, SizeVar) for v in outside):
+    outside &= tree.moving
+    if outside:
         return Failure(
             {realize.block: "this block"},
             "iterators whose domains are constants or sizes",
@@ -79,7 +81,7 @@ def single_point(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> F
     """each iteration of the block touches one element of the buffer, f(v); for a write, f is injective"""
     kind, chosen = _access(block.block, buffer) or ("", None)
     assert chosen is not None  # names_an_access
-    return _single(block, chosen, kind == "write")
+    return _single(state.home(block), block, chosen, kind == "write")
 
 
 @requirement
@@ -89,7 +91,7 @@ def single_point_read(
     """each iteration of the block reads one element of the buffer"""
     region = region_of(block.block.reads, read_buffer_index)
     assert region is not None  # reads_it
-    return _single(block, region.buffer, False)
+    return _single(state.home(block), block, region.buffer, False)
 
 
 @requirement
@@ -99,7 +101,7 @@ def single_point_written(
     """each iteration of the block writes one element f(v) of the buffer, and f is injective"""
     region = region_of(block.block.writes, write_buffer_index)
     assert region is not None  # writes_it
-    return _single(block, region.buffer, True)
+    return _single(state.home(block), block, region.buffer, True)
 
 
 @requirement
