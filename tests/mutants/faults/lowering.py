@@ -229,8 +229,8 @@ PLACE = Faults("place_allocations", TRANSFORM + "place_allocations", [CARRIED, C
 PLACE.edit(
     "inside a loop that carries values",
     "_Placement.deeper",
-    "if not carries_no_value(stmt, self.buffer, ranges):",
-    "if False:",
+    "carries_no_value(stmt, self.buffer, ranges)",
+    "True",
 )
 PLACE.edit(
     "on the stack though threads share it",

@@ -82,4 +82,4 @@ POSTPROC.edit(
 JSON = Faults("trace JSON", SCHEDULE + "trace_json", [traces(), traces("annotate", "cache_read", "split")])
 JSON.edit("a decision belongs to the next instruction", "to_json", "enumerate(insts) if", "enumerate(insts, 1) if",
           by=[samples("sample_categorical")])  # fmt: skip
-JSON.edit("attributes in reverse", "_row", "attrs.append(", "attrs.insert(0, ")
+JSON.edit("attributes in reverse", "_row", "in inst.attrs]", "in inst.attrs[::-1]]")

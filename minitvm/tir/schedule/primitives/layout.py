@@ -9,21 +9,8 @@ from typing import Any
 from ....arith import Analyzer, simplify
 from ....errors import MinitvmError
 from ....expr import (
-    SPATIAL,
-    Expr,
-    FloatImm,
-    IntImm,
-    IterVar,
-    Node,
-    Range,
-    Var,
-    as_expr,
-    const,
-    free_vars,
-    replace,
-    rewrite,
-    substitute,
-    walk,
+    SPATIAL, Expr, FloatImm, IntImm, IterVar, Node, Range, Var, as_expr, const, free_vars, replace, rewrite,
+    substitute, walk,
 )  # fmt: skip
 from ...conditions import conjuncts, is_const
 from ...index_map import IndexMap, NotInjective, given
