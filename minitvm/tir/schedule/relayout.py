@@ -26,6 +26,19 @@ from .boxes import signature
 
 Mapped = Callable[[Sequence[Expr]], Sequence[Expr]]
 
+SIDES = {"read": "reads", "write": "writes"}
+
+
+def chosen_region(block: BlockRealize, buffer: object) -> BufferRegion | None:
+    """The region that a caller means: ("read", i), ("write", i), the name of a buffer, or the buffer; None for none."""
+    both = (*block.block.reads, *block.block.writes)
+    if isinstance(buffer, list | tuple) and len(buffer) == 2 and buffer[0] in SIDES:
+        regions = getattr(block.block, SIDES[buffer[0]])
+        position = buffer[1]
+        return regions[position] if isinstance(position, int) and 0 <= position < len(regions) else None
+    found = [r for r in both if r.buffer is buffer or (isinstance(buffer, str) and r.buffer.name == buffer)]
+    return found[0] if found and all(r.buffer is found[0].buffer for r in found) else None
+
 
 def relaid(stmt: Any, old: Buffer, new: Buffer, mapped: Mapped, analyzer: Analyzer) -> Any:
     """A statement with the accesses of `old` made at `mapped(indices)` of `new`; signatures of blocks follow.

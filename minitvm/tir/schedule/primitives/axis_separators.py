@@ -10,8 +10,9 @@ from ....expr import replace
 from ...nodes import BlockRealize, PrimFunc
 from ..boxes import with_buffer
 from ..registry import Failure, primitive, requirement
+from ..relayout import SIDES
 from ..state import ScheduleState
-from .layout import SIDES, named_buffer, names_a_buffer, not_a_view, with_allocation
+from .layout import named_buffer, names_a_buffer, not_a_view, with_allocation
 
 
 @requirement

@@ -9,8 +9,21 @@ from typing import Any
 from ....arith import Analyzer, simplify
 from ....errors import MinitvmError
 from ....expr import (
-    SPATIAL, Expr, FloatImm, IntImm, IterVar, Node, Range, Var, as_expr, const, free_vars, replace, rewrite,
-    substitute, walk,
+    SPATIAL,
+    Expr,
+    FloatImm,
+    IntImm,
+    IterVar,
+    Node,
+    Range,
+    Var,
+    as_expr,
+    const,
+    free_vars,
+    replace,
+    rewrite,
+    substitute,
+    walk,
 )  # fmt: skip
 from ...conditions import conjuncts, is_const
 from ...index_map import IndexMap, NotInjective, given
@@ -31,22 +44,9 @@ from ...nodes import (
 from ...op import if_then_else
 from ..boxes import signature
 from ..registry import Failure, primitive, requirement
-from ..relayout import in_old_layouts, point_block, relaid
+from ..relayout import SIDES, chosen_region, in_old_layouts, point_block, relaid
 from ..state import ScheduleState
 from ..tree import Tree
-
-SIDES = {"read": "reads", "write": "writes"}
-
-
-def chosen_region(block: BlockRealize, buffer: object) -> BufferRegion | None:
-    """The region that a caller means: ("read", i), ("write", i), the name of a buffer, or the buffer; None for none."""
-    both = (*block.block.reads, *block.block.writes)
-    if isinstance(buffer, list | tuple) and len(buffer) == 2 and buffer[0] in SIDES:
-        regions = getattr(block.block, SIDES[buffer[0]])
-        position = buffer[1]
-        return regions[position] if isinstance(position, int) and 0 <= position < len(regions) else None
-    found = [r for r in both if r.buffer is buffer or (isinstance(buffer, str) and r.buffer.name == buffer)]
-    return found[0] if found and all(r.buffer is found[0].buffer for r in found) else None
 
 
 def named_buffer(block: BlockRealize, buffer: object) -> Buffer:
