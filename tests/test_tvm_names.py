@@ -158,6 +158,13 @@ def test_own_pass() -> None:
     assert tag(MyMatMulModule)["main"].attrs["functions"] == 1
 
 
+def test_names_of_layouts_and_sampled_numbers() -> None:
+    assert te.AXIS_SEPARATOR == tir.IndexMap.AXIS_SEPARATOR
+    assert "AXIS_SEPARATOR" in dir(te)
+    sch = tir.Schedule(MyMatMulModule)
+    assert isinstance(sch.sample_categorical([1, 2], [0.5, 0.5]), tir.schedule.ExprRV)
+
+
 def test_unknown_names_say_what_is_near() -> None:
     with pytest.raises(AttributeError, match="T has no name blok: did you mean block"):
         T.blok

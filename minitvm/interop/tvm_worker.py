@@ -107,7 +107,7 @@ class Worker:
         if "tuple" in value:
             return tuple(self.decoded(item, known) for item in value["tuple"])
         if "index_map" in value:
-            return eval(value["index_map"], {"T": self.tvm.script.tirx})
+            return eval(value["index_map"], {"T": self.tvm.script.tirx, "tir": self.tvm.tirx})
         return {key: self.decoded(item, known) for key, item in value.items()}
 
     def crash(self) -> dict[str, Any]:

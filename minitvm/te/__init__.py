@@ -54,6 +54,10 @@ def __getattr__(name: str) -> Any:
         from .tensor_intrin import decl_tensor_intrin
 
         return decl_tensor_intrin
+    if name == "AXIS_SEPARATOR":
+        from ..tir.index_map import IndexMap
+
+        return IndexMap.AXIS_SEPARATOR
     # The scalar functions are tir's: `te.exp` is `tir.exp`.
     if name in NAMED:
         return NAMED[name]
@@ -61,4 +65,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "create_prim_func", "decl_tensor_intrin", *NAMED})
+    return sorted({*globals(), "AXIS_SEPARATOR", "create_prim_func", "decl_tensor_intrin", *NAMED})

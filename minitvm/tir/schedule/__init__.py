@@ -2,14 +2,14 @@
 
 from ...errors import ScheduleError
 from . import primitives
-from .handles import BlockRV, LoopRV
+from .handles import BlockRV, ExprRV, LoopRV
 from .reducers import Reducer, register_reducer
 from .registry import PRIMITIVES, Failure, Primitive, Requirement, document, holds_inside, primitive, requirement
 from .schedule import Call, Schedule
 from .trace import Instruction, Trace
 
 __all__ = [
-    "PRIMITIVES", "BlockRV", "Call", "Failure", "Instruction", "LoopRV", "Primitive", "Reducer", "Requirement",
-    "Schedule", "ScheduleError", "Trace", "document", "holds_inside", "primitive", "primitives", "register_reducer",
-    "requirement",
+    "PRIMITIVES", "BlockRV", "Call", "ExprRV", "Failure", "Instruction", "LoopRV", "Primitive", "Reducer",
+    "Requirement", "Schedule", "ScheduleError", "Trace", "document", "holds_inside", "primitive", "primitives",
+    "register_reducer", "requirement",
 ]  # fmt: skip

@@ -40,7 +40,7 @@ def _retold(name: str, old: str, new: str) -> Primitive:
         ("cache_read", ', scope="local")', ")"),
         ("reorder", "T.grid(2, 4, 8)", "T.grid(8, 4, 2)"),
         ("rfactor", 'T.axis.remap("SSR"', 'T.axis.remap("SSS"'),
-        ("fuse", "i_j // 4", "i_j // 8"),
+        ("fuse", "i_j_fused // 4", "i_j_fused // 8"),
         ("annotate_buffer_access", "T.reads(A[vi:vi + 2, vj])", "T.reads(A[vi:vi + 3, vj])"),
     ],
 )

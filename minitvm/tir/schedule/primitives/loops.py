@@ -165,19 +165,19 @@ def fuse(state: ScheduleState, *loops: For, preserve_unit_iters: bool = True) ->
     before:
         for i, j in T.grid(8, 4):
             with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
-    call: `i_j = sch.fuse(i, j)`
+    call: `i_j_fused = sch.fuse(i, j)`
     after:
-        for i_j in range(32):
+        for i_j_fused in range(32):
             with T.block("B"):
-                vi = T.axis.spatial(8, i_j // 4)
-                vj = T.axis.spatial(4, i_j % 4)
+                vi = T.axis.spatial(8, i_j_fused // 4)
+                vj = T.axis.spatial(4, i_j_fused % 4)
                 B[vi, vj] = A[vi, vj] * 2.0
 
     The order of iterations stays the same, so no dependence can break.
     """
     dtype = loops[0].var.dtype
     outer_analyzer = state.analyzer(state.home(loops[0]).parent[loops[0]])
-    fused = Var("_".join(loop.var.name for loop in loops), dtype)
+    fused = Var("_".join([*(loop.var.name for loop in loops), "fused"]), dtype)
     values: dict[Var, Expr] = {}
     rest: Expr = fused
     for k, loop in reversed(list(enumerate(loops))):
