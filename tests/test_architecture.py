@@ -31,7 +31,7 @@ FOUNDATION = "errors events target expr"
 NODES = "errors events expr te.nodes tir.nodes graph.nodes executable.nodes"
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
 COMPILER = f"{MIDDLE} executable runtime codegen frontend ir script transform build link joined"
-EVERYTHING = f"{COMPILER} interop profile testbeds models"
+EVERYTHING = f"{COMPILER} interop profile testbeds models gallery"
 
 MAY_IMPORT: dict[str, str] = {
     # what everything stands on
@@ -62,6 +62,7 @@ MAY_IMPORT: dict[str, str] = {
     # on top
     "interop": COMPILER,
     "profile": COMPILER,
+    "gallery": f"{FOUNDATION} arith tir te script",
     "testbeds": "errors",
     "models": f"{FOUNDATION} arith tir te topi strategy graph testbeds",
     "cli": EVERYTHING,
@@ -123,6 +124,7 @@ NOT_LOADED_BY: dict[str, str] = {
     "strategy": "onnx numba",
     "graph": "onnx numba",
     "frontend": "onnx numba",
+    "gallery": "onnx numba",
     "testbeds": COMPILER_LIBRARIES,
     "cli": COMPILER_LIBRARIES,
     "reference": f"{COMPILER_LIBRARIES} hypothesis {TRANSFORMS}",

@@ -20,6 +20,7 @@ def register(commands: Any) -> None:
 
 def explain(options: argparse.Namespace) -> int:
     from ..errors import InputError
+    from ..gallery import refusals
     from ..tir.schedule.gallery import gallery
     from ..tir.schedule.registry import lookup, transforms
     from .program_file import read_primitives
@@ -36,9 +37,12 @@ def explain(options: argparse.Namespace) -> int:
     if not options.errors:
         print(chosen.document())
         return 0
-    if not chosen.bad_calls:
-        where = "tests/errors/schedule of a checkout has its errors"
-        raise InputError(f"{chosen.name} registers no bad calls\n  try:    {where}")
-    for number, (name, text) in enumerate(gallery(chosen).items()):
+    # A primitive from outside registers its bad calls, those of the package stand together.
+    errors = gallery(chosen) if chosen.bad_calls else refusals(chosen.name)
+    if not errors:
+        wanted = f'{chosen.name}.refuses(a_requirement, "sch.{chosen.name}(...)")'
+        raise InputError(f"{chosen.name} has no bad calls\n  wanted: {wanted}" if chosen.requires
+                         else f"{chosen.name} has no requirements: nothing is refused by name")  # fmt: skip
+    for number, (name, text) in enumerate(errors.items()):
         print(("\n" if number else "") + f"--- {name}\n{text}")
     return 0

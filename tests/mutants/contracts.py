@@ -12,9 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from itertools import pairwise
-from pkgutil import iter_modules
 from typing import Any
 
 from hypothesis import strategies as st
@@ -40,11 +38,8 @@ ALL_MODES = ("exact", "field", "shadow", "order")
 
 def gallery() -> dict[str, Any]:
     """The bad calls of the error gallery: "primitive.requirement" -> how to make the case."""
-    from tests.tir.schedule import bad_calls
-    from tests.tir.schedule.bad_calls.case import CASES
+    from minitvm.gallery import CASES
 
-    for module in iter_modules(bad_calls.__path__):
-        import_module(f"{bad_calls.__name__}.{module.name}")
     return CASES
 
 

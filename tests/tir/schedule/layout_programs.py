@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from minitvm import te
 from minitvm.expr import Expr, IntImm
-from minitvm.script import tir as T
 from minitvm.tir import IndexMap
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
@@ -143,27 +142,3 @@ def products_in_tiles(draw: Draw) -> PrimFunc:
         if draw(st.booleans()):
             sch.decompose_reduction(name, sch.get_loops(name)[0])
     return sch.func
-
-
-@T.prim_func
-def row_sums(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32")):
-    for i, k_0, k_1 in T.grid(8, 2, 4):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            vk = T.axis.reduce(8, k_0 * 4 + k_1)
-            with T.init():
-                C[vi] = 0.0
-            C[vi] = C[vi] + A[vi, vk]
-
-
-@T.prim_func
-def sum_of_four(A: T.Buffer((4,), "float32"), C: T.Buffer((1,), "float32")):
-    with T.block("root"):
-        T.reads(A[0:4])
-        T.writes(C[0])
-        with T.init():
-            C[0] = 0.0
-        for k in range(4):
-            with T.block("sum"):
-                vk = T.axis.reduce(4, k)
-                C[0] = C[0] + A[vk]

@@ -8,14 +8,13 @@ import pytest
 
 from minitvm.errors import ScheduleError
 from minitvm.expr import structural_equal, walk
+from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.script import tir as T
 from minitvm.tir import IndexMap, Schedule
 from minitvm.tir.nodes import Block, BufferLoad, PrimFunc
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.transform import lower
-
-from . import programs
 
 
 def same(before: PrimFunc, sch: Schedule) -> None:

@@ -10,23 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from minitvm.errors import ScheduleError
+from minitvm.cli import main
+from minitvm.gallery.case import CASES, refusal
 from minitvm.tir.schedule.registry import transforms
-
-from .bad_calls import CASES
 
 PINNED = Path(__file__).resolve().parents[2] / "errors" / "schedule"
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_the_text_of_each_refusal(case: str) -> None:
-    sch, call = CASES[case]()
-    before = sch.mod
-    with pytest.raises(ScheduleError) as caught:
-        call()
-    text = str(caught.value) + "\n"
-    assert text.splitlines()[0].split(": ")[-1].split()[0] == case.split(".")[1]
-    assert sch.mod is before
+    text = refusal(case) + "\n"
     path = PINNED / f"{case}.txt"
     if os.environ.get("PIN_ERRORS"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,3 +30,22 @@ def test_the_text_of_each_refusal(case: str) -> None:
 def test_every_requirement_has_its_bad_call() -> None:
     needed = {f"{p.name}.{r.name}" for p in transforms() for r in p.requires}
     assert sorted(needed - CASES.keys()) == []
+
+
+def test_explain_shows_the_errors_of_a_primitive_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "storage_align", "--errors"]) == 0
+    out = capsys.readouterr().out
+    wanted = [case for case in CASES if case.startswith("storage_align.")]
+    assert out == "\n".join(f"--- {case.split('.')[1]}\n{(PINNED / f'{case}.txt').read_text()}" for case in wanted)
+    assert len(wanted) >= 4
+
+
+def test_every_primitive_explains_its_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    for primitive in transforms():
+        if not primitive.requires:
+            assert main(["explain", primitive.name, "--errors"]) == 2
+            assert "nothing is refused by name" in capsys.readouterr().err
+            continue
+        assert main(["explain", primitive.name, "--errors"]) == 0
+        out = capsys.readouterr().out
+        assert [needed.name for needed in primitive.requires if f"--- {needed.name}\n" not in out] == []

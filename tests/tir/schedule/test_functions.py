@@ -6,11 +6,10 @@ import pytest
 
 from minitvm.errors import InputError, ScheduleError
 from minitvm.expr import structural_equal
+from minitvm.gallery import programs
 from minitvm.tir import IRModule, PrimFunc
 from minitvm.tir.schedule import Schedule, Trace
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
-
-from . import programs
 
 
 def matmul() -> PrimFunc:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import minitvm
 from minitvm.errors import ScheduleError, Unsupported
 from minitvm.expr import structural_equal
+from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
@@ -23,7 +24,6 @@ from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.schedule.tree import statements
 from minitvm.tir.transform.pipeline import lower
 
-from . import programs
 from .layout_programs import constant_shape, index_maps
 
 

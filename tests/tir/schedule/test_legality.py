@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from minitvm.errors import ScheduleError
+from minitvm.gallery.case import loop
+from minitvm.gallery.moving import loop_in_the_body
 from minitvm.reference import check
 from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
-
-from .bad_calls.case import loop
-from .bad_calls.moving import loop_in_the_body
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 import minitvm as tvm
 from minitvm.errors import ScheduleError
 from minitvm.expr import const
+from minitvm.gallery import programs
+from minitvm.gallery.loops_and_storage import two_rows
 from minitvm.reference import check
 from minitvm.reference import tir as interpreter
 from minitvm.reference.strategies import prim_funcs
@@ -21,9 +23,6 @@ from minitvm.tir.nodes import BlockRealize, PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
 from minitvm.tir.transform.align_storage import aligned_strides
-
-from . import programs
-from .bad_calls.loops_and_storage import two_rows
 
 _PAIRS = {"dev": 25, "ci": 200}.get(os.environ.get("HYPOTHESIS_PROFILE", "dev"), 1000)
 

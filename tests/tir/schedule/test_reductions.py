@@ -14,6 +14,8 @@ from minitvm import te
 from minitvm.errors import InputError, ScheduleError
 from minitvm.events import Listener
 from minitvm.expr import SizeVar, const, structural_equal
+from minitvm.gallery import programs
+from minitvm.gallery.reductions import first_of_equals, padded, with_epilogue
 from minitvm.reference import check
 from minitvm.reference import tir as interpreter
 from minitvm.script import tir as T
@@ -25,8 +27,7 @@ from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
 
-from . import programs, reductions_programs
-from .bad_calls.reductions import first_of_equals, padded, with_epilogue
+from . import reductions_programs
 
 
 def _body(func: PrimFunc) -> str:

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm.errors import InputError, ScheduleError
+from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.reference.strategies import prim_funcs
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Instruction, Schedule, Trace
 from minitvm.tir.schedule.randomness import RandomNumbers
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
-
-from . import programs
 
 
 def tiled(seed: int, func: PrimFunc | None = None) -> Schedule:

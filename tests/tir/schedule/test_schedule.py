@@ -12,6 +12,7 @@ import minitvm as tvm
 from minitvm import tir
 from minitvm.errors import ArtifactError, ScheduleError
 from minitvm.expr import structural_equal
+from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.reference import tir as interpreter
 from minitvm.script import ir as I
@@ -20,8 +21,6 @@ from minitvm.tir.nodes import BlockRealize, For, ForKind, PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Failure, Schedule, Trace, document, primitive, requirement
 from minitvm.tir.schedule.state import ScheduleState
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
-
-from . import programs
 
 M = K = N = 256
 

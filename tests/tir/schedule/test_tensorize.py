@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import minitvm
 from minitvm import te
 from minitvm.errors import InputError, InternalError, ScheduleError
+from minitvm.gallery import programs
+from minitvm.gallery.programs import row_sums, sum_of_four
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
 from minitvm.tir.nodes import Block, MatchBufferRegion, PrimFunc
@@ -19,8 +21,7 @@ from minitvm.tir.schedule import LoopRV, Schedule
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.tensor_intrin import TensorIntrin, cpu
 
-from . import programs
-from .layout_programs import row_sums, sum_of_four, tiled_matmuls
+from .layout_programs import tiled_matmuls
 from .test_layout import same_at_both_levels
 
 MATMUL = "matmul_4x4x4_f32"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from minitvm import te
 from minitvm.errors import ScheduleError
 from minitvm.expr import walk
+from minitvm.gallery import programs
 from minitvm.reference import check, kernel
 from minitvm.tir.nodes import Allocate, For, PrimFunc
 from minitvm.tir.schedule import Schedule
@@ -19,7 +20,6 @@ from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
 
-from . import programs
 from .thread_programs import own_loops, scheduled_for_gpu
 
 MODES = ("exact", "shadow", "order")

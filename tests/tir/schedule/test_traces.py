@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from minitvm.errors import ArtifactError, InternalError, ScheduleError
 from minitvm.expr import structural_equal
+from minitvm.gallery import programs
 from minitvm.script import ir as I
 from minitvm.script import tir as T
 from minitvm.tir import IndexMap
 from minitvm.tir.schedule import Schedule, Trace
 from minitvm.tir.schedule.testing import replayed_at_the_end, verify_trace_roundtrip
 
-from . import programs
 from .test_sampling import tiled
 
 

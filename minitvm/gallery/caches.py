@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# TVMScript is Python by its letters only.
 """Bad calls of cache_read, cache_write, cache_inplace, reindex, cache_index, read_at, write_at."""
 
 from __future__ import annotations
@@ -5,9 +7,9 @@ from __future__ import annotations
 from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
 
-from .. import programs
+from . import programs
 from .case import CASES, loop, on
-from .first import nested, sparse, written_twice
+from .loops_and_stages import nested, sparse, written_twice
 
 M = programs.matmul
 

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# TVMScript is Python by its letters only.
 """Bad calls of the layout primitives, blockize and tensorize."""
 
 from __future__ import annotations
@@ -9,9 +11,9 @@ from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.tensor_intrin import TensorIntrin
 
-from .. import programs
-from ..layout_programs import row_sums, sum_of_four
+from . import programs
 from .case import CASES, loop, on
+from .programs import row_sums, sum_of_four
 
 
 @T.prim_func

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# TVMScript is Python by its letters only.
 """Bad calls of rfactor, decompose_padding, pad_einsum, rolling_buffer and fuse_reduction_epilogue."""
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from minitvm.script import tir as T
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
 
-from .. import programs
+from . import programs
 from .case import CASES, loop, on
 
 

@@ -1,9 +1,11 @@
-"""Small programs that the schedule tests share."""
+"""Small programs on which bad calls are made, and which the tests of schedules share."""
 
+# mypy: disable-error-code="arg-type,attr-defined,index,valid-type"
 from __future__ import annotations
 
 from minitvm import te
 from minitvm.expr import Expr, IterVar, Range, SizeVar, Var, const
+from minitvm.script import tir as T
 from minitvm.tir.nodes import (
     Block,
     BlockRealize,
@@ -112,3 +114,27 @@ def opaque() -> PrimFunc:
     """A[i, j] = 1 with iterators that claim that their order matters."""
     A = Buffer("A", (4, 4))
     return nest([4, 4], "OO", A, [lambda i, j: i, lambda i, j: j], lambda i, j: const(1.0), [])
+
+
+@T.prim_func
+def row_sums(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32")):
+    for i, k_0, k_1 in T.grid(8, 2, 4):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            vk = T.axis.reduce(8, k_0 * 4 + k_1)
+            with T.init():
+                C[vi] = 0.0
+            C[vi] = C[vi] + A[vi, vk]
+
+
+@T.prim_func
+def sum_of_four(A: T.Buffer((4,), "float32"), C: T.Buffer((1,), "float32")):
+    with T.block("root"):
+        T.reads(A[0:4])
+        T.writes(C[0])
+        with T.init():
+            C[0] = 0.0
+        for k in range(4):
+            with T.block("sum"):
+                vk = T.axis.reduce(4, k)
+                C[0] = C[0] + A[vk]

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# TVMScript is Python by its letters only.
 """Bad calls of the loop, cache, compute_at, inline and reduction primitives."""
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from minitvm.expr import SizeVar
 from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
 
-from .. import programs
+from . import programs
 from .case import CASES, loop, on
 
 

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# TVMScript is Python by its letters only.
 """Bad calls of merge, loop_partition and what changes one block's loops, storage or signature; and of sampling."""
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from minitvm.expr import SizeVar
 from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
 
-from .. import programs
+from . import programs
 from .case import CASES, loop, on
 
 
