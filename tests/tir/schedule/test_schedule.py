@@ -104,7 +104,7 @@ def test_handles_survive_what_keeps_them_and_say_who_consumed_them() -> None:
     with pytest.raises(ScheduleError, match="loop i was split into i_0, i_1 at step 3"):
         sch.parallel(i)
     sch.fuse(j, i0)
-    with pytest.raises(ScheduleError, match="loop i_0 was fused into j_i_0 at step 6"):
+    with pytest.raises(ScheduleError, match="loop i_0 was fused into j_i_0_fused at step 6"):
         sch.get(i0)
 
 
