@@ -35,6 +35,15 @@ def landmarks(program: Program) -> frozenset[Fraction]:
     return frozenset(found)
 
 
+def points(program: Program) -> bool:
+    """Whether data may be part of an index."""
+    every = list(nodes(program))
+    if any(isinstance(n, t.LetStmt | x.Let) and _of_data(n.value) for n in every):
+        return True
+    indices = [i for n in every if isinstance(n, t.BufferStore | t.BufferLoad | te.TensorLoad) for i in n.indices]
+    return any(isinstance(n, t.BufferLoad | te.TensorLoad) for i in indices for n in x.walk(i))
+
+
 def sized_by_data(program: Program, dimensions: frozenset[str]) -> bool:
     """Whether the number of iterations depends on more than constants and dimensions: on data, or a scalar argument."""
     every = list(nodes(program))

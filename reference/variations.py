@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .modes.case import Case
 
 PLANTED = 48  # numbers at most, drawn where there are more
-ROUNDS = 6  # of plants, at most
+ROUNDS = 5  # of plants, at most
 ORDINARY = 16  # how far ordinary inputs reach
 FARTHEST = 2**30
 SOURCES = 3  # different elements of an input with ties
@@ -58,26 +58,64 @@ def varied(inputs: Sequence[Any], variation: Variation) -> list[Any]:
 
 
 def variations(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterator[Variation]:
-    """The variations that these programs ask for; with `whole`, floats are planted as whole numbers only.
+    """The variations that these programs ask for.
 
-    An argument that gives a dimension stays, and so do all integers where they may say how often a loop runs.
+    With `whole`, floats are planted as whole numbers only, and what `blend` and `ties` make is left out: exact mode
+    puts these into the inputs that it has anyway. An argument that gives a dimension stays, and so do all integers
+    where they may say how often a loop runs.
     """
     rng = np.random.default_rng((case.seed, 0x91A2))
-    chosen = [_chosen(case, p) for p in case.parameters]
     sizes = [np.size(a) for a in inputs]
-    marks = sorted(case.landmarks)
-    lists = [_numbers(p, marks, whole, rng) if taken else None for p, taken in zip(case.parameters, chosen)]
-    ints = [taken and p.dtype.is_int for p, taken in zip(case.parameters, chosen)]
-    ties = [taken and (case.looks_at_order or whole) for taken, whole in zip(chosen, ints)]
-    taken_from = _ties(ties, sizes, rng)
-    if any(take is not None for take in taken_from):
-        # Among plants there may be no tie left at the greatest element.
-        yield [None if take is None else Change(take) for take in taken_from]
-    yield from _plants(lists, taken_from, sizes, rng)
-    if marks:
-        yield from _far(case.parameters, chosen, sizes, marks, rng)
+    lists = _lists(case, whole, rng)
+    tied = ties(case, inputs)
+    if tied is not None and not (whole and case.looks_at_order):
+        yield tied  # among plants there may be no tie left at the greatest element
+    if not (whole and _ordinary(lists, sizes)):
+        yield from _plants(lists, tied, sizes, rng)
+    if case.landmarks:
+        yield from _far(case, sizes, rng)
+    ints = [p.dtype.is_int and _chosen(case, p) for p in case.parameters]
     if any(ints):
         yield from _full(case.parameters, ints, sizes, rng)
+
+
+def blend(case: Case, inputs: Sequence[Any]) -> Variation | None:
+    """Whole landmarks planted, if they are no greater than ordinary inputs and there is place for all at once."""
+    rng = np.random.default_rng((case.seed, 0xB1E2D))
+    lists, sizes = _lists(case, True, rng), [np.size(a) for a in inputs]
+    return next(_plants(lists, None, sizes, rng), None) if _ordinary(lists, sizes) else None
+
+
+def ties(case: Case, inputs: Sequence[Any]) -> Variation | None:
+    """The elements of each argument taken from few places, from each at least twice; for programs that may notice.
+
+    Those are the ones that look at order, and of integers those that go on to where others point.
+    """
+    rng = np.random.default_rng((case.seed, 0x71E5))
+    changes: list[Change | None] = []
+    for p, n in zip(case.parameters, map(np.size, inputs)):
+        wanted = case.looks_at_order or (p.dtype.is_int and case.points)
+        if not wanted or n < 2 or not _chosen(case, p):
+            changes.append(None)
+            continue
+        few = rng.permutation(n)[: max(1, min(SOURCES, n // 2))]
+        changes.append(Change(rng.permutation(np.resize(few, n))))
+    return changes if any(c is not None for c in changes) else None
+
+
+def _lists(case: Case, whole: bool, rng: np.random.Generator) -> list[np.ndarray | None]:
+    marks = sorted(case.landmarks)
+    return [_numbers(p, marks, whole, rng) if marks and _chosen(case, p) else None for p in case.parameters]
+
+
+def _ordinary(lists: Sequence[np.ndarray | None], sizes: Sequence[int]) -> bool:
+    pairs = [(v, n) for v, n in zip(lists, sizes) if v is not None and v.size and n]
+    return all(np.abs(v).max() <= ORDINARY and v.size <= _places(n) for v, n in pairs)
+
+
+def _places(size: int) -> int:
+    """How many elements are planted at once."""
+    return max(1, size * 3 // 4)
 
 
 def _chosen(case: Case, p: Parameter) -> bool:
@@ -99,48 +137,40 @@ def _numbers(p: Parameter, marks: Sequence[Fraction], whole: bool, rng: np.rando
     return np.array([int(v) if p.dtype.is_int else float(v) for v in kept], p.dtype.numpy)
 
 
-def _plants(lists: Sequence[np.ndarray | None], ties: Sequence[np.ndarray | None], sizes: Sequence[int],
+def _plants(lists: Sequence[np.ndarray | None], tied: Variation | None, sizes: Sequence[int],
             rng: np.random.Generator) -> Iterator[Variation]:  # fmt: skip
     lists = [None if v is None or not v.size or not n else rng.permutation(v) for v, n in zip(lists, sizes)]
-    places = [max(1, n // 2) for n in sizes]
-    needed = [math.ceil(v.size / m) for v, m in zip(lists, places) if v is not None]
+    needed = [math.ceil(v.size / _places(n)) for v, n in zip(lists, sizes) if v is not None]
     for k in range(min(max(needed, default=0), ROUNDS)):
         changes: list[Change | None] = []
-        for v, take, n, m in zip(lists, ties, sizes, places):
+        for place, (v, n) in enumerate(zip(lists, sizes)):
+            tie = None if tied is None else tied[place]
             if v is None:
-                changes.append(None if take is None else Change(take))
+                changes.append(tie)
                 continue
+            m = _places(n)
             at = rng.permutation(n)[:m]
             where, values = np.zeros(n, np.bool_), np.zeros(n, v.dtype)
             where[at], values[at] = True, v[(k * m + np.arange(m)) % v.size]
-            changes.append(Change(take, where, values))
+            changes.append(Change(None if tie is None else tie.take, where, values))
         yield changes
 
 
-def _far(parameters: Sequence[Parameter], chosen: Sequence[bool], sizes: Sequence[int], marks: Sequence[Fraction],
-         rng: np.random.Generator) -> Iterator[Variation]:  # fmt: skip
-    beyond = [2 * math.ceil(abs(c)) for c in marks if ORDINARY < 2 * abs(c) <= FARTHEST]
+def _far(case: Case, sizes: Sequence[int], rng: np.random.Generator) -> Iterator[Variation]:
+    beyond = [2 * math.ceil(abs(c)) for c in case.landmarks if ORDINARY < 2 * abs(c) <= FARTHEST]
     if not beyond:
         return
     least = max(beyond)
     for sign in (-1, 1):
         changes: list[Change | None] = []
-        for p, taken, n in zip(parameters, chosen, sizes):
-            if not taken or not n or (p.dtype.is_int and 2 * least > int(p.dtype.max)):
+        for p, n in zip(case.parameters, sizes):
+            if not n or not _chosen(case, p) or (p.dtype.is_int and 2 * least > int(p.dtype.max)):
                 changes.append(None)
                 continue
             positive = p.dtype.kind == "uint" or sign > 0
             changes.append(_everywhere(rng.integers(least, 2 * least + 1, n) * (1 if positive else -1), p.dtype))
         if any(c is not None for c in changes):
             yield changes
-
-
-def _ties(taken: Sequence[bool], sizes: Sequence[int], rng: np.random.Generator) -> list[np.ndarray | None]:
-    """From which few places the elements of each argument are taken, from each at least twice."""
-    return [
-        rng.permutation(np.resize(rng.permutation(n)[: max(1, min(SOURCES, n // 2))], n)) if one and n > 1 else None
-        for one, n in zip(taken, sizes)
-    ]
 
 
 def _full(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence[int],

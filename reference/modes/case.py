@@ -14,7 +14,7 @@ from minitvm.errors import ExecutionError, Unsupported
 
 from ..arguments import copies, random_inputs
 from ..findings import UndefinedBehaviour
-from ..landmarks import landmarks, sized_by_data
+from ..landmarks import landmarks, points, sized_by_data
 from ..programs import Parameter, Program, execute, parameters
 from ..signs import looks_at_order
 from ..verdict import Verdict
@@ -77,6 +77,11 @@ class Case:
         from ..ordinary import functions
 
         return functions(self.before) | functions(self.after)
+
+    @cached_property
+    def points(self) -> bool:
+        """Whether in one of the programs data may be part of an index."""
+        return points(self.before) or points(self.after)
 
     @cached_property
     def sized_by_data(self) -> bool:

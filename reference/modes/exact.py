@@ -20,7 +20,7 @@ from ..programs import Program, entry, is_lowered
 from ..settings import Settings, stored_buffers
 from ..signs import signs, with_signs
 from ..storage import bind_dimensions
-from ..variations import variations, varied
+from ..variations import blend, ties, variations, varied
 from ..verdict import Verdict
 from .case import Case
 
@@ -34,7 +34,9 @@ class ExactMode:
 
     def run(self, case: Case) -> Verdict:
         inputs = case.exact_inputs()
-        verdict = self.on(case, inputs)
+        verdict = self._blended(case, inputs)
+        if verdict is None:
+            verdict = self.on(case, inputs)
         if not verdict:
             return verdict
         for other in self._others(case, inputs):
@@ -44,11 +46,22 @@ class ExactMode:
         case.exact_held = True
         return verdict
 
+    def _blended(self, case: Case, inputs: Sequence[Any]) -> Verdict | None:
+        """The verdict on the same inputs with small constants of the programs among them, if `before` takes these."""
+        planted = blend(case, inputs)
+        if planted is None:
+            return None
+        try:
+            return self.on(case, varied(inputs, planted))
+        except (ExecutionError, Unsupported):
+            return None
+
     def _others(self, case: Case, inputs: Sequence[Any]) -> Iterator[Sequence[Any]]:
         """Inputs of chosen signs, for programs that look at order, and those that reach the programs' constants."""
         if case.looks_at_order:
-            for chosen in signs(case.parameters):
-                yield with_signs(inputs, chosen)
+            tied = ties(case, inputs)
+            for k, chosen in enumerate(signs(case.parameters)):
+                yield with_signs(varied(inputs, tied) if tied is not None and k else inputs, chosen)
         for variation in variations(case, inputs, whole=True):
             yield varied(inputs, variation)
 

@@ -9,7 +9,7 @@ from minitvm.reference import check, random_inputs
 from minitvm.reference.landmarks import landmarks, sized_by_data
 from minitvm.reference.modes.case import Case
 from minitvm.reference.sizes import chosen_sizes
-from minitvm.reference.variations import variations, varied
+from minitvm.reference.variations import blend, variations, varied
 from minitvm.tir.nodes import PrimFunc
 
 from .written import each, function
@@ -113,6 +113,32 @@ def test_every_neighbour_is_planted_in_every_argument(count: int, whole: bool) -
         assert {39.0, 40.0, 41.0} <= seen
         assert whole or {39.5, 40.5} <= seen
     assert all(np.array_equal(made[2], inputs[2], equal_nan=True) for made in every)  # an output stays
+
+
+def test_small_landmarks_are_among_the_ordinary_inputs_of_exact_mode() -> None:
+    """Two runs more for each would be the price of inputs of their own."""
+    one = case(each("T.max(A[i], T.float32(3))"))
+    inputs = random_inputs(one.before, magnitude=16)
+    planted = blend(one, inputs)
+    assert planted is not None
+    made = varied(inputs, planted)[0]
+    assert {2.0, 3.0, 4.0} <= set(made.tolist())
+    assert np.count_nonzero(made == inputs[0]) >= 2
+    assert list(variations(one, inputs, whole=True)) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_added_where_others_point_may_collide(seed: int) -> None:
+    """Without a mask: the places are ordinary numbers."""
+
+    def added(kind: str) -> PrimFunc:
+        return function(
+            f"for i in range(32):\n    B[i] = T.float32(0)\nfor i in {kind}(4):\n    B[I[i] + 16] = A[i]",
+            'I: T.Buffer((4,), "int32"), A: T.Buffer((4,), "float32"), B: T.Buffer((32,), "float32")',
+        )
+
+    assert check(added("range"), added("range"), seed=seed)
+    assert not check(added("range"), added("T.parallel"), seed=seed)
 
 
 def test_landmarks_are_those_of_data() -> None:
