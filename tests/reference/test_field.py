@@ -121,8 +121,8 @@ def test_a_difference_is_told_as_rationals_on_small_inputs() -> None:
     verdict = field(elementwise(lambda v: v / 6.0 + 0.5), elementwise(lambda v: v / 5.0 + 0.5))
     assert (verdict.before, verdict.after) == ("2/3", "7/10")
     assert str(verdict) == (
-        "the programs differ in Y[0] (field mode, 9 of 9 elements)\n  before: 2/3\n  after:  7/10\n"
-        "  X = 1 everywhere (9)"
+        "the programs differ in Y[0] (field mode, 1 of 9 elements)\n  before: 2/3\n  after:  7/10\n"
+        "  X = 0 but 1 at [0] (9)"
     )
 
 
