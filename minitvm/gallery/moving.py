@@ -32,6 +32,20 @@ def loop_in_a_sum(X: T.Buffer((16, 4), "float32"), C: T.Buffer((16,), "float32")
             C[vi] = C[vi] + X[i, vk]
 
 
+@T.prim_func
+def partly_read(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.remap("S", [i])
+            B[vi] = A[vi] * 2.0
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i + 2)
+            C[vi] = B[vi]
+
+
+CASES["reverse_compute_inline.runs_everywhere"] = on(partly_read, lambda s: s.reverse_compute_inline("C"))
 CASES["compute_at.own_iterators"] = on(loop_in_the_body, lambda s: s.compute_at("B", loop(s, "C")))
 CASES["reverse_compute_at.own_iterators"] = on(loop_in_the_body, lambda s: s.reverse_compute_at("C", loop(s, "B")))
 CASES["compute_inline.own_iterators"] = on(loop_in_the_body, lambda s: s.compute_inline("B"))

@@ -12,7 +12,7 @@ from ...arith import Analyzer, iter_map
 from ...arith.dependence import Access, find_dependence
 from ...arith.iter_check import values
 from ...arith.iter_map import IterMap, IterSum
-from ...expr import OPAQUE, REDUCE, SPATIAL, Expr, IterVar, Range, Var
+from ...expr import OPAQUE, REDUCE, SPATIAL, Expr, IterVar, Range, Var, free_vars, substitute
 from ..conditions import is_const
 from ..nodes import BlockRealize, For
 from .analysis import loops_binding
@@ -47,6 +47,24 @@ def why_not_injective(
         return None
     name = realize.block.iter_vars[found.repeats].var.name
     return f"{name} = {realize.iter_values[found.repeats]} takes one value at several iterations"
+
+
+def why_not_started_first(block: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> str | None:
+    """None where each reduction iterator stands at the start of its domain when its loops stand at theirs.
+
+    Else the init, which belongs to that start, runs later than at the first iteration, or never.
+    """
+    starts: dict[Var, Expr] = {}
+    for l in loops:
+        starts[l.var] = substitute(l.start, starts)
+    for it, value in zip(block.block.iter_vars, block.iter_values, strict=True):
+        if it.kind != REDUCE:
+            continue
+        mine: dict[Var, Expr] = {v: starts[v] for v in free_vars(value) if v in starts}
+        first = analyzer.simplify(substitute(value, mine))
+        if not analyzer.can_prove_equal(first, it.dom.start):
+            return f"{it.var.name} = {value} is {first} at first, and T.init() belongs to {it.dom.start}"
+    return None
 
 
 def _reduces_alone(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:

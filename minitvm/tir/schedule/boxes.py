@@ -232,7 +232,7 @@ def fills(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt 
     iterators = {it.var: it for it in realize.block.iter_vars}
     seen: set[Var] = set()
     for r in region.region:
-        var = _tile_of(r)
+        var = tile_of(r)
         if var is not None and var in iterators and iterators[var].kind == SPATIAL and var not in seen:
             seen.add(var)
         elif any(v in iterators or v in own for part in (r.start, r.extent) for v in free_vars(part)):
@@ -246,7 +246,7 @@ def _gaps(realize: BlockRealize, region: BufferRegion) -> str:
     return f"block {realize.block.name} may leave out elements of {region.buffer.name}"
 
 
-def _tile_of(r: Range) -> Var | None:
+def tile_of(r: Range) -> Var | None:
     """`v` for [v, v + 1) and for [v * c, v * c + c)."""
     if isinstance(r.start, Var):
         return r.start if isinstance(r.extent, IntImm) and r.extent.value >= 1 else None

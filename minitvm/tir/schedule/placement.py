@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...arith import Analyzer, regions
-from ...expr import SPATIAL, Expr, IntImm, Range, Var, const, replace, substitute, walk
+from ...expr import SPATIAL, Expr, IntImm, IterVar, Range, Var, const, replace, substitute, walk
 from ..conditions import all_of, conjuncts, is_const
 from ..nodes import BlockRealize, Buffer, BufferRegion, For, ForKind, Seq, Stmt
 from .analysis import Scope
@@ -55,6 +55,15 @@ def iterator_ranges(
     return found
 
 
+def run_through(it: IterVar, ranges: dict[Var, Range], analyzer: Analyzer) -> Range:
+    """The range that a new loop gives an iterator: around what is wanted, or its domain where that is no larger."""
+    wanted = ranges.get(it.var)
+    most = None if wanted is None else analyzer.bounds(wanted.extent)[1]
+    if wanted is None or most is None or analyzer.can_prove(it.dom.extent <= int(most)):
+        return it.dom
+    return Range(wanted.start, const(max(int(most), 1), it.var.dtype))
+
+
 def nest_for(
     block: BlockRealize, ranges: dict[Var, Range], predicate: Expr, analyzer: Analyzer, preserve_unit_loops: bool
 ) -> Stmt:
@@ -67,11 +76,8 @@ def nest_for(
     conditions: list[Expr] = []
     for it in block.block.iter_vars:
         dtype = it.var.dtype
-        start, extent = it.dom.start, it.dom.extent
-        wanted = ranges.get(it.var)
-        most = None if wanted is None else analyzer.bounds(wanted.extent)[1]
-        if wanted is not None and most is not None and not analyzer.can_prove(extent <= int(most)):
-            start, extent = wanted.start, const(max(int(most), 1), dtype)
+        run = run_through(it, ranges, analyzer)
+        start, extent = run.start, run.extent
         if is_const(extent, 1) and not preserve_unit_loops:
             value = analyzer.simplify(start)
         else:

@@ -13,6 +13,7 @@ from ..analysis import Scope, loops_binding, why_neither
 from ..boxes import Box, fills, hull, in_iterators, relax, touched
 from ..placement import box_text, broken_flow, insert, iterator_ranges, nest_for
 from ..registry import Failure, holds_inside, primitive, requirement
+from ..reruns import why_other_iterations
 from ..state import ScheduleState
 from ..thread_storage import sharing_threads
 from ..tree import Tree
@@ -182,6 +183,12 @@ region_cover = holds_inside(
 covers_own_domain = holds_inside(
     "covers_own_domain", "every iteration of the block still runs, in some iteration of the loop"
 )
+same_iterations = holds_inside(
+    "same_iterations",
+    """What runs at the new place has run before, and gives the same: the bindings take all values of the box around
+    them, in which the new iterations lie; each point of a reduction once, the first of its domain first; and where
+    several iterations write one element, in the same order.""",
+)
 
 
 @primitive(
@@ -312,7 +319,12 @@ def _move(
     scope = Scope.around(tree, block)
     before, after = scope.consumers(block), scope.producers(block)
     analyzer = state.analyzer(loop)
-    nest = nest_for(block, iterator_ranges(block, needed, analyzer), predicate, analyzer, preserve_unit_loops)
+    ranges = iterator_ranges(block, needed, analyzer)
+    reason = why_other_iterations(tree, block, ranges, analyzer)
+    if reason is not None:
+        wanted = f"bindings of {block.block.name} that run through what will run at {loop.var.name}"
+        raise same_iterations.refuse(Failure({block.block: "its bindings"}, wanted, reason))
+    nest = nest_for(block, ranges, predicate, analyzer, preserve_unit_loops)
     state.set_func(tree, tree.rebuild({block: None}))
     target = state.loop(loop.var)
     assert target is not None  # it holds the consumers or producers, so it stays

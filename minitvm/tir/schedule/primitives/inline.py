@@ -25,6 +25,7 @@ from ...conditions import all_of, both, conjuncts, is_const
 from ...index_map import IndexMap
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, Stmt
 from ..analysis import Scope, why_not_complete
+from ..bindings import covers_domain
 from ..boxes import fills, in_iterators, signature, union_regions
 from ..placement import broken_flow
 from ..registry import Failure, holds_inside, primitive, requirement
@@ -342,10 +343,20 @@ def other_inputs_ready(state: ScheduleState, block: BlockRealize) -> Failure | N
     return None
 
 
+@requirement
+def runs_everywhere(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """the block's loops reach all of its domain: it will run wherever the producer runs inside of that"""
+    tree = state.home(block)
+    if not block.block.iter_vars or covers_domain(block, tree.loops_above(block), state.analyzer(block)):
+        return None
+    values = ", ".join(f"{it.var.name} = {v}" for it, v in zip(block.block.iter_vars, block.iter_values, strict=True))
+    return Failure({block.block: "its bindings"}, "bindings that reach every point of the domain", values)
+
+
 @primitive(
     past="was inlined",
     requires=[
-        own_iterators, complete, one_store, one_producer, producer_is_one_store, reads_its_own_point,
+        own_iterators, complete, one_store, one_producer, producer_is_one_store, reads_its_own_point, runs_everywhere,
         stays_in_the_buffer, other_inputs_ready,
     ],
 )  # fmt: skip

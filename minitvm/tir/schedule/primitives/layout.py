@@ -399,7 +399,7 @@ def _whole_nest(tree: Tree, producer: BlockRealize, buffer: Buffer) -> For | Non
     loops = tree.loops_above(producer)
     if not loops or len(loops) != len(producer.iter_values) or len(store.indices) != len(loops):
         return None
-    if any(loop.kind != ForKind.SERIAL or loop.annotations for loop in loops):
+    if any(l.kind != ForKind.SERIAL or l.annotations or l.var in free_vars(block) for l in loops):
         return None
     chained = [*loops[1:], producer]
     if any(loop.body is not inner for loop, inner in zip(loops, chained)):
@@ -407,8 +407,6 @@ def _whole_nest(tree: Tree, producer: BlockRealize, buffer: Buffer) -> For | Non
     analyzer = Analyzer()
     loop_of = {loop.var: loop for loop in loops}
     axis_of = {it.var: (it, v) for it, v in zip(block.iter_vars, producer.iter_values)}
-    if any(v in loop_of for v in free_vars(block)):
-        return None  # it uses the loops by themselves, and they go
     seen: set[Var] = set()
     for index, dim in zip(store.indices, buffer.shape):
         if not isinstance(index, Var) or index not in axis_of or index in seen:

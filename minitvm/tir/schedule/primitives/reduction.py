@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from ....arith import Analyzer
-from ....expr import OPAQUE, REDUCE, SPATIAL, Expr, Var, free_vars, replace, substitute, walk
+from ....expr import OPAQUE, REDUCE, SPATIAL, free_vars, replace, substitute, walk
 from ...conditions import all_of, conjuncts
 from ...nodes import Block, BlockRealize, BufferLoad, For, Seq, Stmt
 from ..analysis import Scope, loops_binding, why_not_reduction
-from ..bindings import why_not_injective
+from ..bindings import why_not_injective, why_not_started_first
 from ..boxes import signature, union_regions
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
@@ -88,24 +87,6 @@ def each_point_once(state: ScheduleState, block: BlockRealize, loop: For) -> Fai
     return Failure(
         {block.block: "its bindings"}, "each point of the iteration domain visited once below the loop", reason
     )
-
-
-def why_not_started_first(block: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> str | None:
-    """None where each reduction iterator stands at the start of its domain when its loops stand at theirs.
-
-    Else the init, which belongs to that start, runs later than at the first iteration, or never.
-    """
-    starts: dict[Var, Expr] = {}
-    for l in loops:
-        starts[l.var] = substitute(l.start, starts)
-    for it, value in zip(block.block.iter_vars, block.iter_values, strict=True):
-        if it.kind != REDUCE:
-            continue
-        mine: dict[Var, Expr] = {v: starts[v] for v in free_vars(value) if v in starts}
-        first = analyzer.simplify(substitute(value, mine))
-        if not analyzer.can_prove_equal(first, it.dom.start):
-            return f"{it.var.name} = {value} is {first} at first, and T.init() belongs to {it.dom.start}"
-    return None
 
 
 @requirement

@@ -35,7 +35,7 @@ from ...nodes import (
     Stmt,
 )  # fmt: skip
 from ..analysis import Scope, loops_binding, why_not_reduction
-from ..bindings import why_not_injective
+from ..bindings import why_not_injective, why_not_started_first
 from ..boxes import signature
 from ..reducers import Match
 from ..registry import Failure, holds_inside, primitive, requirement
@@ -43,7 +43,6 @@ from ..requirements import own_iterators_below, starts_at_zero
 from ..state import ScheduleState
 from ..updates import Update, recognised
 from .kinds import serial_loop
-from .reduction import why_not_started_first
 
 
 def _only_block(state: ScheduleState, loop: For) -> BlockRealize:

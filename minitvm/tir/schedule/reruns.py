@@ -1,0 +1,84 @@
+"""Running a block somewhere else, in new loops: are its iterations those of before, and do they give the same?
+
+A block's domain says what its iterators may be, its bindings say what they are. New loops run through domains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...arith import Analyzer, iter_map, regions
+from ...expr import REDUCE, SPATIAL, Expr, Range, Var
+from ..conditions import is_const
+from ..nodes import BlockRealize
+from .analysis import loops_binding
+from .bindings import covers_domain, loop_ranges, why_not_injective, why_not_started_first
+from .boxes import reaches_every_point, tile_of
+from .placement import run_through
+from .tree import Tree
+
+
+def why_other_iterations(
+    tree: Tree, realize: BlockRealize, ranges: Mapping[Var, Range], analyzer: Analyzer
+) -> str | None:
+    """None where a block may run in loops over `ranges` (else over its domains) instead of the loops that it is in.
+
+    `analyzer` knows the loops of the new place. Predicates do not count: the block keeps its own.
+    """
+    block, loops = realize.block, tree.loops_above(realize)
+    here = Analyzer(loop_ranges(tree.all_loops_above(realize)))
+    if not covers_domain(realize, loops, here) and block.iter_vars:
+        reason = _why_outside(tree, realize, dict(ranges), here, analyzer)
+        if reason is not None:
+            return reason
+    if not _writes_once(realize):
+        reason = _why_another_order(realize, tree)
+        if reason is not None:
+            return reason
+    if block.init is None:
+        return None
+    reduced = loops_binding(realize, REDUCE)
+    first = next((k for k, l in enumerate(loops) if l.var in reduced), len(loops))
+    return why_not_injective(realize, loops[first:], here) or why_not_started_first(realize, loops, here)
+
+
+def _why_outside(
+    tree: Tree, realize: BlockRealize, ranges: dict[Var, Range], here: Analyzer, there: Analyzer
+) -> str | None:
+    iterators, loops = realize.block.iter_vars, tree.loops_above(realize)
+    shown = ", ".join(f"{it.var.name} = {v}" for it, v in zip(iterators, realize.iter_values, strict=True))
+    if not reaches_every_point(realize.iter_values, loops, here):
+        return f"{shown} leave out points of the domain"
+    reached = regions.evaluate(realize.iter_values, loop_ranges(loops), here)
+    for d, it in enumerate(iterators):
+        wanted = regions.intersect((run_through(it, ranges, there),), (it.dom,), there)
+        if d in reached.unbounded or not regions.covers((reached.box[d],), wanted, there):
+            end = there.simplify(wanted[0].start + wanted[0].extent)
+            return f"{it.var.name} = {realize.iter_values[d]} is not shown to reach all of [{wanted[0].start}, {end})"
+    return None
+
+
+def _writes_once(realize: BlockRealize) -> bool:
+    """Whether no two values of the spatial iterators write one element."""
+    spatial = [it for it in realize.block.iter_vars if it.kind == SPATIAL and not is_const(it.dom.extent, 1)]
+    domains = {it.var: it.dom for it in spatial}
+    for region in realize.block.writes:
+        tiles = [tile_of(r) if is_const(r.extent, 1) or r.start not in domains else None for r in region.region]
+        if not domains.keys() - set(tiles):
+            continue
+        if any(not is_const(r.extent, 1) for r in region.region):
+            return False
+        if not iter_map.detect([Analyzer().simplify(r.start) for r in region.region], domains, level="injective"):
+            return False
+    return True
+
+
+def _why_another_order(realize: BlockRealize, tree: Tree) -> str | None:
+    # The new loops run through the iterators from first to last, the first the outermost.
+    order: list[Expr] = [loop.var for loop in tree.loops_above(realize)]
+    values = [v for v, it in zip(realize.iter_values, realize.block.iter_vars) if not is_const(it.dom.extent, 1)]
+    places = [order.index(v) for v in values if v in order]
+    if len(places) == len(values) and places == sorted(set(places)):
+        return None
+    name = realize.block.writes[0].buffer.name
+    return f"iterations of {realize.block.name} that write one element of {name} would run in another order"
