@@ -124,9 +124,11 @@ def added_to_itself(A: T.Buffer((4, 4), "float32"), B: T.Buffer((4, 4), "float32
 
 
 @T.prim_func
-def says_less(A: T.Buffer((4, 4), "float32"), B: T.Buffer((4, 4), "float32"), C: T.Buffer((4, 4), "float32")):
+def says_less(
+    A: T.Buffer((4, 4), "float32"), B: T.Buffer((4, 4), "float32"), C: T.Buffer((4, 4), "float32"), n: T.int32
+):
     with T.block("tile"):
-        T.reads(C[0:4, 0:4], A[0:4, 0:3], B[0:4, 0:4])
+        T.reads(C[0:4, 0:4], A[0:4, 0:n], B[0:4, 0:4])
         T.writes(C[0:4, 0:4])
         for i, j, k in T.grid(4, 4, 4):
             with T.block("C"):

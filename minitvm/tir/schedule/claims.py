@@ -1,14 +1,33 @@
-"""Blocks around what a step changed: their declared regions grow with what now happens inside."""
+"""What blocks declare to read and write: true before the first step, and grown with what later steps put inside."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from ...arith import Analyzer, regions
 from ...expr import replace
 from ..nodes import Block, BlockRealize, BufferRegion, PrimFunc
+from ..verifier import reads_are_declared, writes_are_declared
 from .boxes import signature, union_regions
+from .registry import Failure, requirement
+from .state import ScheduleState
 from .tree import Tree
+
+
+@requirement
+def declares_what_it_touches(state: ScheduleState) -> Failure | None:
+    """the regions that each block declares hold all that its body surely reads and writes: who depends on whom is
+    read off them"""
+    return next((found for tree in state.schedulable_trees() if (found := _undeclared(tree.func)) is not None), None)
+
+
+@functools.lru_cache(64)  # a tuner schedules one function many times
+def _undeclared(func: PrimFunc) -> Failure | None:
+    for rule in (reads_are_declared, writes_are_declared):
+        for node, found in rule(func):
+            return Failure({node: "here"}, "blocks that declare all that they read and write", found)
+    return None
 
 
 def widened(before: Tree, after: Tree) -> PrimFunc:

@@ -15,7 +15,7 @@ from ..nodes import Block, BlockRealize, For, IRModule, PrimFunc
 from ..verifier import verify_if_asked
 from .argument_types import misfit
 from .calls import Call, bind, complete, normal
-from .claims import widened
+from .claims import declares_what_it_touches, widened
 from .handles import (
     INLINE,
     BlockRV,
@@ -252,6 +252,10 @@ class Schedule:
         state = self._fresh_state()
         try:
             nodes = {name: self._to_nodes(state, chosen, name, value) for name, value in arguments.items()}
+            if not (chosen.query or self._history):  # what is given; every step keeps it so
+                broken = declares_what_it_touches.check(state)
+                if broken is not None:
+                    raise declares_what_it_touches.refuse(broken)
             result = _run(chosen, state, nodes)
             given = {name: plain(value) for name, value in arguments.items()}
             require_text(list(given.values()))
