@@ -405,6 +405,9 @@ def _combination(
             body = LetStmt(var, result, body)
     reads = tuple(BufferRegion(p.buffer, tuple(Range(i, const(1, i.dtype)) for i in p.indices)) for p in parts)
     made = replace(old, iter_vars=iterators, reads=reads, body=body)
+    # The init is still the old one, and may read memory.
+    others = (r for r in signature(made)[0] if r.buffer not in partial)
+    made = replace(made, reads=(*reads, *others))
     predicate = _where_started(state, block, loop, loops)
     return BlockRealize((loop.var, *(value for _, value in kept)), predicate, made)
 
