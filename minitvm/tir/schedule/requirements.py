@@ -140,10 +140,15 @@ def no_opaque_iterators(state: ScheduleState, loops: Sequence[For]) -> Failure |
 
 @requirement
 def affine_bindings(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """the loops map injectively and quasi-affinely to the iterators of each block below"""
+    """the loops from the outermost given one inward map injectively and quasi-affinely to the iterators of each block
+    below that has iterators; the loops around them stand still
+    """
     tree = state.home(loops[0])
+    outermost = chain(tree, loops)[0]
     for realize in {id(b): b for loop in loops for b in tree.blocks_in(loop)}.values():
-        reason = why_not_affine(tree, realize)
+        if not realize.block.iter_vars and realize.block.init is None:
+            continue  # it claims nothing: `keeps_dependences` looks at what each iteration touches
+        reason = why_not_affine(tree, realize, outermost)
         if reason:
             return Failure(
                 {realize.block: "its bindings"}, "an injective quasi-affine map from loops to iterators", reason
@@ -151,10 +156,11 @@ def affine_bindings(state: ScheduleState, loops: Sequence[For]) -> Failure | Non
     return None
 
 
-def why_not_affine(tree: Tree, realize: BlockRealize) -> str | None:
-    """None where a block's iterators are an injective quasi-affine map of the loops around it, else why not."""
+def why_not_affine(tree: Tree, realize: BlockRealize, outermost: For) -> str | None:
+    """None where a block's iterators are an injective quasi-affine map of a loop and those inside it, else why not."""
     analyzer = Analyzer(loop_ranges(tree.all_loops_above(realize)))
-    return why_not_injective(realize, tree.loops_above(realize), analyzer, together=True)
+    loops = tree.loops_above(realize)
+    return why_not_injective(realize, loops[loops.index(outermost) :], analyzer, together=True)
 
 
 @requirement

@@ -123,7 +123,7 @@ def triangles(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32")):
     for i in range(8):
         with T.block("rows"):
             vi = T.axis.spatial(8, i)
-            T.reads(A[vi, 0:8])
+            T.reads(A[vi, 0:8], B[vi, 0:8])
             T.writes(C[vi], B[vi, 0:8])
             for j in range(vi + 1):
                 with T.block("B"):
@@ -397,3 +397,121 @@ def part_of_the_domain(A: T.Buffer((8,), "float32"), C: T.Buffer((4,), "float32"
 def test_what_ran_for_a_part_of_its_domain_moves_within_that_part() -> None:
     keeps(part_of_the_domain, lambda s: s.compute_at(s.cache_read("C", 0, "local"), loop(s, "C")))
     keeps(part_of_the_domain, lambda s: s.reverse_compute_at(s.cache_write("C", 0, "local"), loop(s, "C")))
+
+
+# ---- what blocks declare -------------------------------------------------------------------------------------------
+
+
+@T.prim_func
+def silent(X: T.Buffer((16,), "float32"), bias: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
+    P = T.alloc_buffer((16,))
+    B = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("P"):
+            vi = T.axis.remap("S", [i])
+            P[vi] = X[vi] + 1.0
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = bias[vi] * 3.0
+    for i in range(16):
+        with T.block("C"):
+            vi = T.axis.remap("S", [i])
+            T.reads(P[vi])
+            T.writes(C[vi])
+            C[vi] = P[vi] + B[vi]
+
+
+@T.prim_func
+def narrow(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.remap("S", [i])
+            T.reads(A[vi])
+            T.writes(C[vi * 2])
+            C[vi * 2] = A[vi]
+            C[vi * 2 + 1] = A[vi]
+
+
+def test_a_read_that_is_not_declared() -> None:
+    told = refused(silent, "declares_what_it_touches", lambda s: s.reverse_compute_at("C", loop(s, "P")))
+    assert "the block C declares no reads of B" in told
+
+
+def test_a_write_outside_of_what_is_declared() -> None:
+    told = refused(narrow, "declares_what_it_touches", lambda s: s.split(loop(s, "C"), [None, 4]))
+    assert "outside of the declared region" in told
+
+
+def test_queries_take_any_program() -> None:
+    assert len(Schedule(silent).get_loops("C")) == 1
+
+
+def test_an_init_that_reads_memory_is_declared_by_both_parts_of_a_sum() -> None:
+    @T.prim_func
+    def started(X: T.Buffer((8, 4), "float32"), bias: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        P = T.alloc_buffer((8, 4))
+        B = T.alloc_buffer((8,))
+        for i, j in T.grid(8, 4):
+            with T.block("P"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                P[vi, vj] = X[vi, vj] + 1.0
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = bias[vi] * 3.0
+        for i, k in T.grid(8, 4):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = B[vi]
+                C[vi] = C[vi] + P[vi, vk]
+
+    sch = keeps(started, lambda s: s.rfactor(loop(s, "C", 1), 0))
+    assert [r.buffer.name for r in sch.get(sch.get_block("C")).reads] == ["C_rf", "B"]
+
+    def before_its_bias(s: Schedule) -> None:
+        partial = s.rfactor(loop(s, "C", 1), 0)
+        s.reverse_compute_at(partial, loop(s, "P"))
+        s.reverse_compute_at("C", loop(s, "P"))
+
+    refused(started, "producers_done", before_its_bias)
+
+
+# ---- loops that a block does not use -------------------------------------------------------------------------------
+
+
+@T.prim_func
+def product(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+    for i, j, k in T.grid(8, 8, 8):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0.0
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+
+def test_loops_inside_one_that_is_not_used_are_reordered() -> None:
+    def copied(s: Schedule) -> None:
+        stage = s.cache_read("C", 1, "shared")
+        s.compute_at(stage, loop(s, "C"))
+        x, y = s.get_loops(stage)[-2:]
+        s.reorder(y, x)
+
+    keeps(product, copied)
+
+
+def test_loops_of_a_block_without_iterators_are_reordered() -> None:
+    @T.prim_func
+    def doubled(A: T.Buffer((8, 6), "float32"), B: T.Buffer((8, 6), "float32")):
+        for i, j in T.grid(8, 6):
+            with T.block("B"):
+                T.reads(A[i, j])
+                T.writes(B[i, j])
+                B[i, j] = A[i, j] * 2.0
+
+    keeps(doubled, lambda s: s.reorder(*s.get_loops("B")[::-1]))
+
+
+def test_a_loop_of_the_chain_that_is_not_used_stays() -> None:
+    refused(summed_twice, "affine_bindings", lambda s: s.reorder(*s.get_loops("B")[:0:-1]))
