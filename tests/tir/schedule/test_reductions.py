@@ -516,6 +516,24 @@ def test_pad_einsum_of_a_matmul() -> None:
     _all_agree(func, sch)
 
 
+def test_pad_einsum_declares_what_the_padded_iterations_read() -> None:
+    """A region that was one element for the one iteration that there was grows with the domain."""
+
+    @T.prim_func
+    def one(A: T.Buffer((1,), "float32"), C: T.Buffer((1,), "float32")):
+        for i in range(1):
+            with T.block("C"):
+                vi = T.axis.spatial(1, i)
+                T.reads(A[0])
+                T.writes(C[0])
+                C[vi] = A[vi] * 2.0
+
+    sch = Schedule(one)
+    sch.pad_einsum("C", [2])
+    verify(sch.func)
+    assert check(one, sch.func) and check(one, lower(sch.func))
+
+
 def test_pad_einsum_refuses_what_padding_would_add() -> None:
     A = te.placeholder((7, 5), name="A")
     k = te.reduce_axis((0, 5), name="k")

@@ -49,6 +49,7 @@ from ...nodes import (
     Stmt,
 )
 from ..analysis import Scope, why_neither
+from ..boxes import signature
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 
@@ -327,7 +328,9 @@ def _widened(block: Block, grown: Mapping[Var, Expr], copies: Mapping[Buffer, Bu
         return None
 
     changed: Block = rewrite(block, change)
-    return changed
+    # A region that was simplified for the old domain (`A[0]` where there was one iteration) is too small for the new.
+    reads, writes = signature(changed)
+    return replace(changed, reads=reads, writes=writes)
 
 
 def _copy_in(source: Buffer, copy: Buffer, pad: float) -> Stmt:
