@@ -129,12 +129,15 @@ def plan(func: PrimFunc, loop: For) -> Pipeline | Failure:
     """The pipeline that a loop's annotations ask for, or why it would change what the program means.
 
     Without an order, the parts run in a time step as they stand in the text, or, where that is not legal, those of
-    later stages first. Without stages, all are of stage 0. The loop must have been `opened`, and not be `malformed`.
+    later stages first. Without stages, all are of stage 0; an order that is not legal so is one for stages that are yet
+    to come. The loop must have been `opened`, and not be `malformed`.
     """
     count = len(parts_of(loop))
     stages = tuple(loop.annotations.get(STAGE, (0,) * count))
     if ORDER in loop.annotations:
-        return scheduled(func, loop, stages, tuple(loop.annotations[ORDER]))
+        ordered = scheduled(func, loop, stages, tuple(loop.annotations[ORDER]))
+        if isinstance(ordered, Pipeline) or STAGE in loop.annotations:
+            return ordered
     found = scheduled(func, loop, stages, tuple(range(count)))
     if isinstance(found, Pipeline):
         return found

@@ -13,7 +13,7 @@ from ...expr import OPAQUE, REDUCE, Node, free_vars, replace
 from ..conditions import is_const, uses
 from ..nodes import BlockRealize, For, ForKind, Seq
 from ..places import COMMON_SCOPES, SCOPES, is_scope, suggestion
-from .analysis import loops_binding, why_unstructured
+from .analysis import Scope, loops_binding, why_unstructured
 from .bindings import loop_ranges, not_quasi_affine, why_not_injective
 from .dependences import Access, accesses, commute, conflicting_pairs, exact, shown_apart
 from .registry import Failure, requirement
@@ -247,9 +247,17 @@ def only_spatial(state: ScheduleState, loop: For) -> Failure | None:
                 {loop: "this loop", realize.block: "reduces over it"},
                 "a loop that binds spatial iterators only",
                 f"{loop.var.name} binds a reduction iterator of block {realize.block.name}",
-                (f"rfactor({loop.var.name}, ...) makes it spatial for partial results", "choose a spatial loop"),
+                _ways_to_spatial(tree, loop, realize),
             )
     return None
+
+
+def _ways_to_spatial(tree: Tree, loop: For, realize: BlockRealize) -> tuple[str, ...]:
+    partial = f"{realize.block.name}_rf"
+    for producer in Scope.around(tree, realize).producers(realize):
+        if producer.block.name == partial:  # it combines what rfactor made
+            return (f"choose a spatial loop, of {realize.block.name} or of {partial}",)
+    return f"rfactor({loop.var.name}, ...) makes it spatial for partial results", "choose a spatial loop"
 
 
 @requirement

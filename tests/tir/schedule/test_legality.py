@@ -515,3 +515,41 @@ def test_loops_of_a_block_without_iterators_are_reordered() -> None:
 
 def test_a_loop_of_the_chain_that_is_not_used_stays() -> None:
     refused(summed_twice, "affine_bindings", lambda s: s.reorder(*s.get_loops("B")[:0:-1]))
+
+
+# ---- what else was told wrong --------------------------------------------------------------------------------------
+
+
+def test_what_rfactor_left_is_not_to_be_factored_again() -> None:
+    def bound(s: Schedule) -> None:
+        s.rfactor(loop(s, "C", 2), 0)
+        s.bind(s.get_loops("C")[-1], "threadIdx.x")
+
+    told = refused(product, "only_spatial", bound)
+    assert "rfactor(" not in told and "choose a spatial loop, of C or of C_rf" in told
+    assert "rfactor(k, ...)" in refused(product, "only_spatial", lambda s: s.bind(loop(s, "C", 2), "threadIdx.x"))
+
+
+@pytest.mark.parametrize("keys", [("stage", "order"), ("order", "stage")])
+def test_stages_and_order_of_a_pipeline_are_given_in_any_order(keys: tuple[str, str]) -> None:
+    values = {"stage": [0, 1], "order": [1, 0]}
+
+    def annotated(s: Schedule) -> None:
+        outer, inner = s.split(loop(s, "C", 2), [None, 4])
+        i, j = s.get_loops("C")[:2]
+        s.reorder(i, outer, j, inner)
+        s.compute_at(s.cache_read("C", 0, "shared"), outer)
+        for key in keys:
+            s.annotate(outer, f"software_pipeline_{key}", values[key])
+
+    sch = keeps(product, annotated)
+    assert sch.get(sch.get_loops("C")[1]).annotations == {f"software_pipeline_{k}": v for k, v in values.items()}
+
+
+def test_an_order_that_the_stages_do_not_allow_is_refused_when_both_are_there() -> None:
+    def annotated(s: Schedule) -> None:
+        s.compute_at(s.cache_read("C", 0, "shared"), loop(s, "C", 0))
+        s.annotate(loop(s, "C", 0), "software_pipeline_order", [1, 0])
+        s.annotate(loop(s, "C", 0), "software_pipeline_stage", [0, 0])
+
+    refused(product, "keeps_pipelines", annotated)
