@@ -1,5 +1,7 @@
 """Faults in the primitives that move, inline, stage and take apart blocks."""
 
+from tests.tir.schedule.bound_programs import partly_bound
+
 from ..patch import Faults
 from ..workloads import families, schedules
 
@@ -17,6 +19,10 @@ AT = Faults(
     ],
 )
 AT.edit("what consumers miss is not looked at", "_move", "if failure is not None:", "if False:")
+AT.edit(
+    "a block whose domain is larger than what it ran through", "_move", "if reason is not None:", "if False:",
+    by=[schedules("compute_at", of=partly_bound, prepare=())],
+)  # fmt: skip
 AT.drop("under a condition that decides whether it runs", "compute_at", "only_loops_around")
 AT.drop("a block that gives something else each time", "compute_at", "complete_or_reduction")
 AT.drop("inputs that are overwritten before", "compute_at", "inputs_settled")

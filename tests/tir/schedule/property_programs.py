@@ -12,6 +12,7 @@ from minitvm.reference.strategies import KINDS, pairs, prim_funcs
 from minitvm.tir.nodes import PrimFunc
 
 from . import cache_programs, layout_programs, reductions_programs
+from .bound_programs import partly_bound_programs
 
 BLOCKS: st.SearchStrategy[Any] = prim_funcs(min_blocks=2)
 REDUCTIONS = prim_funcs(kinds=("reduce", "matmul", "stencil", "elementwise"))
@@ -54,13 +55,14 @@ PROGRAMS: dict[str, st.SearchStrategy[Any]] = {
     "": BLOCKS,
     "cache_index": cache_programs.computed_indices(),
     "cache_inplace": cache_programs.in_place(),
-    "compute_inline": PRODUCERS,
+    "compute_at": st.one_of(BLOCKS, BLOCKS, BLOCKS, partly_bound_programs()),
+    "compute_inline": st.one_of(PRODUCERS, PRODUCERS, PRODUCERS, partly_bound_programs()),
     "decompose_padding": reductions_programs.paddings(),
     "decompose_reduction": REDUCTIONS,
     "fuse_reduction_epilogue": st.one_of(epilogues(), reductions_programs.reductions(epilogue=True)),
     "pad_einsum": reductions_programs.einsums(),
-    "reverse_compute_at": CHAINS,
-    "reverse_compute_inline": CONSUMERS,
+    "reverse_compute_at": st.one_of(CHAINS, CHAINS, CHAINS, partly_bound_programs()),
+    "reverse_compute_inline": st.one_of(CONSUMERS, CONSUMERS, CONSUMERS, partly_bound_programs()),
     "rfactor": st.one_of(REDUCTIONS, reductions_programs.reductions()),
     "rolling_buffer": reductions_programs.rolled(),
     "tensorize": layout_programs.products_in_tiles(),
