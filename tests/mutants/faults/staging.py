@@ -1,5 +1,7 @@
 """Faults in the primitives that stage values in other buffers, and that change layouts."""
 
+from tests.tir.schedule.bound_programs import partly_written
+
 from ..patch import Faults
 from ..workloads import families, primitive, schedules
 
@@ -27,6 +29,9 @@ WRITE.edit(
     "shared[0] if shared and False else",
     by=[schedules("cache_write", prepare=("compute_at", "compute_at", "reverse_compute_at"), depth=3)],
 )
+
+BOXES = Faults("cache_write", SCHEDULE + "boxes", [schedules("cache_write", of=partly_written, prepare=())])
+BOXES.edit("a condition around the block is not seen", "fills", "if decides is not None:", "if False:")
 
 INPLACE = Faults(
     "cache_inplace", PRIMITIVES + "cache", [primitive("cache_inplace"), primitive("cache_inplace", wild=True)]

@@ -70,3 +70,30 @@ def main(A: T.Buffer(({n}, {depth}), "int32"), C: T.Buffer(({n},), "int32")):
 def partly_bound_programs(draw: Any) -> PrimFunc:
     """`partly_bound` as a strategy."""
     return partly_bound(draw)
+
+
+def partly_written(draw: Draw) -> PrimFunc:
+    """A map under a condition, which leaves the rest of a buffer without values, and a map of what it wrote."""
+    n = draw(st.integers(2, 6))
+    written = draw(st.integers(1, n))
+    read = draw(st.integers(1, written))
+    return from_source(f"""
+@T.prim_func
+def main(A: T.Buffer(({n},), "int32"), C: T.Buffer(({read},), "int32")):
+    B = T.alloc_buffer(({n},), "int32")
+    for i in range({n}):
+        if i < {written}:
+            with T.block("B"):
+                vi = T.axis.spatial({n}, i)
+                B[vi] = A[vi] * 2
+    for i in range({read}):
+        with T.block("C"):
+            vi = T.axis.spatial({read}, {draw(st.sampled_from(("i", f"{read - 1} - i")))})
+            C[vi] = B[vi] + 1
+""")
+
+
+@st.composite
+def partly_written_programs(draw: Any) -> PrimFunc:
+    """`partly_written` as a strategy."""
+    return partly_written(draw)

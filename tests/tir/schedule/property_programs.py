@@ -12,7 +12,7 @@ from minitvm.reference.strategies import KINDS, pairs, prim_funcs
 from minitvm.tir.nodes import PrimFunc
 
 from . import cache_programs, layout_programs, reductions_programs
-from .bound_programs import partly_bound_programs
+from .bound_programs import partly_bound_programs, partly_written_programs
 
 BLOCKS: st.SearchStrategy[Any] = prim_funcs(min_blocks=2)
 REDUCTIONS = prim_funcs(kinds=("reduce", "matmul", "stencil", "elementwise"))
@@ -55,6 +55,8 @@ PROGRAMS: dict[str, st.SearchStrategy[Any]] = {
     "": BLOCKS,
     "cache_index": cache_programs.computed_indices(),
     "cache_inplace": cache_programs.in_place(),
+    "cache_read": st.one_of(BLOCKS, BLOCKS, BLOCKS, partly_written_programs()),
+    "cache_write": st.one_of(BLOCKS, BLOCKS, BLOCKS, partly_written_programs()),
     "compute_at": st.one_of(BLOCKS, BLOCKS, BLOCKS, partly_bound_programs()),
     "compute_inline": st.one_of(PRODUCERS, PRODUCERS, PRODUCERS, partly_bound_programs()),
     "decompose_padding": reductions_programs.paddings(),
