@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from minitvm import expr as x
@@ -42,6 +43,7 @@ class Dependence:
                 self.ranges.setdefault(node.var, []).extend((node.start, node.extent))
         self.several_masks: set[t.Buffer] = set()  # found out by runs; see `reference.tracking.SeveralMasks`
         self.in_order: set[t.For] = set()  # loops whose iterations met in a run, though they look independent
+        self.compiled: dict[Any, Any] = {}  # by `reference.runner`, for each way to run
         self._used: dict[x.Var, frozenset[x.Var]] = {}
 
     def root(self, buffer: t.Buffer) -> t.Buffer:

@@ -14,6 +14,7 @@ from minitvm.tir import nodes as t
 
 from .dependence import facts_of
 from .domain_expressions import in_domain
+from .elements import Execute
 from .lockstep import GridView, LockstepCompiler, NeedsOrder
 from .scalar import Environment
 from .scalar import evaluate as evaluate_scalar
@@ -38,6 +39,7 @@ class Run:
     inout: Sequence[str]
     slow: Callable[[], StatementCompiler]
     fast: Callable[[set[t.For]], LockstepCompiler]
+    keep: bool = False  # what is compiled for lockstep, for later runs
 
     def start(self, mode: str) -> None:
         """Run it, in place on the arrays."""
@@ -73,9 +75,8 @@ class Run:
         in_order = set(remembered)
         while True:
             try:
-                compiler = self.fast(in_order)
                 bound = self._bind()
-                execute = _compile(compiler, self.values, bound, self.func.body)
+                compiler, execute = self._code(in_order, bound)
                 env = compiler.environment()
                 for variable, value in self.values.items():
                     env[compiler.slot(variable)] = value
@@ -98,6 +99,21 @@ class Run:
             else:
                 self._finish(bound)
                 return True
+
+    def _code(self, in_order: set[t.For], bound: Sequence[Argument]) -> tuple[LockstepCompiler, Execute]:
+        """The function compiled for lockstep: once for all runs that differ in their arrays only, where that is kept.
+
+        What a run changes is in its environment; a compiled function has nothing of it.
+        """
+        facts = facts_of(self.func)
+        key = (self.settings.shadow, self.settings.while_limit, frozenset(in_order), frozenset(facts.several_masks))
+        if self.keep and key in facts.compiled:
+            return facts.compiled[key]
+        compiler = self.fast(in_order)
+        made = compiler, _compile(compiler, self.values, bound, self.func.body)
+        if self.keep:
+            facts.compiled[key] = made
+        return made
 
     def _restore(self, before: dict[Any, np.ndarray]) -> None:
         for param, array in zip(self.func.params, self.args):
@@ -150,4 +166,5 @@ def run_level_3(func: t.PrimFunc, args: Sequence[Any], settings: Settings, mode:
         func, args, values, [p for p in func.buffers if p in written], settings, inout,
         lambda: in_domain(StatementCompiler, domain)(func, settings),
         lambda in_order: in_domain(LockstepCompiler, domain)(func, settings, in_order, facts),
+        keep=domain is None,
     ).start(mode)  # fmt: skip

@@ -29,7 +29,8 @@ from .text import statement_text
 Wrapper = t.For | t.LetStmt | t.If
 Loops = tuple[t.For, ...]
 
-_KNOWN: WeakKeyDictionary[t.PrimFunc, t.PrimFunc] = WeakKeyDictionary()
+# None where a function is what it says: a value that is its own key would live for ever.
+_KNOWN: WeakKeyDictionary[t.PrimFunc, t.PrimFunc | None] = WeakKeyDictionary()
 
 
 def written_out(func: t.PrimFunc) -> t.PrimFunc:
@@ -38,16 +39,16 @@ def written_out(func: t.PrimFunc) -> t.PrimFunc:
     Raises `ExecutionError` where an axis is bound again with another extent, `Unsupported` where threads that share
     storage run loops of different lengths.
     """
-    known = _KNOWN.get(func)
-    if known is None:
-        known = func
-        if any(isinstance(n, t.For) and _on_grid(n) for n in x.walk(func.body)):
-            body = _bound_once(func.body, {})
-            written = _in_step(_with_owners(body))
-            assert isinstance(written, t.Stmt)
-            known = func.with_body(written)
-        _KNOWN[func] = known
-    return known
+    if func not in _KNOWN:
+        on_a_grid = any(isinstance(n, t.For) and _on_grid(n) for n in x.walk(func.body))
+        _KNOWN[func] = func.with_body(_explicit(func.body)) if on_a_grid else None
+    return _KNOWN[func] or func
+
+
+def _explicit(body: t.Stmt) -> t.Stmt:
+    written = _in_step(_with_owners(_bound_once(body, {})))
+    assert isinstance(written, t.Stmt)
+    return written
 
 
 def _on_grid(loop: t.For) -> bool:
