@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import InputError, TargetError, nearest
+from .errors import InputError, TargetError, VerificationError, nearest
 from .executable import nodes as x
 from .expr import Expr, Var, as_expr
 from .expr.names import fresh
@@ -386,6 +386,9 @@ def _symbolic(func: PrimFunc, values: Iterable[Any]) -> dict[Var, Expr]:
     dims: dict[Var, Expr] = {}
     for param, value in zip(func.params, values, strict=True):
         assert isinstance(param, Buffer)
+        if len(param.shape) != len(value.shape):
+            wanted, found = len(param.shape), len(value.shape)
+            raise VerificationError(f"{func.name}: {param.name} has {wanted} dimensions, {value.name} has {found}")
         for own, actual in zip(param.shape, value.shape, strict=True):
             if isinstance(own, Var):
                 dims.setdefault(own, as_expr(actual))

@@ -1,6 +1,6 @@
 """Faults in the primitives that stage values in other buffers, and that change layouts."""
 
-from tests.tir.schedule.bound_programs import partly_written
+from tests.tir.schedule.bound_programs import partly_written, shifted_at_times
 
 from ..patch import Faults
 from ..workloads import families, primitive, schedules
@@ -38,7 +38,8 @@ INPLACE = Faults(
 )
 INDEX = Faults("cache_index", PRIMITIVES + "cache_index", [primitive("cache_index")])
 INPLACE.drop("a block that other blocks in it update", "cache_inplace", "holds_no_blocks")
-INPLACE.drop("what it does not read is copied back", "cache_inplace", "writes_what_it_reads")
+INPLACE.drop("what it does not read is copied back", "cache_inplace", "writes_what_it_reads",
+             by=[schedules("cache_inplace", of=shifted_at_times, prepare=())])  # fmt: skip
 INPLACE.edit("copied in after the block", "cache_inplace", "step.before.append((block, stages[0]))",
              "step.after.append((block, stages[0]))")  # fmt: skip
 INDEX.edit(

@@ -93,6 +93,31 @@ def main(A: T.Buffer(({n},), "int32"), C: T.Buffer(({read},), "int32")):
 """)
 
 
+def shifted_at_times(draw: Draw) -> PrimFunc:
+    """A buffer of which some elements take their neighbour's value: a block that writes what it has not read."""
+    n, every = draw(st.integers(2, 6)), draw(st.integers(1, 3))
+    return from_source(f"""
+@T.prim_func
+def main(A: T.Buffer(({n + 1},), "int32"), C: T.Buffer(({n + 1},), "int32")):
+    B = T.alloc_buffer(({n + 1},), "int32")
+    for i in range({n + 1}):
+        with T.block("B"):
+            vi = T.axis.spatial({n + 1}, i)
+            B[vi] = A[vi] + 1
+    for i in range({n}):
+        with T.block("shift"):
+            vi = T.axis.spatial({n}, i)
+            T.reads(B[vi + 1])
+            T.writes(B[vi])
+            if vi % {every} == {draw(st.integers(0, every - 1))}:
+                B[vi] = B[vi + 1] * 2
+    for i in range({n + 1}):
+        with T.block("C"):
+            vi = T.axis.spatial({n + 1}, i)
+            C[vi] = B[vi]
+""")
+
+
 @st.composite
 def partly_written_programs(draw: Any) -> PrimFunc:
     """`partly_written` as a strategy."""
