@@ -221,13 +221,11 @@ def fills(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt 
     loops = tree.loops_above(realize)
     own = {loop.var for loop in loops}
     analyzer = Analyzer(loop_ranges(tree.all_loops_above(realize)))
+    cut = _is_cut(realize, region, analyzer)
     if isinstance(within, For) and within in loops:
-        return (
-            None
-            if _fills_inside(realize, region, loops[loops.index(within) + 1 :], analyzer)
-            else _gaps(realize, region)
-        )
-    if not loops or _fills_inside(realize, region, loops, analyzer):
+        inside = loops[loops.index(within) + 1 :]
+        return None if not cut and _fills_inside(realize, region, inside, analyzer) else _gaps(realize, region)
+    if not loops or (not cut and _fills_inside(realize, region, loops, analyzer)):
         return None
     iterators = {it.var: it for it in realize.block.iter_vars}
     seen: set[Var] = set()
@@ -240,6 +238,17 @@ def fills(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt 
     if not covers_domain(realize, loops, analyzer):
         return f"the loops do not reach every iteration of block {realize.block.name}"
     return None
+
+
+def _is_cut(realize: BlockRealize, region: BufferRegion, analyzer: Analyzer) -> bool:
+    """Whether a predicate, though the domains of the iterators imply it, may leave out elements that loops reach.
+
+    Of `B[vi]` it leaves out what lies outside of the domain; of `B[vi // 2, vi % 2]` that may be the corner of a box.
+    """
+    if analyzer.can_prove(realize.predicate):
+        return False
+    iterators = {it.var for it in realize.block.iter_vars}
+    return any(tile_of(r) is None and any(v in iterators for v in free_vars(r.start)) for r in region.region)
 
 
 def _gaps(realize: BlockRealize, region: BufferRegion) -> str:

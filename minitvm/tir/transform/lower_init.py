@@ -68,6 +68,8 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
     if not binding or reduced & spatial or block.init is None:
         return None
     first, inner = loops[binding[0]], loops[binding[0] :]
+    if any(l.var not in reduced | spatial and not is_const(l.extent, 1) for l in inner):
+        return None  # a loop that binds no iterator repeats the block, its init too
     ordered = all(loop.kind in (ForKind.SERIAL, ForKind.UNROLLED) for loop in inner if loop.var in reduced)
     if not ordered or not _alone(block, block.init, first) or not _begins(node, loops):
         return None

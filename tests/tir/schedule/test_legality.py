@@ -553,3 +553,20 @@ def test_an_order_that_the_stages_do_not_allow_is_refused_when_both_are_there() 
         s.annotate(loop(s, "C", 0), "software_pipeline_stage", [0, 0])
 
     refused(product, "keeps_pipelines", annotated)
+
+
+def test_a_box_whose_corner_a_predicate_leaves_out_is_not_full() -> None:
+    """Three elements in a box of 2 x 2: the fourth has no value, and may not be copied."""
+
+    @T.prim_func
+    def main(A: T.Buffer((3,), "float32"), B: T.Buffer((3,), "float32")):
+        for i, j in T.grid(2, 2):
+            with T.block("B"):
+                vi = T.axis.spatial(3, i * 2 + j)
+                T.where(i * 2 + j < 3)
+                B[vi] = A[vi]
+
+    sch = Schedule(main)
+    copy = sch.reindex_cache_write("B", 0, "local", lambda vi: (vi // 2, vi % 2))
+    with pytest.raises(ScheduleError, match="initialised"):
+        sch.cache_read(copy, 0, "local")

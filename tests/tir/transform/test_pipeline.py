@@ -401,6 +401,24 @@ def test_loops_of_a_gpu_grid_are_a_kernel() -> None:
     verify(lower(sch.func), level="kernel")
 
 
+def test_init_stays_inside_of_loops_that_bind_nothing() -> None:
+    """Each iteration of `again` begins the sum anew; a condition on it, which binds nothing, comes along."""
+
+    @T.prim_func
+    def repeated(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "float32")):
+        for k, again in T.grid(4, 2):
+            with T.block("B"):
+                vk = T.axis.reduce(4, k)
+                T.where(again < 1)
+                with T.init():
+                    B[0] = 0.0
+                B[0] = B[0] + A[vk]
+
+    out = np.zeros(1, np.float32)
+    kernel_reference.run(lower(repeated, None), np.arange(4, dtype=np.float32), out)
+    assert out[0] == 6
+
+
 def test_init_stays_where_another_loop_skips_the_first_step() -> None:
     """A sum over the steps of a skewed nest: only in the first row does it begin."""
 
