@@ -14,6 +14,7 @@ from ..boxes import Box, fills, hull, in_iterators, relax, touched
 from ..placement import box_text, broken_flow, insert, iterator_ranges, nest_for
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..reruns import why_other_iterations
+from ..staging import refuse_races
 from ..state import ScheduleState
 from ..thread_storage import sharing_threads
 from ..tree import Tree
@@ -341,11 +342,7 @@ def _move(
     failure = broken_flow(state, new_tree, moved)
     if failure is not None:
         raise region_cover.refuse(failure)
-    for outer in new_tree.all_loops_above(moved):
-        if outer.kind in (ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.THREAD):
-            race = req.no_races.check(state=state, loop=outer)
-            if race is not None:
-                raise req.no_races.refuse(race)
+    refuse_races(state, moved)
 
 
 def _blocks(tree: Tree, blocks: list[BlockRealize]) -> list[BlockRealize]:
