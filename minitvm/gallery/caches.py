@@ -80,6 +80,15 @@ def updated_view(A: T.Buffer((8,), "float32")):
 
 
 @T.prim_func
+def started_in_place(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+            B[vi] = B[vi] + 1.0
+
+
+@T.prim_func
 def two_points(A: T.Buffer((9,), "float32"), B: T.Buffer((8,), "float32")):
     for i in range(8):
         with T.block("B"):
@@ -143,6 +152,7 @@ CASES["cache_write.values_of_writer"] = on(
 CASES["cache_inplace.reads_it"] = on(running, lambda s: s.cache_inplace("A", "B", "local"))
 CASES["cache_inplace.updates_it"] = on(M, lambda s: s.cache_inplace("C", 0, "local"))
 CASES["cache_inplace.writes_what_it_reads"] = on(shifting, lambda s: s.cache_inplace("A", 0, "local"))
+CASES["cache_inplace.finds_values"] = on(started_in_place, lambda s: s.cache_inplace("B", "B", "local"))
 CASES["cache_inplace.read_in_blocks"] = on(updated_view, lambda s: s.cache_inplace("A", 0, "local"))
 
 CASES["reindex.names_an_access"] = on(M, lambda s: s.reindex("C", ("read", 2)))

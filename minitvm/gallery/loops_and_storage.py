@@ -110,9 +110,6 @@ CASES["annotate_buffer_access.directly_in_root"] = on(
     lambda s: s.annotate_buffer_access("B_i0", 0, "read", lambda vi, vj: ((vi, vi + 2), vj)),
     lambda s: s.loop_partition(loop(s, "B"), [2]),
 )
-CASES["cache_inplace.holds_no_blocks"] = on(
-    M, lambda s: s.cache_inplace("C_k_common", "C", "local"), lambda s: s.loop_partition(loop(s, "C", 2), [1])
-)
 
 CASES["sample_categorical.distribution"] = on(M, lambda s: s.sample_categorical([1, 2], [1.0]))
 CASES["sample_categorical.candidate_decision"] = on(M, lambda s: s.sample_categorical([1, 2], [0.5, 0.5], decision=2))

@@ -19,11 +19,12 @@ from ...expr import (
     free_vars,
     replace,
     rewrite,
+    structural_equal,
     substitute,
 )  # fmt: skip
-from ..accesses import accesses
+from ..accesses import Access, accesses
 from ..conditions import all_of, conjuncts, is_const
-from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, Stmt, While
+from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, Evaluate, For, Stmt, While
 from .bindings import covers_domain, loop_ranges
 from .tree import Tree, statements
 
@@ -171,18 +172,67 @@ def reaches_all(block: Block, region: BufferRegion, write: bool) -> bool:
     What the text of the body does not show, a view or an intrinsic, is believed; so is what a copy (`auto_copy`)
     writes, which stops at the end of the buffer as its region does.
     """
-    analyzer = Analyzer({it.var: it.dom for it in block.iter_vars})
-    parts = [block.body] if block.init is None or not write else [block.init, block.body]
-    found = [a for part in parts for a in accesses(part) if a.buffer is region.buffer and a.write is write]
+    found = [a for a in _touches(block, region.buffer, with_init=write) if a.write is write]
     if not found or (write and block.annotations.get("auto_copy")):
-        return True
+        return bool(found) or _hides(block, region.buffer)
+    return _covered(block, region, found)
+
+
+def reads_before_writing(block: Block, region: BufferRegion) -> bool:
+    """Whether an iteration of a block surely reads all of a region that it declares, each element before it writes it.
+
+    A view is believed, as by `reaches_all`.
+    """
+    if not _touches(block, region.buffer, with_init=True):
+        return _hides(block, region.buffer)
+    return _covered(block, region, first_reads(block, region.buffer))
+
+
+def first_reads(block: Block, buffer: Buffer) -> list[Access]:
+    """The loads in an iteration of a block that surely find what stood in the buffer before that iteration.
+
+    Blocks inside only declare what they read.
+    """
+    found = _touches(block, buffer, with_init=True)
+    return [
+        access
+        for k, access in enumerate(found)
+        if isinstance(access.node, BufferLoad)
+        and all(_comes_first(access, other, k < n) for n, other in enumerate(found) if other.write)
+    ]
+
+
+def _comes_first(read: Access, write: Access, in_text: bool) -> bool:
+    """Whether no element has been written when it is first read, though loops around both may bring them in turn."""
+    if not in_text:
+        return False
+    return not (read.loops.keys() & write.loops.keys()) or all(
+        structural_equal(substitute(a.start, read.lets), substitute(b.start, write.lets))
+        for a, b in zip(read.ranges, write.ranges, strict=True)
+    )
+
+
+def _touches(block: Block, buffer: Buffer, *, with_init: bool) -> list[Access]:
+    parts = [block.init, block.body] if with_init and block.init is not None else [block.body]
+    return [a for part in parts for a in accesses(part) if a.buffer is buffer]
+
+
+def _hides(block: Block, buffer: Buffer) -> bool:
+    """Whether a block touches a buffer in ways that its text does not show."""
+    opaque = any(isinstance(stmt, Evaluate) for stmt in statements(block.body))
+    return opaque or any(match.source.buffer is buffer for match in block.match_buffers)
+
+
+def _covered(block: Block, region: BufferRegion, found: Sequence[Access]) -> bool:
+    """Whether one access of these surely touches all of the region, or one in each branch of an `if`."""
+    analyzer = Analyzer({it.var: it.dom for it in block.iter_vars})
     guarded: list[tuple[Expr, ...]] = []  # under which conditions all of it is touched
     for access in found:
         box = tuple(substitute(r, access.lets) for r in access.ranges)
         dense = all(is_const(r.extent, 1) for r in box)
         if dense and not regions.evaluate([r.start for r in box], access.loops, analyzer).exact:
             continue
-        if access.guarded and not (write and access.conditions):
+        if access.guarded and not (access.write and access.conditions):
             continue
         if regions.covers(swept(box, access.loops, analyzer, region.buffer), region.region, analyzer):
             if not access.guarded:
@@ -210,14 +260,19 @@ def _in_both_branches(found: Sequence[tuple[Expr, ...]], outer: int = 0) -> bool
 
 def fills(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt | None) -> str | None:
     """None where a block writes every element of its box in each iteration of `within`, else why that is not shown."""
+    reason = runs_through(tree, realize, region, within)
+    return _gaps(realize, region) if reason is None and not reaches_all(realize.block, region, write=True) else reason
+
+
+def runs_through(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt | None) -> str | None:
+    """None where the iterations of a block in one of `within` together have all of its box as their regions, else why
+    that is not shown."""
     decides = tree.condition_above(realize, within)
     if decides is not None:
         return f"block {realize.block.name} runs only where {decides.condition}"
     predicate = in_iterators(tree, realize)
     if predicate is None or conjuncts(predicate):
         return f"block {realize.block.name} runs only where {realize.predicate}"
-    if not reaches_all(realize.block, region, write=True):
-        return _gaps(realize, region)
     loops = tree.loops_above(realize)
     own = {loop.var for loop in loops}
     analyzer = Analyzer(loop_ranges(tree.all_loops_above(realize)))

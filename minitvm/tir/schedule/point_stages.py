@@ -38,7 +38,7 @@ from ..nodes import (
     Stmt,
 )  # fmt: skip
 from .analysis import Scope
-from .boxes import fills, relax
+from .boxes import reaches_all, relax, runs_through
 from .placement import box_text, nest_for
 from .registry import Failure, holds_inside
 from .staging import Insertion, block_in, box_written, initialised, place_after, point_region, refuse_races
@@ -115,10 +115,15 @@ def stage_points(
         anchor, within = place_after(tree, writers[0], [realize])
     nest, exact = _copied_nest(tree, point, within) if copied_loops else (None, False)
     stage_block = _stage_block(point, cached, places)
+    if point.write and not reaches_all(realize.block, point_region(buffer, point.indices), write=True):
+        found = f"{realize.block.name} may leave out {buffer.name}[{', '.join(map(str, point.indices))}]"
+        raise copies_its_values.refuse(
+            Failure({realize.block: "this block"}, f"{buffer.name} written in every iteration", found)
+        )
     if nest is None:
         stage = _domain_nest(state, tree, point, stage_block, within)
         if point.write:
-            reason = fills(tree, realize, point_region(cached, [it.var for it in point.iterators]), within)
+            reason = runs_through(tree, realize, point_region(cached, [it.var for it in point.iterators]), within)
             if reason is not None:
                 raise copies_its_values.refuse(
                     Failure({realize.block: "this block"}, "every combination of its iterators run through", reason)

@@ -31,13 +31,13 @@ WRITE.edit(
 )
 
 BOXES = Faults("cache_write", SCHEDULE + "boxes", [schedules("cache_write", of=partly_written, prepare=())])
-BOXES.edit("a condition around the block is not seen", "fills", "if decides is not None:", "if False:")
+BOXES.edit("a condition around the block is not seen", "runs_through", "if decides is not None:", "if False:")
 
 INPLACE = Faults(
     "cache_inplace", PRIMITIVES + "cache", [primitive("cache_inplace"), primitive("cache_inplace", wild=True)]
 )
 INDEX = Faults("cache_index", PRIMITIVES + "cache_index", [primitive("cache_index")])
-INPLACE.drop("a block that other blocks in it update", "cache_inplace", "holds_no_blocks")
+INPLACE.drop("elements copied in that nobody wrote", "cache_inplace", "finds_values")
 INPLACE.drop("what it does not read is copied back", "cache_inplace", "writes_what_it_reads",
              by=[schedules("cache_inplace", of=shifted_at_times, prepare=())])  # fmt: skip
 INPLACE.edit("copied in after the block", "cache_inplace", "step.before.append((block, stages[0]))",

@@ -109,8 +109,9 @@ def main(A: T.Buffer(({n + 1},), "int32"), C: T.Buffer(({n + 1},), "int32")):
             vi = T.axis.spatial({n}, i)
             T.reads(B[vi + 1])
             T.writes(B[vi])
+            value: T.int32 = B[vi + 1]
             if vi % {every} == {draw(st.integers(0, every - 1))}:
-                B[vi] = B[vi + 1] * 2
+                B[vi] = value * 2
     for i in range({n + 1}):
         with T.block("C"):
             vi = T.axis.spatial({n + 1}, i)

@@ -138,6 +138,78 @@ def test_cache_inplace_takes_a_name() -> None:
     assert _reads(sch, "update") == ["B_local"]
 
 
+@T.prim_func
+def written_in_part(A: T.Buffer((2,), "float32"), C: T.Buffer((3,), "float32")):
+    for i in range(1):
+        with T.block("first"):
+            vi = T.axis.spatial(1, i)
+            C[vi] = T.float32(1)
+    for i in range(2):
+        with T.block("C"):
+            vi = T.axis.opaque(2, i)
+            C[vi + 1] = C[vi] + A[vi]
+
+
+def test_cache_inplace_copies_in_only_what_the_block_reads() -> None:
+    """A block may declare more than it reads; what nobody wrote would be copied."""
+    sch = Schedule(written_in_part)
+    sch.annotate_buffer_access("C", 0, "read", lambda vi: [(vi, vi + 2)])
+    with pytest.raises(ScheduleError, match="finds_values"):
+        sch.cache_inplace("C", "C", "local")
+
+
+@T.prim_func
+def summed(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4,), "float32")):
+    for i, k in T.grid(4, 8):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.reads(C[vi], A[vi, vk])
+            T.writes(C[vi])
+            with T.init():
+                C[vi] = 0.0
+            C[vi] = C[vi] + A[vi, vk]
+
+
+@T.prim_func
+def handed_on(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.opaque(4, i)
+            T.reads(A[vi * 2 : vi * 2 + 2], C[vi * 2 : vi * 2 + 2])
+            T.writes(C[vi * 2 : vi * 2 + 2])
+            for j in range(2):
+                C[vi * 2 + j] = A[vi * 2 + j]
+            for j in range(2):
+                C[vi * 2 + j] = C[vi * 2 + j] * 2.0
+
+
+@pytest.mark.parametrize("func", [summed, handed_on], ids=["init", "loops"])
+def test_cache_inplace_refuses_what_the_block_writes_before_it_reads_it(func) -> None:
+    with pytest.raises(ScheduleError, match="finds_values"):
+        Schedule(func).cache_inplace("C", "C", "local")
+
+
+def test_cache_inplace_refuses_blocks_inside_that_may_write_first() -> None:
+    sch = Schedule(programs.matmul())
+    sch.loop_partition(sch.get_loops("C")[2], [1])
+    with pytest.raises(ScheduleError, match="may write first: C_k0_partition, C_k1_partition"):
+        sch.cache_inplace("C_k_common", "C", "local")
+
+
+@T.prim_func
+def smoothed(A: T.Buffer((8,), "float32")):
+    for i in range(6):
+        with T.block("A"):
+            vi = T.axis.opaque(6, i)
+            A[vi + 1] = (A[vi] + A[vi + 2]) * 0.5
+
+
+def test_cache_inplace_takes_the_gaps_of_what_the_caller_gave() -> None:
+    sch = Schedule(smoothed)
+    sch.cache_inplace("A", 0, "local")
+    same(smoothed, sch)
+
+
 # ---- reindex -------------------------------------------------------------------------------------------------------
 
 
@@ -163,6 +235,25 @@ def test_reindex_lays_a_buffer_out_as_the_block_runs(buffer: Any) -> None:
     sch = Schedule(transposed)
     sch.reindex("B", buffer)
     assert_becomes(transposed, sch, reindexed)
+
+
+def test_reindex_copies_back_only_what_every_iteration_writes() -> None:
+    @T.prim_func
+    def half(A: T.Buffer((8,), "float32"), C: T.Buffer((4,), "float32")):
+        B = T.alloc_buffer((8,))
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                if vi < 4:
+                    B[vi] = A[vi]
+        for i in range(4):
+            with T.block("C"):
+                vi = T.axis.spatial(4, i)
+                C[vi] = B[vi]
+
+    for call in (("reindex", ("write", 0)), ("reindex_cache_write", 0, "local", lambda i: 7 - i)):
+        with pytest.raises(ScheduleError, match=r"copies_its_values(.|\n)*B may leave out B\[vi\]"):
+            getattr(Schedule(half), call[0])("B", *call[1:])
 
 
 def test_reindex_leaves_out_what_does_not_index_the_buffer() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ....expr import Node, walk
 from ...nodes import BlockRealize, Buffer, BufferRegion, BufferStore
 from ..analysis import Scope, why_neither
-from ..boxes import bound_box, fills, hull, touched
+from ..boxes import bound_box, fills, first_reads, hull, reads_before_writing, touched
 from ..dependences import accesses
 from ..placement import box_text, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
@@ -358,22 +359,38 @@ def writes_what_it_reads(
 
 
 @requirement
-def holds_no_blocks(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block holds no other blocks: what it reads of the buffer may be what one of them wrote there before, and
-    then there is nothing to copy in"""
-    inner = state.home(block).blocks_in(block)
-    if not inner:
+def finds_values(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> Failure | None:
+    """every element that is copied in has a value: the block reads it before it writes it, or the caller gave it"""
+    read = region_of(block.block.reads, read_buffer_index)
+    assert read is not None  # reads_it
+    buffer = read.buffer
+    found = [r for r in block.block.reads if r.buffer is buffer]
+    if all(reads_before_writing(block.block, r) for r in found) or _is_given(state.home(block), block, buffer):
         return None
+    inner = [b.block.name for b in state.home(block).blocks_in(block)]
     return Failure(
-        {inner[0].block: "stands in it"},
-        "a block without blocks inside",
-        f"{block.block.name} holds {', '.join(b.block.name for b in inner)}",
+        dict.fromkeys(found, "is copied in"),
+        f"every element of it read by {block.block.name} before it is written, so that there is something to copy",
+        f"{block.block.name} holds blocks that may write first: {', '.join(inner)}"
+        if inner
+        else f"{block.block.name} may leave out elements of {buffer.name}, or write them first",
     )
+
+
+def _is_given(tree: Tree, block: BlockRealize, buffer: Buffer) -> bool:
+    """Whether a parameter's values come from the caller: only the block writes it, and reads before it writes."""
+
+    def stores(node: Node) -> int:
+        return sum(isinstance(part, BufferStore) and part.buffer is buffer for part in walk(node))
+
+    if buffer not in tree.func.buffers or stores(tree.func.body) != stores(block.block):
+        return False
+    return any(not access.guarded and not access.loops for access in first_reads(block.block, buffer))
 
 
 @primitive(
     past="was cached in",
-    requires=[reads_it, known_scope, updates_it, holds_no_blocks, writes_what_it_reads, read_in_blocks],
+    requires=[reads_it, known_scope, updates_it, writes_what_it_reads, read_in_blocks, finds_values],
 )  # fmt: skip
 def cache_inplace(
     state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer, storage_scope: str
