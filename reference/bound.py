@@ -16,22 +16,20 @@ from typing import Any
 import numpy as np
 
 from minitvm import expr as x
-from minitvm.errors import Unsupported
 from minitvm.te import nodes as te
 from minitvm.tir import nodes as t
 
 from . import te as tensors
+from .analysis import prepared
 from .bound_expressions import BoundCompiler
 from .bound_numbers import CELL, Undecided, error_of, exact, format_of, is_cells
-from .dependence import Dependence
 from .grid_storage import GridView
-from .kernel import LockstepKernels, flattened
+from .kernel import LockstepKernels
 from .lockstep import LockstepCompiler
-from .programs import Parameter, Program, entry, parameters, split_tensors
+from .programs import Parameter, Program, parameters, split_tensors
 from .runner import Run
 from .scalar import Evaluate, Value
-from .settings import Settings, stored_buffers
-from .storage import Argument, Memory, View, bind_dimensions
+from .storage import Argument, Memory, View
 from .verdict import Verdict
 
 __all__ = ["Bounded", "Undecided", "compare", "evaluate"]
@@ -95,7 +93,7 @@ class _BoundRun(Run):
 
     def _one_by_one(self) -> None:
         """Where lockstep does not do, the same with every loop in order."""
-        loops = {n for f in self.functions for n in x.walk(f.body) if isinstance(n, t.For)}
+        loops = {n for f in (self.func, *self.called) for n in x.walk(f.body) if isinstance(n, t.For)}
         compiler = self.fast(loops)
         bound = self._bind()
         for key in (*self.values, *(a.param for a in bound)):
@@ -109,7 +107,7 @@ class _BoundRun(Run):
         execute(env)
         self._finish(bound)
 
-    functions: Sequence[t.PrimFunc] = ()
+    called: Sequence[t.PrimFunc] = ()
 
 
 @dataclass(frozen=True)
@@ -144,42 +142,26 @@ def evaluate(program: Program, args: Sequence[Any], sizes: Mapping[str, int] | N
 
     Raises `Undecided` or `Unsupported` for what has no error analysis, `ExecutionError` as the interpreters do.
     """
-    own = [np.array(a, order="C") if isinstance(a, np.ndarray) else a for a in args]
     with np.errstate(all="ignore"):
         if isinstance(program, t.PrimFunc | t.IRModule):
-            return _of_function(program, own, sizes)
-        return _of_tensors(program, own)
+            return _of_function(program, args, sizes)
+        return _of_tensors(program, args)
 
 
-def _of_function(program: t.PrimFunc | t.IRModule, args: list[Any], sizes: Mapping[str, int] | None) -> list[Any]:
-    func = entry(program)
-    lowered = isinstance(program, t.IRModule) and bool(func.attrs.get("host"))
-    module = program if isinstance(program, t.IRModule) else t.IRModule({func.name: func})
-    own = [flattened(p, a) for p, a in zip(func.params, args)] if lowered else list(args)
-    settings, facts = Settings(shadow=False), Dependence(func)
-    known: dict[str, Dependence] = {}
-    written = stored_buffers(func, module)
-
-    def compiler(in_order: set[t.For]) -> Any:
-        if lowered:
-            return BoundKernels(func, settings, in_order, module, known)
-        return BoundStatements(func, settings, in_order, facts)
-
-    def never() -> Any:
-        raise Unsupported("bound mode has no slow form")
-
-    outputs = [p for p in func.buffers if p in written]
-    run = _BoundRun(func, own, bind_dimensions(func, own, sizes), outputs, settings, (), never, compiler)
-    run.functions = [f for _, f in module.items()]
+def _of_function(program: t.PrimFunc | t.IRModule, args: Sequence[Any], sizes: Mapping[str, int] | None) -> list[Any]:
+    compilers = BoundStatements, BoundKernels
+    run = prepared(_BoundRun, program, args, sizes, compilers, "bound mode has no slow form")
+    if isinstance(program, t.IRModule):
+        run.called = [f for _, f in program.items()]
     run.start("fast")
     views: dict[Any, View] = {a.param: a.view for a in run.bound}
     found: list[Bounded | None] = []
-    for param, array in zip(func.params, args):
-        if param not in outputs:
+    for param, array in zip(run.func.params, args):
+        if param not in run.outputs:
             found.append(None)
             continue
         view = views[param]
-        found.append(_bounded(view.data[view.offsets()].reshape(array.shape), param.dtype))
+        found.append(_bounded(view.data[view.offsets()].reshape(np.shape(array)), param.dtype))
     return found
 
 

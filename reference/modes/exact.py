@@ -6,20 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
-
 from minitvm.errors import ExecutionError, Unsupported
 from minitvm.tir import nodes as t
 
-from .. import kernel, runner
+from ..analysis import prepared
 from ..arguments import random_inputs
-from ..dependence import Dependence, facts_of
 from ..exact import MagnitudeKernels, MagnitudeStatements, Peaks, exact_inputs, magnitudes, with_peaks
 from ..exact_te import measure_tensors
-from ..programs import Program, entry, is_lowered
-from ..settings import Settings, stored_buffers
+from ..programs import Program
+from ..runner import Run
 from ..signs import signs, with_signs
-from ..storage import bind_dimensions
 from ..variations import blend, ties, variations, varied
 from ..verdict import Verdict
 from .case import Case
@@ -105,32 +101,6 @@ def measure(program: Program, args: Sequence[Any], peaks: Peaks, sizes: Mapping[
     if not isinstance(program, t.PrimFunc | t.IRModule):
         measure_tensors(program, args, peaks)
         return
-    func, settings = entry(program), Settings(shadow=False)
-    own = [np.array(a) if isinstance(a, np.ndarray) else a for a in args]
-    lowered = is_lowered(program)
-    if lowered:
-        own = [kernel.flattened(p, a) for p, a in zip(func.params, own)]
-    module = program if isinstance(program, t.IRModule) else t.IRModule({func.name: func})
-    written = stored_buffers(func, module)
-
-    def refuse() -> Any:
-        raise Unsupported("exact mode: the magnitudes of this program cannot be computed")
-
-    facts = facts_of(func)
-    known: dict[str, Dependence] = {}
-
-    def compiler(in_order: set[t.For]) -> Any:
-        if lowered:
-            return with_peaks(MagnitudeKernels, peaks)(func, settings, in_order, module, known)
-        return with_peaks(MagnitudeStatements, peaks)(func, settings, in_order, facts)
-
-    runner.Run(
-        func,
-        own,
-        bind_dimensions(func, own, sizes),
-        [p for p in func.buffers if p in written],
-        settings,
-        (),
-        refuse,
-        compiler,
-    ).start("fast")
+    compilers = with_peaks(MagnitudeStatements, peaks), with_peaks(MagnitudeKernels, peaks)
+    refusal = "exact mode: the magnitudes of this program cannot be computed"
+    prepared(Run, program, args, sizes, compilers, refusal).start("fast")

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from minitvm.errors import ExecutionError, Unsupported
-from minitvm.reference import tir
+from minitvm.reference import bound, check, tir
+from minitvm.reference.exact import Peaks
+from minitvm.reference.modes.exact import measure
 from minitvm.reference.threads import written_out
 from minitvm.script import from_source
 from minitvm.tir.nodes import PrimFunc
@@ -120,3 +122,30 @@ def test_programs_without_a_grid_are_left_as_they_are() -> None:
     assert written_out(func) is func
     virtual = program('for i in T.thread_binding(8, thread="vthread"):\n    B[i] = A[i]\n')
     assert written_out(virtual) is virtual
+
+
+IN_TURNS = """
+for t in T.thread_binding(8, thread="threadIdx.x"):
+    for k in range(2):
+        S[t] = A[k * 4 + t % 4] FIRST
+        if t < 4:
+            B[k * 4 + t] = S[7 - t] * T.float32(1000)
+"""
+
+
+def test_error_bounds_are_those_of_threads_in_step() -> None:
+    """One thread after the other would read what nobody has written."""
+    func = program(IN_TURNS.replace("FIRST", "/ T.float32(3)"), SHARED)
+    a = np.arange(8, dtype=np.float32)
+    must = bound.evaluate(func, [a, np.zeros(8, np.float32)])[1]
+    assert must is not None
+    np.testing.assert_allclose(must.value, a.reshape(2, 4)[:, ::-1].reshape(8) / 3 * 1000, rtol=1e-6)
+    assert (must.error < 1e-2).all()
+    assert check(func, func, modes="bound")
+
+
+def test_magnitudes_are_those_of_threads_in_step() -> None:
+    peaks = Peaks()
+    func = program(IN_TURNS.replace("FIRST", "* T.float32(1000)"), SHARED)
+    measure(func, [np.full(8, 16, np.float32), np.zeros(8, np.float32)], peaks)
+    assert peaks.filled == 16e6 / 2**24
