@@ -50,6 +50,8 @@ def check_function(func: Any, target: Target, seed: int) -> Iterator[tuple[str, 
             verdict, told = trial.run(level)
         except (ExecutionError, VerificationError) as error:
             verdict, told = "WRONG", indented(error)
+        except InternalError:
+            raise
         except MinitvmError as error:
             verdict, told = "none", f"not run: {indented(error)}"
         yield line(level, verdict, told, time.perf_counter() - start), verdict != "WRONG"

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from minitvm.cli import main
+from minitvm.cli.levels import LEVELS
 from minitvm.errors import InternalError
 
 from .models import tiny
@@ -151,3 +152,21 @@ def test_a_bug_of_ours_says_so(
     written = capsys.readouterr().err
     assert "a bug in minitvm, not in your model or command" in written
     assert "Please report" in written and type(error).__name__ in written
+
+
+def test_a_bug_of_ours_at_one_level_of_a_program_says_so_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, **__: object) -> object:
+        raise InternalError("a rule of ours is broken")
+
+    monkeypatch.setitem(LEVELS, "kernel", broken)
+    path = tmp_path / "program.py"
+    path.write_text(
+        "from minitvm.script import tir as T\n\n@T.prim_func\n"
+        'def f(A: T.Buffer((4,), "float32")):\n    for i in range(4):\n        A[i] = T.float32(1)\n'
+    )
+    assert main(["check", str(path)]) == 3
+    out, err = capsys.readouterr()
+    assert "kernel" not in out
+    assert "a bug in minitvm" in err and "InternalError: a rule of ours is broken" in err
