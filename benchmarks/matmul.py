@@ -51,7 +51,7 @@ def compare(m: int, n: int, k: int, threads: int) -> harness.Row:
             threads=threads,
         )
     if not np.array_equal(ours, theirs):
-        raise SystemExit(f"{m} x {n} x {k}: the products differ: nothing to measure")
+        raise RuntimeError(f"{m} x {n} x {k}: the products differ: nothing to measure")
     name = f"{m} x {n} x {k}, {2e-9 * m * n * k / medians['ours']:.0f} GFLOP/s"
     return harness.Row(name, threads, medians["ours"], medians["peer"], "NumPy (OpenBLAS)", WANTED)
 

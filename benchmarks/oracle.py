@@ -54,15 +54,15 @@ def at_kernel_level(pair: Scheduled) -> Any:
 
 
 def seconds_each(judge: Callable[[Scheduled], Any], drawn: list[Scheduled]) -> float:
-    """Mean seconds of a check; a pair that is judged different ends the benchmark."""
+    """Mean seconds of a check; RuntimeError for a pair that is judged different."""
     start = time.perf_counter()
     for pair in drawn:
         try:
             verdict = judge(pair)
         except MinitvmError as error:
-            raise SystemExit(f"{error}\n{pair!r}") from error
+            raise RuntimeError(f"{error}\n{pair!r}") from error
         if not verdict:
-            raise SystemExit(f"{verdict}\n{pair!r}")
+            raise RuntimeError(f"{verdict}\n{pair!r}")
     return (time.perf_counter() - start) / len(drawn)
 
 
