@@ -14,8 +14,9 @@ from minitvm.reference import check
 from minitvm.reference.sizes import sizes_to_try
 from minitvm.script import from_source
 from minitvm.tir.nodes import BlockRealize, For, IRModule, PrimFunc
-from minitvm.tir.schedule.registry import PRIMITIVES, primitive
+from minitvm.tir.schedule.registry import primitive
 from minitvm.tir.schedule.state import ScheduleState
+from minitvm.tir.schedule.testing import registrations_undone
 
 
 def function(body: str, dims: str = "n") -> PrimFunc:
@@ -98,24 +99,22 @@ def test_extents_that_would_be_negative_are_left_out() -> None:
 
 
 def test_a_schedule_that_is_verified_refuses_a_primitive_that_drops_a_predicate() -> None:
-    @primitive()
-    def lose_predicates(state: ScheduleState, loop: For) -> None:
-        """Leave out the predicates below a loop."""
-        def whole(node: Node) -> Node | None:
-            return replace(node, predicate=tir.const(True, "bool")) if isinstance(node, BlockRealize) else None
+    with registrations_undone():
+        @primitive()
+        def lose_predicates(state: ScheduleState, loop: For) -> None:
+            """Leave out the predicates below a loop."""
+            def whole(node: Node) -> Node | None:
+                return replace(node, predicate=tir.const(True, "bool")) if isinstance(node, BlockRealize) else None
 
-        state.replace({loop: rewrite(loop, whole)})
+            state.replace({loop: rewrite(loop, whole)})
 
-    n = te.var("n")
-    a = te.placeholder((n,), name="A")
-    sch = tir.Schedule(te.create_prim_func([a, te.compute((n,), lambda i: a[i] * 2.0, name="B")]), verify=True)
-    try:
+        n = te.var("n")
+        a = te.placeholder((n,), name="A")
+        sch = tir.Schedule(te.create_prim_func([a, te.compute((n,), lambda i: a[i] * 2.0, name="B")]), verify=True)
         (loop,) = sch.get_loops("B")
         outer, _ = sch.split(loop, factors=[None, 4])
         with pytest.raises(InternalError, match="outside its domain"):
             sch.lose_predicates(outer)
-    finally:
-        PRIMITIVES.pop("lose_predicates", None)
 
 
 def test_names_that_no_dimension_has() -> None:
