@@ -68,8 +68,9 @@ def check(
         return Verdict(False, "signature", one_sided)
     if inputs is not None:
         sizes = {**told_sizes(before, inputs), **(sizes or {})}
-    before, after, updated = _in_place(before, after, seed, sizes, inputs, inout)
-    cases = _Cases.of(before, after, seed, sizes, inputs, "shadow" in modes)
+    tried = sizes_to_try(before, after, seed, sizes, several=inputs is None)
+    before, after, updated = _in_place(before, after, seed, tried, inputs, inout)
+    cases = _Cases.of(before, after, seed, sizes, tried, inputs, "shadow" in modes)
     ran: dict[str, Verdict] = {}
     refused: dict[str, str] = {}
     for name in _in_order(modes):
@@ -95,15 +96,16 @@ def check(
 
 
 def _in_place(
-    before: Program, after: Program, seed: int, sizes: Mapping[str, int] | None, inputs: Sequence[Any] | None,
+    before: Program, after: Program, seed: int, tried: Sequence[Mapping[str, int]], inputs: Sequence[Any] | None,
     inout: Sequence[str] | None,
 ) -> tuple[Program, Program, tuple[str, ...]]:  # fmt: skip
-    """Both programs with what `before` updates in and out, and its names."""
+    """Both programs with what `before` updates, at one of these sizes or more, in and out, and its names."""
     if inout is not None:
         places = positions_of(before, inout)
     else:
-        tried = sizes_to_try(before, after, seed, sizes, several=inputs is None)
-        places = read_first(before, seed, max(tried, key=lambda one: math.prod(one.values())), inputs)
+        places = ()
+        for sizes in sorted(tried, key=lambda one: -math.prod(one.values())):  # large ones tell more at once
+            places = read_first(before, seed, sizes, inputs, places)
     names = [p.name for p in parameters(before)]
     return marked(before, places), marked(after, places), tuple(names[k] for k in places)
 
@@ -141,9 +143,9 @@ class _Cases:
 
     @staticmethod
     def of(before: Program, after: Program, seed: int, given: Mapping[str, int] | None,
-           inputs: Sequence[Any] | None, shadow: bool) -> _Cases:  # fmt: skip
+           tried: Sequence[Mapping[str, int]], inputs: Sequence[Any] | None, shadow: bool) -> _Cases:  # fmt: skip
         made = []
-        for sizes in sizes_to_try(before, after, seed, given, several=inputs is None):
+        for sizes in tried:
             left_open = {name: n for name, n in sizes.items() if name not in (given or {})}
             made.append(Case(before, after, seed, sizes, inputs, shadow, left_open))
         return _Cases(made)

@@ -42,15 +42,15 @@ def positions_of(program: Program, names: Sequence[str]) -> tuple[int, ...]:
 
 
 def read_first(program: Program, seed: int = 0, sizes: Mapping[str, int] | None = None,
-               inputs: Sequence[Any] | None = None) -> tuple[int, ...]:  # fmt: skip
-    """The places of the parameters that a program reads before it writes them, found by running it.
+               inputs: Sequence[Any] | None = None, known: Sequence[int] = ()) -> tuple[int, ...]:  # fmt: skip
+    """The places of the parameters that a program reads before it writes them, found by running it; `known` are some.
 
     What else is undefined in it ends the search; whoever runs it for good says so.
     """
     names = {p.name: k for k, p in enumerate(parameters(program)) if p.written and p.shape is not None}
-    found: list[int] = []
+    found = list(known)
     if not names or not _may_read_first(program):
-        return ()
+        return tuple(found)
     while len(found) < len(names):
         trial = marked(program, found)
         args = random_inputs(trial, seed, sizes, _MAGNITUDE) if inputs is None else copies(inputs)

@@ -115,6 +115,17 @@ def test_symbolic_sizes_do_not_hide_it() -> None:
     assert not check(func, update("A[v]", "n"))
 
 
+def test_what_is_updated_at_some_sizes_only_is_in_and_out_too() -> None:
+    """In place where the size leaves a rest of one, as a program does that handles its tail in another way."""
+    value = "T.if_then_else(n % 3 == 1, A[v], X[0]) + T.float32(1)"
+    func = update(value, "n")
+    verdict = check(func, func)
+    assert verdict.inout == ("A",)
+    assert any(sizes["n"] % 3 == 1 for sizes in verdict.tried)
+    assert any(sizes["n"] % 3 != 1 for sizes in verdict.tried)
+    assert not check(func, update(value.replace("A[v]", "A[v] * 2"), "n"))
+
+
 def test_given_inputs_are_what_is_passed_in() -> None:
     import numpy as np
 
