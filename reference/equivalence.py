@@ -16,7 +16,7 @@ from minitvm.tir.nodes import IRModule
 from .arguments import random_inputs, told_sizes
 from .inplace import marked, positions_of, read_first
 from .modes import Mode, known_modes
-from .modes.case import Case, Undefined
+from .modes.case import Case, Facts, Undefined
 from .modes.exact import exact_arguments
 from .precision import unlike
 from .programs import Program, execute, parameters, same_signature, several_functions
@@ -144,10 +144,11 @@ class _Cases:
     @staticmethod
     def of(before: Program, after: Program, seed: int, given: Mapping[str, int] | None,
            tried: Sequence[Mapping[str, int]], inputs: Sequence[Any] | None, shadow: bool) -> _Cases:  # fmt: skip
+        facts = Facts(before, after, frozenset(tried[0]))
         made = []
         for sizes in tried:
             left_open = {name: n for name, n in sizes.items() if name not in (given or {})}
-            made.append(Case(before, after, seed, sizes, inputs, shadow, left_open))
+            made.append(Case(before, after, seed, sizes, inputs, shadow, left_open, facts))
         return _Cases(made)
 
     def judged(self, mode: Mode) -> tuple[Verdict, Case]:

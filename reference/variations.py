@@ -68,11 +68,11 @@ def variations(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterat
     sizes = [np.size(a) for a in inputs]
     lists = _lists(case, whole, rng)
     tied = ties(case, inputs)
-    if tied is not None and not (whole and case.looks_at_order):
+    if tied is not None and not (whole and case.facts.looks_at_order):
         yield tied  # among plants there may be no tie left at the greatest element
     if not (whole and _ordinary(lists, sizes)):
         yield from _plants(lists, tied, sizes, rng)
-    if case.landmarks:
+    if case.facts.landmarks:
         yield from _far(case, sizes, rng)
     ints = [p.dtype.is_int and _chosen(case, p) for p in case.parameters]
     if any(ints):
@@ -94,7 +94,7 @@ def ties(case: Case, inputs: Sequence[Any]) -> Variation | None:
     rng = np.random.default_rng((case.seed, 0x71E5))
     changes: list[Change | None] = []
     for p, n in zip(case.parameters, map(np.size, inputs)):
-        wanted = case.looks_at_order or (p.dtype.is_int and case.points)
+        wanted = case.facts.looks_at_order or (p.dtype.is_int and case.facts.points)
         if not wanted or n < 2 or not _chosen(case, p):
             changes.append(None)
             continue
@@ -104,7 +104,7 @@ def ties(case: Case, inputs: Sequence[Any]) -> Variation | None:
 
 
 def _lists(case: Case, whole: bool, rng: np.random.Generator) -> list[np.ndarray | None]:
-    marks = sorted(case.landmarks)
+    marks = sorted(case.facts.landmarks)
     return [_numbers(p, marks, whole, rng) if marks and _chosen(case, p) else None for p in case.parameters]
 
 
@@ -121,7 +121,7 @@ def _places(size: int) -> int:
 def _chosen(case: Case, p: Parameter) -> bool:
     if not p.given or p.dtype.is_bool or (p.shape is None and p.name in case.sizes):
         return False
-    return p.dtype.is_float or (p.dtype.is_int and not case.sized_by_data)
+    return p.dtype.is_float or (p.dtype.is_int and not case.facts.sized_by_data)
 
 
 def _numbers(p: Parameter, marks: Sequence[Fraction], whole: bool, rng: np.random.Generator) -> np.ndarray:
@@ -157,7 +157,7 @@ def _plants(lists: Sequence[np.ndarray | None], tied: Variation | None, sizes: S
 
 
 def _far(case: Case, sizes: Sequence[int], rng: np.random.Generator) -> Iterator[Variation]:
-    beyond = [2 * math.ceil(abs(c)) for c in case.landmarks if ORDINARY < 2 * abs(c) <= FARTHEST]
+    beyond = [2 * math.ceil(abs(c)) for c in case.facts.landmarks if ORDINARY < 2 * abs(c) <= FARTHEST]
     if not beyond:
         return
     least = max(beyond)

@@ -15,6 +15,7 @@ from minitvm.errors import ExecutionError, Unsupported
 from ..arguments import copies, random_inputs
 from ..findings import UndefinedBehaviour
 from ..landmarks import landmarks, points, sized_by_data
+from ..ordinary import functions
 from ..programs import Parameter, Program, execute, parameters
 from ..signs import looks_at_order
 from ..verdict import Verdict
@@ -30,31 +31,15 @@ class Undefined(Exception):
 
 
 @dataclass
-class Case:
-    """Two programs with the same parameters. `given` are inputs of the caller, None: the modes draw their own.
+class Facts:
+    """What is to know of two programs beside their runs, each found when it is first asked for.
 
-    `sizes` holds a size for every symbolic dimension, `open_sizes` those that the caller left open.
-    With `shadow`, runs on plain arrays are watched for undefined behaviour; `watched` tells that both programs had such
-    a run.
+    `dimensions` are the names that have a size.
     """
 
     before: Program
     after: Program
-    seed: int
-    sizes: Mapping[str, int]
-    given: Sequence[Any] | None = None
-    shadow: bool = True
-    open_sizes: Mapping[str, int] = field(default_factory=dict)
-    watched: bool = field(default=False, init=False)
-    undefined: bool = field(default=False, init=False)  # `before` is, at these sizes
-    told_by_floats: bool = field(default=False, init=False)  # field mode found a difference of floats only
-    exact_held: bool = field(default=False, init=False)  # exact mode found no difference, also on varied inputs
-
-    def with_sizes(self, sizes: Mapping[str, int]) -> Case:
-        """The same programs where open dimensions have other sizes."""
-        return Case(
-            self.before, self.after, self.seed, {**self.sizes, **sizes}, None, self.shadow, {**self.open_sizes, **sizes}
-        )
+    dimensions: frozenset[str]
 
     @cached_property
     def parameters(self) -> list[Parameter]:
@@ -74,8 +59,6 @@ class Case:
     @cached_property
     def hashes(self) -> set[str]:
         """The functions in the two programs of which the field mode knows no laws."""
-        from ..ordinary import functions
-
         return functions(self.before) | functions(self.after)
 
     @cached_property
@@ -86,7 +69,46 @@ class Case:
     @cached_property
     def sized_by_data(self) -> bool:
         """Whether integers among the arguments may say how often a loop runs: large ones would never end."""
-        return any(sized_by_data(one, frozenset(self.sizes)) for one in (self.before, self.after))
+        return any(sized_by_data(one, self.dimensions) for one in (self.before, self.after))
+
+
+@dataclass
+class Case:
+    """Two programs with the same parameters. `given` are inputs of the caller, None: the modes draw their own.
+
+    `sizes` holds a size for every symbolic dimension, `open_sizes` those that the caller left open; cases that differ
+    in these share the facts that are `known`.
+    With `shadow`, runs on plain arrays are watched for undefined behaviour; `watched` tells that both programs had such
+    a run.
+    """
+
+    before: Program
+    after: Program
+    seed: int
+    sizes: Mapping[str, int]
+    given: Sequence[Any] | None = None
+    shadow: bool = True
+    open_sizes: Mapping[str, int] = field(default_factory=dict)
+    known: Facts | None = None
+    watched: bool = field(default=False, init=False)
+    undefined: bool = field(default=False, init=False)  # `before` is, at these sizes
+    told_by_floats: bool = field(default=False, init=False)  # field mode found a difference of floats only
+    exact_held: bool = field(default=False, init=False)  # exact mode found no difference, also on varied inputs
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> Case:
+        """The same programs where open dimensions have other sizes."""
+        every, left_open = {**self.sizes, **sizes}, {**self.open_sizes, **sizes}
+        return Case(self.before, self.after, self.seed, every, None, self.shadow, left_open, self.facts)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What the programs say whatever the sizes."""
+        return self.known or Facts(self.before, self.after, frozenset(self.sizes))
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """Those of `before`; the other's differ in names at most."""
+        return self.facts.parameters
 
     @cached_property
     def _exact(self) -> list[Any] | Unsupported:

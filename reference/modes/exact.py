@@ -54,7 +54,7 @@ class ExactMode:
 
     def _others(self, case: Case, inputs: Sequence[Any]) -> Iterator[Sequence[Any]]:
         """Inputs of chosen signs, for programs that look at order, and those that reach the programs' constants."""
-        if case.looks_at_order:
+        if case.facts.looks_at_order:
             tied = ties(case, inputs)
             for k, chosen in enumerate(signs(case.parameters)):
                 yield with_signs(varied(inputs, tied) if tied is not None and k else inputs, chosen)

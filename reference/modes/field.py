@@ -42,7 +42,7 @@ class FieldMode:
         inputs = random_inputs(case.before, case.seed, case.sizes)
         verdict = self._in_a_field(case, inputs)
         if not verdict:
-            return self._confirmed(case, verdict, inputs) if case.hashes else verdict
+            return self._confirmed(case, verdict, inputs) if case.facts.hashes else verdict
         # The formulas are the same; what floats make of them is judged here where exact mode did not.
         return verdict if case.exact_held else self._on_floats(case, inputs)
 
@@ -75,7 +75,7 @@ class FieldMode:
                 case.told_by_floats = True
                 return found
             told = True
-        names = ", ".join(sorted(case.hashes))
+        names = ", ".join(sorted(case.facts.hashes))
         why = "ordinary floats agree within their bounds" if told else "no error bounds tell whether floats agree"
         raise Undecided(f"field mode: could not decide: a field knows no laws of {names}, and {why}")
 
@@ -114,7 +114,7 @@ class FieldMode:
     def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
         """Compare on inputs, the floats among them as the exact rationals that they are, or as floats if these told."""
         if case.told_by_floats:
-            return apart(case, inputs, values=bool(case.hashes)) or Verdict(True, self.name)
+            return apart(case, inputs, values=bool(case.facts.hashes)) or Verdict(True, self.name)
         try:
             return self._in(case, Field(), inputs, random=False)
         except NeedsCompanion:
