@@ -17,8 +17,8 @@ import numpy as np
 from minitvm import expr as x
 
 from . import bound
-from .arguments import dimensions, random_inputs
-from .programs import Program, parameters
+from .arguments import dimensions, extents, random_inputs
+from .programs import Parameter, Program, parameters
 
 DENSITY = 0.5  # of the elements are special
 TURNS = 4  # at least
@@ -37,7 +37,7 @@ def special_inputs(program: Program, seed: int, sizes: Mapping[str, int], kind: 
     lists = np.random.default_rng((seed, 0x5BEC))  # the same in every turn
     rng = np.random.default_rng((seed, turn))
     for k, p in enumerate(parameters(program)):
-        if not p.given or p.var in dims or (not p.dtype.is_float and kind != "all") or p.dtype.is_bool:
+        if not _is_planted(p, dims) or (not p.dtype.is_float and kind != "all"):
             continue
         values = lists.permutation(special_values(p.dtype, kind != "finite floats"))
         array = np.array(args[k])
@@ -51,11 +51,17 @@ def special_inputs(program: Program, seed: int, sizes: Mapping[str, int], kind: 
 
 def turns(program: Program, sizes: Mapping[str, int]) -> int:
     """After how many turns every value was planted in every argument that has elements."""
-    needed = [TURNS]
-    for p, array in zip(parameters(program), random_inputs(program, 0, sizes)):
-        if p.given and not p.dtype.is_bool and np.size(array):
-            needed.append(math.ceil(special_values(p.dtype).size / _planted(np.size(array))))
+    needed, dims = [TURNS], dimensions(program, np.random.default_rng(0), sizes)
+    for p in parameters(program):
+        size = math.prod(extents(p, dims))
+        if size and _is_planted(p, dims):
+            needed.append(math.ceil(special_values(p.dtype).size / _planted(size)))
     return max(needed)
+
+
+def _is_planted(p: Parameter, dims: Mapping[x.Var, int]) -> bool:
+    """Whether an argument takes special values: not what is written, a size of something, or a truth value."""
+    return p.given and p.var not in dims and not p.dtype.is_bool
 
 
 def _planted(size: int) -> int:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from minitvm import expr as x
 from minitvm import tir
 from minitvm.reference import check
-from minitvm.reference.special import same_bits, special_inputs, special_values, turns
+from minitvm.reference.special import TURNS, same_bits, special_inputs, special_values, turns
 from minitvm.reference.strategies import scheduled
 from minitvm.script import from_source
 from minitvm.script import tir as T
@@ -135,6 +135,19 @@ def test_every_kind_of_value_is_planted(dtype: str) -> None:
     wanted = special_values(x.DType(dtype))
     for value in wanted:
         assert any(same_bits(np.array(value), found) for found in planted), value
+
+
+def test_a_scalar_that_is_a_size_takes_no_turns() -> None:
+    func = from_source("""
+        @T.prim_func
+        def main(a: T.handle, n: T.int32, b: T.handle):
+            A = T.match_buffer(a, (n,), "float32")
+            B = T.match_buffer(b, (n,), "float32")
+            for i in range(n):
+                B[i] = A[i]
+    """)
+    assert turns(func, {"n": 100}) == TURNS
+    assert all(special_inputs(func, 5, {"n": 100}, turn=turn)[1] == 100 for turn in range(TURNS))
 
 
 @pytest.mark.parametrize("n", [1, 3, 8])
