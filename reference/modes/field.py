@@ -16,7 +16,7 @@ import numpy as np
 
 from minitvm.errors import ExecutionError, Unsupported
 
-from ..arguments import random_inputs
+from ..arguments import copies, random_inputs
 from ..field import Field, NeedsCompanion
 from ..field_order import SPANS, OrderedField, Undecided
 from ..ordinary import apart, other_inputs
@@ -66,7 +66,8 @@ class FieldMode:
     def _confirmed(self, case: Case, verdict: Verdict, inputs: Sequence[Any]) -> Verdict:
         """A difference of programs with functions, if floats show one too: a hash knows no laws, such as log(exp x)."""
         told = False
-        for chosen in (verdict.inputs, inputs, *other_inputs(case, inputs)):
+        planted = [] if verdict.inputs is inputs else [verdict.inputs]
+        for chosen in (*planted, inputs, *other_inputs(case, inputs)):
             try:
                 found = apart(case, chosen)
             except (ExecutionError, Unsupported):
@@ -125,7 +126,7 @@ class FieldMode:
         lifted = lift(case, domain, inputs, random)
         if variation is not None:
             pairs = list(zip(case.parameters, lifted, variation, strict=True))
-            lifted = [c.on(a, domain.lift if p.dtype.is_float else _as_it_is) if c else a for p, a, c in pairs]
+            lifted = [(c.on(a, domain.lift) if p.dtype.is_float else c.on(a)) if c else a for p, a, c in pairs]
             inputs = varied(inputs, variation)
         if isinstance(domain, OrderedField) and chosen:
             floats = [sign if p.dtype.is_float else 0 for p, sign in zip(case.parameters, chosen)]
@@ -138,7 +139,7 @@ class FieldMode:
         return compare(case, domain, inputs, wanted, found, everywhere=variation is None)
 
     def _outputs(self, case: Case, program: Program, domain: Field, lifted: Sequence[Any]) -> list[Any]:
-        args = [np.array(a) if isinstance(a, np.ndarray) else a for a in lifted]
+        args = copies(lifted)
         execute(program, args, case.shadow and not case.watched, case.sizes, domain=domain)
         return args
 
@@ -159,10 +160,6 @@ def lift(case: Case, domain: Field, inputs: Sequence[Any], random: bool) -> list
             made = np.asarray(domain.random(rng, np.shape(given)) if random else domain.lift(np.asarray(given)))
             lifted.append(made if p.shape is not None else made[()])
     return lifted
-
-
-def _as_it_is(values: np.ndarray) -> np.ndarray:
-    return values
 
 
 def compare(case: Case, domain: Field, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any],

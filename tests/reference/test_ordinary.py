@@ -9,6 +9,8 @@ import pytest
 
 from minitvm import reference, te
 from minitvm.reference import check
+from minitvm.reference.modes import field
+from minitvm.reference.ordinary import SPANS, apart
 from minitvm.reference.programs import execute
 from minitvm.script import from_source
 
@@ -54,6 +56,18 @@ def test_laws_of_functions_make_no_difference(name: str, seed: int) -> None:
     assert verdict, verdict
     assert "a field knows no laws of" in verdict.refused["field"]
     assert "ordinary floats agree within their bounds" in verdict.refused["field"]
+
+
+def test_the_same_inputs_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def listening(case: Any, inputs: Any) -> Any:
+        asked.append(inputs)
+        return apart(case, inputs)
+
+    monkeypatch.setattr(field, "apart", listening)
+    assert check(*LAWS["log of exp"])
+    assert len(asked) == len({id(inputs) for inputs in asked}) == 1 + len(SPANS)
 
 
 FAULTS = {
