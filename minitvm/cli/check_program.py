@@ -17,7 +17,7 @@ from ..errors import ExecutionError, InternalError, MinitvmError, Unsupported, V
 from ..target import Target
 from .check_primitive import check_primitive
 from .difference import TOLERANCE_OF_INTEGERS, indented, judged, line, relative_difference
-from .levels import LEVELS, Descent, fresh
+from .levels import LEVELS, Descent
 from .program_file import Pair, is_lowered, read_programs
 
 
@@ -93,12 +93,14 @@ class _Trial:
 
     def run(self, level: str) -> tuple[str, str]:
         """The verdict on a level, and its text."""
+        from ..reference.arguments import copies
+
         if level == "verifier":
             from ..tir.verifier import verify
 
             verify(self.func, "kernel" if is_lowered(self.func) else "tir")
             return "ok", ""
-        args = fresh(self.inputs)
+        args = copies(self.inputs)
         inout = [self.entry.params[k].name for k in self.updated]
         options = {"inout": inout} if inout and level in INTERPRETED else {}
         LEVELS[level](self.descent, args, **options)

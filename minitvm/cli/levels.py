@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..errors import InternalError
 from ..target import Target
 
@@ -106,7 +104,3 @@ LEVELS: dict[str, Callable[..., None]] = {
     "te": _te, "tir": _tir, "schedule": _schedule, "kernel": _kernel, "executable": _executable, "compiled": _compiled,
 }  # fmt: skip
 
-
-def fresh(args: Sequence[Any]) -> list[Any]:
-    """The same arguments in memory of their own."""
-    return [np.array(a) if isinstance(a, np.ndarray) else a for a in args]
