@@ -56,8 +56,6 @@ def sized_by_data(program: Program, dimensions: frozenset[str]) -> bool:
         buffers = n.alloc_buffers if isinstance(n, t.Block) else (n.buffer,) if isinstance(n, t.Allocate) else ()
         extents += [dim for b in buffers for dim in b.shape]
     for extent in extents:
-        if isinstance(extent, x.IntImm | x.Var) and (isinstance(extent, x.IntImm) or extent.name in dimensions):
-            continue
         if any(isinstance(n, t.BufferLoad | te.TensorLoad) for n in x.walk(extent)):
             return True
         if any(v not in loops and v.name not in dimensions for v in x.free_vars(extent)):
