@@ -31,6 +31,7 @@ HASHED = (
     "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin",
     "acos", "atan", "asinh", "acosh", "atanh", "erf", "sqrt", "atan2", "pow",
 )  # fmt: skip
+FUNCTIONS = frozenset((*HASHED, "rsqrt", "sigmoid", "hypot"))  # with those that are made of them
 
 
 _POISON = f.hashed("poison", np.arange(f.SEEDS, dtype=np.uint64))

@@ -17,15 +17,14 @@ from minitvm import expr as x
 from minitvm.errors import ExecutionError, Unsupported
 
 from . import bound
-from .field import HASHED
+from .field import FUNCTIONS
 from .programs import Program
 from .signs import nodes
-from .verdict import Verdict
+from .verdict import Verdict, difference
 
 if TYPE_CHECKING:
     from .modes.case import Case
 
-FUNCTIONS = frozenset((*HASHED, "rsqrt", "sigmoid", "hypot"))
 SLACK = 4  # times the bounds of both: a constant of one program may be the rounded form of one of the other
 SPANS = ((0.25, 8.0), (-1.0, 1.0))  # of other inputs: where roots and logarithms are defined, and small ones
 
@@ -56,7 +55,8 @@ def apart(case: Case, inputs: Sequence[Any], values: bool = True) -> Verdict | N
             wrong = wrong & np.isfinite(shaped[1])  # where another order may overflow, nothing is lost
             wrong = wrong | _beyond(*shaped) if values else wrong
         if wrong.any():
-            return _difference(case.parameters[k].name, wrong, wanted[k], found[k], inputs)
+            how = " in floats beyond rounding,"
+            return difference("field", case.parameters[k].name, wrong, wanted[k], found[k], inputs, how)
     if bounds is None and values:
         raise Unsupported("field mode: no error bounds tell whether floats agree")
     return None
@@ -98,13 +98,3 @@ def _beyond(value: np.ndarray, error: np.ndarray, other: np.ndarray, its: np.nda
     with np.errstate(all="ignore"):
         far = np.abs(value - other) > SLACK * (error + its)
     return np.asarray(far & np.isfinite(value) & np.isfinite(other))
-
-
-def _difference(name: str, wrong: np.ndarray, wanted: np.ndarray, found: np.ndarray, inputs: Sequence[Any]) -> Verdict:
-    index = tuple(int(i) for i in np.argwhere(wrong)[0])
-    a, b = wanted[index], found[index]
-    message = (
-        f"the programs differ in {name}[{', '.join(map(str, index))}] (field mode, in floats beyond rounding,"
-        f" {int(wrong.sum())} of {wrong.size} elements)\n  before: {a!r}\n  after:  {b!r}"
-    )
-    return Verdict(False, "field", message, name, index, a, b, inputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minitvm import expr as x
 
-from .ordinary import FUNCTIONS
+from .field import FUNCTIONS
 from .programs import Program
 from .signs import nodes
 

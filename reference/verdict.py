@@ -68,6 +68,18 @@ class Verdict:
         return "\n".join(lines)
 
 
+def difference(mode: str, output: str, wrong: np.ndarray, wanted: np.ndarray, found: np.ndarray,
+               inputs: Sequence[Any], how: str = "") -> Verdict:  # fmt: skip
+    """The verdict on an output of which some elements are `wrong`: the first of them; `how` they are, as text."""
+    index = tuple(int(i) for i in np.argwhere(wrong)[0])
+    before, after = wanted[index], found[index]
+    message = (
+        f"the programs differ in {output}[{', '.join(map(str, index))}] ({mode} mode,{how}"
+        f" {int(wrong.sum())} of {wrong.size} elements)\n  before: {before!r}\n  after:  {after!r}"
+    )
+    return Verdict(False, mode, message, output, index, before, after, inputs)
+
+
 def _at(tried: Sequence[Mapping[str, int]]) -> str:
     """` for n = 1, 5, 8`, ` for (n, m) = (5, 1), (1, 8)`."""
     if not tried:

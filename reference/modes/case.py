@@ -18,7 +18,7 @@ from ..landmarks import landmarks, points, sized_by_data
 from ..ordinary import functions
 from ..programs import Parameter, Program, execute, parameters
 from ..signs import looks_at_order
-from ..verdict import Verdict
+from ..verdict import Verdict, difference
 
 
 class Undefined(Exception):
@@ -168,17 +168,5 @@ class Case:
                 same = same | ((a != a) & (b != b))
             if same.all() or (accept is not None and accept(p, a, b)):
                 continue
-            return difference(mode, p, same, a, b, inputs)
+            return difference(mode, p.name, ~same, a, b, inputs)
         return Verdict(True, mode)
-
-
-def difference(mode: str, p: Parameter, same: np.ndarray, wanted: np.ndarray, found: np.ndarray,
-               inputs: Sequence[Any]) -> Verdict:  # fmt: skip
-    """The verdict on an output of which not all elements are the same."""
-    index = tuple(int(i) for i in np.argwhere(~same)[0])
-    a, b = wanted[index], found[index]
-    message = (
-        f"the programs differ in {p.name}[{', '.join(map(str, index))}] ({mode} mode,"
-        f" {int((~same).sum())} of {same.size} elements)\n  before: {a!r}\n  after:  {b!r}"
-    )
-    return Verdict(False, mode, message, p.name, index, a, b, inputs)

@@ -14,8 +14,8 @@ import numpy as np
 from minitvm.errors import ExecutionError, Unsupported
 
 from ..special import KINDS, explained, same_bits, special_inputs, turns
-from ..verdict import Verdict
-from .case import Case, difference
+from ..verdict import Verdict, difference
+from .case import Case
 
 
 class SpecialMode:
@@ -68,7 +68,7 @@ class SpecialMode:
             order = by_order[k]
             wrong = mask if order is None else mask & ~order
             if wrong.any():
-                return difference(self.name, case.parameters[k], ~wrong, wanted[k], found[k], inputs)
+                return difference(self.name, case.parameters[k].name, wrong, wanted[k], found[k], inputs)
         count = sum(int(mask.sum()) for mask in unlike.values())
         raise Unsupported(
             f"special mode: the sums behind {count} elements were taken in another order; these agree within the"
