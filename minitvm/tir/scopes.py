@@ -45,7 +45,8 @@ def dimensions(func: PrimFunc) -> list[Var]:
 
 @lru_cache(maxsize=1)
 def scoped(func: PrimFunc) -> Sequence[tuple[Node, Scope]]:
-    """Every node below the function with its scope, in program order. The regions of a block stand in its own scope.
+    """Every node below the function with its scope, in program order. The regions of a block know
+    its iterators, and not what it allocates or views.
 
     Kept for the function that was asked about last: the rules of the verifier ask one after the other.
     """
@@ -77,15 +78,16 @@ def _visit(node: Node, scope: Scope, found: list[tuple[Node, Scope]]) -> None:
 def _visit_block(block: Block, scope: Scope, found: list[tuple[Node, Scope]]) -> None:
     for axis in block.iter_vars:
         _visit(axis.dom, scope, found)
-    inner = scope.with_variables(*(axis.var for axis in block.iter_vars)).with_buffers(*block.alloc_buffers)
+    inner = scope.with_variables(*(axis.var for axis in block.iter_vars))
     inner = replace(inner, block=block, block_loops=frozenset(loop.var for loop in scope.loops), guarded=False)
+    for region in (*block.reads, *block.writes):
+        _visit(region, inner, found)
+    inner = inner.with_buffers(*block.alloc_buffers)
     for match in block.match_buffers:
         _visit(match.source, inner, found)
     views = [match.buffer for match in block.match_buffers]
     fields = [item for b in views for item in (*b.strides, b.elem_offset) if isinstance(item, Var)]
     inner = inner.with_buffers(*views).with_variables(*fields)  # strides and offset of a view are bound by it
-    for region in (*block.reads, *block.writes):
-        _visit(region, inner, found)
     if block.init is not None:
         _visit(block.init, replace(inner, guarded=True), found)
     _visit(block.body, inner, found)

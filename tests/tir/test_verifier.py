@@ -19,6 +19,8 @@ from minitvm.tir.nodes import (
     Block,
     BlockRealize,
     Buffer,
+    BufferLoad,
+    BufferRegion,
     BufferStore,
     For,
     ForKind,
@@ -517,3 +519,11 @@ def test_hook_verifies_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     verify_if_asked("split", around(ONE))
     with pytest.raises(VerificationError, match="^after split: main: there_is_a_root_block"):
         verify_if_asked("split", PrimFunc((A,), ONE, ATTRS))
+
+
+def test_regions_of_a_block_know_nothing_of_what_it_allocates() -> None:
+    own = Buffer("own", (const(8),), "int32", "local")
+    part = BufferRegion(A, (Range(BufferLoad(own, (const(0),)), const(1)),))
+    made = block(ONE, reads=(), writes=(part,), alloc_buffers=(own,))
+    with pytest.raises(VerificationError, match="buffers_are_defined(.|\n)*own is not defined here"):
+        verify(around(made))

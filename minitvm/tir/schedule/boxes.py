@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from ...arith import Analyzer, iter_map, regions
 from ...arith.iter_check import values
@@ -21,6 +21,7 @@ from ...expr import (
     rewrite,
     structural_equal,
     substitute,
+    walk,
 )  # fmt: skip
 from ..accesses import Access, accesses
 from ..conditions import all_of, conjuncts, is_const
@@ -98,7 +99,7 @@ def signature(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegio
     """(reads, writes) of a block, worked out from its body and as tight as boxes are.
 
     As in TVM, a block with an init does not list what it accumulates into among its reads. An access of a view counts
-    as one of all that the view shows.
+    as one of all that the view shows; where an index is looked up in a buffer that the block fills, all is touched.
     """
     found: tuple[list[BufferRegion], list[BufferRegion]] = ([], [])
     inner = set(block.alloc_buffers)
@@ -106,17 +107,26 @@ def signature(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegio
     for match in block.match_buffers:
         views[match.buffer] = views.get(match.source.buffer, match.source)
     analyzer = Analyzer({it.var: it.dom for it in block.iter_vars})
-    for access in (a for part in (block.init, block.body) if part is not None for a in accesses(part)):
+    touches = [a for part in (block.init, block.body) if part is not None for a in accesses(part)]
+    changing = inner | views.keys() | {a.buffer for a in touches if a.write}
+    for access in touches:
         if access.buffer in views:
             found[access.write].append(views[access.buffer])
         elif access.buffer not in inner:
             box = tuple(substitute(r, access.lets) for r in access.ranges)
             if access.loops or isinstance(access.node, BufferRegion):  # a single element stays as it was written
                 box = swept(box, access.loops, analyzer, access.buffer)
+            whole = access.buffer.full_region().region
+            box = tuple(all_ if _looks_up(r, changing) else r for r, all_ in zip(box, whole, strict=True))
             found[access.write].append(BufferRegion(access.buffer, box))
     reads, writes = found
     hidden = {region.buffer for region in writes} if block.init is not None else set()
     return union_regions([r for r in reads if r.buffer not in hidden]), union_regions(writes)
+
+
+def _looks_up(r: Range, buffers: Set[Buffer]) -> bool:
+    """Whether a range is known only after one of these buffers has been read."""
+    return any(isinstance(part, BufferLoad) and part.buffer in buffers for part in walk(r))
 
 
 def with_buffer(node: Node, old: Buffer, new: Buffer) -> Node:

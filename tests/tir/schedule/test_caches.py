@@ -102,6 +102,34 @@ def test_a_copy_may_not_make_parallel_iterations_meet() -> None:
     same(rows, sch)
 
 
+@T.prim_func
+def gathered(A: T.Buffer((8,), "float32"), I: T.Buffer((4,), "int32"), C: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("rows"):
+            v = T.axis.spatial(4, i)
+            T.reads(A[T.min(T.max(I[v], 0), 7)], I[v])
+            T.writes(C[v])
+            with T.block("C"):
+                vi = T.axis.spatial(4, v)
+                T.reads(I[vi], A[T.min(T.max(I[vi], 0), 7)])
+                T.writes(C[vi])
+                C[vi] = A[T.min(T.max(I[vi], 0), 7)]
+
+
+def test_a_block_that_copies_indices_declares_all_that_they_may_point_at() -> None:
+    """What it allocates itself is not known outside, where its regions are read."""
+    sch = Schedule(gathered)
+    sch.cache_read("C", "I", "local")
+    rows = sch.get(sch.get_block("rows"))
+    assert [str(r.extent) for region in rows.reads for r in region.region] == ["8", "1"]
+    same(gathered, sch)
+
+
+def test_annotate_buffer_access_offers_no_ranges_that_a_trace_cannot_keep() -> None:
+    offered = [call.arguments["gen_new_ranges"] for call in Schedule(gathered).space("annotate_buffer_access")]
+    assert [repr(ranges) for ranges in offered] == ["lambda v: [(v, v + 2)]"]
+
+
 # ---- cache_inplace -------------------------------------------------------------------------------------------------
 
 

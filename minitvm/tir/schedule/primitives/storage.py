@@ -8,6 +8,7 @@ from typing import Any
 from ....arith import Analyzer, regions
 from ....errors import MinitvmError
 from ....expr import SCALARS, Call, Cast, DType, Expr, Node, Range, as_expr, children, replace, rewrite, walk
+from ...conditions import reads_memory
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, ForKind, Stmt
 from ...threads import owns
 from ...transform.align_storage import ALIGNMENTS
@@ -443,6 +444,8 @@ def _annotate_buffer_access_space(state: ScheduleState) -> Iterator[tuple[Any, .
     for block in state.tree().blocks.values():
         for number, region in enumerate(block.block.reads):
             ranges = [(r.start, r.start + r.extent) for r in region.region]
+            if any(reads_memory(end) for ends in ranges for end in ends):
+                continue  # a trace keeps no loads
             if ranges:
                 ranges[0] = (ranges[0][0], ranges[0][1] + 1)
             yield block, number, "read", IndexLambda(tuple(it.var for it in block.block.iter_vars), ranges)
