@@ -20,8 +20,6 @@ def register(commands: Any) -> None:
 
 def explain(options: argparse.Namespace) -> int:
     from ..errors import InputError
-    from ..gallery import refusals
-    from ..tir.schedule.gallery import gallery
     from ..tir.schedule.registry import lookup, transforms
     from .program_file import read_primitives
 
@@ -37,6 +35,9 @@ def explain(options: argparse.Namespace) -> int:
     if not options.errors:
         print(chosen.document())
         return 0
+    from ..gallery import refusals  # parses all of its programs
+    from ..tir.schedule.gallery import gallery
+
     # A primitive from outside registers its bad calls, those of the package stand together.
     errors = gallery(chosen) if chosen.bad_calls else refusals(chosen.name)
     if not errors:
