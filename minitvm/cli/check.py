@@ -134,7 +134,6 @@ def operator_cases(units: list[Any], target: Any, seed: int, report: Report) -> 
     """Each distinct operator compiled by itself and run."""
     from ..graph.lower import function_key, to_prim_func
     from ..graph.shrink import elements, shrink
-    from ..runtime.cpu.program import load_kernels
 
     distinct: dict[Any, tuple[str, Descent]] = {}
     small: set[str] = set()
@@ -144,17 +143,15 @@ def operator_cases(units: list[Any], target: Any, seed: int, report: Report) -> 
         key = function_key(node)
         if key not in distinct:
             distinct[key] = unit.name, Descent(to_prim_func(node, name=unit.name), target, node)
-    for count, (_, descent) in enumerate(distinct.values()):
-        load_kernels(descent.executable, None, None)
-        report("compiling operators", count + 1, len(distinct))
     generator = np.random.default_rng(seed)
     cases = []
-    for name, descent in distinct.values():
+    for count, (name, descent) in enumerate(distinct.values()):
         node = descent.operator
         arrays = [integers(generator, v) for v in node.inputs]
         outputs = [np.zeros([int(d) for d in v.shape], v.dtype.numpy) for v in node.outputs]
         LEVELS["compiled"](descent, [*arrays, *outputs])
         cases.append(Case(name, descent, arrays, outputs, name in small))
+        report("compiling operators", count + 1, len(distinct))
     return cases
 
 
