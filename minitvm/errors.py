@@ -24,7 +24,14 @@ class VerificationError(MinitvmError):
 
 
 class ScheduleError(MinitvmError):
-    """A schedule primitive was refused: a named requirement does not hold or cannot be decided."""
+    """A schedule primitive was refused: a named requirement does not hold or cannot be decided.
+
+    `requirement` is its name; "" where a call is refused for another reason.
+    """
+
+    def __init__(self, text: str = "", requirement: str = "") -> None:
+        super().__init__(text)
+        self.requirement = requirement
 
 
 class ParseError(MinitvmError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minitvm.errors import InternalError, ScheduleError
-from minitvm.tir.schedule import Schedule
+from minitvm.tir.schedule import PRIMITIVES, Schedule
+from minitvm.tir.schedule.gallery import refused
 
 BadCall = Callable[[], tuple[Schedule, Callable[[], Any]]]
 CASES: dict[str, BadCall] = {}  # "primitive.requirement" -> the case
@@ -30,25 +30,14 @@ def loop(sch: Schedule, block: str, position: int = 0) -> Any:
 
 
 def refusal(case: str) -> str:
-    """The error that a case ends in.
-
-    Raises `InternalError` where nothing is refused, where another requirement refuses, or where the program changes.
-    """
+    """The error that a case ends in; raises as `minitvm.tir.schedule.gallery.refused` does."""
     sch, call = CASES[case]()
-    before = sch.mod
-    try:
-        call()
-    except ScheduleError as error:
-        text = str(error)
-    else:
-        raise InternalError(f"the bad call of {case} is not refused\n{sch.mod.script()}")
-    if text.splitlines()[0].split(": ")[-1].split()[0] != case.split(".")[1]:
-        raise InternalError(f"the bad call of {case} is refused by another requirement\n{text}")
-    if sch.mod is not before:
-        raise InternalError(f"the bad call of {case} changes the program\n{sch.mod.script()}")
-    return text
+    return refused(sch, call, case.split(".")[1], f"the bad call of {case}")
 
 
 def refusals(primitive: str) -> dict[str, str]:
-    """The errors of a primitive's bad calls, by the names of the requirements, in their order."""
-    return {case.split(".")[1]: refusal(case) for case in CASES if case.split(".")[0] == primitive}
+    """The errors of a primitive's bad calls, by the names of its requirements, in their order, then of its steps'."""
+    needed = [requirement.name for requirement in PRIMITIVES[primitive].requires]
+    there = [name for owner, name in (case.split(".") for case in CASES) if owner == primitive]
+    first = [name for name in needed if name in there]
+    return {name: refusal(f"{primitive}.{name}") for name in (*first, *(name for name in there if name not in first))}

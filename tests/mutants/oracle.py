@@ -86,7 +86,7 @@ class Trial:
         except ExecutionError as error:
             self.mode, self.text = "undefined", str(error)
         except ScheduleError as error:
-            if not str(error).split("\n")[0].split("  ")[0].endswith(FALSE_CLAIM):
+            if error.requirement != FALSE_CLAIM:
                 self.crashes.append(traceback.format_exc(limit=-4))
                 return
             self.mode, self.text = "claims", str(error)

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...errors import InternalError, ScheduleError
-from ..nodes import IRModule, PrimFunc
+from ..nodes import PrimFunc
 from ..script import builtins as T
 from .examples import example_program, loops_by_name, program_of
 from .registry import PRIMITIVES, BadCall, Primitive
@@ -21,24 +22,29 @@ def bad_call_program(primitive: Primitive, bad: BadCall) -> PrimFunc:
 
 
 def refusal(primitive: Primitive, bad: BadCall) -> str:
-    """The error that a bad call ends in.
-
-    Raises `InternalError` where nothing is refused, where another requirement refuses, or where the program changes.
-    """
+    """The error that a bad call ends in; raises as `refused` does."""
     sch = Schedule(bad_call_program(primitive, bad))
     told = f"{primitive.name}: the bad call for {bad.requirement.name}, `{bad.call}`,"
     *first, last = bad.call.split("; ")
     names: dict[str, Any] = {"sch": sch, "T": T, **loops_by_name(sch)}
     for statement in first:
         exec(statement, names)
-    before: IRModule = sch.mod
+    return refused(sch, lambda: exec(last, names), bad.requirement.name, told)
+
+
+def refused(sch: Schedule, call: Callable[[], Any], requirement: str, told: str) -> str:
+    """The error that a call on a schedule ends in, which `told` names in messages.
+
+    Raises `InternalError` where nothing is refused, where another requirement refuses, or where the program changes.
+    """
+    before = sch.mod
     try:
-        exec(last, names)
+        call()
     except ScheduleError as error:
-        text = str(error)
+        text, by = str(error), error.requirement
     else:
         raise InternalError(f"{told} is not refused\n{sch.mod.script()}")
-    if text.splitlines()[0].split(": ")[-1].split()[0] != bad.requirement.name:
+    if by != requirement:
         raise InternalError(f"{told} is refused by another requirement\n{text}")
     if sch.mod is not before:
         raise InternalError(f"{told} is refused and changes the program all the same\n{sch.mod.script()}")

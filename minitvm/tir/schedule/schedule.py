@@ -260,7 +260,8 @@ class Schedule:
             given = {name: plain(value) for name, value in arguments.items()}
             require_text(list(given.values()))
         except Refused as refused:
-            raise ScheduleError(self._render(state, chosen, arguments, refused)) from None
+            text = self._render(state, chosen, arguments, refused)
+            raise ScheduleError(text, refused.requirement.name) from None
         except (TypeMismatch, InputError) as error:
             raise ScheduleError(f"{self._headline(chosen, arguments)}: {error}") from None
         if given.get("func_name", "") is None and self._state.func_name != self._first:

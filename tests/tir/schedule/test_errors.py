@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from minitvm.cli import main
-from minitvm.gallery.case import CASES, refusal
-from minitvm.tir.schedule.registry import transforms
+from minitvm.errors import ScheduleError
+from minitvm.gallery.case import CASES, refusal, refusals
+from minitvm.tir.schedule.registry import PRIMITIVES, transforms
 
 PINNED = Path(__file__).resolve().parents[2] / "errors" / "schedule"
 
@@ -32,10 +33,30 @@ def test_every_requirement_has_its_bad_call() -> None:
     assert sorted(needed - CASES.keys()) == []
 
 
+def test_a_refusal_knows_its_requirement() -> None:
+    sch, call = CASES["split.covers"]()
+    with pytest.raises(ScheduleError) as told:
+        call()
+    assert told.value.requirement == "covers"
+    with pytest.raises(ScheduleError) as told:
+        sch.get_block("no such block")
+    assert told.value.requirement == ""
+
+
+def test_errors_are_shown_in_the_order_of_the_requirements() -> None:
+    """Those that only a step of the primitive asks for come last."""
+    for primitive in transforms():
+        needed, shown = [needed.name for needed in primitive.requires], list(refusals(primitive.name))
+        assert shown[: len(needed)] == needed
+        assert {f"{primitive.name}.{name}" for name in shown} == {
+            case for case in CASES if case.startswith(f"{primitive.name}.")
+        }
+
+
 def test_explain_shows_the_errors_of_a_primitive_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "storage_align", "--errors"]) == 0
     out = capsys.readouterr().out
-    wanted = [case for case in CASES if case.startswith("storage_align.")]
+    wanted = [f"storage_align.{needed.name}" for needed in PRIMITIVES["storage_align"].requires]
     assert out == "\n".join(f"--- {case.split('.')[1]}\n{(PINNED / f'{case}.txt').read_text()}" for case in wanted)
     assert len(wanted) >= 4
 
