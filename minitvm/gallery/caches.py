@@ -9,7 +9,6 @@ from minitvm.tir.schedule import Schedule
 
 from . import programs
 from .case import CASES, loop, on
-from .loops_and_stages import nested, sparse, written_twice
 
 M = programs.matmul
 
@@ -143,7 +142,7 @@ def _tiled(sch: Schedule) -> None:
 
 
 CASES["cache_read.read_in_blocks"] = on(through_a_view, lambda s: s.cache_read("B", 0, "local"))
-CASES["cache_read.initialised"] = on(sparse, lambda s: s.cache_read("C", 0, "local"))
+CASES["cache_read.initialised"] = on(programs.sparse, lambda s: s.cache_read("C", 0, "local"))
 CASES["cache_read.values_of_writer"] = on(half_overwritten, lambda s: s.cache_read("B", 0, "local"))
 CASES["cache_write.written_in_blocks"] = on(deciding, lambda s: s.cache_write("B", 0, "local"))
 CASES["cache_write.values_of_writer"] = on(
@@ -159,13 +158,13 @@ CASES["reindex.names_an_access"] = on(M, lambda s: s.reindex("C", ("read", 2)))
 CASES["reindex.single_point"] = on(two_points, lambda s: s.reindex("B", ("read", 0)))
 CASES["reindex.sound_dataflow"] = on(added_to, lambda s: s.reindex("B", ("write", 0)))
 CASES["reindex.copies_its_values"] = on(rows_in_turn, lambda s: s.reindex("C", "B"))
-CASES["reindex.initialised"] = on(sparse, lambda s: s.reindex("C", ("read", 0)))
+CASES["reindex.initialised"] = on(programs.sparse, lambda s: s.reindex("C", ("read", 0)))
 CASES["reindex_cache_read.reads_it"] = on(M, lambda s: s.reindex_cache_read("C", 2, "local", lambda i, j, k: (i, k)))
 CASES["reindex_cache_read.single_point_read"] = on(
     two_points, lambda s: s.reindex_cache_read("B", 0, "local", lambda i: i)
 )
 CASES["reindex_cache_read.at_most_one_writer"] = on(
-    written_twice, lambda s: s.reindex_cache_read("C", 0, "local", lambda i: i)
+    programs.written_twice, lambda s: s.reindex_cache_read("C", 0, "local", lambda i: i)
 )
 CASES["reindex_cache_read.map_of_read"] = on(M, lambda s: s.reindex_cache_read("C", 0, "local", lambda i, j, k: (i, j)))
 CASES["reindex_cache_write.writes_it"] = on(M, lambda s: s.reindex_cache_write("C", 1, "local", lambda i, j, k: (i, j)))
@@ -179,12 +178,12 @@ CASES["reindex_cache_write.map_of_write"] = on(
     M, lambda s: s.reindex_cache_write("C", 0, "local", lambda i, j, k: (i // 2, j))
 )
 CASES["cache_index.valid_threshold"] = on(M, lambda s: s.cache_index("C", "global", -1))
-CASES["cache_index.one_level"] = on(nested, lambda s: s.cache_index("outer", "global"))
+CASES["cache_index.one_level"] = on(programs.nested, lambda s: s.cache_index("outer", "global"))
 CASES["read_at.below_loop"] = on(programs.chain, lambda s: s.read_at(loop(s, "B"), "C", 0, "local"))
 CASES["read_at.reads_it"] = on(M, lambda s: s.read_at(loop(s, "C"), "C", 2, "local"))
 CASES["read_at.not_written_below"] = on(rows_in_turn, lambda s: s.read_at(loop(s, "C"), "C", 0, "local"))
 CASES["read_at.read_in_blocks"] = on(through_a_view, lambda s: s.read_at(loop(s, "B"), "B", 0, "local"))
-CASES["read_at.initialised"] = on(sparse, lambda s: s.read_at(loop(s, "C"), "C", 0, "local"), _tiled)
+CASES["read_at.initialised"] = on(programs.sparse, lambda s: s.read_at(loop(s, "C"), "C", 0, "local"), _tiled)
 CASES["write_at.below_loop"] = on(programs.chain, lambda s: s.write_at(loop(s, "B"), "C", 0, "local"))
 CASES["write_at.writes_it"] = on(M, lambda s: s.write_at(loop(s, "C"), "C", 1, "local"))
 CASES["write_at.written_below_only"] = on(added_outside, lambda s: s.write_at(loop(s, "B"), "B", 0, "local"))

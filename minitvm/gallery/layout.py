@@ -59,28 +59,11 @@ def twice_in_a_nest(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), 
 
 
 @T.prim_func
-def prefix(A: T.Buffer((9,), "float32")):
-    for i in range(8):
-        with T.block("A"):
-            vi = T.axis.opaque(8, i)
-            A[vi + 1] = A[vi + 1] + A[vi]
-
-
-@T.prim_func
 def recurrence(A: T.Buffer((9, 8), "float32")):
     for i, j in T.grid(8, 8):
         with T.block("A"):
             vi, vj = T.axis.remap("SS", [i, j])
             A[vi + 1, vj] = A[vi, vj] + 1.0
-
-
-@T.prim_func
-def triangle(A: T.Buffer((8, 8), "float32")):
-    for i in range(8):
-        for j in range(i + 1):
-            with T.block("A"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                A[vi, vj] = 1.0
 
 
 @T.prim_func
@@ -103,16 +86,6 @@ def reads_neighbour(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")
             with T.init():
                 B[vi] = 0.0
             B[vi] = B[vi] + A[vi, vk] + B[7 - vi] * 0.0
-
-
-@T.prim_func
-def square_of(A: T.Buffer((4, 4), "float32"), C: T.Buffer((4, 4), "float32")):
-    for i, j, k in T.grid(4, 4, 4):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = 0.0
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * A[vk, vj]
 
 
 @T.prim_func
@@ -235,7 +208,7 @@ CASES.update({
         lambda s: s.compute_at(s.cache_read("C", 0, "local"), loop(s, "C", 2)),
     ),
     "blockize.one_block_below": on(twice_in_a_nest, lambda s: s.blockize(loop(s, "B"))),
-    "blockize.fixed_inner_domains": on(triangle, lambda s: s.blockize(loop(s, "A", 1))),
+    "blockize.fixed_inner_domains": on(programs.triangle, lambda s: s.blockize(loop(s, "A", 1))),
     "blockize.bindings_divide": on(
         programs.matmul,
         lambda s: s.blockize(loop(s, "C", 1)),

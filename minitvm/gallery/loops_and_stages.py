@@ -24,15 +24,6 @@ def shifted(A: T.Buffer((8,), "float32")):
 
 
 @T.prim_func
-def triangle(A: T.Buffer((8, 8), "float32")):
-    for i in range(8):
-        for j in range(i + 1):
-            with T.block("A"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                A[vi, vj] = 1.0
-
-
-@T.prim_func
 def running_sum(A: T.Buffer((8,), "float32")):
     for i in range(7):
         with T.block("A"):
@@ -65,36 +56,6 @@ def folded(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8,), "float32")):
             with T.init():
                 B[vi] = 0.0
             B[vi] = B[vi] + A[vi, vk]
-
-
-@T.prim_func
-def written_twice(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi]
-    for i in range(8):
-        with T.block("again"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi] + 1.0
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[vi]
-
-
-@T.prim_func
-def sparse(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
-    B = T.alloc_buffer((8,))
-    for i in range(4):
-        with T.block("B"):
-            vi = T.axis.spatial(4, i)
-            B[vi * 2] = A[vi]
-    for i in range(4):
-        with T.block("C"):
-            vi = T.axis.spatial(4, i)
-            C[vi] = B[vi * 2]
 
 
 @T.prim_func
@@ -187,28 +148,6 @@ def doubled_rows(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
 
 
 @T.prim_func
-def nested(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
-    for i in range(8):
-        with T.block("outer"):
-            vi = T.axis.spatial(8, i)
-            for j in range(8):
-                with T.block("inner"):
-                    vj = T.axis.spatial(8, j)
-                    C[vi, vj] = A[vi, vj]
-
-
-@T.prim_func
-def fused_reduction(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
-    for f in range(32):
-        with T.block("B"):
-            vi = T.axis.spatial(8, f // 4)
-            vk = T.axis.reduce(4, f % 4)
-            with T.init():
-                B[vi] = 0.0
-            B[vi] = B[vi] + A[vi, vk]
-
-
-@T.prim_func
 def overlapping_sums(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
     for i, r, k in T.grid(4, 2, 4):
         with T.block("B"):
@@ -217,19 +156,6 @@ def overlapping_sums(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32"
             with T.init():
                 B[vi] = 0.0
             B[vi] = B[vi] + A[vi, vk]
-
-
-@T.prim_func
-def watched_sum(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((8, 4), "float32")):
-    for i, k in T.grid(8, 4):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                B[vi] = 0.0
-            B[vi] = B[vi] + A[vi, vk]
-        with T.block("C"):
-            vi, vk = T.axis.remap("SS", [i, k])
-            C[vi, vk] = B[vi]
 
 
 M = programs.matmul
@@ -277,14 +203,14 @@ CASES["fuse.plain_loops"] = on(
 )
 CASES["fuse.starts_at_zero"] = on(shifted, lambda s: s.fuse(loop(s, "A")))
 CASES["fuse.consecutive"] = on(M, lambda s: s.fuse(loop(s, "C", 0), loop(s, "C", 2)))
-CASES["fuse.rectangular"] = on(triangle, lambda s: s.fuse(*s.get_loops("A")))
+CASES["fuse.rectangular"] = on(programs.triangle, lambda s: s.fuse(*s.get_loops("A")))
 CASES["reorder.distinct_loops"] = on(M, lambda s: s.reorder(loop(s, "C"), loop(s, "C")))
 CASES["reorder.single_chain"] = on(
     M,
     lambda s: s.reorder(loop(s, "C_update", 2), loop(s, "C_update", 0)),
     lambda s: s.decompose_reduction("C", loop(s, "C", 2)),
 )
-CASES["reorder.independent_domains"] = on(triangle, lambda s: s.reorder(*s.get_loops("A")[::-1]))
+CASES["reorder.independent_domains"] = on(programs.triangle, lambda s: s.reorder(*s.get_loops("A")[::-1]))
 CASES["reorder.no_opaque_iterators"] = on(programs.opaque, lambda s: s.reorder(*s.get_loops("A")[::-1]))
 CASES["reorder.affine_bindings"] = on(folded, lambda s: s.reorder(*s.get_loops("B")[::-1]))
 CASES["reorder.keeps_dependences"] = on(programs.wavefront, lambda s: s.reorder(*s.get_loops("A")[::-1]))
@@ -292,21 +218,21 @@ CASES["reorder.keeps_dependences"] = on(programs.wavefront, lambda s: s.reorder(
 CASES["unannotate.has_annotation"] = on(M, lambda s: s.unannotate(loop(s, "C"), "pragma_note"))
 CASES["cache_read.reads_it"] = on(M, lambda s: s.cache_read("C", 2, "local"))
 CASES["cache_read.readers_are_consumers"] = on(
-    nested, lambda s: s.cache_read("outer", 0, "local", consumer_blocks=["inner"])
+    programs.nested, lambda s: s.cache_read("outer", 0, "local", consumer_blocks=["inner"])
 )
-CASES["cache_read.at_most_one_writer"] = on(written_twice, lambda s: s.cache_read("C", 0, "local"))
+CASES["cache_read.at_most_one_writer"] = on(programs.written_twice, lambda s: s.cache_read("C", 0, "local"))
 CASES["cache_write.writes_it"] = on(M, lambda s: s.cache_write("C", 1, "local"))
 CASES["cache_write.readers_are_consumers"] = on(
-    nested, lambda s: s.cache_write("outer", 0, "local", consumer_blocks=["inner"])
+    programs.nested, lambda s: s.cache_write("outer", 0, "local", consumer_blocks=["inner"])
 )
-CASES["cache_write.only_writer"] = on(written_twice, lambda s: s.cache_write("B", 0, "local"))
-CASES["cache_write.fills_its_box"] = on(sparse, lambda s: s.cache_write("B", 0, "local"))
+CASES["cache_write.only_writer"] = on(programs.written_twice, lambda s: s.cache_write("B", 0, "local"))
+CASES["cache_write.fills_its_box"] = on(programs.sparse, lambda s: s.cache_write("B", 0, "local"))
 
 _moves = _both("compute_at", "reverse_compute_at")
-_moves("same_scope", nested, lambda s, n: getattr(s, n)("outer", loop(s, "inner")))
+_moves("same_scope", programs.nested, lambda s, n: getattr(s, n)("outer", loop(s, "inner")))
 _moves("loop_not_around", M, lambda s, n: getattr(s, n)("C", loop(s, "C")))
 _moves("only_loops_around", guarded, lambda s, n: getattr(s, n)("B", loop(s, "C")))
-_moves("complete_or_reduction", written_twice, lambda s, n: getattr(s, n)("B", loop(s, "C")))
+_moves("complete_or_reduction", programs.written_twice, lambda s, n: getattr(s, n)("B", loop(s, "C")))
 _moves("inputs_settled", overwritten, lambda s, n: getattr(s, n)("B", loop(s, "C")))
 CASES["compute_at.not_output"] = on(programs.chain, lambda s: s.compute_at("D", loop(s, "C")))
 CASES["compute_at.consumers_below"] = on(programs.two_consumers, lambda s: s.compute_at("B", loop(s, "C")))
@@ -315,13 +241,13 @@ CASES["reverse_compute_at.producers_done"] = on(
     lambda s: s.reverse_compute_at("C_local", loop(s, "C", 2)),
     lambda s: s.cache_write("C", 0, "local"),
 )
-CASES["reverse_compute_at.producers_fill"] = on(sparse, lambda s: s.reverse_compute_at("C", loop(s, "B")))
+CASES["reverse_compute_at.producers_fill"] = on(programs.sparse, lambda s: s.reverse_compute_at("C", loop(s, "B")))
 CASES["reverse_compute_at.region_cover"] = on(programs.chain, lambda s: s.reverse_compute_at("C", loop(s, "B")))
 
 _inlines = _both("compute_inline", "reverse_compute_inline")
 _inlines("complete", M, lambda s, n: getattr(s, n)("C"))
-_inlines("one_store", nested, lambda s, n: getattr(s, n)("outer"))
-CASES["compute_inline.plain_indices"] = on(sparse, lambda s: s.compute_inline("B"))
+_inlines("one_store", programs.nested, lambda s, n: getattr(s, n)("outer"))
+CASES["compute_inline.plain_indices"] = on(programs.sparse, lambda s: s.compute_inline("B"))
 CASES["compute_inline.not_output"] = on(programs.chain, lambda s: s.compute_inline("D"))
 CASES["compute_inline.has_consumers"] = on(
     programs.chain,
@@ -330,7 +256,7 @@ CASES["compute_inline.has_consumers"] = on(
 )
 CASES["compute_inline.inputs_settled"] = on(overwritten, lambda s: s.compute_inline("B"))
 CASES["reverse_compute_inline.one_producer"] = on(programs.two_consumers, lambda s: s.reverse_compute_inline("C"))
-CASES["reverse_compute_inline.producer_is_one_store"] = on(sparse, lambda s: s.reverse_compute_inline("C"))
+CASES["reverse_compute_inline.producer_is_one_store"] = on(programs.sparse, lambda s: s.reverse_compute_inline("C"))
 CASES["reverse_compute_inline.reads_its_own_point"] = on(doubled_rows, lambda s: s.reverse_compute_inline("C"))
 CASES["reverse_compute_inline.stays_in_the_buffer"] = on(padded, lambda s: s.reverse_compute_inline("C"))
 CASES["reverse_compute_inline.other_inputs_ready"] = on(late_input, lambda s: s.reverse_compute_inline("D"))
@@ -347,8 +273,12 @@ CASES["decompose_reduction.no_reduction_above"] = on(
     lambda s: s.decompose_reduction("C", loop(s, "C", 1)),
     lambda s: s.reorder(*[s.get_loops("C")[k] for k in (2, 0, 1)]),
 )
-CASES["decompose_reduction.separable_loops"] = on(fused_reduction, lambda s: s.decompose_reduction("B", loop(s, "B")))
+CASES["decompose_reduction.separable_loops"] = on(
+    programs.fused_reduction, lambda s: s.decompose_reduction("B", loop(s, "B"))
+)
 CASES["decompose_reduction.each_point_once"] = on(
     overlapping_sums, lambda s: s.decompose_reduction("B", loop(s, "B"))
 )
-CASES["decompose_reduction.alone_below"] = on(watched_sum, lambda s: s.decompose_reduction("B", loop(s, "B", 1)))
+CASES["decompose_reduction.alone_below"] = on(
+    programs.watched_sum, lambda s: s.decompose_reduction("B", loop(s, "B", 1))
+)

@@ -43,17 +43,6 @@ def with_view(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
             C[vi] = V[()] + 1.0
 
 
-@T.prim_func
-def fused_sum(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
-    for f in range(32):
-        with T.block("B"):
-            vi = T.axis.spatial(4, f // 8)
-            vk = T.axis.reduce(8, f % 8)
-            with T.init():
-                B[vi] = 0.0
-            B[vi] = B[vi] + A[vi, vk]
-
-
 M = programs.matmul
 
 
@@ -74,7 +63,9 @@ CASES["loop_partition.plain_loops"] = on(
 CASES["loop_partition.known_bounds"] = on(lambda: M(SizeVar("m")), lambda s: s.loop_partition(loop(s, "C"), [2]))
 CASES["loop_partition.positive_factors"] = on(M, lambda s: s.loop_partition(loop(s, "C"), [None, 2, None]))
 CASES["loop_partition.leaves_a_rest"] = on(M, lambda s: s.loop_partition(loop(s, "C"), [2, 6]))
-CASES["loop_partition.starts_in_one_part"] = on(fused_sum, lambda s: s.loop_partition(loop(s, "B"), [12]))
+CASES["loop_partition.starts_in_one_part"] = on(
+    programs.fused_reduction, lambda s: s.loop_partition(loop(s, "B"), [12])
+)
 
 CASES["reorder_block_iter_var.permutation"] = on(M, lambda s: s.reorder_block_iter_var("C", [0, 1]))
 CASES["add_unit_loop.inside_root"] = on(M, lambda s: s.add_unit_loop("root"))

@@ -1,6 +1,6 @@
 """Small programs on which bad calls are made, and which the tests of schedules share."""
 
-# mypy: disable-error-code="arg-type,attr-defined,index,valid-type"
+# mypy: disable-error-code="arg-type,attr-defined,index,misc,operator,valid-type"
 from __future__ import annotations
 
 from minitvm import te
@@ -65,7 +65,7 @@ def nest(
     iters = [Var("v" + loop.name) for loop in loops]
 
     def at(functions: list[object]) -> tuple[Expr, ...]:
-        return tuple(f(*iters) for f in functions)  # type: ignore[operator]
+        return tuple(f(*iters) for f in functions)
 
     def region(indices: tuple[Expr, ...]) -> BufferRegion:
         return BufferRegion(buffer, tuple(Range(i, const(1)) for i in indices))
@@ -75,7 +75,7 @@ def nest(
         tuple(region(at(r)) for r in reads),
         (region(at(writes)),),
         name,
-        BufferStore(buffer, value(*iters), at(writes)),  # type: ignore[operator]
+        BufferStore(buffer, value(*iters), at(writes)),
     )
     body: Stmt = BlockRealize(tuple(loops), const(True), block)
     for loop, extent in reversed(list(zip(loops, extents))):
@@ -93,20 +93,6 @@ def wavefront() -> PrimFunc:
         [lambda i, j: i + 1, lambda i, j: j + 1],
         lambda i, j: A[i, j + 2] + 1.0,
         [[lambda i, j: i, lambda i, j: j + 2]],
-    )
-
-
-def horner() -> PrimFunc:
-    """P[0] = P[0] * 2 + i + j: claims to reduce over i and j, but the order of iterations matters."""
-    P = Buffer("P", (1,))
-    return nest(
-        [3, 4],
-        "RR",
-        P,
-        [lambda i, j: const(0)],
-        lambda i, j: P[0] * 2.0 + (i * 4 + j).astype("float32"),
-        [[lambda i, j: const(0)]],
-        "P",
     )
 
 
@@ -138,3 +124,77 @@ def sum_of_four(A: T.Buffer((4,), "float32"), C: T.Buffer((1,), "float32")):
             with T.block("sum"):
                 vk = T.axis.reduce(4, k)
                 C[0] = C[0] + A[vk]
+
+
+@T.prim_func
+def triangle(A: T.Buffer((8, 8), "float32")):
+    for i in range(8):
+        for j in range(i + 1):
+            with T.block("A"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                A[vi, vj] = 1.0
+
+
+@T.prim_func
+def nested(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+    for i in range(8):
+        with T.block("outer"):
+            vi = T.axis.spatial(8, i)
+            for j in range(8):
+                with T.block("inner"):
+                    vj = T.axis.spatial(8, j)
+                    C[vi, vj] = A[vi, vj]
+
+
+@T.prim_func
+def sparse(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    B = T.alloc_buffer((8,))
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi * 2] = A[vi]
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = B[vi * 2]
+
+
+@T.prim_func
+def written_twice(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for i in range(8):
+        with T.block("again"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] + 1.0
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi]
+
+
+@T.prim_func
+def fused_reduction(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
+    for f in range(32):
+        with T.block("B"):
+            vi = T.axis.spatial(8, f // 4)
+            vk = T.axis.reduce(4, f % 4)
+            with T.init():
+                B[vi] = 0.0
+            B[vi] = B[vi] + A[vi, vk]
+
+
+@T.prim_func
+def watched_sum(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((8, 4), "float32")):
+    for i, k in T.grid(8, 4):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = 0.0
+            B[vi] = B[vi] + A[vi, vk]
+        with T.block("C"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            C[vi, vk] = B[vi]

@@ -26,19 +26,6 @@ def late_start(A: T.Buffer((8,), "float32"), B: T.Buffer((1,), "float32")):
 
 
 @T.prim_func
-def with_reader(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((8, 4), "float32")):
-    for i, k in T.grid(8, 4):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                B[vi] = 0.0
-            B[vi] = B[vi] + A[vi, vk]
-        with T.block("C"):
-            vi, vk = T.axis.remap("SS", [i, k])
-            C[vi, vk] = A[vi, vk]
-
-
-@T.prim_func
 def from_two(A: T.Buffer((8,), "float32"), B: T.Buffer((1,), "float32")):
     for k in range(2, 8):
         with T.block("B"):
@@ -275,7 +262,7 @@ CASES.update(
 CASES.update(
     {
         "decompose_reduction.started_first": on(late_start, lambda sch: sch.decompose_reduction("B", loop(sch, "B"))),
-        "rfactor.one_reduction_block": on(with_reader, lambda sch: sch.rfactor(loop(sch, "B", 1), 0)),
+        "rfactor.one_reduction_block": on(programs.watched_sum, lambda sch: sch.rfactor(loop(sch, "B", 1), 0)),
         "rfactor.binds_only_reduction": on(programs.matmul, lambda sch: sch.rfactor(loop(sch, "C"), 0)),
         "rfactor.serial_loop": on(
             programs.matmul, lambda sch: sch.rfactor(loop(sch, "C", 2), 0), lambda sch: sch.unroll(loop(sch, "C", 2))
