@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..expr import And, Expr, IntImm, Range, Var, as_expr, const, walk
-from ..expr.conditions import conjuncts
+from ..expr import Expr, IntImm, Range, Var, as_expr, const, walk
+from ..expr.conditions import both, conjuncts
 from .affine import Affine, Term
 from .analyzer import Analyzer
 from .iter_check import values
@@ -79,9 +79,8 @@ def _divided(bindings: list[Expr], predicate: Expr, within: Loops, around: Loops
     ]
     outer, extents = [e for e, _ in quotients], [extent for _, extent in quotients]
     outer_condition, inner_condition = _split_conditions(predicate, within, around)
-    counts = extents
-    if not isinstance(inner_condition, IntImm):
-        counts = _counts(inner, inner_condition, within, around, analyzer)
+    limited = not isinstance(inner_condition, IntImm)
+    counts = _counts(inner, inner_condition, within, around, analyzer) if limited else extents
     ranges = _ranges(outer, outer_condition, around, analyzer)
     for e, r, extent, count in zip(outer, ranges, extents, counts):
         if analyzer.can_prove_equal(count, extent):
@@ -161,6 +160,5 @@ def _split_conditions(predicate: Expr, within: Loops, around: Loops) -> tuple[Ex
         if used & within.keys() and used & around.keys():
             raise _Indivisible(f"{condition} joins outer and inner loops", predicate=True)
         side = bool(used & within.keys())
-        known = sides[side]
-        sides[side] = condition if isinstance(known, IntImm) else And(known, condition)
+        sides[side] = both(sides[side], condition)
     return sides[False], sides[True]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from minitvm.arith import Analyzer
 from minitvm.arith.subspace import subspace_divide
-from minitvm.expr import Expr, IntImm, Range, Var, const, substitute
+from minitvm.expr import And, Expr, IntImm, Range, Var, const, substitute
 
 i, j, k, l = (Var(n) for n in "ijkl")
 
@@ -59,6 +59,8 @@ def test_conditions_go_to_their_side() -> None:
     assert [str(p.inner_extent) for p in divided.parts] == ["1", "2"]
     short = subspace_divide([i * 2 + k], {i: Range.of(2), k: Range.of(2)}, [i, k], i * 2 + k < 3)
     assert short and str(short.parts[0].inner_extent) == "3"
+    never = subspace_divide([i, k], ranges, [k], And(const(False), i < 3))
+    assert never and str(never.outer_predicate) == "bool(False) and i < 3"
     holes = subspace_divide([i * 4 + k], ranges, [k], k < 2)
     assert not holes and "leaves holes" in holes.predicate_errors[0]
     mixed = subspace_divide([i * 4 + k], ranges, [k], i * 4 + k < 14)
