@@ -64,7 +64,6 @@ _UNARY: list[tuple[str, Callable[..., Any], Callable[..., Any] | None]] = [
     ("logical_not", topi.logical_not, np.logical_not),
     ("negative", topi.negative, lambda x: -x),
     ("nn.celu", topi.celu, None),
-    ("nn.dropout", topi.dropout, lambda x, rate: x),
     ("nn.elu", topi.elu, None),
     ("nn.gelu", topi.gelu, None),
     ("nn.hard_sigmoid", topi.hard_sigmoid, None),
@@ -94,6 +93,7 @@ _UNARY: list[tuple[str, Callable[..., Any], Callable[..., Any] | None]] = [
 for _name, _te, _numpy in _UNARY:
     register(_name, pattern=E, fold=_numpy)(_te)
 register("copy", pattern=E, fold=lambda x: x, view=True)(topi.identity)
+register("nn.dropout", pattern=E, fold=lambda x, rate: x, view=True)(topi.dropout)
 
 _BINARY: list[tuple[str, Callable[..., Any], Callable[..., Any] | None]] = [
     ("add", topi.add, np.add),

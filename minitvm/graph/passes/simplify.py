@@ -35,18 +35,13 @@ class Facts:
 Rule = Callable[[OpNode, Facts], Value | OpNode | None]
 
 
-def copies(item: OpNode, facts: Facts) -> Value | None:
-    """copy(x), dropout(x) -> x."""
-    return item.inputs[0] if item.op in ("copy", "nn.dropout") else None
-
-
 def same_cast(item: OpNode, facts: Facts) -> Value | None:
     """cast(x) to its own dtype -> x."""
     return item.inputs[0] if item.op == "cast" and item.inputs[0].dtype == item.output.dtype else None
 
 
 def same_form(item: OpNode, facts: Facts) -> Value | None:
-    """A reshape, broadcast, slice from the start, or pad that keeps the shape -> x."""
+    """A copy, dropout, reshape, broadcast, slice from the start, or pad that keeps the shape -> x."""
     if not _is_view(item) and item.op not in ("broadcast_to", "tile", "nn.pad", "strided_slice", "repeat"):
         return None
     if item.op == "strided_slice" and any(step != 1 for step in item.attrs["strides"] or ()):
@@ -91,7 +86,7 @@ def times_one(item: OpNode, facts: Facts) -> Value | None:
 
 
 RULES: list[Rule] = [
-    copies, same_cast, same_form, single_part, idle_transpose, double_transpose, reshape_chain, times_one,
+    same_cast, same_form, single_part, idle_transpose, double_transpose, reshape_chain, times_one,
 ]  # fmt: skip
 
 
