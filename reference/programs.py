@@ -60,6 +60,8 @@ def is_lowered(program: Program) -> bool:
     """Whether a program is one of kernel level: a module with a host function, or kernels, which have no blocks."""
     if not isinstance(program, t.PrimFunc | t.IRModule):
         return False
+    if isinstance(program, t.IRModule) and any(f.attrs.get("host") for _, f in program.items()):
+        return True
     func = entry(program)
     return bool(func.attrs.get("host")) or not isinstance(func.body, t.BlockRealize)
 

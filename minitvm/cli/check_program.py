@@ -18,7 +18,7 @@ from ..target import Target
 from .check_primitive import check_primitive
 from .difference import TOLERANCE_OF_INTEGERS, indented, judged, line, relative_difference
 from .levels import LEVELS, Descent
-from .program_file import Pair, is_lowered, read_programs
+from .program_file import Pair, read_programs
 
 
 def check_file(path: Path, target: Target, seed: int) -> int:
@@ -42,6 +42,8 @@ def check_file(path: Path, target: Target, seed: int) -> int:
 
 def check_function(func: Any, target: Target, seed: int) -> Iterator[tuple[str, bool]]:
     """A line for the verifier and one for each level: its text, and whether it is right."""
+    from ..reference.programs import is_lowered
+
     trial = _Trial(func, target, seed)
     levels = ("kernel",) if is_lowered(func) else ("tir", "compiled", "kernel", "executable")
     for level in ("verifier", *levels):
@@ -94,6 +96,7 @@ class _Trial:
     def run(self, level: str) -> tuple[str, str]:
         """The verdict on a level, and its text."""
         from ..reference.arguments import copies
+        from ..reference.programs import is_lowered
 
         if level == "verifier":
             from ..tir.verifier import verify

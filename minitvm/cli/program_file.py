@@ -88,13 +88,6 @@ def read_primitives(path: Path) -> list[Primitive]:
     return found
 
 
-def is_lowered(program: Any) -> bool:
-    """Whether a program is one of kernel level: a lowered module, or a kernel, which has no blocks."""
-    from ..tir import BlockRealize, PrimFunc
-
-    return not (isinstance(program, PrimFunc) and isinstance(program.body, BlockRealize))
-
-
 def _partner(name: str) -> str | None:
     """The name that a program which `name` is compared with would have."""
     if name == "before" or name.endswith((".before", "_before")):
@@ -108,6 +101,8 @@ def _apply(path: Path, names: dict[str, Any], found: Programs) -> None:
     step = next((names[n] for n in ("apply_trace", "schedule") if callable(names.get(n))), None)
     if step is None:
         return
+    from ..reference.programs import is_lowered
+
     for name, func in found.functions.items():
         if is_lowered(func):
             continue
