@@ -112,7 +112,7 @@ def _caches(cpu: CPU, cores: int) -> list[tuple[str, int]]:
 
 def _peak(cpu: CPU, threads: int, lanes: int) -> float:
     """Float operations a second of multiply-adds on registers."""
-    accumulators = max(1, min(cpu.vector_registers - 4, 2 * cpu.fma_ports * cpu.fma_latency))
+    accumulators = max(1, min(cpu.vector_registers - 4, 2 * cpu.chains))
     kernel = build(multiply_add(accumulators, lanes), threads=threads)
     factor, result = _zeros((lanes,)), _zeros((threads, accumulators, lanes))
     operations = 2 * accumulators * lanes * threads

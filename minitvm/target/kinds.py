@@ -48,6 +48,11 @@ class CPU:
         """Bytes of one vector register."""
         return self.vector_bits // 8
 
+    @property
+    def chains(self) -> int:
+        """Independent multiply-adds that must be under way for the ports to be busy: latency times ports."""
+        return self.fma_latency * self.fma_ports
+
 
 @dataclass(frozen=True, slots=True)
 class GPU:

@@ -10,7 +10,7 @@ from minitvm.build import schedule_function
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.strategy import Decision, decision
 from minitvm.strategy.text import lines
-from minitvm.target import Target
+from minitvm.target import Target, kinds
 from minitvm.te import create_prim_func
 from minitvm.tir.nodes import PrimFunc
 
@@ -56,7 +56,7 @@ def test_a_register_tile_is_counted_in_the_kernel() -> None:
     from minitvm.strategy.cpu.conv2d import conv_tile
 
     (kernel,) = of_graph(convolution_layer(64, 56, 1), "conv2d").kernels
-    pixels, blocks = conv_tile(56, 8, 16)
+    pixels, blocks = conv_tile(56, 8, kinds.CPU(vector_registers=16))
     assert kernel.accumulators == pixels * blocks and kernel.lanes == 8
     assert kernel.step_operations == pixels * blocks and kernel.step_loads == pixels + blocks
     assert kernel.flops == 2 * 64 * 64 * 56 * 56
@@ -67,10 +67,10 @@ def test_tiles_that_were_weighed_are_told_the_best_first() -> None:
     from minitvm.strategy.cpu.tiling import register_tiles
 
     told = lines(of_graph(convolution_layer(64, 56, 1), "conv2d"), CPU)
-    (pixels, blocks), _ = conv_tiles(56, 8, 16)[0]
+    (pixels, blocks), _ = conv_tiles(56, 8, kinds.CPU(vector_registers=16))[0]
     assert any(line.startswith(f"tile        {pixels} pixels x {blocks} channel blocks, ") for line in told)
     assert sum(line.startswith("instead of") and "pixels x" in line for line in told) == 3
-    costs = [cost for _, cost in conv_tiles(56, 8, 16)]
+    costs = [cost for _, cost in conv_tiles(56, 8, kinds.CPU(vector_registers=16))]
     assert costs == sorted(costs) and len(costs) > 10
     a, b = te.placeholder((128, 256), name="a"), te.placeholder((256, 64), name="b")
     tile, cycles = register_tiles(128, 64, "float32", CPU)[0]

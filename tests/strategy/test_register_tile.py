@@ -8,9 +8,9 @@ import pytest
 import minitvm as tvm
 from minitvm import strategy, te, topi
 from minitvm.reference import tir as interpreter
-from minitvm.strategy.cpu.conv2d import conv_tile
+from minitvm.strategy.cpu.conv2d import conv_tile, conv_tiles
 from minitvm.strategy.cpu.register_tile import largest_divisor
-from minitvm.target import Target
+from minitvm.target import CPU, Target
 
 WIDTHS = [128, 256, 512]
 
@@ -134,7 +134,12 @@ def test_the_tile_lives_in_registers_and_the_epilogue_reads_it_there():
     [(56, 4, 32, (8, 2)), (14, 16, 32, (7, 2)), (13, 24, 32, (7, 3)), (112, 4, 16, (14, 1)), (1, 10, 32, (1, 5))],
 )
 def test_tiles(width, blocks, registers, tile):
-    assert conv_tile(width, blocks, registers) == tile
+    assert conv_tile(width, blocks, CPU(vector_registers=registers)) == tile
+
+
+def test_a_tile_with_fewer_chains_than_the_latency_asks_for_costs_in_proportion():
+    found = [dict(conv_tiles(8, 8, CPU(fma_latency=cycles, fma_ports=1)))[2, 1] for cycles in (2, 4, 8)]
+    assert [cost / found[0] for cost in found] == [1, 2, 4]
 
 
 def test_largest_divisor():

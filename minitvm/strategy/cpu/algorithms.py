@@ -98,5 +98,5 @@ def _vectors(channels: int, block: int) -> int:
 
 def _vector_step(width: int, blocks: int, cpu: Any) -> float:
     """Cycles of one multiply-add of a vector in the register tile that the schedule takes."""
-    pixels, columns = conv_tile(width, blocks, cpu.vector_registers)
+    pixels, columns = conv_tile(width, blocks, cpu)
     return step_cycles(pixels, columns, cpu) / (pixels * columns) / KERNEL_EFFICIENCY

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...expr import const, structural_equal
+from ...target import CPU
 from ...tir import Schedule
 from ...tir.nodes import Block
 from ..registry import rule
 from .blocks import behind, blocks_of, computes
 from .generic import attempt, schedule_block
-from .register_tile import CHAINS, block_of, epilogue, output_shape, tile_in_registers, tile_reduction
+from .register_tile import block_of, epilogue, output_shape, tile_in_registers, tile_reduction
 from .tiling import WEIGHED, cpu_of
 
 # What a load costs beside another: a pixel is broadcast from the L1 cache, a vector of weights streams from L2.
@@ -27,7 +28,7 @@ def conv2d_nchwc(sch: Schedule, target: Any) -> list[str]:
     """[N, O/y, OH, OW, y]: tiles of pixels along a row times a few blocks of output channels."""
     conv = sch.get_block("conv2d")
     shape = output_shape(sch, conv)
-    tiles = conv_tiles(shape[3], shape[1], cpu_of(target).vector_registers)
+    tiles = conv_tiles(shape[3], shape[1], cpu_of(target))
     pixels, blocks = tiles[0][0]
     last = _unblocking(sch, conv)
     in_cache = None if last is None else _InCache.of(sch, conv, last, blocks, target)
@@ -102,13 +103,13 @@ def _unblocking(sch: Schedule, conv: Any) -> Block | None:
     return next(found, None)
 
 
-def conv_tile(width: int | None, channel_blocks: int | None, registers: int, whole: bool = False) -> tuple[int, int]:
+def conv_tile(width: int | None, channel_blocks: int | None, cpu: CPU, whole: bool = False) -> tuple[int, int]:
     """(pixels, channel blocks) of the tile: the fewest loads a multiply-add among those that do not spill."""
-    return conv_tiles(width, channel_blocks, registers, whole)[0][0]
+    return conv_tiles(width, channel_blocks, cpu, whole)[0][0]
 
 
 def conv_tiles(
-    width: int | None, channel_blocks: int | None, registers: int, whole: bool = False
+    width: int | None, channel_blocks: int | None, cpu: CPU, whole: bool = False
 ) -> list[tuple[tuple[int, int], float]]:
     """The tiles that do not spill, (pixels, channel blocks), each with its weighted loads a multiply-add, best first.
 
@@ -121,7 +122,7 @@ def conv_tiles(
         """Weighted loads a pixel and block of a whole row; a tile of `pixels * blocks` needs `pixels + blocks`."""
         full, rest = divmod(width, pixels)
         cost = full * (_PIXEL * pixels + _WEIGHTS * blocks) + (_PIXEL * rest + _WEIGHTS * blocks if rest else 0)
-        return cost / (width * blocks) * max(1.0, CHAINS / (pixels * blocks))
+        return cost / (width * blocks) * max(1.0, cpu.chains / (pixels * blocks))
 
     candidates = [
         (pixels, blocks)
@@ -129,7 +130,7 @@ def conv_tiles(
         if channel_blocks % blocks == 0
         for pixels in range(1, width + 1)
         if not (whole and width % pixels)
-        if pixels * blocks + blocks + (pixels if blocks > 1 else 1) <= registers
+        if pixels * blocks + blocks + (pixels if blocks > 1 else 1) <= cpu.vector_registers
     ]
     # A tile that divides the row has one micro-kernel to compile, one that does not has two.
     costs = {tile: loads(*tile) * (1.0 if width % tile[0] == 0 else 1.1) for tile in candidates}

@@ -14,7 +14,6 @@ from ..registry import rule
 from .blocks import behind, blocks_of, computes, inline_injective
 from .conv2d import schedule_other_blocks
 from .register_tile import (
-    CHAINS,
     accumulators,
     block_of,
     epilogue,
@@ -78,7 +77,8 @@ def depthwise_conv2d_rows(sch: Schedule, target: Any) -> None:
     main = inlined_forward(sch, sch.get_consumers(conv)[0])
     sch.set_scope(conv, 0, "local")
     batch, channel, y, x, *taps = sch.get_loops(conv)
-    over, rows = sch.split(y, [None, largest_divisor(output_shape(sch, conv)[2], CHAINS)])
+    most = min(cpu_of(target).chains, accumulators(target))
+    over, rows = sch.split(y, [None, largest_divisor(output_shape(sch, conv)[2], most)])
     vectors, vector = sch.split(x, [None, lanes])
     sch.reorder(batch, channel, over, vectors, *taps, rows, vector)
     sch.reverse_compute_at(main, vectors, preserve_unit_loops=True)

@@ -32,9 +32,6 @@ _SPARE_REGISTERS = 4
 # it makes no difference; without, 7 x 7 images with 512 channels take a third longer.
 PREFETCH_AHEAD = 48
 
-# Independent multiply-adds that must be under way for the units to be busy: a latency of 4 cycles, 2 a cycle.
-CHAINS = 8
-
 
 def tile_in_registers(
     sch: Schedule, block: Any, tiles: Mapping[int, int], parallel_axes: int, streams: bool = True, before: str = ""

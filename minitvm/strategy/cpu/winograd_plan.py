@@ -122,7 +122,7 @@ def _rate(size: int, from_l3: float, cpu: Any) -> float:
 
 
 def _register_tile(tiles: int, out_blocks: int, cpu: Any, blocks: int | None) -> tuple[int, int]:
-    found = [tile for tile, _ in conv_tiles(tiles, out_blocks, cpu.vector_registers, whole=True)]
+    found = [tile for tile, _ in conv_tiles(tiles, out_blocks, cpu, whole=True)]
     if blocks is None:
         return found[0]
     return next((tile for tile in found if tile[1] == blocks), (1, blocks))
