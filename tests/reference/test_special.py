@@ -186,8 +186,9 @@ STEPS = (
 @settings(max_examples=25)
 @given(scheduled(None, *(name for name in STEPS if name in PRIMITIVES)), st.integers(0, 99))
 def test_schedules_keep_special_values(pair: Any, seed: int) -> None:
-    """At tir and at kernel level; sums in another order are refused, nothing else differs."""
+    """At tir and at kernel level; sums in another order and casts of what no integer holds are refused."""
     for after in (pair.after, lower(pair.after, None, "f")):
         verdict = check(pair.before, after, modes=["exact", "special"], seed=seed)
         assert verdict, verdict
-        assert "special" in verdict.ran or "another order" in verdict.refused["special"], verdict
+        told = verdict.refused.get("special", "")
+        assert "special" in verdict.ran or "another order" in told or "cast of" in told, verdict
