@@ -42,7 +42,7 @@ _CHAINS: dict[type, str] = {And: "all", Or: "any"}
 
 
 class _PythonText(ExprPrinter):
-    """Expressions as Python that makes them again, run on variables: numbers bare, bit operations as operators."""
+    """Expressions as Python that makes them again, run on variables: int32 and float32 bare, bits by operators."""
 
     prefix = "tir."
 
@@ -54,7 +54,9 @@ class _PythonText(ExprPrinter):
 
     def _atom(self, e: Expr) -> str:
         if isinstance(e, IntImm):
-            return repr(bool(e.value) if e.dtype.is_bool else e.value)
+            if e.dtype.is_bool or e.dtype == "int32":
+                return repr(bool(e.value) if e.dtype.is_bool else e.value)
+            return f'tir.const({e.value}, "{e.dtype}")'
         if isinstance(e, Call) and e.op in _BITS:
             a, b = map(self.expr, e.args)
             return f"(({a}) {_BITS[e.op]} ({b}))"

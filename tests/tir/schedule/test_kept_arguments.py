@@ -89,6 +89,15 @@ def test_pad_values(pad: Any) -> None:
     again(sch, pair())
 
 
+def test_constants_keep_their_dtypes() -> None:
+    def wraps(i: Any, j: Any) -> Any:
+        return T.Cast("float32", T.Select(i < 2, T.uint8(200), T.uint8(100)) + T.Cast("uint8", j + 100))
+
+    sch = Schedule(pair())
+    sch.transform_layout("B", ("write", 0), lambda i: (i // 4, i % 4), pad_value=wraps)
+    again(sch, pair())
+
+
 def test_a_pad_value_may_be_an_index_map() -> None:
     sch = Schedule(pair("int32"))
     pad = IndexMap.from_func(lambda i, j: i + j)
@@ -168,6 +177,9 @@ def test_text_of_expressions_reads_back() -> None:
         a * -3 + 7 // (a % 5), T.truncdiv(a, 3) - T.truncmod(a, 3), (a ^ 3) | (a & 1) << 2, T.Cast("int8", a),
         T.all(a < 1, T.any(a != 2, a == 4), T.Not(a >= 0)), T.reinterpret("int32", x), x / T.float32(3), T.pow(x, x),
         x * T.infinity("float32"), T.Cast("float64", x) * T.float64(0.1), T.if_then_else(a <= 3, x, T.float32(-1)),
+        T.Select(a < 2, T.uint8(200), T.uint8(100)) + T.Cast("uint8", a),
+        T.if_then_else(a < 7, T.int64(0), T.int64(-1)),
+        T.Cast("bool", a) == T.bool(True), T.Cast("int8", a) * T.int8(-128), T.uint64(2**40) + T.Cast("uint64", a),
     ):  # fmt: skip
         assert structural_equal(parse_expression(python(e), names), e)
     for text in ("exp(a, a)", "a.b", "tir.open(a)", "tir.const(a)", "[a for a in a]", "'a'[0]", "a < a < a", "eval(a)"):
