@@ -22,6 +22,7 @@ from .registry import Primitive, lookup
 from .trace import Instruction, Trace, expression_text, is_inline, is_input
 
 _EXPRESSION = "expr"  # the key of an attribute that is an expression: {"expr": "v3 * 2"}
+_FUNCTION = IndexLambda((), 0)  # what fits a parameter that takes functions
 
 
 def to_json(insts: Sequence[Instruction], names: Mapping[Any, str]) -> list[Any]:
@@ -149,7 +150,8 @@ def _arguments(
         elif taken and inputs:
             arguments[name] = _input_value(inputs.pop(0), known)
         elif not taken and attrs:
-            arguments[name] = _attribute_value(attrs.pop(0), known)
+            function = fits(_FUNCTION, primitive.hints.get(name, Any))
+            arguments[name] = _attribute_value(attrs.pop(0), known, function)
         elif parameter.default is not parameter.empty:
             arguments[name] = parameter.default  # a trace of an older version
         else:
@@ -187,14 +189,15 @@ def _expression(text: str, known: Mapping[str, Handle]) -> Expr:
         raise _Damaged(f"{_short(text)} is not defined before it is used{reason}") from None
 
 
-def _attribute_value(value: Any, known: Mapping[str, Handle]) -> Any:
+def _attribute_value(value: Any, known: Mapping[str, Handle], function: bool) -> Any:
+    """A saved attribute; text may be that of a function of indices where the parameter takes such a `function`."""
     if isinstance(value, list | tuple):
-        return [_attribute_value(item, known) for item in value]
+        return [_attribute_value(item, known, function) for item in value]
     if isinstance(value, Mapping):
         if [*value] != [_EXPRESSION] or not isinstance(value[_EXPRESSION], str):
             raise _Damaged(f"{_short(value)} is no attribute")
         return _expression(value[_EXPRESSION], known)
-    if isinstance(value, str) and value.startswith(("lambda", FROM_FUNC)):
+    if function and isinstance(value, str) and value.startswith(("lambda ", "lambda:", FROM_FUNC)):
         try:
             return IndexLambda.parse(value)
         except Exception as error:

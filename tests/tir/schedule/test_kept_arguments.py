@@ -153,6 +153,15 @@ def test_annotations(value: Any) -> None:
     again(sch, programs.chain())
 
 
+@pytest.mark.parametrize("key", ["lambda", "lambda i: i", "tir.IndexMap.from_func"])
+def test_text_that_only_looks_like_a_function(key: str) -> None:
+    sch = Schedule(programs.chain())
+    sch.annotate("B", key, 1)
+    again(sch, programs.chain())
+    sch.unannotate("B", key)
+    again(sch, programs.chain())
+
+
 @pytest.mark.parametrize(
     "value",
     [None, object(), b"x", {1: 2}, [object()], {"a": None}, lambda i: i, pair(), Var("n"), range(2), len, StringImm],
