@@ -8,10 +8,10 @@ storage go in step, from statement to statement. `reference.threads` writes that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Set
 
 from ..expr import Expr, IntImm, Node, Var, children, free_vars, structural_equal, walk
-from .nodes import BlockRealize, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Stmt
+from .nodes import BlockRealize, BufferLoad, BufferStore, For, ForKind, If, LetStmt, Stmt
 
 
 def is_virtual(loop: For) -> bool:
@@ -22,13 +22,6 @@ def is_virtual(loop: For) -> bool:
 def is_thread(loop: For) -> bool:
     """Whether a loop runs over the threads of a block, virtual ones among them."""
     return loop.kind is ForKind.THREAD and not str(loop.thread).startswith("blockIdx")
-
-
-def grid_loops(func: PrimFunc) -> Iterator[For]:
-    """The loops that are bound to an axis of a GPU's grid; those of virtual threads are not."""
-    for loop in walk(func.body):
-        if isinstance(loop, For) and loop.kind is ForKind.THREAD and not is_virtual(loop):
-            yield loop
 
 
 def owns(loop: For, scope: str) -> bool:
@@ -50,18 +43,23 @@ def depends(outer: For, stmt: Stmt) -> bool:
     under such a condition, or reads storage that the threads own.
     """
     varying = {outer.var}
-
-    def varies(*expressions: Expr) -> bool:
-        return any(v in varying for e in expressions for v in free_vars(e))
-
     for node in _path(outer.body, stmt):
-        if isinstance(node, If | BlockRealize) and varies(_condition(node)):
+        if isinstance(node, If | BlockRealize) and differs((outer,), varying, _condition(node)):
             return True
         for var, values in _bound(node):
-            if varies(*values):
+            if differs((outer,), varying, *values):
                 varying.add(var)
-    loads = (n.buffer.scope for n in walk(stmt) if isinstance(n, BufferLoad))
-    return any(v in varying for v in free_vars(stmt)) or any(owns(outer, scope) for scope in loads)
+    return differs((outer,), varying, stmt)
+
+
+def differs(threads: Iterable[For], varying: Set[Var], *parts: Node) -> bool:
+    """Whether a part may be another one for each iteration of loops over threads: it uses a variable that is, one of
+    `varying` (the loops' own among them), or reads storage that each of them owns.
+    """
+    if any(v in varying for part in parts for v in free_vars(part)):
+        return True
+    read = {n.buffer.scope for part in parts for n in walk(part) if isinstance(n, BufferLoad)}
+    return any(owns(loop, scope) for loop in threads for scope in read)
 
 
 def _condition(node: If | BlockRealize) -> Expr:

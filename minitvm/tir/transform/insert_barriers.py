@@ -30,7 +30,6 @@ from ...expr import (
     StringImm,
     Var,
     const,
-    free_vars,
     map_children,
     replace,
     substitute,
@@ -39,7 +38,7 @@ from ...expr import (
 from ..accesses import Access, accesses
 from ..conditions import all_of
 from ..nodes import Allocate, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
-from ..threads import is_shared, is_thread, is_virtual
+from ..threads import differs, is_shared, is_thread, is_virtual
 
 BARRIER = "tvm_storage_sync"
 
@@ -169,7 +168,7 @@ class _Threads:
     def for_all(self, stmt: For | If, made: Stmt, decides: Sequence[Expr]) -> Stmt:
         """`made`, refused where it waits inside of what only some threads do."""
         own = {l.var for l in self.loops}
-        if _waits(made) and any(v in own for e in decides for v in free_vars(e)):
+        if _waits(made) and differs(self.loops, own, *decides):
             head = f"if {stmt.condition}" if isinstance(stmt, If) else f"the loop over {stmt.var.name}"
             raise Unsupported(
                 f"{head}: some threads would not reach a barrier\n"

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm import te
-from minitvm.errors import ScheduleError
+from minitvm.errors import ScheduleError, Unsupported
 from minitvm.expr import walk
 from minitvm.gallery import programs
 from minitvm.reference import check, kernel
+from minitvm.script import from_source
 from minitvm.tir.nodes import Allocate, For, PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
@@ -155,3 +156,30 @@ def test_kernels_of_a_grid_run_alike_in_both_modes(data: Any) -> None:
     kernel.run(module, *slow, mode="slow", order="shuffled", seed=3)
     for one, other in zip(fast, slow, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("condition", ["L[0] > 0.0", "M[0] > 0.0", "vx % 3 != 0"])
+def test_threads_that_differ_do_not_wait_for_each_other(condition: str) -> None:
+    """Whether a thread takes a branch may depend on it through its variable, or through storage that it owns."""
+    func = from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    L = T.alloc_buffer((1,), scope="local")
+    M = T.alloc_buffer((1,), scope="shared")
+    S = T.alloc_buffer((8,), scope="shared")
+    for tx in T.thread_binding(8, "threadIdx.x"):
+        with T.block("B"):
+            vx = T.axis.spatial(8, tx)
+            T.reads(A[0:8], L[0], M[0], S[0:8])
+            T.writes(B[vx], L[0], M[0], S[vx])
+            L[0] = A[vx]
+            M[0] = A[0]
+            if {condition}:
+                S[vx] = A[vx]
+                B[vx] = S[7 - vx]
+""")
+    if condition.startswith("M"):
+        assert "tvm_storage_sync" in str(lower(func))
+        return
+    with pytest.raises(Unsupported, match="some threads would not reach a barrier"):
+        lower(func)
