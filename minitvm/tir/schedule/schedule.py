@@ -252,10 +252,7 @@ class Schedule:
         state = self._fresh_state()
         try:
             nodes = {name: self._to_nodes(state, chosen, name, value) for name, value in arguments.items()}
-            if not (chosen.query or self._history):  # what is given; every step keeps it so
-                broken = declares_what_it_touches.check(state)
-                if broken is not None:
-                    raise declares_what_it_touches.refuse(broken)
+            self._require_declared(chosen, state)
             result = _run(chosen, state, nodes)
             given = {name: plain(value) for name, value in arguments.items()}
             require_text(list(given.values()))
@@ -278,6 +275,12 @@ class Schedule:
             given["decision"] = None  # the instruction holds it
         self._trace.append(Instruction(chosen, given, outputs, None if sampled is None else sampled.decision))
         return outputs
+
+    def _require_declared(self, chosen: Primitive, state: ScheduleState) -> None:
+        """Refuse to begin with blocks that do not declare what they touch; every step keeps it so."""
+        broken = None if chosen.query or self._history else declares_what_it_touches.check(state)
+        if broken is not None:
+            raise declares_what_it_touches.refuse(broken)
 
     def _fresh_state(self) -> ScheduleState:
         return ScheduleState(self.mod, self._state.func_name, self._state.trees, self._random)
@@ -417,6 +420,7 @@ class Schedule:
         arguments = bind(primitive, values, {})
         # Some conditions show only while a primitive works, so a call is tried on a copy: states are values.
         try:
+            self._require_declared(primitive, self._state)
             primitive.run(self._fresh_state(), arguments)
         except Refused:
             return None

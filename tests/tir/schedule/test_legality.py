@@ -443,6 +443,12 @@ def test_a_write_outside_of_what_is_declared() -> None:
     assert "outside of the declared region" in told
 
 
+@pytest.mark.parametrize("func", [silent, narrow], ids=lambda f: f.name)
+def test_what_would_be_refused_is_not_offered(func: Any) -> None:
+    assert Schedule(func).space() == []
+    assert Schedule(func).draw(lambda n: 0) is None
+
+
 def test_queries_take_any_program() -> None:
     assert len(Schedule(silent).get_loops("C")) == 1
 
