@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...expr import REDUCE, SPATIAL, Expr, IterVar, SizeVar, Var, free_vars, walk
+from ...expr import REDUCE, SPATIAL, Expr, IterVar, Var, free_vars, walk
 from ..accesses import reads_buffer, update_operand
 from ..nodes import Block, BlockRealize, Buffer, BufferStore, Stmt
 from .tree import Tree, statements
@@ -104,9 +104,9 @@ def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
 def why_goes_on(scope: Scope, realize: BlockRealize) -> str | None:
     """None where a reduction runs inside of one run of its scope; else what stands still there: it goes on with what
     an earlier run of the scope left."""
-    inside = {*(l.var for l in scope.tree.loops_above(realize)), *scope.tree.func.params}
+    outside = scope.tree.moving - {l.var for l in scope.tree.loops_above(realize)}
     for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        outer = [v.name for v in free_vars(value) if v not in inside and not isinstance(v, SizeVar)]
+        outer = [v.name for v in free_vars(value) if v in outside]
         if it.kind == REDUCE and outer:
             own, around = realize.block.name, scope.realize.block.name
             return f"block {own} reduces over {it.var.name} = {value}, and {outer[0]} stands still in block {around}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from ....arith import Analyzer
@@ -16,7 +16,6 @@ from ....expr import (
     Let,
     Node,
     Range,
-    SizeVar,
     Var,
     const,
     free_vars,
@@ -27,12 +26,13 @@ from ....expr import (
     walk,
 )
 from ...conditions import is_const, reads_memory
-from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, Stmt
+from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, Stmt
 from ..analysis import Scope
 from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
 from ..staging import Insertion, block_in, free_name, point_region
 from ..state import ScheduleState
+from ..tree import Tree
 
 
 @requirement
@@ -79,12 +79,13 @@ def cache_index(
 
     With `cse_thresh=0` every index that is computed is cached, each different one once; with n > 0, parts of indices
     that occur at least n times, larger ones first. An index that depends on data, or divides by what may be zero, or
-    on variables other than the block's iterators and sizes, stays as it is. Where nothing is left the program stays.
+    on variables other than the block's iterators, sizes and parameters, stays as it is. Where nothing is left the
+    program stays.
     """
-    candidates = _chosen(block.block, cse_thresh)
+    tree = state.home(block)
+    candidates = _chosen(tree, block.block, cse_thresh)
     if not candidates:
         return []
-    tree = state.home(block)
     step = Insertion(tree, Scope.around(tree, block))
     body, init = block.block.body, block.block.init
     reads = list(block.block.reads)
@@ -106,17 +107,17 @@ def cache_index(
     return [block_in(state, stage) for stage in stages]
 
 
-def _chosen(block: Block, cse_thresh: int) -> list[Expr]:
+def _chosen(tree: Tree, block: Block, cse_thresh: int) -> list[Expr]:
     """The computations to cache, in order of appearance or, of parts, the largest first."""
     # What a block reads back from its own output must stay recognisable as the element that it writes.
     written = {region.buffer for region in block.writes}
     indices = [i for part in (block.init, block.body) if part is not None for i in _load_indices(part, written)]
-    inside = {n.var for n in walk(block.body) if isinstance(n, For | LetStmt | Let)}
-    usable = {it.var for it in block.iter_vars if _known(it)}
+    usable = {it.var for it in block.iter_vars if not tree.moves(it.dom.start, it.dom.extent)}
+    unusable = {*tree.moving, *(n.var for n in walk(block) if isinstance(n, Let))} - usable
     if cse_thresh == 0:
-        return _distinct([i for i in indices if _eligible(i, usable, inside)])
+        return _distinct([i for i in indices if _eligible(i, usable, unusable)])
     found: list[Expr] = []
-    parts = _distinct([p for i in indices for p in walk(i) if isinstance(p, Expr) and _eligible(p, usable, inside)])
+    parts = _distinct([p for i in indices for p in walk(i) if isinstance(p, Expr) and _eligible(p, usable, unusable)])
     for part in sorted(parts, key=_size, reverse=True):
         if sum(_count(i, part) for i in indices) >= cse_thresh:
             found.append(part)
@@ -131,15 +132,11 @@ def _load_indices(stmt: Stmt, written: set[Buffer]) -> Iterator[Expr]:
             yield from node.indices
 
 
-def _known(it: IterVar) -> bool:
-    return all(isinstance(v, SizeVar) for e in (it.dom.start, it.dom.extent) for v in free_vars(e))
-
-
-def _eligible(e: Expr, usable: set[Var], inside: set[Any]) -> bool:
+def _eligible(e: Expr, usable: Set[Var], unusable: Set[Var]) -> bool:
     if isinstance(e, Var | IntImm) or not e.dtype.is_int or e.dtype.lanes > 1 or reads_memory(e):
         return False
-    variables = [v for v in free_vars(e) if not isinstance(v, SizeVar)]
-    if not variables or any(v not in usable or v in inside for v in variables):
+    variables = free_vars(e)
+    if not any(v in usable for v in variables) or any(v in unusable for v in variables):
         return False
     # It is computed at every point of the domain, also where the block does not run.
     divisors = [p.b for p in walk(e) if isinstance(p, FloorDiv | FloorMod)]
@@ -211,5 +208,5 @@ def _cache_index_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for block in tree.blocks.values():
         if block is not tree.root:
             for threshold in (0, 2):
-                if one_level.check(state=state, block=block) is None and _chosen(block.block, threshold):
+                if one_level.check(state=state, block=block) is None and _chosen(tree, block.block, threshold):
                     yield block, "global", threshold
