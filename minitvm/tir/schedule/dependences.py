@@ -28,6 +28,7 @@ from ...expr import (
     substitute,
     walk,
 )  # fmt: skip
+from ..conditions import is_const
 from ..nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, Stmt
 from ..values import NotAnIndex, values
 from .analysis import is_update
@@ -96,17 +97,7 @@ def reordered(
     points: list[Point] = []
     sources: dict[Point, Access] = {}
     for access in found:
-        domain: dict[Var, Range] = {l.var: Range(l.start, l.extent) for l in access.loops}
-        indices = []
-        for d, r in enumerate(access.box):
-            if isinstance(r.extent, IntImm) and r.extent.value == 1:
-                indices.append(r.start)
-                continue
-            inside = Var(f"e{d}", r.start.dtype)  # an element of a box that is wider than one
-            domain[inside] = Range(const(0, inside.dtype), r.extent)
-            indices.append(r.start + inside)
-        condition = access.stmt.predicate if isinstance(access.stmt, BlockRealize) else True
-        point = Point(access.buffer, tuple(indices), domain, access.is_write, condition)
+        point = point_of(access)
         points.append(point)
         sources[point] = access
     return find_dependence(
@@ -116,6 +107,36 @@ def reordered(
         (len(after) - 1,) if parallel else (),
         None if parallel else lambda a, b: commute(sources[a], sources[b]),
     )
+
+
+def overwritten(reads: Sequence[Access], writes: Sequence[Access], shared: Sequence[For]) -> bool:
+    """Whether an element that is read may be written again in a later iteration of the loops around both.
+
+    In one iteration of them the writes come first.
+    """
+    if not shared or not any(a.buffer is b.buffer for a in reads for b in writes):
+        return False
+    order = tuple(l.var for l in shared)
+    first, last = [point_of(a) for a in writes], [point_of(a) for a in reads]
+    before = {**dict.fromkeys(first, (0, *order, 0)), **dict.fromkeys(last, (0, *order, 1))}
+    after = {**dict.fromkeys(first, (0, *order, 0)), **dict.fromkeys(last, (1, *order, 1))}
+    found = find_dependence([*first, *last], before, after, (), lambda a, b: not (a in last and b in first))
+    return found is not None
+
+
+def point_of(access: Access, more: tuple[Expr, ...] = ()) -> Point:
+    """An access as `arith.dependence` takes it: at an element of its box, with `more` indices behind."""
+    domain: dict[Var, Range] = {l.var: Range(l.start, l.extent) for l in access.loops}
+    indices: list[Expr] = []
+    for d, r in enumerate(access.box):
+        if is_const(r.extent, 1):
+            indices.append(r.start)
+            continue
+        inside = Var(f"e{d}", r.start.dtype)  # an element of a box that is wider than one
+        domain[inside] = Range(const(0, inside.dtype), r.extent)
+        indices.append(r.start + inside)
+    condition = access.stmt.predicate if isinstance(access.stmt, BlockRealize) else True
+    return Point(access.buffer, (*indices, *more), domain, access.is_write, condition)
 
 
 def _loads(stmt: Stmt, expressions: Iterable[Expr], loops: tuple[For, ...]) -> Iterator[Access]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...arith.dependence import Access as Point
 from ...arith.dependence import Undecided, find_dependence
-from ...expr import Expr, Node, Range, Var, const, replace, substitute, walk
+from ...expr import Expr, Node, replace, substitute, walk
 from ..conditions import is_const
 from ..nodes import (
     Block,
@@ -34,7 +34,7 @@ from ..nodes import (
     Seq,
     Stmt,
 )  # fmt: skip
-from .dependences import Access, accesses
+from .dependences import Access, accesses, point_of
 from .registry import Failure
 from .tree import Tree, statements
 
@@ -226,7 +226,7 @@ def _broken_dependence(
     for part, those in enumerate(found):
         for access in those:
             # Elements of a private buffer are others in each iteration: the iteration is one more index.
-            point = _point(access, (step,) if access.buffer in private else ())
+            point = point_of(access, (step,) if access.buffer in private else ())
             points.append(point)
             before[point] = (*outer, step, part)
             after[point] = (*outer, step + stages[part], order[part], step)
@@ -251,20 +251,6 @@ def _broken_dependence(
         f" pipelined, the second comes first"
     )
     return Failure(spots, wanted, found_text)
-
-
-def _point(access: Access, more: tuple[Expr, ...]) -> Point:
-    domain: dict[Var, Range] = {l.var: Range(l.start, l.extent) for l in access.loops}
-    indices = []
-    for d, r in enumerate(access.box):
-        if is_const(r.extent, 1):
-            indices.append(r.start)
-            continue
-        inside = Var(f"e{d}", r.start.dtype)
-        domain[inside] = Range(const(0, inside.dtype), r.extent)
-        indices.append(r.start + inside)
-    condition = access.stmt.predicate if isinstance(access.stmt, BlockRealize) else True
-    return Point(access.buffer, (*indices, *more), domain, access.is_write, condition)
 
 
 def ill_formed(tree: Tree) -> Failure | None:

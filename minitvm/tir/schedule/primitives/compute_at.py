@@ -11,7 +11,8 @@ from ...nodes import BlockRealize, BufferRegion, For, ForKind, Seq
 from .. import requirements as req
 from ..analysis import Scope, loops_binding, why_neither
 from ..boxes import Box, fills, hull, in_iterators, relax, touched
-from ..placement import box_text, broken_flow, insert, iterator_ranges, nest_for
+from ..dependences import accesses, overwritten
+from ..placement import box_text, broken_flow, insert, iterator_ranges, nest_for, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..reruns import why_other_iterations
 from ..staging import refuse_races
@@ -118,7 +119,29 @@ def inputs_settled(state: ScheduleState, block: BlockRealize) -> Failure | None:
                 "producers with spatial and reduction iterators",
                 producer.block.name,
             )
+        if _changes(state, producer, block):
+            return Failure(
+                {block.block: "reads", producer.block: "writes in each iteration"},
+                "inputs that are written before only",
+                f"{producer.block.name} may write what {block.block.name} reads again, in a later iteration",
+            )
     return None
+
+
+def _changes(state: ScheduleState, producer: BlockRealize, block: BlockRealize) -> bool:
+    """Whether a consumer of the block may find other inputs than the block did: a loop around block and producer has
+    run on, and the producer written them again."""
+    tree = state.home(block)
+    loops = [l for l in tree.loops_above(producer) if tree.inside(block, l)]
+    if not loops or not any(r.buffer is w.buffer for r in block.block.reads for w in producer.block.writes):
+        return False
+    consumers = Scope.around(tree, block).consumers(block)
+    if tree.condition_above(block, loops[-1]) is None and all(
+        tree.inside(c, loops[-1]) and uncovered(state, tree, block, c) is None for c in consumers
+    ):
+        return False  # all of it happens in one iteration
+    reads = [a for a in accesses(tree, block) if not a.is_write]
+    return overwritten(reads, [a for a in accesses(tree, producer) if a.is_write], loops)
 
 
 @requirement

@@ -27,7 +27,8 @@ from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, Buff
 from ..analysis import Scope, why_not_complete
 from ..bindings import covers_domain
 from ..boxes import fills, in_iterators, signature, union_regions
-from ..placement import broken_flow
+from ..dependences import Access, accesses, overwritten
+from ..placement import broken_flow, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import own_iterators
 from ..state import ScheduleState
@@ -328,7 +329,7 @@ def _box(block: BlockRealize, load: BufferLoad) -> list[Range]:
 
 @requirement
 def other_inputs_ready(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """what else the block reads is written before the producer: there it will be read"""
+    """what else the block reads is written before the producer, and not again later: there it will be read"""
     found = _merge(state, block)
     assert found is not None  # one_producer
     producer = found[0]
@@ -340,13 +341,44 @@ def other_inputs_ready(state: ScheduleState, block: BlockRealize) -> Failure | N
                 f"the other inputs of {block.block.name} written before {producer.block.name}",
                 other.block.name,
             )
+        if other is not producer and _changes(state, other, producer, block):
+            return Failure(
+                {other.block: "writes what it reads", producer.block: "here it will be read"},
+                f"the other inputs of {block.block.name} written before {producer.block.name} only",
+                f"{other.block.name} may write them again, in a later iteration",
+            )
     return None
+
+
+def _changes(state: ScheduleState, other: BlockRealize, producer: BlockRealize, block: BlockRealize) -> bool:
+    """Whether the block may find other inputs where its producer runs: what writes them runs in a loop around that."""
+    tree = state.home(block)
+    loops = [l for l in tree.loops_above(other) if tree.inside(producer, l)]
+    if not loops:
+        return False
+    stored = [a for a in accesses(tree, producer) if a.is_write]
+    if tree.inside(block, loops[-1]) and uncovered(state, tree, producer, block) is None:
+        if not overwritten(stored, stored, loops):
+            return False  # each element is stored, and read, in one iteration
+    written = [a for a in accesses(tree, other) if a.is_write]
+    found = _merge(state, block)
+    assert found is not None  # one_producer
+    values = _iteration_at(block, _loads(block, found[1].buffer)[0], _store(producer).indices)
+    bindings = dict(zip((it.var for it in producer.block.iter_vars), producer.iter_values, strict=True))
+    around = tuple(tree.all_loops_above(producer))
+    others = [substitute(substitute(r, values), bindings) for r in block.block.reads if r.buffer is not found[1].buffer]
+    moved = [Access(producer, r.buffer, r.region, False, around, r) for r in others]
+    own = [a for a in accesses(tree, block) if not a.is_write]
+    return overwritten(moved, written, loops) or overwritten(own, written, [l for l in loops if tree.inside(block, l)])
 
 
 @requirement
 def runs_everywhere(state: ScheduleState, block: BlockRealize) -> Failure | None:
     """the block's loops reach all of its domain: it will run wherever the producer runs inside of that"""
     tree = state.home(block)
+    decides = tree.condition_above(block, None)
+    if decides is not None:
+        return Failure({decides: "around the block"}, "only loops around the block", f"only where {decides.condition}")
     if not block.block.iter_vars or covers_domain(block, tree.loops_above(block), state.analyzer(block)):
         return None
     values = ", ".join(f"{it.var.name} = {v}" for it, v in zip(block.block.iter_vars, block.iter_values, strict=True))

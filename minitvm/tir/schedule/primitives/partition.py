@@ -31,7 +31,7 @@ from .. import requirements as req
 from ..analysis import loops_binding
 from ..bindings import loop_ranges
 from ..boxes import signature, union_regions, with_buffer
-from ..dependences import Access, accesses
+from ..dependences import Access, accesses, point_of
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState, tidy
 from ..tree import Tree, fresh_copy, statements
@@ -131,7 +131,7 @@ def keeps_order_of_nests(state: ScheduleState, loops: Sequence[For]) -> Failure 
     depth = len(nests[0])
     for place, stmt in enumerate(stmts):
         for access in accesses(tree, stmt):
-            point = _point(access)
+            point = point_of(access)
             inner = [l.var for l in access.loops[len(above) :]]
             mine, rest = (inner[:depth], inner[depth:]) if stmt in tops else ([], inner)
             points.append(point)
@@ -144,20 +144,6 @@ def keeps_order_of_nests(state: ScheduleState, loops: Sequence[For]) -> Failure 
         return None
     names = " and ".join(loop.var.name for loop in loops)
     return req.witnessed(found, witness, f"with {names} merged the second comes first")
-
-
-def _point(access: Access) -> Point:
-    domain: dict[Var, Range] = {l.var: Range(l.start, l.extent) for l in access.loops}
-    indices: list[Expr] = []
-    for d, r in enumerate(access.box):
-        if is_const(r.extent, 1):
-            indices.append(r.start)
-            continue
-        inside = Var(f"e{d}", r.start.dtype)  # an element of a box that is wider than one
-        domain[inside] = Range(const(0, inside.dtype), r.extent)
-        indices.append(r.start + inside)
-    condition = access.stmt.predicate if isinstance(access.stmt, BlockRealize) else True
-    return Point(access.buffer, tuple(indices), domain, access.is_write, condition)
 
 
 def _nest(tree: Tree, loop: For) -> list[For]:
