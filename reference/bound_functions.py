@@ -158,7 +158,8 @@ def _copysign(a: Value, b: Value, f: Format) -> Value:
     ea, eb = error_of(a, f), error_of(b, f)
     value = np.copysign(a["value"], b["value"])
     known = (eb == 0) | (np.abs(b["value"]) > eb)
-    return single_term(value, ea + np.where(known, 0.0, 2 * np.abs(value)), sums_of(a, b), f)
+    turned = np.nextafter(ea + 2 * np.abs(value), np.inf)  # the sum is rounded, and the other sign is exactly as far
+    return single_term(value, np.where(known, ea, turned), sums_of(a, b), f)
 
 
 def _abs(a: Value, f: Format) -> Value:

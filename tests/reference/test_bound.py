@@ -77,6 +77,11 @@ def test_binary_operations(name: str, a: float, ea: float, s: float, b: float, e
         assert within(cells, function(np.float64(p), np.float64(q)))  # not rounded
 
 
+def test_a_sign_that_may_turn_is_rounded_outward() -> None:
+    made = bound_functions.apply("copysign", [cell(7.621165501235613e-19, 0.5), cell(-0.0, 0.0001)], F32)
+    assert within(made, np.float32(0.5))
+
+
 @pytest.mark.parametrize("name", [*bound_functions._MONOTONE, *bound_functions._INTEGRAL, "sin", "cos", "tan", "cosh"])
 @settings(max_examples=100)
 @given(a=st.one_of(st.floats(-3, 3, width=32), small), ea=errors, s=st.floats(-1, 1))
