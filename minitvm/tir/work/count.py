@@ -301,10 +301,9 @@ class _Counter:
 
 
 def known_before_running(x: e.Expr) -> bool:
-    """Whether an expression is arithmetic on loop variables, sizes and constants alone."""
-    if x.dtype.is_float or x.dtype == "handle":
-        return False
-    return not any(isinstance(n, BufferLoad | e.FloatImm) for n in e.walk(x))
+    """Whether an expression is integer arithmetic on loop variables, sizes and constants alone."""
+    parts = [n for n in e.walk(x) if isinstance(n, e.Expr)]
+    return not any(isinstance(n, BufferLoad) or n.dtype.is_float or n.dtype == "handle" for n in parts)
 
 
 def _arithmetic(x: e.Expr) -> tuple[str, e.DType, int]:

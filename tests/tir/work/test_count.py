@@ -201,6 +201,18 @@ def test_a_local_buffer_that_needs_memory_is_counted() -> None:
         assert footprint(kernel.body, {}, in_registers(kernel)) == memory + read.dtype.bytes
 
 
+def test_a_comparison_of_floats_made_from_a_loop_variable_is_an_operation_on_floats() -> None:
+    @T.prim_func
+    def main(B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = T.Select(T.Cast("float32", vi) < T.Cast("float32", 3 - vi), T.float32(0.0), T.float32(1.0))
+
+    (kernel,) = kernels(main, schedule=False)
+    assert assert_counted(kernel).flops == 4
+
+
 def test_intervals_are_sets() -> None:
     rng = np.random.default_rng(0)
     for _ in range(50):
