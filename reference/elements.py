@@ -15,11 +15,10 @@ from minitvm.tir import nodes as t
 
 from . import shadow as checks
 from .findings import Access
-from .scalar import ITERATION, LANES, Environment, Evaluate, ScalarCompiler, Value
+from .scalar import ITERATION, LANES, Environment, Evaluate, Execute, ScalarCompiler, Value
 from .settings import Settings, stored_buffers
 from .storage import View
 
-Execute = Callable[[Environment], None]
 _REPORTS = (
     "load", "store", "operation", "loop_enter", "loop_iteration", "loop_exit", "block", "barrier", "allocate", "free"
 )  # fmt: skip

@@ -23,7 +23,7 @@ from minitvm.tir import nodes as t
 from .grid import GridCompiler
 from .kernel import LockstepKernels
 from .lockstep import LockstepCompiler
-from .scalar import Environment, Evaluate, Value
+from .scalar import Evaluate, Execute, Value
 
 EXACT_BELOW = {"float16": 2**11, "float32": 2**24, "float64": 2**53}
 MAGNITUDES = (16, 8, 4, 2, 1)  # tried in turn
@@ -131,22 +131,19 @@ def _on_data(condition: x.Expr) -> bool:
     )
 
 
-class MagnitudeStatements(MagnitudeCompiler, LockstepCompiler):
+class _Branches(MagnitudeCompiler, LockstepCompiler):
+    def if_(self, s: t.If) -> Execute:
+        if _on_data(s.condition):
+            raise Unsupported(f"exact mode: a branch on data: if {s.condition}")
+        return super().if_(s)
+
+
+class MagnitudeStatements(_Branches):
     """Magnitudes of a level-3 program."""
 
-    def _if(self, s: t.If) -> Callable[[Environment], None]:
-        if _on_data(s.condition):
-            raise Unsupported(f"exact mode: a branch on data: if {s.condition}")
-        return super()._if(s)
 
-
-class MagnitudeKernels(MagnitudeCompiler, LockstepKernels):
+class MagnitudeKernels(_Branches, LockstepKernels):
     """Magnitudes of a lowered program."""
-
-    def _if(self, s: t.If) -> Callable[[Environment], None]:
-        if _on_data(s.condition):
-            raise Unsupported(f"exact mode: a branch on data: if {s.condition}")
-        return super()._if(s)
 
 
 def with_peaks(kind: type, peaks: Peaks) -> type:

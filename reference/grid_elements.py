@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,10 @@ from .findings import Access
 from .grid import MASK, GridCompiler, inside, narrowed
 from .grid_storage import GridMemory, GridView
 from .level import Level
-from .scalar import Environment, Evaluate, Value
+from .scalar import Environment, Evaluate, Execute, Value
 from .settings import Settings
 from .storage import Memory
 from .tracking import Conflict
-
-Execute = Callable[[Environment], None]
 
 
 class NeedsOrder(Exception):

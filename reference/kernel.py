@@ -24,9 +24,9 @@ from .domain_expressions import in_domain
 from .grid import MASK
 from .lockstep import GridView, LockstepCompiler, NeedsOrder
 from .runner import Run
-from .scalar import ITERATION, Environment, Evaluate
+from .scalar import ITERATION, Environment, Evaluate, Execute
 from .settings import INDEPENDENT, Settings, stored_buffers
-from .slow import Execute, StatementCompiler
+from .slow import StatementCompiler
 from .storage import View, allocator, bind_dimensions
 from .text import statement_text
 from .tracking import Conflict, SeveralMasks
@@ -199,9 +199,9 @@ class KernelCompiler(StatementCompiler):
             raise Unsupported(f"{e} outside of a loop over threadIdx")
         return super().opaque(e)
 
-    def _for(self, s: t.For) -> Execute:
+    def loop(self, s: t.For) -> Execute:
         if not (_is_thread(s) and contains_barrier(s.body)):
-            return super()._for(s)
+            return super().loop(s)
         threads = self._threads(s)
 
         def run_block(env: Environment) -> None:

@@ -11,30 +11,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from minitvm import expr as x
-from minitvm.errors import ExecutionError, Unsupported
+from minitvm.errors import ExecutionError
 from minitvm.tir import nodes as t
 
 from .dependence import Dependence
-from .grid import GRID, MASK, axis_values, inside, narrowed
-from .grid_elements import Execute, GridElements, NeedsOrder
+from .grid import GRID, MASK, inside, narrowed
+from .grid_elements import GridElements, NeedsOrder
+from .grid_run import GridNest, largest
 from .grid_storage import GridMemory, GridView
 from .level import Level
-from .scalar import Environment, Evaluate, Value
-from .settings import INDEPENDENT, Settings, endless
+from .scalar import Environment, Evaluate, Execute, Value
+from .settings import INDEPENDENT, Settings
+from .statements import Statements
 from .storage import Memory, View, poison, row_major
-from .tracking import Counter, Execution
-
-POINTS = 1 << 18  # of a grid that is evaluated at once: large enough to hide Python, small enough for caches
-PRIVATE = 1 << 24  # elements of storage that the points of a grid may have for themselves
+from .tracking import Counter
 
 
-class LockstepCompiler(GridElements):
+class LockstepCompiler(Statements, GridElements):
     """Compiles the statements of one function; `in_order` are the loops that turned out not to be independent."""
 
     def __init__(
@@ -44,20 +42,6 @@ class LockstepCompiler(GridElements):
         self.in_order = in_order
         self.rank = 0  # loops of the deepest grid; known when compilation is done, used when the program runs
         self.counter = Counter()
-        self._statements: dict[type, Callable[[Any], Execute]] = {
-            t.BufferStore: self.store, t.For: self._for, t.While: self._while, t.If: self._if, t.Seq: self._seq,
-            t.LetStmt: self._let_stmt, t.Assert: self._assert, t.Evaluate: self._evaluate,
-            t.Prefetch: self._prefetch,
-            t.Allocate: self._allocate, t.BlockRealize: self._block, t.KernelCall: self.kernel_call,
-        }  # fmt: skip
-
-    def stmt(self, s: t.Stmt) -> Execute:
-        """The closure that runs a statement at all points."""
-        handler = self._statements.get(type(s))
-        if handler is None:
-            raise Unsupported(f"the reference interpreter has no meaning for {type(s).__name__}")
-        return handler(s)
-
     def environment(self) -> Environment:
         """An environment in which nothing is bound and the grid has one point."""
         env: Environment = [None] * self.size
@@ -74,7 +58,7 @@ class LockstepCompiler(GridElements):
 
     # --- control ---------------------------------------------------------------------------------------------------
 
-    def _for(self, s: t.For) -> Execute:
+    def loop(self, s: t.For) -> Execute:
         if self.grid(s):
             return self._level(s)
         one = isinstance(s.extent, x.IntImm) and s.extent.value <= 1
@@ -91,100 +75,40 @@ class LockstepCompiler(GridElements):
                     env[slot] = v
                     body(env)
                 return
-            for k in range(_largest(count, env[MASK])):
+            for k in range(largest(count, env[MASK])):
                 env[slot] = first + k
                 self.under(env, k < count, body)
 
         return run
 
     def _level(self, s: t.For) -> Execute:
-        loops = [s]
-        while True:
-            below = loops[-1].body
-            if not isinstance(below, t.For) or not self.grid(below):
-                break
-            if (below.thread or "")[:6] != (loops[-1].thread or "")[:6]:
-                break  # barriers concern the threads of one block: they are a level of their own
-            if (self.facts.variables(below.start) | self.facts.variables(below.extent)) & {one.var for one in loops}:
-                break
-            loops.append(below)
-        outer, axis = self.level, len(self.axes)
+        loops = self._together(s)
+        outer, around = self.level, self.axes
         starts, extents = [self.expr(one.start) for one in loops], [self.expr(one.extent) for one in loops]
         slots = [self.define(one.var) for one in loops]
         level = self.level = Level(loops, outer, self.facts, self.grid)
         where = self.define(level)
         above = self.slot(outer) if outer is not None else None
-        self.axes = [*self.axes, *loops]
-        self.rank = max(self.rank, len(self.axes))
-        all_loops = self.axes
+        axes = self.axes = [*around, *loops]
+        self.rank = max(self.rank, len(axes))
         body = self.stmt(level.body)
-        self.level, self.axes = outer, self.axes[:axis]
-        whole = [level.barrier and (one.thread or "").startswith("threadIdx") for one in loops]
+        self.level, self.axes = outer, around
+        return GridNest(level, axes, starts, extents, slots, where, above, body, self).run
 
-        def run(env: Environment) -> None:
-            firsts, counts = [f(env) for f in starts], [f(env) for f in extents]
-            lengths = [_largest(c, env[MASK]) for c in counts]
-            if min(lengths) <= 0:
-                return
-            around: Execution | None = env[above] if above is not None else None
-            before = around.extents if around is not None else []
-            every = [*before, *lengths]
-            execution = env[where] = Execution(self.counter.take(math.prod(every)), all_loops, every)
-            numbers = np.zeros((1,) * (self.rank + 1), np.int64) if around is None else around.ids - around.base
-            outer_grid, outer_mask = env[GRID], env[MASK]
+    def _together(self, s: t.For) -> list[t.For]:
+        """A loop of the grid and those right inside of it that run at once with it."""
+        loops = [s]
+        while True:
+            below = loops[-1].body
+            if not isinstance(below, t.For) or not self.grid(below):
+                return loops
+            if (below.thread or "")[:6] != (loops[-1].thread or "")[:6]:
+                return loops  # barriers concern the threads of one block: they are a level of their own
+            if (self.facts.variables(below.start) | self.facts.variables(below.extent)) & {one.var for one in loops}:
+                return loops
+            loops.append(below)
 
-            def inner(depth: int, ids: np.ndarray, _: Environment) -> None:
-                nest(depth, ids)
-
-            def nest(depth: int, ids: np.ndarray) -> None:
-                if depth == len(loops):
-                    execution.ids = ids + execution.base
-                    execution.verified.clear()
-                    body(env)
-                    return
-                length, grid, mask = lengths[depth], env[GRID], env[MASK]
-                points = max(1, math.prod(grid))
-                rest = points * math.prod(lengths[depth + 1 :])
-                room = min(POINTS // (rest * level.lanes), PRIVATE // (rest * level.private))
-                step = length if whole[depth] else max(1, min(length, room))
-                execution.whole = execution.whole and step == length
-                for begin in range(0, length, step):
-                    values = np.arange(begin, min(length, begin + step))
-                    single = len(values) == 1 and type(firsts[depth]) is not np.ndarray
-                    along = axis_values(0, values, axis + depth, self.rank, x.DType("int64"))
-                    env[slots[depth]] = (
-                        firsts[depth] + begin
-                        if single
-                        else axis_values(firsts[depth], values, axis + depth, self.rank, loops[depth].var.dtype)
-                    )
-                    env[GRID] = (*grid[: axis + depth], len(values), *grid[axis + depth + 1 :])
-                    following = ids * length + along
-                    if type(counts[depth]) is np.ndarray:
-                        self.under(env, along < counts[depth], partial(inner, depth + 1, following))
-                    else:
-                        nest(depth + 1, following)
-                env[GRID], env[MASK] = grid, mask
-
-            nest(0, numbers)
-            env[GRID], env[MASK] = outer_grid, outer_mask
-
-        return run
-
-    def _while(self, s: t.While) -> Execute:
-        condition, body, limit = self.expr(s.condition), self.stmt(s.body), self.settings.while_limit
-
-        def run(env: Environment) -> None:
-            # No loop of the grid contains a `while`: the condition is one value.
-            count = 0
-            while bool(condition(env)):
-                count += 1
-                if count > limit:
-                    raise endless(s, limit)
-                body(env)
-
-        return run
-
-    def _if(self, s: t.If) -> Execute:
+    def if_(self, s: t.If) -> Execute:
         condition, yes = self.expr(s.condition), self.stmt(s.then_case)
         no = self.stmt(s.else_case) if s.else_case is not None else None
 
@@ -196,27 +120,7 @@ class LockstepCompiler(GridElements):
 
         return run
 
-    def _seq(self, s: t.Seq) -> Execute:
-        parts = tuple(self.stmt(one) for one in s.stmts)
-
-        def run(env: Environment) -> None:
-            for part in parts:
-                part(env)
-
-        return run
-
-    def _let_stmt(self, s: t.LetStmt) -> Execute:
-        value = self.expr(s.value)
-        slot = self.define(s.var)
-        body = self.stmt(s.body)
-
-        def run(env: Environment) -> None:
-            env[slot] = value(env)
-            body(env)
-
-        return run
-
-    def _assert(self, s: t.Assert) -> Execute:
+    def assert_(self, s: t.Assert) -> Execute:
         condition = self.expr(s.condition)
 
         def run(env: Environment) -> None:
@@ -226,21 +130,6 @@ class LockstepCompiler(GridElements):
                 raise ExecutionError(f"assertion failed: {s.message}\n  wanted: {s.condition}")
 
         return run
-
-    def _prefetch(self, s: t.Prefetch) -> Execute:
-        return lambda env: None
-
-    def _evaluate(self, s: t.Evaluate) -> Execute:
-        value = self.expr(s.value)
-
-        def run(env: Environment) -> None:
-            value(env)
-
-        return run
-
-    def kernel_call(self, s: t.KernelCall) -> Execute:
-        """Calls belong to host functions; `reference.kernel` gives them their meaning."""
-        raise Unsupported(f"the call of {s.kernel} in a level-3 function; kernels are called by host functions")
 
     # --- storage and blocks ----------------------------------------------------------------------------------------
 
@@ -269,7 +158,7 @@ class LockstepCompiler(GridElements):
 
         return make
 
-    def _allocate(self, s: t.Allocate) -> Execute:
+    def allocate(self, s: t.Allocate) -> Execute:
         make = self.allocation(s.buffer)
         slot = self.define(s.buffer)
         body = self.stmt(s.body)
@@ -280,7 +169,7 @@ class LockstepCompiler(GridElements):
 
         return run
 
-    def _block(self, s: t.BlockRealize) -> Execute:
+    def block(self, s: t.BlockRealize) -> Execute:
         block = s.block
         values = [self.expr(v) for v in s.iter_values]
         variables = [self.define(v.var) for v in block.iter_vars]
@@ -357,13 +246,6 @@ class LockstepCompiler(GridElements):
                     raise ExecutionError(f"{m.buffer.name}: the view does not fit, {e} is wanted")
 
         return bind
-
-
-def _largest(count: Value, mask: Any) -> int:
-    if type(count) is not np.ndarray:
-        return int(count)
-    needed = count if mask is None else np.where(mask, count, 0)
-    return int(needed.max()) if needed.size else 0
 
 
 def _uniform(value: Value, buffer: t.Buffer) -> int:

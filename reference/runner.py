@@ -14,9 +14,8 @@ from minitvm.tir import nodes as t
 
 from .dependence import facts_of
 from .domain_expressions import in_domain
-from .elements import Execute
 from .lockstep import GridView, LockstepCompiler, NeedsOrder
-from .scalar import Environment
+from .scalar import Environment, Execute
 from .scalar import evaluate as evaluate_scalar
 from .settings import INDEPENDENT, Settings, stored_buffers, written_elements
 from .slow import StatementCompiler

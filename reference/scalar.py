@@ -22,6 +22,7 @@ from .intrinsics import VECTOR_REDUCTIONS, as_value, meaning
 Value = Any
 Environment = list[Any]
 Evaluate = Callable[[Environment], Value]
+Execute = Callable[[Environment], None]
 
 _REDUCERS: dict[str, type] = {"add": x.Add, "mul": x.Mul, "min": x.Min, "max": x.Max}
 ITERATION = 0  # slot of the parallel iteration that runs, for levels that have such; None outside of all

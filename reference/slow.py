@@ -9,42 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from minitvm import events
 from minitvm import expr as x
-from minitvm.errors import ExecutionError, Unsupported
+from minitvm.errors import ExecutionError
 from minitvm.tir import nodes as t
 
 from . import shadow as checks
-from .elements import ElementCompiler, Execute
-from .scalar import ITERATION, Environment, Evaluate
-from .settings import INDEPENDENT, Settings, endless
+from .elements import ElementCompiler
+from .scalar import ITERATION, Environment, Evaluate, Execute
+from .settings import INDEPENDENT
+from .statements import Statements
 from .storage import View, allocator, integers
 
 
-class StatementCompiler(ElementCompiler):
+class StatementCompiler(Statements, ElementCompiler):
     """Compiles the statements of one function."""
-
-    def __init__(self, func: t.PrimFunc, settings: Settings, module: t.IRModule | None = None) -> None:
-        super().__init__(func, settings, module)
-        self._statements: dict[type, Callable[[Any], Execute]] = {
-            t.BufferStore: self.store, t.For: self._for, t.While: self._while, t.If: self._if, t.Seq: self._seq,
-            t.LetStmt: self._let_stmt, t.Assert: self._assert, t.Evaluate: self._evaluate,
-            t.Prefetch: self._prefetch,
-            t.Allocate: self._allocate, t.BlockRealize: self._block, t.KernelCall: self.kernel_call,
-        }  # fmt: skip
-
-    def stmt(self, s: t.Stmt) -> Execute:
-        """The closure that runs a statement."""
-        handler = self._statements.get(type(s))
-        if handler is None:
-            raise Unsupported(f"the reference interpreter has no meaning for {type(s).__name__}")
-        return handler(s)
 
     # --- control ---------------------------------------------------------------------------------------------------
 
-    def _for(self, s: t.For) -> Execute:
+    def loop(self, s: t.For) -> Execute:
         start, extent = self.expr(s.start), self.expr(s.extent)
         with self.inside(s.var) as slot:
             body = self.loop_body(s)
@@ -107,20 +91,7 @@ class StatementCompiler(ElementCompiler):
 
         return self._heard_loop(s, start, extent, run)
 
-    def _while(self, s: t.While) -> Execute:
-        condition, body, limit = self.expr(s.condition), self.stmt(s.body), self.settings.while_limit
-
-        def run(env: Environment) -> None:
-            count = 0
-            while condition(env):
-                count += 1
-                if count > limit:
-                    raise endless(s, limit)
-                body(env)
-
-        return run
-
-    def _if(self, s: t.If) -> Execute:
+    def if_(self, s: t.If) -> Execute:
         condition, yes = self.expr(s.condition), self.stmt(s.then_case)
         no = self.stmt(s.else_case) if s.else_case is not None else None
 
@@ -132,27 +103,7 @@ class StatementCompiler(ElementCompiler):
 
         return run
 
-    def _seq(self, s: t.Seq) -> Execute:
-        parts = tuple(self.stmt(one) for one in s.stmts)
-
-        def run(env: Environment) -> None:
-            for part in parts:
-                part(env)
-
-        return run
-
-    def _let_stmt(self, s: t.LetStmt) -> Execute:
-        value = self.expr(s.value)
-        slot = self.define(s.var)
-        body = self.stmt(s.body)
-
-        def run(env: Environment) -> None:
-            env[slot] = value(env)
-            body(env)
-
-        return run
-
-    def _assert(self, s: t.Assert) -> Execute:
+    def assert_(self, s: t.Assert) -> Execute:
         condition = self.expr(s.condition)
 
         def run(env: Environment) -> None:
@@ -161,22 +112,7 @@ class StatementCompiler(ElementCompiler):
 
         return run
 
-    def _prefetch(self, s: t.Prefetch) -> Execute:
-        return lambda env: None
-
-    def _evaluate(self, s: t.Evaluate) -> Execute:
-        value = self.expr(s.value)
-
-        def run(env: Environment) -> None:
-            value(env)
-
-        return run
-
-    def kernel_call(self, s: t.KernelCall) -> Execute:
-        """Calls belong to host functions; `reference.kernel` gives them their meaning."""
-        raise Unsupported(f"the call of {s.kernel} in a level-3 function; kernels are called by host functions")
-
-    def _allocate(self, s: t.Allocate) -> Execute:
+    def allocate(self, s: t.Allocate) -> Execute:
         make = allocator(self, s.buffer, self.settings.shadow)
         slot = self.define(s.buffer)
         body = self.stmt(s.body)
@@ -195,7 +131,7 @@ class StatementCompiler(ElementCompiler):
 
     # --- blocks ----------------------------------------------------------------------------------------------------
 
-    def _block(self, s: t.BlockRealize) -> Execute:
+    def block(self, s: t.BlockRealize) -> Execute:
         block = s.block
         values = [self.expr(v) for v in s.iter_values]
         variables = [self.define(v.var) for v in block.iter_vars]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from minitvm import expr as x
 from minitvm.errors import ExecutionError
-from minitvm.reference import lockstep, tir
+from minitvm.reference import grid_run, tir
 from minitvm.script import tir as T
 from minitvm.tir import nodes as t
 
@@ -115,7 +115,7 @@ def test_fast_finds_the_same_uninitialised_reads(program: tuple[t.PrimFunc, list
 @pytest.mark.parametrize("points", [1, 7, 64])
 def test_small_grids_give_the_same_bits(points: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A grid is cut into boxes of `POINTS`; the cut must not show."""
-    monkeypatch.setattr(lockstep, "POINTS", points)
+    monkeypatch.setattr(grid_run, "POINTS", points)
 
     @T.prim_func
     def conv(
