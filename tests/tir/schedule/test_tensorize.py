@@ -116,8 +116,6 @@ def test_a_group_of_blocks_leaves_unit_iterators_out() -> None:
 def test_what_is_neither_a_loop_nor_blocks(target: Any, found: str) -> None:
     with pytest.raises(ScheduleError, match=f"blockize.*one_run(.*\n)*.*found:  {found}"):
         Schedule(programs.chain()).blockize(target)
-    with pytest.raises(ScheduleError, match="blockize: target must be a loop .* or a list of blocks, found a block"):
-        Schedule(programs.chain()).blockize("B")
 
 
 def test_a_block_alone_is_not_blockized() -> None:
