@@ -15,7 +15,7 @@ import numpy as np
 from .errors import InputError, TargetError, VerificationError, nearest
 from .executable import nodes as x
 from .expr import Expr, Var, as_expr
-from .expr.names import fresh
+from .expr.names import fresh, identifier
 from .joined import Joined, joined
 from .link import Linker, LoweredFunc, Slot, constant, link_function, tensor_bytes
 from .target import Target
@@ -186,7 +186,6 @@ def lower_function(func: PrimFunc, target: Target, callback: PassCallback | None
 
 def to_kernels(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> IRModule:
     """A scheduled level-3 function as a host function and its kernels."""
-    from .codegen.emitter import identifier
     from .tir.transform.pipeline import lower as lower_tir
 
     return lower_tir(func, target, identifier(func.name), callback=callback)

@@ -36,6 +36,10 @@ class ForKind(StrEnum):
     THREAD = "thread_binding"
 
 
+# Kinds of loops whose iterations run at the same time.
+CONCURRENT = (ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.THREAD)
+
+
 @node
 class Buffer(Node):
     """A multi-dimensional array; identity is its address, `name` only for people.

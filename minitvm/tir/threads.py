@@ -24,6 +24,11 @@ def is_thread(loop: For) -> bool:
     return loop.kind is ForKind.THREAD and not str(loop.thread).startswith("blockIdx")
 
 
+def is_hardware_thread(loop: For) -> bool:
+    """Whether a loop runs over threadIdx."""
+    return is_thread(loop) and not is_virtual(loop)
+
+
 def owns(loop: For, scope: str) -> bool:
     """Whether each iteration of a loop over the grid has storage of a scope for itself."""
     if loop.kind is not ForKind.THREAD or scope.startswith("global"):

@@ -235,7 +235,7 @@ def iterators_stay_in_their_domains(func: PrimFunc) -> Broken:
     for node, scope in scoped(func):
         if not isinstance(node, BlockRealize) or not _always(node):
             continue
-        if any(isinstance(loop.extent, IntImm) and loop.extent.value == 0 for loop in scope.loops):
+        if any(is_const(loop.extent, 0) for loop in scope.loops):
             continue  # the block never runs
         ranges = {loop.var: Range(loop.start, loop.extent) for loop in scope.loops}
         for axis, value in zip(node.block.iter_vars, node.iter_values):

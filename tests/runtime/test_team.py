@@ -16,7 +16,17 @@ import pytest
 from minitvm.errors import InputError
 from minitvm.runtime.cpu import team as teams
 from minitvm.runtime.cpu.compiler import compile_kernel
-from minitvm.runtime.cpu.executor import BARRIER, COPY, END, PARALLEL, SEQUENTIAL
+from minitvm.runtime.cpu.executor import (
+    BARRIER,
+    COPY,
+    END,
+    IS_PARKED,
+    PARALLEL,
+    PARKED,
+    SEQUENTIAL,
+    WORKER,
+    WORKER_WORDS,
+)
 from minitvm.runtime.cpu.loader import load_kernel
 from minitvm.runtime.cpu.team import ThreadTeam
 
@@ -222,7 +232,9 @@ def test_a_worker_wakes_on_another_core_than_the_callers(kernels: dict[str, Any]
     try:
         for core in [*sorted(before)[:2]] * 2:
             os.sched_setaffinity(0, {core})
-            time.sleep(0.1)  # the worker parks
+            deadline = time.monotonic() + 30
+            while team._state[WORKER + WORKER_WORDS + PARKED] != IS_PARKED and time.monotonic() < deadline:
+                time.sleep(0.01)  # where the machine is busy, the worker parks late
             Rotation(kernels, 2, 5).run(team)
             (placed,) = os.sched_getaffinity(native)
             assert placed != core and placed in before

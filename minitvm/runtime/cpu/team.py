@@ -12,9 +12,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import functools
 import os
 import threading
 import weakref
+from collections.abc import Callable
 
 import numpy as np
 
@@ -54,10 +56,17 @@ def available_cores() -> list[int]:
 
 def _core_of_caller() -> int | None:
     """The core that the calling thread is on now, where the C library says."""
+    sched_getcpu = _sched_getcpu()
+    return None if sched_getcpu is None else int(sched_getcpu())
+
+
+@functools.cache
+def _sched_getcpu() -> Callable[[], int] | None:
     try:
-        return int(ctypes.CDLL(None).sched_getcpu())
+        found: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
     except (AttributeError, OSError):
         return None
+    return found
 
 
 def default_threads() -> int:
@@ -146,8 +155,7 @@ class ThreadTeam:
         here = _core_of_caller()
         first = self._cores.index(here) if here in self._cores else 0
         for t, worker in enumerate(self._workers, 1):
-            if worker.native_id is None:
-                continue
+            assert worker.native_id is not None  # it was started
             with contextlib.suppress(AttributeError, OSError):
                 os.sched_setaffinity(worker.native_id, {self._cores[(first + t) % len(self._cores)]})
 

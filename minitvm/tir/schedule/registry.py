@@ -155,10 +155,6 @@ class Primitive:
         """Whether a string given for that parameter is the name of a block."""
         return _mentions(self.hints.get(parameter), BlockRealize)
 
-    def takes_both(self, parameter: str) -> bool:
-        """Whether a handle of a loop and one of a block both fit that parameter."""
-        return self.takes_blocks(parameter) and _mentions(self.hints.get(parameter), For)
-
     def run(self, state: ScheduleState, arguments: Mapping[str, Any]) -> Any:
         """Check all requirements and do it; raises `Refused`."""
         broken = self.first_failure(state, arguments)

@@ -312,5 +312,4 @@ def known_scope(state: ScheduleState, block: BlockRealize, storage_scope: str) -
     """storage_scope is global, shared, local, warp or that of a matrix unit or accelerator"""
     if is_scope(storage_scope):
         return None
-    near = suggestion(storage_scope, SCOPES)
-    return Failure({block.block: ""}, COMMON_SCOPES, repr(storage_scope), (near,) if near else ())
+    return Failure({block.block: ""}, COMMON_SCOPES, repr(storage_scope), suggestion(storage_scope, SCOPES))

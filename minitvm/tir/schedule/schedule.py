@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ...arith import simplify
 from ...errors import InputError, ScheduleError, TypeMismatch, nearest, report
@@ -223,8 +223,7 @@ class Schedule:
 
     def get_sref(self, handle: BlockRV | LoopRV) -> Block | For:
         """TVM's name: here the node itself."""
-        found: Block | For = self.get(handle)
-        return found
+        return cast("Block | For", self.get(handle))
 
     # ------------------------------------------------------------------ calling primitives
 

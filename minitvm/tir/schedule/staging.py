@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 
 from ...arith import Analyzer
 from ...expr import Expr, IterVar, Node, Range, Var, const, replace, walk
+from ...expr.names import fresh
 from ..conditions import all_of, conjuncts, is_const
 from ..nodes import (
+    CONCURRENT,
     Block,
     BlockRealize,
     Buffer,
@@ -58,11 +60,7 @@ def free_name(tree: Tree, name: str) -> str:
     taken = {b.block.name for b in tree.blocks.values()}
     taken |= {buffer.name for b in tree.blocks.values() for buffer in b.block.alloc_buffers}
     taken |= {buffer.name for buffer in tree.func.buffers}
-    number, unique = 0, name
-    while unique in taken:
-        number += 1
-        unique = f"{name}_{number}"
-    return unique
+    return fresh(name, taken)
 
 
 def scoped_name(buffer: Buffer, storage_scope: str) -> str:
@@ -149,7 +147,7 @@ def block_in(state: ScheduleState, nest: Stmt) -> BlockRealize:
 def refuse_races(state: ScheduleState, realize: BlockRealize) -> None:
     """Refuse when a new block lets iterations of a concurrent loop around it touch each other's data."""
     for outer in state.home(realize).all_loops_above(realize):
-        if outer.kind in (ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.THREAD):
+        if outer.kind in CONCURRENT:
             race = req.no_races.check(state=state, loop=outer)
             if race is not None:
                 raise req.no_races.refuse(race)

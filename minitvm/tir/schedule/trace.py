@@ -218,9 +218,10 @@ class Trace:
         """
         mapping: dict[Handle, Any] = {}
         names = self.handle_names()
-        self._require_complete(self._without_postproc(remove_postproc))
+        steps = self._without_postproc(remove_postproc)
+        self._require_complete(steps)
         with sch.all_or_nothing():
-            for step, inst in enumerate(self._without_postproc(remove_postproc), 1):
+            for step, inst in enumerate(steps, 1):
                 try:
                     mapping.update(_replayed(inst, sch, mapping, decision_provider))
                 except (ScheduleError, InputError) as error:

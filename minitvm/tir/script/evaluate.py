@@ -60,7 +60,6 @@ class Source:
         where = f"{self.file}:{number + self.first_line - 1}:{start + self.indent + 1}"
         return ParseError(report(f"{where}: {headline}", program=program, wanted=wanted, found=found, tries=tries))
 
-
     def word(self, node: ast.AST) -> str:
         """The word that a statement begins with, behind its decorators."""
         line = self.text.splitlines()[node.lineno - 1].encode()[node.col_offset :].decode()  # type: ignore[attr-defined]

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import EQ, Expr, IntImm, map_children, replace, walk
-from ..conditions import all_of, uses
+from ...expr import EQ, Expr, children, map_children, replace, walk
+from ..conditions import all_of, is_const, uses
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, If, PrimFunc, Stmt
-from ..threads import depends, is_shared, is_thread, is_virtual, owns
+from ..threads import depends, is_hardware_thread, is_shared, is_thread, is_virtual, owns
 from .separate_allocations import in_own_part, widened
 from .unroll import bind
 
@@ -40,7 +40,7 @@ def bind_threads(func: PrimFunc) -> PrimFunc:
 def _bound_once(node: Any, bound: dict[str, For]) -> Any:
     if not isinstance(node, Stmt):
         return node
-    if isinstance(node, For) and is_thread(node) and not is_virtual(node):
+    if isinstance(node, For) and is_hardware_thread(node):
         axis = str(node.thread)
         if axis in bound:
             return _bound_once(bind(node.body, {node.var: bound[axis].var.astype(node.var.dtype)}), bound)
@@ -54,7 +54,7 @@ def _virtual_inside(node: Any) -> Any:
     new = map_children(node, _virtual_inside)
     if isinstance(new, For) and is_virtual(new):
         inner = new.body
-        if isinstance(inner, For) and is_thread(inner) and not is_virtual(inner) and not uses(inner.extent, [new.var]):
+        if isinstance(inner, For) and is_hardware_thread(inner) and not uses(inner.extent, [new.var]):
             return replace(inner, body=_virtual_inside(replace(new, body=inner.body)))
     return new
 
@@ -83,18 +83,12 @@ def _guards(node: Any, threads: tuple[For, ...]) -> Any:
     if not isinstance(node, Stmt):
         return
     if isinstance(node, BufferStore) and is_shared(node.buffer.scope):
-        alone = [l for l in threads if not _is_single(l) and not depends(l, node)]
+        alone = [l for l in threads if not is_const(l.extent, 1) and not depends(l, node)]
         if alone:
             yield node, all_of([EQ(l.var, l.start) for l in alone])
     inner = (*threads, node) if isinstance(node, For) and is_thread(node) else threads
-    for name in node._children:
-        value = getattr(node, name)
-        for child in value if isinstance(value, tuple) else (value,):
-            yield from _guards(child, inner)
-
-
-def _is_single(loop: For) -> bool:
-    return isinstance(loop.extent, IntImm) and loop.extent.value == 1
+    for child in children(node):
+        yield from _guards(child, inner)
 
 
 def _guarded(node: Any, guards: dict[Stmt, Expr]) -> Any:

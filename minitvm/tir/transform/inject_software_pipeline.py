@@ -26,13 +26,25 @@ from ...arith import Analyzer
 from ...errors import ScheduleError, report
 from ...expr import Expr, IntImm, Node, Range, const, map_children, replace, rewrite, substitute, walk
 from ..conditions import all_of, uses
-from ..nodes import Block, Buffer, BufferLoad, BufferRegion, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
+from ..nodes import (
+    CONCURRENT,
+    Block,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    If,
+    PrimFunc,
+    Seq,
+    Stmt,
+)
 from ..schedule.boxes import hull, touched
 from ..schedule.pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
 from ..schedule.registry import Failure
 from ..schedule.tree import Tree, fresh_copy
 from .align_storage import ALIGNMENTS
-from .separate_allocations import CONCURRENT
 
 
 def inject_software_pipeline(func: PrimFunc) -> PrimFunc:

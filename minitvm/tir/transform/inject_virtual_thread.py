@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import Expr, IntImm, map_children, replace
-from ..conditions import reads_memory, uses
+from ..conditions import is_const, reads_memory, uses
 from ..nodes import Allocate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 from ..threads import is_virtual
 from .separate_allocations import in_own_part, widened
@@ -42,7 +42,7 @@ def _visit(node: Any) -> Any:
 
 def interleaved(loop: For) -> Stmt:
     """A loop over virtual threads moved inward, around the statements that need it."""
-    if isinstance(loop.extent, IntImm) and loop.extent.value == 0:
+    if is_const(loop.extent, 0):
         return Seq(())
     return _inward(loop, loop.body)
 

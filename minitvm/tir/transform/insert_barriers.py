@@ -38,7 +38,7 @@ from ...expr import (
 from ..accesses import Access, accesses
 from ..conditions import all_of
 from ..nodes import Allocate, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
-from ..threads import differs, is_shared, is_thread, is_virtual
+from ..threads import differs, is_hardware_thread, is_shared
 
 BARRIER = "tvm_storage_sync"
 
@@ -55,7 +55,7 @@ def insert_barriers(func: PrimFunc) -> PrimFunc:
 def _visit(node: Any) -> Any:
     if not isinstance(node, Stmt):
         return node
-    if isinstance(node, For) and is_thread(node) and not is_virtual(node):
+    if isinstance(node, For) and is_hardware_thread(node):
         return _Threads((node,), {}, ()).inside(node)
     return map_children(node, _visit)
 
@@ -87,7 +87,7 @@ class _Threads:
             return self.for_all(stmt, If(stmt.condition, yes.visit(stmt.then_case), other), (condition,))
         if not isinstance(stmt, For) or stmt.kind is ForKind.VECTORIZED:
             return stmt
-        if is_thread(stmt) and not is_virtual(stmt):
+        if is_hardware_thread(stmt):
             return with_changes(self, loops=(*self.loops, stmt)).inside(stmt)
         start, extent = substitute(stmt.start, self.lets), substitute(stmt.extent, self.lets)
         within = (*self.conditions, stmt.var >= start, stmt.var < start + extent)

@@ -19,9 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import Node, map_children, replace, rewrite
-from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc, Stmt
-
-CONCURRENT = (ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.THREAD)
+from ..nodes import CONCURRENT, Allocate, Buffer, BufferLoad, BufferStore, For, PrimFunc, Stmt
 
 
 def separate_allocations(func: PrimFunc) -> PrimFunc:

@@ -29,7 +29,7 @@ from ....expr import (
 )
 from ...accesses import reads_buffer, update_operand
 from ...conditions import conjuncts
-from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, If, Stmt, While
+from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
 from ..analysis import Scope, why_not_complete, why_not_reduction
 from ..bindings import covers_domain, why_not_injective
 from ..boxes import in_iterators, signature
@@ -86,11 +86,9 @@ def same_points(state: ScheduleState, reduction_block: BlockRealize, epilogue_bl
     if isinstance(points, str):
         return Failure({epilogue.body: "here"}, "one element of the result for each element of the temporary", points)
     for realize in (reduction_block, epilogue_block):
-        for outer in tree.above(realize):
-            if isinstance(outer, BlockRealize):
-                break
-            if isinstance(outer, If | While):
-                return Failure({outer: "around the block"}, "only loops around both blocks", type(outer).__name__)
+        outer = tree.condition_above(realize, None)
+        if outer is not None:
+            return Failure({outer: "around the block"}, "only loops around both blocks", type(outer).__name__)
         loops, analyzer = tree.loops_above(realize), state.analyzer(realize)
         reason = why_not_injective(realize, loops, analyzer)
         if reason is None and not covers_domain(realize, loops, analyzer):

@@ -43,9 +43,8 @@ def thread_axis(state: ScheduleState, loop: For, thread_axis: str) -> Failure | 
     """blockIdx.x|y|z, threadIdx.x|y|z, vthread or vthread.x|y|z"""
     if is_thread_axis(thread_axis):
         return None
-    near = suggestion(thread_axis, THREAD_AXES)
     wanted = "blockIdx.x, .y, .z, threadIdx.x, .y, .z or vthread"
-    return Failure({loop: ""}, wanted, repr(thread_axis), (near,) if near else ())
+    return Failure({loop: ""}, wanted, repr(thread_axis), suggestion(thread_axis, THREAD_AXES))
 
 
 @requirement
