@@ -13,6 +13,7 @@ import pytest
 
 from minitvm import build, te
 from minitvm.expr import call
+from minitvm.gallery import programs
 from minitvm.reference import tir as reference
 from minitvm.te import create_prim_func
 from minitvm.tir import Schedule
@@ -25,11 +26,9 @@ def elementwise(m: int = 13, n: int = 37) -> PrimFunc:
     return create_prim_func([A, B, C])
 
 
-def matmul(m: int = 21, n: int = 34, k: int = 17) -> PrimFunc:
-    A, B = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
-    r = te.reduce_axis((0, k), "k")
-    C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
-    return create_prim_func([A, B, C])
+def matmul() -> PrimFunc:
+    """Sizes that no tile divides."""
+    return programs.matmul(21, 34, 17)
 
 
 def row_max(m: int = 9, n: int = 50) -> PrimFunc:

@@ -14,6 +14,7 @@ import minitvm
 from minitvm import te
 from minitvm.errors import ScheduleError
 from minitvm.expr import SizeVar, replace, rewrite, walk
+from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
@@ -32,12 +33,6 @@ PAIRS = 200
 
 class _Enough(KeyboardInterrupt):
     """What ends a Hypothesis test at once."""
-
-
-def matmul(m: Any = 8, n: int = 6, k: Any = 16) -> PrimFunc:
-    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
-    r = te.reduce_axis((0, k), "k")
-    return te.create_prim_func([a, b, te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")])
 
 
 def staged_matmul(func: PrimFunc) -> tuple[Schedule, Any]:
@@ -68,7 +63,7 @@ def same(before: PrimFunc, after: PrimFunc) -> None:
 
 
 def test_a_pipelined_matmul_loads_one_tile_ahead() -> None:
-    func = matmul()
+    func = programs.matmul(k=16)
     sch, k_0 = staged_matmul(func)
     sch.annotate(k_0, "software_pipeline_stage", [0, 0, 1])
     sch.annotate(k_0, "software_pipeline_order", [0, 1, 2])
@@ -83,7 +78,7 @@ def test_a_pipelined_matmul_loads_one_tile_ahead() -> None:
 
 
 def test_both_versions_survive_to_the_kernel() -> None:
-    sch, k_0 = staged_matmul(matmul())
+    sch, k_0 = staged_matmul(programs.matmul(k=16))
     sch.annotate(k_0, "software_pipeline_stage", [0, 0, 1])
     kernels = lower(sch.func)
     sizes = {b: s for _, f in kernels.items() for b, s in shapes(f, "A_shared", "B_shared").items()}
@@ -91,7 +86,7 @@ def test_both_versions_survive_to_the_kernel() -> None:
 
 
 def test_three_stages_take_three_versions() -> None:
-    func = matmul()
+    func = programs.matmul(k=16)
     sch, k_0 = staged_matmul(func)
     sch.annotate(k_0, "software_pipeline_stage", [0, 1, 2])
     same(func, sch.func)
@@ -100,7 +95,7 @@ def test_three_stages_take_three_versions() -> None:
 
 
 def test_a_reader_that_runs_first_in_its_step_needs_one_version_less() -> None:
-    func = matmul()
+    func = programs.matmul(k=16)
     sch, k_0 = staged_matmul(func)
     sch.annotate(k_0, "software_pipeline_stage", [0, 0, 1])
     sch.annotate(k_0, "software_pipeline_order", [1, 2, 0])
@@ -110,14 +105,14 @@ def test_a_reader_that_runs_first_in_its_step_needs_one_version_less() -> None:
 
 
 def test_a_loop_shorter_than_the_pipeline() -> None:
-    func = matmul(k=8)  # two tiles
+    func = programs.matmul(k=8)  # two tiles
     sch, k_0 = staged_matmul(func)
     sch.annotate(k_0, "software_pipeline_stage", [0, 2, 4])
     same(func, sch.func)
 
 
 def test_imperfect_tiles() -> None:
-    func = matmul(k=15)
+    func = programs.matmul(k=15)
     sch, k_0 = staged_matmul(func)
     sch.annotate(k_0, "software_pipeline_stage", [0, 0, 1])
     same(func, sch.func)
@@ -140,7 +135,7 @@ def test_a_symbolic_number_of_iterations(size: int) -> None:
 @pytest.mark.parametrize("rows", [8, 16384])
 def test_a_pipeline_inside_a_parallel_loop(rows: int) -> None:
     """Rows of different iterations stay apart in the panel, be it on the stack or in a workspace."""
-    func = matmul(2 * rows, 1, 8)
+    func = programs.matmul(2 * rows, 1, 8)
     sch = Schedule(func)
     i, j, k = sch.get_loops("C")
     i_0, i_1 = sch.split(i, [2, None])
@@ -154,7 +149,7 @@ def test_a_pipeline_inside_a_parallel_loop(rows: int) -> None:
 
 
 def test_a_pipeline_inside_a_pipeline() -> None:
-    func = matmul(8, 6, 16)
+    func = programs.matmul(8, 6, 16)
     sch = Schedule(func)
     i, j, k = sch.get_loops("C")
     k_0, k_1, k_2 = sch.split(k, [None, 2, 2])
@@ -198,7 +193,7 @@ def _without_notes(stmt: Any) -> Any:
 
 
 def test_lowering_refuses_what_was_annotated_by_hand() -> None:
-    sch, k_0 = staged_matmul(matmul())
+    sch, k_0 = staged_matmul(programs.matmul(k=16))
     loop = sch.get(k_0)
     wrong = sch.state.tree().rebuild({loop: replace(loop, annotations={"software_pipeline_stage": [1, 0, 0]})})
     with pytest.raises(ScheduleError, match=r"the loop over k_0 in main[\s\S]*A_shared\[0, 0\] is written"):
@@ -206,7 +201,7 @@ def test_lowering_refuses_what_was_annotated_by_hand() -> None:
 
 
 def test_later_steps_may_not_break_a_pipeline() -> None:
-    sch, k_0 = staged_matmul(matmul())
+    sch, k_0 = staged_matmul(programs.matmul(k=16))
     sch.annotate(k_0, "software_pipeline_stage", [0, 0, 1])
     before = sch.mod
     with pytest.raises(ScheduleError, match="pipelines_well_formed"):
@@ -217,7 +212,7 @@ def test_later_steps_may_not_break_a_pipeline() -> None:
 
 
 def test_a_pipelined_function_builds_and_runs(rng: np.random.Generator) -> None:
-    sch, k_0 = staged_matmul(matmul(16, 16, 32))
+    sch, k_0 = staged_matmul(programs.matmul(16, 16, 32))
     sch.annotate(k_0, "software_pipeline_stage", [0, 0, 1])
     a, b = rng.standard_normal((16, 32), dtype="float32"), rng.standard_normal((32, 16), dtype="float32")
     out = np.empty((16, 16), "float32")
@@ -229,7 +224,7 @@ def test_a_pipelined_function_builds_and_runs(rng: np.random.Generator) -> None:
 
 
 def test_a_double_buffer_is_filled_one_iteration_ahead() -> None:
-    func = matmul()
+    func = programs.matmul(k=16)
     sch, _ = staged_matmul(func)
     sch.annotate("A_shared", "double_buffer_scope", 0)
     same(func, sch.func)
@@ -258,7 +253,7 @@ def test_what_a_double_buffer_needs_runs_ahead_with_it() -> None:
 
 def test_a_double_buffer_needs_a_serial_loop() -> None:
     """The unrolled iterations would be gone before one could run ahead: refused, whichever comes second."""
-    sch, loop = staged_matmul(matmul())
+    sch, loop = staged_matmul(programs.matmul(k=16))
     sch.annotate("A_shared", "double_buffer_scope", 0)
     with pytest.raises(ScheduleError, match="pipelines_well_formed"):
         sch.unroll(loop)
@@ -269,7 +264,7 @@ def test_a_double_buffer_needs_a_serial_loop() -> None:
 
 
 def test_in_a_pipeline_a_double_buffer_asks_for_a_second_version() -> None:
-    func = matmul()
+    func = programs.matmul(k=16)
     sch, k_0 = staged_matmul(func)
     sch.annotate("A_shared", "double_buffer_scope", 0)
     sch.annotate(k_0, "software_pipeline_stage", [0, 0, 0])
@@ -282,7 +277,7 @@ def test_in_a_pipeline_a_double_buffer_asks_for_a_second_version() -> None:
 
 
 def test_virtual_threads_are_interleaved() -> None:
-    func = matmul()
+    func = programs.matmul(k=16)
     sch = Schedule(func)
     i = sch.get_loops("C")[0]
     i_0, _ = sch.split(i, [2, None])
@@ -323,7 +318,7 @@ def test_storage_of_virtual_threads_gets_a_dimension_more() -> None:
 
 
 def test_a_condition_that_differs_between_virtual_threads_stays_around_its_statements() -> None:
-    func = matmul(7, 6, 4)
+    func = programs.matmul(7, 6, 4)
     sch = Schedule(func)
     i_0, _ = sch.split(sch.get_loops("C")[0], [2, None])  # 7 rows are two threads of 4
     sch.bind(i_0, "vthread")

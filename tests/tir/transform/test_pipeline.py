@@ -12,6 +12,7 @@ import pytest
 from minitvm import te
 from minitvm.errors import VerificationError
 from minitvm.expr import Add, FloorDiv, FloorMod, IntImm, Mul, Sub, Var, const, structural_equal, walk
+from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.reference import kernel as kernel_reference
 from minitvm.reference import tir as reference
@@ -41,15 +42,9 @@ from minitvm.tir.transform.unroll import STATEMENT_BUDGET, unroll
 from minitvm.tir.verifier import verify
 
 
-def matmul(m: int, n: int, k: int) -> PrimFunc:
-    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
-    r = te.reduce_axis((0, k), "k")
-    return create_prim_func([a, b, te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")])
-
-
 def tiled_matmul() -> PrimFunc:
     """Imperfect tiles, a packed operand, vectors and unrolling."""
-    sch = Schedule(matmul(13, 21, 6))
+    sch = Schedule(programs.matmul(13, 21, 6))
     block = sch.get_block("C")
     i, j, k = sch.get_loops(block)
     i0, i1 = sch.split(i, [None, 4])
@@ -76,7 +71,7 @@ def two_stages() -> PrimFunc:
 
 def register_tile() -> PrimFunc:
     """Rows of vectors that share what they load, the next elements asked for ahead of time."""
-    sch = Schedule(matmul(8, 16, 6))
+    sch = Schedule(programs.matmul(8, 16, 6))
     i, j, k = sch.get_loops(sch.get_block("C"))
     i0, i1 = sch.split(i, [None, 4])
     j0, j1 = sch.split(j, [None, 8])
@@ -177,7 +172,7 @@ def ahead(note: str) -> Callable[[], PrimFunc]:
 
 
 PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
-    "plain": lambda: matmul(5, 6, 7),
+    "plain": lambda: programs.matmul(5, 6, 7),
     "tiled_matmul": tiled_matmul,
     "two_stages": two_stages,
     "register_tile": register_tile,
@@ -292,7 +287,7 @@ def test_a_value_carried_between_iterations_keeps_its_buffer_outside() -> None:
 
 
 def test_host_function_is_calls_and_kernels_have_one_parallel_loop() -> None:
-    sch = Schedule(matmul(16, 16, 16))
+    sch = Schedule(programs.matmul(16, 16, 16))
     i, j, _ = sch.get_loops(sch.get_block("C"))
     sch.parallel(i)
     sch.parallel(j)
