@@ -37,7 +37,7 @@ from ...expr import (
 )  # fmt: skip
 from ..accesses import Access, accesses
 from ..conditions import all_of
-from ..nodes import Allocate, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
+from ..nodes import Allocate, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
 from ..threads import differs, is_hardware_thread, is_shared
 
 BARRIER = "tvm_storage_sync"
@@ -47,7 +47,7 @@ def insert_barriers(func: PrimFunc) -> PrimFunc:
     """Put barriers between the statements of thread loops. Before conditions move outwards and storage gets new scopes.
 
     Raises `Unsupported` where some threads would not reach a barrier: under a condition, or in a loop, that depends on
-    the thread.
+    the thread, or inside of a `while`.
     """
     return func.with_body(_visit(func.body))
 
@@ -85,6 +85,8 @@ class _Threads:
             yes, no = (with_changes(self, conditions=(*self.conditions, c)) for c in (condition, Not(condition)))
             other = None if stmt.else_case is None else no.visit(stmt.else_case)
             return self.for_all(stmt, If(stmt.condition, yes.visit(stmt.then_case), other), (condition,))
+        if isinstance(stmt, While):
+            self.refuse_waiting(stmt)
         if not isinstance(stmt, For) or stmt.kind is ForKind.VECTORIZED:
             return stmt
         if is_hardware_thread(stmt):
@@ -164,6 +166,17 @@ class _Threads:
             )
             for a in found
         ]
+
+    def refuse_waiting(self, stmt: While) -> None:
+        """Threads do not wait inside of a `while`, which no interpreter and no level gives a meaning."""
+        now = self.shared(stmt)  # any iteration may come later than another one
+        if self.meet(now, now) or _waits(self.visit(stmt.body)):
+            buffers = dict.fromkeys(a.buffer.name for a in now)
+            raise Unsupported(
+                f"while {stmt.condition}: threads would have to wait inside of it\n"
+                "  wanted: `for` loops around what threads share\n"
+                f"  found:  uses of {', '.join(buffers)}, which threads share and write"
+            )
 
     def for_all(self, stmt: For | If, made: Stmt, decides: Sequence[Expr]) -> Stmt:
         """`made`, refused where it waits inside of what only some threads do."""

@@ -183,3 +183,26 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
         return
     with pytest.raises(Unsupported, match="some threads would not reach a barrier"):
         lower(func)
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_threads_do_not_wait_inside_of_a_while(writes: bool) -> None:
+    """Without a barrier there, another thread's element would be read before it is written."""
+    func = from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), n: T.Buffer((1,), "int32"), B: T.Buffer((8,), "float32")):
+    L = T.alloc_buffer((1,), "int32", scope="local")
+    S = T.alloc_buffer((8,), scope="shared")
+    for tx in T.thread_binding(8, "threadIdx.x"):
+        S[tx] = A[tx]
+        L[0] = 0
+        while L[0] < n[0]:
+            B[tx] = S[7 - tx]
+            {"S[tx] = B[tx]" if writes else ""}
+            L[0] = L[0] + 1
+""")
+    if not writes:
+        assert str(lower(func)).count("tvm_storage_sync") == 1  # before the loop
+        return
+    with pytest.raises(Unsupported, match="while L.*threads would have to wait inside of it(.|\n)*uses of S"):
+        lower(func)
