@@ -9,10 +9,10 @@ import pytest
 from minitvm import te
 from minitvm.errors import InputError, ScheduleError
 from minitvm.expr import Var, const
-from minitvm.reference import check
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, Seq, Stmt
 from minitvm.tir.schedule import Schedule
-from minitvm.tir.transform.pipeline import lower
+
+from ..tir.schedule.meaning import same_at_both_levels
 
 
 def gemv() -> te.Tensor:
@@ -50,12 +50,6 @@ def tiled(func: Any) -> tuple[Schedule, Any]:
     k_0, k_1 = sch.split(k, [None, 4])
     sch.reorder(i, j_0, k_0, j_1, k_1)
     return sch, j_1
-
-
-def same_at_both_levels(before: Any, after: Any) -> None:
-    for program in (after, lower(after)):
-        verdict = check(before, program)
-        assert verdict, f"{verdict}\n{after.script()}"
 
 
 def test_reset_and_update_go_on_over_outer_loops() -> None:

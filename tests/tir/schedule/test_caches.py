@@ -13,20 +13,12 @@ from minitvm.reference import check
 from minitvm.script import tir as T
 from minitvm.tir import IndexMap, Schedule
 from minitvm.tir.nodes import Block, BufferLoad, PrimFunc
-from minitvm.tir.schedule.testing import verify_trace_roundtrip
-from minitvm.tir.transform import lower
 
-
-def same(before: PrimFunc, sch: Schedule) -> None:
-    """The scheduled function means the same at both levels, and its trace replays from text and JSON."""
-    for version in (sch.func, lower(sch.func)):
-        verdict = check(before, version)
-        assert verdict, f"{verdict}\n{sch.func.script()}"
-    verify_trace_roundtrip(sch, before)
+from .meaning import same_meaning
 
 
 def assert_becomes(before: PrimFunc, sch: Schedule, wanted: PrimFunc) -> None:
-    same(before, sch)
+    same_meaning(before, sch)
     named = PrimFunc(wanted.params, wanted.body, before.attrs)
     assert structural_equal(sch.func, named), sch.func.script()
 
@@ -67,25 +59,25 @@ def test_all_readers_of_the_scope_read_the_copy_unless_some_are_named() -> None:
     sch = Schedule(three_readers)
     sch.cache_read("C", 0, "local")
     assert (_reads(sch, "C"), _reads(sch, "D")) == (["B_local"], ["B_local"])
-    same(three_readers, sch)
+    same_meaning(three_readers, sch)
     sch = Schedule(three_readers)
     sch.cache_read("C", 0, "local", consumer_blocks=[sch.get_block("D")])
     assert (_reads(sch, "C"), _reads(sch, "D")) == (["B"], ["B_local"])
-    same(three_readers, sch)
+    same_meaning(three_readers, sch)
 
 
 def test_of_a_written_buffer_all_that_is_written_is_copied() -> None:
     sch = Schedule(programs.chain(10, 6))  # C reads B with a halo of two rows
     copy = sch.cache_read("C", 0, "local")
     assert [sch.get(loop).extent.value for loop in sch.get_loops(copy)] == [10, 6]
-    same(programs.chain(10, 6), sch)
+    same_meaning(programs.chain(10, 6), sch)
 
 
 def test_consumers_of_cache_write_read_the_new_buffer() -> None:
     sch = Schedule(three_readers)
     sch.cache_write("B", 0, "local", consumer_blocks=["C"])
     assert (_reads(sch, "C"), _reads(sch, "D")) == (["B_local"], ["B"])
-    same(three_readers, sch)
+    same_meaning(three_readers, sch)
 
 
 def test_a_copy_may_not_make_parallel_iterations_meet() -> None:
@@ -99,7 +91,7 @@ def test_a_copy_may_not_make_parallel_iterations_meet() -> None:
 
     sch = Schedule(rows)
     sch.cache_write("C", 0, "local")  # stands after the loop: nobody meets
-    same(rows, sch)
+    same_meaning(rows, sch)
 
 
 @T.prim_func
@@ -122,7 +114,7 @@ def test_a_block_that_copies_indices_declares_all_that_they_may_point_at() -> No
     sch.cache_read("C", "I", "local")
     rows = sch.get(sch.get_block("rows"))
     assert [str(r.extent) for region in rows.reads for r in region.region] == ["8", "1"]
-    same(gathered, sch)
+    same_meaning(gathered, sch)
 
 
 def test_annotate_buffer_access_offers_no_ranges_that_a_trace_cannot_keep() -> None:
@@ -157,7 +149,7 @@ def test_cache_inplace_copies_in_and_out_around_the_block() -> None:
     assert len(stages) == 2
     parents = [sch.get_loops(block)[:2] for block in (*stages, "update")]
     assert parents[0] == parents[1] == parents[2]
-    same(updated, sch)
+    same_meaning(updated, sch)
 
 
 def test_cache_inplace_takes_a_name() -> None:
@@ -235,7 +227,7 @@ def smoothed(A: T.Buffer((8,), "float32")):
 def test_cache_inplace_takes_the_gaps_of_what_the_caller_gave() -> None:
     sch = Schedule(smoothed)
     sch.cache_inplace("A", 0, "local")
-    same(smoothed, sch)
+    same_meaning(smoothed, sch)
 
 
 # ---- reindex -------------------------------------------------------------------------------------------------------
@@ -290,7 +282,7 @@ def test_reindex_leaves_out_what_does_not_index_the_buffer() -> None:
         sch.reindex("C", (kind, k % 2))
     shapes = {b.name: [int(d.value) for d in b.shape] for b in sch.get(sch.get_block("root")).alloc_buffers}
     assert shapes == {"A_reindex": [8, 4], "B_reindex": [6, 4], "C_reindex": [8, 6]}
-    same(programs.matmul(), sch)
+    same_meaning(programs.matmul(), sch)
 
 
 def test_reindex_takes_padding_along() -> None:
@@ -303,7 +295,7 @@ def test_reindex_takes_padding_along() -> None:
 
     sch = Schedule(padded)
     sch.reindex("B", ("read", 0))  # elements that are not there are not copied
-    same(padded, sch)
+    same_meaning(padded, sch)
 
 
 def test_reindex_cache_read_lays_out_by_a_map() -> None:
@@ -312,7 +304,7 @@ def test_reindex_cache_read_lays_out_by_a_map() -> None:
     (buffer,) = sch.get(sch.get_block("root")).alloc_buffers
     assert ([int(d.value) for d in buffer.shape], buffer.scope) == ([2, 4, 4], "local")
     assert sch.get(copy).name == "A_local"
-    same(transposed, sch)
+    same_meaning(transposed, sch)
 
 
 def test_reindex_cache_read_takes_an_index_map() -> None:
@@ -328,14 +320,14 @@ def test_reindex_cache_copies_keep_tiles_and_their_predicate() -> None:
     back = sch.reindex_cache_write("B", 0, "local", lambda vi, vj: (vj, vi))
     for block in (copy, back):
         assert [sch.get(loop).extent.value for loop in sch.get_loops(block)] == [3, 3, 4]
-    same(transposed, sch)
+    same_meaning(transposed, sch)
 
 
 def test_reindex_cache_write_of_a_reduction() -> None:
     sch = Schedule(programs.matmul())
     sch.reindex_cache_write("C", 0, "local", lambda i, j, k: (j, i))
     assert len(sch.get_loops("C_local")) == 2  # not over k
-    same(programs.matmul(), sch)
+    same_meaning(programs.matmul(), sch)
 
 
 # ---- cache_index ---------------------------------------------------------------------------------------------------
@@ -393,7 +385,7 @@ def test_cache_index_may_ask_for_what_is_computed_often() -> None:
     sch = Schedule(bilinear)
     stages = sch.cache_index("B", "global", 3)  # vi // 2 and vj // 2, three times each
     assert [len(sch.get(stage).iter_vars) for stage in stages] == [1, 1]
-    same(bilinear, sch)
+    same_meaning(bilinear, sch)
 
 
 def test_where_nothing_is_computed_nothing_is_cached() -> None:
@@ -418,7 +410,7 @@ def test_an_index_that_depends_on_data_stays() -> None:
         n.indices[0] for n in walk(sch.get(sch.get_block("B"))) if isinstance(n, BufferLoad) and n.buffer.name == "I"
     ]
     assert isinstance(index, BufferLoad)
-    same(gathered, sch)
+    same_meaning(gathered, sch)
 
 
 # ---- read_at, write_at ---------------------------------------------------------------------------------------------
@@ -435,7 +427,7 @@ def test_read_at_and_write_at_stage_a_tile() -> None:
     sch.read_at(k, "C", 1, "shared")
     assert [b.block.name for b in sch.state.tree().blocks.values()] == ["root", "A_shared", "B_shared", "C", "C_local"]
     assert dict(sch.get(sch.get_block("A_shared")).annotations) == {"auto_copy": 1}
-    same(func, sch)
+    same_meaning(func, sch)
 
 
 def test_write_at_a_loop_of_the_reduction_keeps_the_sum() -> None:
@@ -444,7 +436,7 @@ def test_write_at_a_loop_of_the_reduction_keeps_the_sum() -> None:
     i, j, k = sch.get_loops("C")
     sch.reorder(k, i, j)
     sch.write_at(k, "C", 0, "local")
-    same(func, sch)
+    same_meaning(func, sch)
 
 
 def test_read_at_of_imperfect_tiles_stays_in_bounds() -> None:
@@ -454,7 +446,7 @@ def test_read_at_of_imperfect_tiles_stays_in_bounds() -> None:
     sch.read_at(i_0, "C", 0, "local")
     block = sch.get(sch.get_block("B_local"))
     assert isinstance(block, Block)
-    same(func, sch)
+    same_meaning(func, sch)
 
 
 def test_write_at_refuses_what_goes_on_elsewhere() -> None:
@@ -499,7 +491,7 @@ def test_a_copy_of_a_copy_that_stops_early_is_refused() -> None:
     sch.reindex_cache_read(first, 0, "local", lambda v0, v1: (v1 // 2, v0, v1 % 2))
     with pytest.raises(ScheduleError, match="initialised"):
         sch.read_at(j, first, 0, "local")
-    same(tail, sch)
+    same_meaning(tail, sch)
 
 
 def test_a_reduction_that_goes_on_is_not_staged_in_one_run_of_its_scope() -> None:
@@ -522,7 +514,7 @@ def test_a_reduction_that_goes_on_is_not_staged_in_one_run_of_its_scope() -> Non
     ):
         with pytest.raises(ScheduleError, match="k stands still"):
             refused()
-    same(least, sch)
+    same_meaning(least, sch)
 
 
 def test_read_at_where_nothing_is_read() -> None:
@@ -536,7 +528,7 @@ def test_read_at_where_nothing_is_read() -> None:
     sch = Schedule(shifted)
     first = sch.loop_partition(sch.get_loops("B")[0], [1])[0]
     sch.read_at(first, "B_i0", 0, "local")
-    same(shifted, sch)
+    same_meaning(shifted, sch)
 
 
 def test_read_at_of_a_gather_declares_the_indices_that_it_reads() -> None:
@@ -552,4 +544,4 @@ def test_read_at_of_a_gather_declares_the_indices_that_it_reads() -> None:
     sch = Schedule(gather)
     copy = sch.read_at(sch.get_loops("C")[0], "C", 1, "local")
     assert [r.buffer.name for r in sch.get(copy).reads] == ["A", "I"]
-    same(gather, sch)
+    same_meaning(gather, sch)

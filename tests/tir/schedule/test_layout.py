@@ -25,13 +25,7 @@ from minitvm.tir.schedule.tree import statements
 from minitvm.tir.transform.pipeline import lower
 
 from .layout_programs import constant_shape, index_maps
-
-
-def same_at_both_levels(before: PrimFunc, after: PrimFunc) -> None:
-    """Exactly the same values, as loops and as kernels."""
-    for program in (after, lower(after)):
-        verdict = check(before, program)
-        assert verdict, f"{verdict}\n{before.script()}\n{after.script()}"
+from .meaning import same_at_both_levels, same_meaning
 
 
 @T.prim_func
@@ -80,8 +74,7 @@ def test_the_accesses_move(buffer: Any) -> None:
     sch = Schedule(two_steps)
     sch.transform_layout("B", buffer, lambda i, j: (j // 4, i, j % 4))
     assert structural_equal(sch.func.with_attr("global_symbol", "two_steps_tiled"), two_steps_tiled), sch.func.script()
-    same_at_both_levels(two_steps, sch.func)
-    verify_trace_roundtrip(sch, two_steps)
+    same_meaning(two_steps, sch)
 
 
 def test_a_producer_of_every_element_writes_the_padding_too() -> None:
@@ -89,8 +82,7 @@ def test_a_producer_of_every_element_writes_the_padding_too() -> None:
     sch.transform_layout("B", ("write", 0), lambda i, j: [i, j // 5, j % 5], pad_value=7)
     after = sch.func.with_attr("global_symbol", "two_steps_padded")
     assert structural_equal(after, two_steps_padded), sch.func.script()
-    same_at_both_levels(two_steps, sch.func)
-    verify_trace_roundtrip(sch, two_steps)
+    same_meaning(two_steps, sch)
 
 
 def test_what_the_padding_holds() -> None:
@@ -123,8 +115,7 @@ def test_the_padding_of_an_input_is_the_callers() -> None:
 def test_a_swizzle_needs_no_inverse() -> None:
     sch = Schedule(two_steps, verify=True)
     sch.transform_layout("B", ("write", 0), lambda i, j: (i, j ^ i))
-    same_at_both_levels(two_steps, sch.func)
-    verify_trace_roundtrip(sch, two_steps)
+    same_meaning(two_steps, sch)
 
 
 def test_the_callers_word_counts_only_where_nothing_is_known() -> None:
@@ -144,16 +135,14 @@ def test_a_layout_with_separators() -> None:
     with pytest.raises(Unsupported, match="axis separators"):
         lower(sch.func)
     sch.set_axis_separators("B", ("write", 0), [])
-    same_at_both_levels(two_steps, sch.func)
-    verify_trace_roundtrip(sch, two_steps)
+    same_meaning(two_steps, sch)
 
 
 def test_a_block_iterates_differently() -> None:
     sch = Schedule(two_steps, verify=True)
     sch.transform_block_layout("C", lambda i, j: (j // 4, i * 4 + j % 4))
     assert [str(sch.get(l).extent) for l in sch.get_loops("C")] == ["4", "32"]
-    same_at_both_levels(two_steps, sch.func)
-    verify_trace_roundtrip(sch, two_steps)
+    same_meaning(two_steps, sch)
 
 
 def test_a_symbolic_shape() -> None:

@@ -24,6 +24,8 @@ from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
 from minitvm.tir.transform.align_storage import aligned_strides
 
+from .meaning import same_meaning
+
 _PAIRS = {"dev": 25, "ci": 200}.get(os.environ.get("HYPOTHESIS_PROFILE", "dev"), 1000)
 
 
@@ -34,12 +36,6 @@ def body(sch: Schedule) -> str:
 
 def names(sch: Schedule) -> list[str]:
     return [block.block.name for block in sch.state.tree().blocks.values()]
-
-
-def both_levels(before: PrimFunc, sch: Schedule) -> None:
-    for after in (sch.func, lower(sch.func)):
-        verdict = check(before, after)
-        assert verdict, f"{verdict}\n{before.script()}\n{sch.trace}\n{after.script()}"
 
 
 def compiled(func: PrimFunc, shape: tuple[int, ...], *, rows: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -58,7 +54,7 @@ def test_merge_makes_one_nest_of_three() -> None:
     merged = sch.merge(*(sch.get_loops(name)[0] for name in "BCD"))
     assert sch.get(merged).var.name == "i_m"
     assert [sch.get_loops(name) for name in "BCD"] == [[merged]] * 3
-    both_levels(func, sch)
+    same_meaning(func, sch)
     _, d = compiled(sch.func, (8,), rows=(8,))
     assert np.array_equal(d, np.full(8, -1.0))
 
@@ -72,7 +68,7 @@ def test_merge_of_inner_loops_merges_those_around_them() -> None:
     assert inner == merged
     assert sch.get(outer).var.name == "i_m"
     assert sch.get_loops("D") == [outer, inner]
-    both_levels(func, sch)
+    same_meaning(func, sch)
     with pytest.raises(ScheduleError, match="loop j was merged into j_m"):
         sch.get(last)
 
@@ -98,9 +94,9 @@ def test_loop_partition_names_everything_as_tvm_does() -> None:
     ] + ["D"]  # fmt: skip
     block = sch.get(sch.get_block("C_i1_partition"))
     assert [str(r.extent) for r in block.reads[0].region] == ["7", "6"]  # TVM declares nothing here
-    both_levels(func, sch)
+    same_meaning(func, sch)
     sch.parallel(parts[1])
-    both_levels(func, sch)
+    same_meaning(func, sch)
 
 
 def test_loop_partition_without_none_makes_one_more_loop() -> None:
@@ -108,7 +104,7 @@ def test_loop_partition_without_none_makes_one_more_loop() -> None:
     assert len(sch.loop_partition(sch.get_loops("C")[1], [1, 2])) == 3
     again = sch.loop_partition(sch.get_loops("C_j2")[0], [2])  # from 3 to 6
     assert [(sch.get(l).start.value, sch.get(l).extent.value) for l in again] == [(3, 2), (5, 1)]
-    both_levels(programs.matmul(), sch)
+    same_meaning(programs.matmul(), sch)
 
 
 def test_a_partitioned_reduction_starts_once() -> None:
@@ -118,9 +114,9 @@ def test_a_partitioned_reduction_starts_once() -> None:
     inits = {name: sch.get(sch.get_block(name)).init is not None for name in ("C_k0", "C_k1", "C_k2")}
     assert inits == {"C_k0": True, "C_k1": False, "C_k2": False}
     assert [r.buffer.name for r in sch.get(sch.get_block("C_k1")).reads] == ["C", "A", "B"]
-    both_levels(func, sch)
+    same_meaning(func, sch)
     sch.decompose_reduction("C_k0", sch.get_loops("C_k0")[0])
-    both_levels(func, sch)
+    same_meaning(func, sch)
 
 
 def test_parts_have_buffers_of_their_own() -> None:
@@ -129,7 +125,7 @@ def test_parts_have_buffers_of_their_own() -> None:
     i, _ = sch.get_loops("C")
     sch.compute_at("B", i)
     sch.loop_partition(i, [5])
-    both_levels(func, sch)
+    same_meaning(func, sch)
 
 
 # ---- iterators and loops of one block ------------------------------------------------------------------------------
@@ -139,7 +135,7 @@ def test_reorder_block_iter_var() -> None:
     sch = Schedule(programs.matmul())
     sch.reorder_block_iter_var("C", [2, 0, 1])
     assert 'v_k, v_i, v_j = T.axis.remap("RSS", [k, i, j])' in body(sch)
-    both_levels(programs.matmul(), sch)
+    same_meaning(programs.matmul(), sch)
 
 
 def test_add_unit_loop() -> None:
@@ -197,7 +193,7 @@ def test_storage_align_pads_what_is_left_of_a_tile() -> None:
     sch.storage_align("B", 0, 0, 16, 1)
     text = lower(sch.func).script()
     assert "* 17 + " in text
-    both_levels(func, sch)
+    same_meaning(func, sch)
 
 
 def test_set_scope_moves_every_use() -> None:
@@ -209,7 +205,7 @@ def test_set_scope_moves_every_use() -> None:
     before = sch.mod
     sch.set_scope("B", "B_shared_dyn", "shared.dyn")
     assert sch.mod is before
-    both_levels(programs.two_consumers(), sch)
+    same_meaning(programs.two_consumers(), sch)
 
 
 def test_unsafe_set_dtype_converts_at_every_use() -> None:
@@ -221,7 +217,7 @@ def test_unsafe_set_dtype_converts_at_every_use() -> None:
     assert 'C_local[v_i, v_j] = T.Cast("float64", T.float32(0.0))' in text
     assert 'C_local[v_i, v_j] = T.Cast("float64", T.Cast("float32", C_local[v_i, v_j]) + ' in text
     assert 'T.Cast("float32", C_local[' in text.rsplit("with", 1)[-1]
-    both_levels(func, sch)
+    same_meaning(func, sch)
 
 
 def test_a_narrow_dtype_is_unsafe() -> None:
@@ -242,7 +238,7 @@ def test_an_annotated_read_is_what_compute_at_computes() -> None:
     assert sch.get(sch.get_block("D")).annotations == {"explicit_read_region": [0]}
     sch.compute_at("C", sch.get_loops("D")[0])
     assert [sch.get(l).extent.value for l in sch.get_loops("C")] == [8, 2, 6]
-    both_levels(func, sch)
+    same_meaning(func, sch)
 
 
 def test_annotations_of_every_kind_of_value() -> None:
@@ -278,14 +274,14 @@ def _draw_each(func: PrimFunc, data: Any, *chosen: str) -> Schedule:
 @settings(max_examples=_PAIRS)
 @given(prim_funcs(min_blocks=2, kinds=("elementwise", "broadcast", "reduce", "matmul", "predicate")), st.data())
 def test_merge_keeps_the_meaning(func: PrimFunc, data: Any) -> None:
-    both_levels(func, _draw_each(func, data, "merge"))
+    same_meaning(func, _draw_each(func, data, "merge"))
 
 
 @pytest.mark.full  # test_properties has 200 pairs of each
 @settings(max_examples=_PAIRS)
 @given(prim_funcs(), st.data())
 def test_loop_partition_keeps_the_meaning(func: PrimFunc, data: Any) -> None:
-    both_levels(func, _draw_each(func, data, "loop_partition", "add_unit_loop", "reorder_block_iter_var"))
+    same_meaning(func, _draw_each(func, data, "loop_partition", "add_unit_loop", "reorder_block_iter_var"))
 
 
 @pytest.mark.full  # test_properties has 200 pairs of each
@@ -293,7 +289,7 @@ def test_loop_partition_keeps_the_meaning(func: PrimFunc, data: Any) -> None:
 @given(prim_funcs(min_blocks=2), st.data())
 def test_storage_keeps_the_meaning(func: PrimFunc, data: Any) -> None:
     chosen = ("storage_align", "set_scope", "unsafe_set_dtype", "annotate_buffer_access", "compute_at")
-    both_levels(func, _draw_each(func, data, *chosen))
+    same_meaning(func, _draw_each(func, data, *chosen))
 
 
 @settings(max_examples=25, phases=[Phase.explicit, Phase.generate])  # too many primitives to shrink in time

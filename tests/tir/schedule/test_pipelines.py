@@ -26,6 +26,7 @@ from minitvm.tir.transform import lower
 from minitvm.tir.transform.inject_double_buffer import inject_double_buffer
 from minitvm.tir.transform.inject_software_pipeline import inject_software_pipeline
 
+from .meaning import same_at_both_levels, same_meaning
 from .pipeline_programs import staged_loops
 
 PAIRS = 200
@@ -53,12 +54,6 @@ def shapes(func: PrimFunc, *names: str) -> dict[str, list[str]]:
     return {b.name: [str(d) for d in b.shape] for b in found if b.name in names}
 
 
-def same(before: PrimFunc, after: PrimFunc) -> None:
-    for version in (after, lower(after)):
-        verdict = check(before, version)
-        assert verdict, f"{verdict}\n{after.script()}\n{version.script()}"
-
-
 # ---- software pipelines --------------------------------------------------------------------------------------------
 
 
@@ -67,7 +62,7 @@ def test_a_pipelined_matmul_loads_one_tile_ahead() -> None:
     sch, k_0 = staged_matmul(func)
     sch.annotate(k_0, "software_pipeline_stage", [0, 0, 1])
     sch.annotate(k_0, "software_pipeline_order", [0, 1, 2])
-    same(func, sch.func)
+    same_meaning(func, sch)
     made = inject_software_pipeline(sch.func)
     assert shapes(made, "A_shared", "B_shared") == {"A_shared": ["2", "8", "4"], "B_shared": ["2", "4", "6"]}
     loops = [n for n in walk(made.body) if isinstance(n, For) and n.var.name == "k_0"]
@@ -89,7 +84,7 @@ def test_three_stages_take_three_versions() -> None:
     func = programs.matmul(k=16)
     sch, k_0 = staged_matmul(func)
     sch.annotate(k_0, "software_pipeline_stage", [0, 1, 2])
-    same(func, sch.func)
+    same_meaning(func, sch)
     made = inject_software_pipeline(sch.func)
     assert shapes(made, "A_shared", "B_shared") == {"A_shared": ["3", "8", "4"], "B_shared": ["2", "4", "6"]}
 
@@ -99,7 +94,7 @@ def test_a_reader_that_runs_first_in_its_step_needs_one_version_less() -> None:
     sch, k_0 = staged_matmul(func)
     sch.annotate(k_0, "software_pipeline_stage", [0, 0, 1])
     sch.annotate(k_0, "software_pipeline_order", [1, 2, 0])
-    same(func, sch.func)
+    same_meaning(func, sch)
     made = inject_software_pipeline(sch.func)
     assert shapes(made, "A_shared", "B_shared") == {"A_shared": ["8", "4"], "B_shared": ["4", "6"]}
 
@@ -108,14 +103,14 @@ def test_a_loop_shorter_than_the_pipeline() -> None:
     func = programs.matmul(k=8)  # two tiles
     sch, k_0 = staged_matmul(func)
     sch.annotate(k_0, "software_pipeline_stage", [0, 2, 4])
-    same(func, sch.func)
+    same_meaning(func, sch)
 
 
 def test_imperfect_tiles() -> None:
     func = programs.matmul(k=15)
     sch, k_0 = staged_matmul(func)
     sch.annotate(k_0, "software_pipeline_stage", [0, 0, 1])
-    same(func, sch.func)
+    same_meaning(func, sch)
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 17])
@@ -145,7 +140,7 @@ def test_a_pipeline_inside_a_parallel_loop(rows: int) -> None:
     sch.parallel(i_0)
     sch.annotate(k_0, "software_pipeline_stage", [0, 1])
     assert shapes(inject_software_pipeline(sch.func), "A_shared") == {"A_shared": ["2", str(2 * rows), "4"]}
-    same(func, sch.func)
+    same_meaning(func, sch)
 
 
 def test_a_pipeline_inside_a_pipeline() -> None:
@@ -160,7 +155,7 @@ def test_a_pipeline_inside_a_pipeline() -> None:
     sch.compute_at(inner, k_1)
     sch.annotate(k_1, "software_pipeline_stage", [0, 1])
     sch.annotate(k_0, "software_pipeline_stage", [0, 1])
-    same(func, sch.func)
+    same_meaning(func, sch)
 
 
 @T.prim_func
@@ -184,7 +179,7 @@ def in_one_block(A: T.Buffer((16, 4), "float32"), C: T.Buffer((16, 4), "float32"
 def test_the_body_may_be_one_block_with_the_statements_inside() -> None:
     """As TVM's own examples are written."""
     plain = in_one_block.with_body(_without_notes(in_one_block.body))
-    same(plain, in_one_block)
+    same_at_both_levels(plain, in_one_block)
     assert shapes(inject_software_pipeline(in_one_block), "B") == {"B": ["2", "1", "4"]}
 
 
@@ -227,7 +222,7 @@ def test_a_double_buffer_is_filled_one_iteration_ahead() -> None:
     func = programs.matmul(k=16)
     sch, _ = staged_matmul(func)
     sch.annotate("A_shared", "double_buffer_scope", 0)
-    same(func, sch.func)
+    same_meaning(func, sch)
     (loop,) = [n for n in walk(inject_double_buffer(sch.func).body) if isinstance(n, For) and n.annotations]
     assert loop.annotations == {"software_pipeline_stage": [0, 1, 1], "software_pipeline_order": [0, 1, 2]}
     made = inject_software_pipeline(inject_double_buffer(sch.func))
@@ -245,7 +240,7 @@ def test_what_a_double_buffer_needs_runs_ahead_with_it() -> None:
     sch.compute_at("C", row)
     sch.compute_at("B", row)
     sch.annotate("C", "double_buffer_scope", 0)
-    same(func, sch.func)
+    same_meaning(func, sch)
     made = inject_double_buffer(sch.func)
     assert [n.annotations["software_pipeline_stage"] for n in walk(made.body) if isinstance(n, For) and n.annotations] \
         == [[0, 0, 1]]  # fmt: skip
@@ -268,7 +263,7 @@ def test_in_a_pipeline_a_double_buffer_asks_for_a_second_version() -> None:
     sch, k_0 = staged_matmul(func)
     sch.annotate("A_shared", "double_buffer_scope", 0)
     sch.annotate(k_0, "software_pipeline_stage", [0, 0, 0])
-    same(func, sch.func)
+    same_meaning(func, sch)
     made = inject_software_pipeline(inject_double_buffer(sch.func))
     assert shapes(made, "A_shared", "B_shared") == {"A_shared": ["2", "8", "4"], "B_shared": ["4", "6"]}
 
@@ -282,7 +277,7 @@ def test_virtual_threads_are_interleaved() -> None:
     i = sch.get_loops("C")[0]
     i_0, _ = sch.split(i, [2, None])
     sch.bind(i_0, "vthread.x")
-    same(func, sch.func)
+    same_meaning(func, sch)
     after: list[PrimFunc] = []
     lower(sch.func, callback=lambda name, _, made: after.append(made) if name == "inject_virtual_thread" else None)
     text = after[0].script()
@@ -311,7 +306,7 @@ def private_rows(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4, 8), "float32"))
 def test_storage_of_virtual_threads_gets_a_dimension_more() -> None:
     sch = Schedule(private_rows)
     sch.bind(sch.get_loops("row")[0], "vthread")
-    same(private_rows, sch.func)
+    same_meaning(private_rows, sch)
     after: list[PrimFunc] = []
     lower(sch.func, callback=lambda name, _, made: after.append(made) if name == "inject_virtual_thread" else None)
     assert shapes(after[0], "S") == {"S": ["4", "8"]}
@@ -322,7 +317,7 @@ def test_a_condition_that_differs_between_virtual_threads_stays_around_its_state
     sch = Schedule(func)
     i_0, _ = sch.split(sch.get_loops("C")[0], [2, None])  # 7 rows are two threads of 4
     sch.bind(i_0, "vthread")
-    same(func, sch.func)
+    same_meaning(func, sch)
 
 
 # ---- properties ----------------------------------------------------------------------------------------------------
@@ -361,7 +356,7 @@ def test_random_pipelines_keep_the_meaning() -> None:
         except ScheduleError:
             if sch.func is func:
                 return 0
-        same(func, sch.func)
+        same_meaning(func, sch)
         return 1
 
     _until_enough(body)
@@ -377,7 +372,7 @@ def test_random_double_buffers_keep_the_meaning() -> None:
                 sch.annotate(name, "double_buffer_scope", 0)
                 count += 1
         if count:
-            same(func, sch.func)
+            same_meaning(func, sch)
         return count
 
     _until_enough(body)
@@ -398,7 +393,7 @@ def test_random_virtual_threads_keep_the_meaning() -> None:
                     sch.bind(LoopRV(loop), "vthread")
                     count += 1
         if count:
-            same(func, sch.func)
+            same_meaning(func, sch)
             stmts = [n for _, kernel in lower(sch.func).items() for n in walk(kernel.body)]
             assert not any(isinstance(n, For) and n.kind == ForKind.THREAD for n in stmts)
         return count
@@ -424,7 +419,7 @@ def test_private_buffers_are_those_of_one_iteration() -> None:
 
     sch = Schedule(windows)
     sch.annotate(sch.get_loops("load")[0], "software_pipeline_stage", [0, 1])
-    same(windows, sch.func)
+    same_meaning(windows, sch)
     made = inject_software_pipeline(sch.func)
     assert shapes(made, "S") == {"S": ["9"]}
     assert isinstance(next(b for n in walk(made.body) if isinstance(n, Block) for b in n.alloc_buffers), Buffer)

@@ -23,11 +23,11 @@ from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule, register_reducer
 from minitvm.tir.schedule.reducers import REDUCERS, recognise
 from minitvm.tir.schedule.state import ScheduleState
-from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
 
 from . import reductions_programs
+from .meaning import same_at_both_levels, same_meaning
 
 
 def _body(func: PrimFunc) -> str:
@@ -39,10 +39,7 @@ def _body(func: PrimFunc) -> str:
 def _all_agree(before: PrimFunc, sch: Schedule) -> None:
     """The scheduled function is well formed, replays, and means the same as loops, as kernels and compiled."""
     verify(sch.func)
-    verify_trace_roundtrip(sch, before)
-    for after in (sch.func, lower(sch.func)):
-        verdict = check(before, after)
-        assert verdict, f"{verdict}\n{sch.func.script()}"
+    same_meaning(before, sch)
     generator = np.random.default_rng(0)
     arrays = [
         generator.integers(0, 4, [d.value for d in b.shape]).astype(b.dtype.numpy)  # type: ignore[attr-defined]
@@ -531,7 +528,7 @@ def test_pad_einsum_declares_what_the_padded_iterations_read() -> None:
     sch = Schedule(one)
     sch.pad_einsum("C", [2])
     verify(sch.func)
-    assert check(one, sch.func) and check(one, lower(sch.func))
+    same_at_both_levels(one, sch.func)
 
 
 def test_pad_einsum_refuses_what_padding_would_add() -> None:
@@ -558,8 +555,7 @@ def test_padding_of_symbolic_extents() -> None:
     padded_sums.pad_einsum("B", [4, 4])
     assert "A_pad = T.alloc_buffer((8, (n + 3) // 4 * 4))" in _body(padded_sums.func)
     for before, made in ((func, sch.func), (sums, padded_sums.func)):
-        for after in (made, lower(made)):
-            assert check(before, after)
+        same_at_both_levels(before, made)
 
 
 # ---- rolling_buffer ------------------------------------------------------------------------------------------------
@@ -653,8 +649,7 @@ def test_an_init_runs_after_what_it_reads() -> None:
     sch = Schedule(from_a_buffer)
     _, k = sch.get_loops("C")
     sch.compute_at("S", k)
-    assert check(from_a_buffer, sch.func)
-    assert check(from_a_buffer, lower(sch.func))
+    same_at_both_levels(from_a_buffer, sch.func)
     with pytest.raises(ScheduleError, match="init_finds_its_inputs"):
         sch.decompose_reduction("C", k)
 

@@ -18,11 +18,10 @@ from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
 from minitvm.tir.nodes import Block, MatchBufferRegion, PrimFunc
 from minitvm.tir.schedule import LoopRV, Schedule
-from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.tensor_intrin import TensorIntrin, cpu
 
 from .layout_programs import tiled_matmuls
-from .test_layout import same_at_both_levels
+from .meaning import same_at_both_levels, same_meaning
 
 MATMUL = "matmul_4x4x4_f32"
 
@@ -52,8 +51,7 @@ def test_a_tile_becomes_a_block() -> None:
     (inner,) = blocks(sch.func, "C")
     assert inner.init is None and inner.reads[0].buffer is inner.writes[0].buffer
     assert len(blocks(sch.func, "C_init")) == 1
-    same_at_both_levels(func, sch.func)
-    verify_trace_roundtrip(sch, func)
+    same_meaning(func, sch)
 
 
 @pytest.mark.parametrize(("keep", "count"), [(True, 3), (False, 2)])
@@ -97,8 +95,7 @@ def test_blocks_that_follow_each_other_become_one(place: int | None) -> None:
     assert [b.name for b in map(sch.get, sch.get_child_blocks(outer))] == ["B", "C"]
     assert sch.get(outer).name == "outer_B_C_"
     assert len(sch.get(outer).iter_vars) == len(sch.get_loops(outer)) == (0 if place is None else place + 1)
-    same_at_both_levels(func, sch.func)
-    verify_trace_roundtrip(sch, func)
+    same_meaning(func, sch)
 
 
 def test_a_group_of_blocks_leaves_unit_iterators_out() -> None:
@@ -108,8 +105,7 @@ def test_a_group_of_blocks_leaves_unit_iterators_out() -> None:
         sch.reverse_compute_at("D", sch.get_loops("C")[0], preserve_unit_loops=True)
         outer = sch.blockize(["C", "D"], preserve_unit_iters=keep)
         assert len(sch.get(outer).iter_vars) == keep
-        same_at_both_levels(func, sch.func)
-        verify_trace_roundtrip(sch, func)
+        same_meaning(func, sch)
 
 
 @pytest.mark.parametrize(("target", "found"), [([], "no block"), (["B", "B"], "one of them twice")])
@@ -132,8 +128,7 @@ def test_a_tile_becomes_an_intrinsic(as_block: bool) -> None:
     sch.tensorize(sch.blockize(loops[3]) if as_block else loops[3], MATMUL)
     views = [n for n in minitvm.expr.walk(sch.func.body) if isinstance(n, MatchBufferRegion)]
     assert [v.source.buffer.name for v in views] == ["A", "B", "C"]
-    same_at_both_levels(func, sch.func)
-    verify_trace_roundtrip(sch, func)
+    same_meaning(func, sch)
     text = sch.func.script()
     assert minitvm.script.from_source(text).script() == text
     built = minitvm.build(sch.func)
@@ -162,8 +157,7 @@ def test_operands_that_have_changed_places_match(name: str, rows: int) -> None:
     k_0, k_1 = sch.split(k, [None, 4])
     sch.reorder(i, j_0, k_0, j_1, k_1)
     sch.tensorize(j_1, name)
-    same_at_both_levels(bytes_against_rows, sch.func)
-    verify_trace_roundtrip(sch, bytes_against_rows)
+    same_meaning(bytes_against_rows, sch)
 
 
 def test_a_scalar_of_the_description() -> None:
