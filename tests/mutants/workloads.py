@@ -35,6 +35,7 @@ from minitvm.reference.strategies import prim_funcs, te_computes
 from minitvm.target import Target
 from minitvm.tir.nodes import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule
+from minitvm.tir.schedule.claims import declares_what_it_touches
 from minitvm.tir.schedule.handles import to_handles
 from minitvm.tir.schedule.lambdas import IndexLambda
 from minitvm.tir.schedule.pipelines import DOUBLE, ORDER, STAGE, inner_parts
@@ -64,7 +65,11 @@ def step(sch: Schedule, draw: Draw, name: str) -> bool:
     call = sch.draw(lambda n: draw(st.integers(0, n - 1)), name)
     if call is not None:
         sch.apply(call)
-    return call is not None
+        return True
+    broken = declares_what_it_touches.check(sch.state)
+    if broken is not None:  # then no step is legal
+        raise Noticed("claims", broken.found)
+    return False
 
 
 def wild_step(sch: Schedule, draw: Draw, name: str) -> bool:
