@@ -168,6 +168,10 @@ class _Counter:
             return
         if known_before_running(x):
             return
+        if isinstance(x, e.And | e.Or) and x.dtype.lanes == 1:  # the second is asked where the first does not decide
+            self.value(x.a, d)
+            self.value(x.b, d.where(x.a, holds=isinstance(x, e.And)))
+            return
         for child in e.children(x):
             if isinstance(child, e.Expr):
                 self.value(child, d)
