@@ -103,4 +103,3 @@ def _compiled(descent: Descent, args: Sequence[Any]) -> None:
 LEVELS: dict[str, Callable[..., None]] = {
     "te": _te, "tir": _tir, "schedule": _schedule, "kernel": _kernel, "executable": _executable, "compiled": _compiled,
 }  # fmt: skip
-

@@ -45,9 +45,9 @@ def dimensions(func: PrimFunc) -> list[Var]:
 
 @lru_cache(maxsize=1)
 def scoped(func: PrimFunc) -> Sequence[tuple[Node, Scope]]:
-    """Every node below the function with its scope, in program order. The regions of a block know
-    its iterators, and not what it allocates or views.
+    """Every node below the function with its scope, in program order.
 
+    The regions of a block know its iterators, and not what it allocates or views.
     Kept for the function that was asked about last: the rules of the verifier ask one after the other.
     """
     found: list[tuple[Node, Scope]] = []

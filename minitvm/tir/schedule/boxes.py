@@ -193,9 +193,10 @@ def reads_before_writing(block: Block, region: BufferRegion) -> bool:
 
     A view is believed, as by `reaches_all`.
     """
-    if not _touches(block, region.buffer, with_init=True):
-        return _hides(block, region.buffer)
-    return _covered(block, region, first_reads(block, region.buffer))
+    reads = first_reads(block, region.buffer)
+    if reads:
+        return _covered(block, region, reads)
+    return not _touches(block, region.buffer, with_init=True) and _hides(block, region.buffer)
 
 
 def first_reads(block: Block, buffer: Buffer) -> list[Access]:
