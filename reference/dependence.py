@@ -31,7 +31,9 @@ class Dependence:
         self.bindings: dict[x.Var, list[x.Expr]] = {}
         self.sources: dict[t.Buffer, t.BufferRegion] = {}
         self.ranges: dict[x.Var, list[x.Expr]] = {}
-        for node in x.walk(func.body):
+        self.size = 10  # steps that it costs to begin a run
+        for count, node in enumerate(x.walk(func.body)):
+            self.size = 10 + count // 4
             if isinstance(node, t.BlockRealize):
                 for iterator, value in zip(node.block.iter_vars, node.iter_values):
                     self.bindings.setdefault(iterator.var, []).append(value)

@@ -15,6 +15,8 @@ from minitvm.tir import nodes as t
 from .grid import GRID, MASK, axis_values
 from .level import Level
 from .scalar import Environment, Evaluate, Execute, Value
+from .steps import POINTS as POINTS_OF_A_STEP
+from .steps import spend, statements
 from .tracking import Execution
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class GridNest:
         around: Execution | None = env[self.above] if self.above is not None else None
         every = [*(around.extents if around is not None else []), *lengths]
         execution = env[self.where] = Execution(self.compiler.counter.take(math.prod(every)), self.axes, every)
+        spend(statements(self.level.body) * (1 + math.prod(every) // POINTS_OF_A_STEP))
         rank = self.compiler.rank
         ids = np.zeros((1,) * (rank + 1), np.int64) if around is None else around.ids - around.base
         grid, mask = env[GRID], env[MASK]

@@ -27,6 +27,7 @@ from .runner import Run
 from .scalar import ITERATION, Environment, Evaluate, Execute
 from .settings import INDEPENDENT, Settings, stored_buffers
 from .slow import StatementCompiler
+from .steps import spend, statements
 from .storage import View, allocator, bind_dimensions
 from .text import statement_text
 from .tracking import Conflict, SeveralMasks
@@ -283,11 +284,12 @@ class KernelCompiler(StatementCompiler):
             raise Unsupported(f"a barrier inside of the {s.kind.value} loop over {s.var.name}")
         start, extent = self.expr(s.start), self.expr(s.extent)
         with self.inside(s.var) as slot:
-            body = self._steps(s.body)
+            body, each = self._steps(s.body), statements(s.body)
 
         def loop(env: Environment) -> Iterator[None]:
-            first = start(env)
-            for value in range(first, first + extent(env)):
+            first, count = start(env), extent(env)
+            spend(each * max(0, count))
+            for value in range(first, first + count):
                 env[slot] = value
                 yield from body(env)
 
@@ -349,7 +351,7 @@ class LockstepKernels(LockstepCompiler):
             compiler.calls = self.calls
             compiler.counter = self.counter
             self.calls[s.kernel] = _Call(compiler, kernel)
-        call = self.calls[s.kernel]
+        call, size = self.calls[s.kernel], facts_of(kernel).size
         args: list[Evaluate] = []
         for arg in s.args:
             if isinstance(arg, t.Buffer):
@@ -358,6 +360,7 @@ class LockstepKernels(LockstepCompiler):
                 args.append(self.expr(arg))
 
         def execute(env: Environment) -> None:
+            spend(size)
             call.enter(call.compiler.environment(), [a(env) for a in args])
 
         return execute

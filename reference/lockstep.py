@@ -28,6 +28,7 @@ from .level import Level
 from .scalar import Environment, Evaluate, Execute, Value
 from .settings import INDEPENDENT, Settings
 from .statements import Statements
+from .steps import POINTS, spend, statements
 from .storage import Memory, View, poison, row_major
 from .tracking import Counter
 
@@ -66,16 +67,20 @@ class LockstepCompiler(Statements, GridElements):
             raise NeedsOrder(f"the iterations of {s.var.name} may conflict")
         start, extent = self.expr(s.start), self.expr(s.extent)
         slot = self.define(s.var)
-        body = self.stmt(s.body)
+        body, each = self.stmt(s.body), statements(s.body)
 
         def run(env: Environment) -> None:
             first, count = start(env), extent(env)
+            at_once = each * (1 + math.prod(env[GRID]) // POINTS)
             if type(first) is not np.ndarray and type(count) is not np.ndarray:
+                spend(count * at_once)
                 for v in range(first, first + count):
                     env[slot] = v
                     body(env)
                 return
-            for k in range(largest(count, env[MASK])):
+            most = largest(count, env[MASK])
+            spend(most * at_once)
+            for k in range(most):
                 env[slot] = first + k
                 self.under(env, k < count, body)
 

@@ -19,6 +19,7 @@ from .scalar import Environment, Execute
 from .scalar import evaluate as evaluate_scalar
 from .settings import INDEPENDENT, Settings, stored_buffers, written_elements
 from .slow import StatementCompiler
+from .steps import spend
 from .storage import Argument, bind_dimensions, row_major
 from .threads import written_out
 from .tracking import Conflict, SeveralMasks
@@ -44,6 +45,7 @@ class Run:
         """Run it, in place on the arrays."""
         if mode not in MODES:
             raise InputError(f"mode {mode!r} is unknown; known: {', '.join(MODES)}")
+        spend(facts_of(self.func).size)
         unknown = set(self.inout) - {p.name for p in self.func.buffers}
         if unknown:
             raise InputError(f"inout names {', '.join(sorted(unknown))}, which {self.func.name} does not have")

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from minitvm.errors import ExecutionError, InputError, Unsupported
 
+from . import steps
 from .arguments import random_inputs
 from .modes.case import Case, Undefined
 from .verdict import SHOWN, Verdict, described
 
-SECONDS = 0.5  # of this process, after which the best so far is good enough
+STEPS = 200_000  # of the interpreters, after which the best so far is good enough
+ATTEMPT = 50  # steps that an attempt costs beside its runs
 SIZES = (1, 2, 3, 4, 6)
 
 Judge = Callable[[Case], Verdict | None]
@@ -28,18 +30,15 @@ def smallest(case: Case, verdict: Verdict, judge: Judge, on: Any = None) -> Verd
     `judge` runs the mode that found it on another case, and gives None where it cannot; `on(case, inputs)` compares on
     chosen inputs, where the mode can do that.
     """
-    deadline = time.process_time() + SECONDS
-    best, here = verdict, case
+    best, here, budget = verdict, case, _Budget(steps.taken() + STEPS)
     for sizes in _smaller_sizes(case):
-        if time.process_time() > deadline:
-            break
         smaller = case.with_sizes(sizes)
-        found = _tried(judge, smaller)
+        found = budget.tried(judge, smaller)
         if found is not None and _like(found, verdict):
             best, here = found, smaller
             break
     if on is not None and case.given is None and best.output:
-        best = _simplest(here, best, on, deadline)
+        best = _simplest(here, best, partial(budget.tried, on, here))
     names = [p.name for p in here.parameters]
     shown = [(n, a) for n, a, p in zip(names, best.inputs, here.parameters) if p.given]
     text = described([n for n, _ in shown], [a for _, a in shown], here.open_sizes)
@@ -62,25 +61,32 @@ def _smaller_sizes(case: Case) -> Iterator[dict[str, int]]:
             yield candidate
 
 
-def _tried(attempt: Callable[..., Verdict | None], *args: Any) -> Verdict | None:
-    """The difference that an attempt finds, None where it finds none or cannot run."""
-    try:
-        found = attempt(*args)
-    except (ExecutionError, Unsupported, InputError, Undefined):
-        return None
-    return found if found is not None and not found else None
+@dataclass(frozen=True)
+class _Budget:
+    """Attempts, as long as the interpreters have not taken more steps than `end`."""
+
+    end: int
+
+    def tried(self, attempt: Callable[..., Verdict | None], *args: Any) -> Verdict | None:
+        """The difference that an attempt finds; None where it finds none, cannot run, or takes too many steps."""
+        left = self.end - steps.taken()
+        if left <= 0:
+            return None
+        try:
+            with steps.limited(left):
+                steps.spend(ATTEMPT)
+                found = attempt(*args)
+        except (ExecutionError, Unsupported, InputError, Undefined):
+            return None
+        return found if found is not None and not found else None
 
 
 def _like(found: Verdict, wanted: Verdict) -> bool:
     return found.mode == wanted.mode and (found.output == wanted.output or not wanted.output)
 
 
-def _simplest(case: Case, best: Verdict, on: Any, deadline: float) -> Verdict:
+def _simplest(case: Case, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | None]) -> Verdict:
     """The same difference on simpler inputs, one array after the other."""
-
-    def attempt(inputs: Sequence[Any]) -> Verdict | None:
-        return _tried(on, case, inputs) if time.process_time() <= deadline else None
-
     for magnitude in (1, 2, 8):
         found = attempt(random_inputs(case.before, case.seed, case.sizes, magnitude))
         if found is not None:

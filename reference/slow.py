@@ -20,6 +20,7 @@ from .elements import ElementCompiler
 from .scalar import ITERATION, Environment, Evaluate, Execute
 from .settings import INDEPENDENT
 from .statements import Statements
+from .steps import spend, statements
 from .storage import View, allocator, integers
 
 
@@ -31,14 +32,15 @@ class StatementCompiler(Statements, ElementCompiler):
     def loop(self, s: t.For) -> Execute:
         start, extent = self.expr(s.start), self.expr(s.extent)
         with self.inside(s.var) as slot:
-            body = self.loop_body(s)
+            body, each = self.loop_body(s), statements(s.body)
         execute = self._independent(s, slot, start, extent, body) if s.kind in INDEPENDENT else None
         if execute is not None:
             return execute
 
         def run(env: Environment) -> None:
-            first = start(env)
-            for value in range(first, first + extent(env)):
+            first, count = start(env), extent(env)
+            spend(each * max(0, count))
+            for value in range(first, first + count):
                 env[slot] = value
                 body(env)
 
@@ -76,11 +78,13 @@ class StatementCompiler(Statements, ElementCompiler):
     def _independent(self, s: t.For, slot: int, start: Evaluate, extent: Evaluate, body: Execute) -> Execute:
         executions, name, settings = self.settings.executions, s.var.name, self.settings
         shared = settings.threads > 1 and s.kind == t.ForKind.PARALLEL
+        each = statements(s.body)
         is_thread = s.thread is not None and s.thread.startswith("threadIdx")
 
         def run(env: Environment) -> None:
             first, outer, execution = start(env), env[ITERATION], next(executions)
             count = max(0, extent(env))
+            spend(each * count)
             with settings.suspecting(outermost=outer is None):
                 for k in settings.partitioned(count) if shared else settings.iterations(count):
                     env[slot] = first + k

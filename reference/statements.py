@@ -7,6 +7,7 @@ from minitvm.tir import nodes as t
 
 from .scalar import Environment, Execute, ScalarCompiler
 from .settings import Settings, endless
+from .steps import spend, statements
 
 # The method that compiles a statement; the modes have those that are not here.
 _METHODS: dict[type, str] = {
@@ -54,6 +55,7 @@ class Statements(ScalarCompiler):
     def while_(self, s: t.While) -> Execute:
         """As long as a condition holds. No loop of a grid contains one: the condition is one value there too."""
         condition, body, limit = self.expr(s.condition), self.stmt(s.body), self.settings.while_limit
+        each = statements(s.body)
 
         def run(env: Environment) -> None:
             count = 0
@@ -61,6 +63,7 @@ class Statements(ScalarCompiler):
                 count += 1
                 if count > limit:
                     raise endless(s, limit)
+                spend(each)
                 body(env)
 
         return run

@@ -22,6 +22,8 @@ from .domain_expressions import in_domain
 from .grid import GRID, MASK, GridCompiler, axis_values, inside, narrowed
 from .scalar import Environment, Evaluate, ScalarCompiler, Value
 from .scalar import evaluate as evaluate_scalar
+from .steps import POINTS as POINTS_OF_A_STEP
+from .steps import spend
 
 POINTS = 1 << 18  # elements of a tensor that are computed together
 
@@ -160,6 +162,7 @@ def _slow(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict
     env: Environment = [None] * compiler.size
     for variable, value in values.items():
         env[compiler.slot(variable)] = value
+    spend(math.prod(map(len, spatial)) * (1 if reduce is None else fold.count))
     for point in itertools.product(*spatial):
         for slot, value in zip(slots, point):
             env[slot] = value
@@ -189,6 +192,7 @@ class _Fold:
         self.start = [compiler.expr(e) for e in start]
         self.axes = [compiler.define(a.var) for a in reduce.axes]
         self.domain = domain
+        self.count = math.prod(map(len, domain))
         self.condition = compiler.expr(reduce.condition)
         self.sources = [compiler.expr(e) for e in reduce.sources]
         self.dtypes = [compiler.cells(e.dtype) for e in reduce.sources]
@@ -283,6 +287,8 @@ def _fast(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict
     env[GRID] = ()
     for variable, value in values.items():
         env[compiler.slot(variable)] = value
+    points = math.prod(map(len, spatial)) // POINTS_OF_A_STEP
+    spend((1 + points) * (1 if reduce is None else fold.count))
     for box in _boxes([len(r) for r in spatial]):
         for axis, (slot, part, whole) in enumerate(zip(slots, box, spatial)):
             along = np.arange(part.start, part.stop) + whole.start

@@ -1,0 +1,74 @@
+"""Who may look at a clock. Verdicts and tests say the same on a slow and on a busy machine: budgets are in steps."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+CLOCKS = {"time", "timeit", "datetime", "sched"}  # modules
+LIMITS = {"timeout", "deadline"}  # arguments that stop something after so many seconds
+
+# Where verdicts are made, and the programs that they are about.
+NEVER = ("minitvm/reference", "tests/reference", "tests/tir", "tests/arith", "tests/te", "tests/topi", "tests/graph")
+# Each file that looks at one all the same, and why it may.
+ALLOWED = {
+    "minitvm/reference/executable.py": "reports to listeners when a step began and ended",
+    "minitvm/reference/graph.py": "reports to listeners when an operator began and ended",
+    "tests/fuzz.py": "runs for as many minutes as it is asked to",
+    "tests/interop/fuzz_tvm.py": "runs for as many minutes as it is asked to",
+    "tests/interop/test_tvm.py": "a server that hangs is ended",
+    "tests/interop/test_tvm_findings.py": "a process that hangs is ended",
+    "tests/mutants/__main__.py": "a fault that makes the compiler hang is ended; it counts as not noticed",
+    "tests/runtime/test_artifact.py": "a process that hangs is ended",
+    "tests/runtime/test_kernel_cache.py": "a process that hangs is ended",
+    "tests/runtime/test_module.py": "a process that hangs is ended",
+    "tests/runtime/test_robustness.py": "a call costs microseconds: the best of many, beside a yardstick",
+    "tests/runtime/test_team.py": "workers that fall asleep",
+    "tests/test_lessons.py": "a process that hangs is ended",
+    "tests/tir/schedule/pairs.py": "its table shows the time of a row",
+}
+
+
+def clocks(text: str) -> Iterator[str]:
+    """The places at which a file looks at a clock, as text."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (f"line {node.lineno}: {a.name}" for a in node.names if a.name.split(".")[0] in CLOCKS)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in CLOCKS and not node.level:
+            yield f"line {node.lineno}: {node.module}"
+        elif isinstance(node, ast.Call):
+            for keyword in node.keywords:
+                unlimited = isinstance(keyword.value, ast.Constant) and keyword.value.value is None
+                if keyword.arg in LIMITS and not unlimited:
+                    yield f"line {node.lineno}: {keyword.arg}="
+
+
+def files(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+@pytest.mark.parametrize("text", [
+    "import time", "from time import process_time", "import datetime as d", "run(timeout=3)", "settings(deadline=200)",
+])  # fmt: skip
+def test_a_clock_is_seen(text: str) -> None:
+    assert list(clocks(text))
+    assert not list(clocks("from .time import x\nsettings(deadline=None)"))
+
+
+@pytest.mark.parametrize("folder", NEVER)
+def test_verdicts_do_not_depend_on_a_clock(folder: str) -> None:
+    seen = {str(f.relative_to(ROOT)): list(clocks(f.read_text())) for f in files(folder)}
+    assert len(seen) > 2
+    assert {name: places for name, places in seen.items() if places and name not in ALLOWED} == {}
+
+
+def test_every_clock_of_the_tests_has_a_reason() -> None:
+    seen = {str(f.relative_to(ROOT)) for f in files("tests") if list(clocks(f.read_text()))}
+    assert seen - set(ALLOWED) == set(), "say why in ALLOWED, or count steps (`reference.steps`)"
+    of_tests = {name for name in ALLOWED if name.startswith("tests")}
+    assert of_tests - seen == set(), "these do not look at a clock any more"
