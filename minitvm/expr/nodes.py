@@ -159,7 +159,11 @@ class Expr(Node):
         return binary(NE, self, other) if _is_scalar(other) else NotImplemented
 
     def astype(self, dtype: str) -> Expr:
-        """This value converted to another dtype; itself when it has that dtype already."""
+        """This value converted to another dtype; itself when it has that dtype already.
+
+        Raises `TypeMismatch` for an integer constant that the dtype does not hold: nobody means the number that is left
+        of it. `Cast(dtype, value)` wraps.
+        """
         return self if self.dtype == dtype else Cast(DType(dtype), self)
 
     def same_as(self, other: Any) -> bool:
@@ -200,6 +204,17 @@ class IntImm(Expr):
         _set(self, "value", int(self.value))
         if not (dtype.is_int or dtype.is_bool) or not dtype.min <= self.value <= dtype.max:
             raise TypeMismatch(f"{self.value} is not a value of dtype {dtype}")
+
+    def astype(self, dtype: str) -> Expr:
+        """This constant converted to another dtype; raises `TypeMismatch` where an integer dtype does not hold it."""
+        kind = DType(dtype)
+        if kind.is_int and not kind.min <= self.value <= kind.max:
+            raise TypeMismatch(
+                f"{self.value} is not a value of dtype {kind}\n"
+                f"  wanted: {kind.min} to {kind.max}\n"
+                f"  try:    a wider dtype; Cast({str(kind)!r}, value) where the number is meant to wrap"
+            )
+        return Expr.astype(self, dtype)
 
     def __int__(self) -> int:
         return self.value

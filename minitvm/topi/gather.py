@@ -12,23 +12,11 @@ from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import EQ, Expr, as_expr, binary, const
 from ..te import Tensor
+from .indices import check_counts, clamped, from_front
 from .shapes import Dim, axis_of, constant, dims, same
 from .transform import reshape
 
 _COMBINE = {"add": te.sum, "mul": te.prod, "max": te.max, "min": te.min}
-
-
-def _from_front(index: Expr, extent: Dim) -> Expr:
-    size = as_expr(extent).astype(index.dtype)
-    if index.dtype.kind == "uint":
-        return index
-    return te.select(index < const(0, index.dtype), index + size, index)
-
-
-def _inside(index: Expr, extent: Dim) -> Expr:
-    wrapped = _from_front(index, extent)
-    last = as_expr(extent).astype(index.dtype) - 1
-    return te.maximum(te.minimum(wrapped, last), const(0, index.dtype))
 
 
 def _check_index(op: str, indices: Tensor) -> None:
@@ -45,7 +33,7 @@ def take(data: Tensor, indices: Tensor, *, axis: int | None = None) -> Tensor:
     count = indices.ndim
 
     def element(*i: Any) -> Expr:
-        index = _inside(indices[i[at : at + count]], dims(data)[at])
+        index = clamped(indices[i[at : at + count]], dims(data)[at])
         return data[(*i[:at], index, *i[at + count :])]
 
     return te.compute([*dims(data)[:at], *dims(indices), *dims(data)[at + 1 :]], element, name="T_take")
@@ -58,7 +46,7 @@ def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     if indices.ndim != data.ndim:
         raise TypeMismatch(f"gather: data and indices have as many dimensions, found {data} and {indices}")
     return te.compute(
-        indices.shape, lambda *i: data[(*i[:at], _inside(indices[i], dims(data)[at]), *i[at + 1 :])], name="T_gather"
+        indices.shape, lambda *i: data[(*i[:at], clamped(indices[i], dims(data)[at]), *i[at + 1 :])], name="T_gather"
     )  # fmt: skip
 
 
@@ -75,7 +63,7 @@ def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
 
     def element(*i: Any) -> Expr:
         point = [
-            _inside(indices[(*i[:lead], as_expr(k))], dims(data)[batch_dims + k]) for k in range(size)
+            clamped(indices[(*i[:lead], as_expr(k))], dims(data)[batch_dims + k]) for k in range(size)
         ]  # fmt: skip
         return data[(*i[:batch_dims], *point, *i[lead:])]
 
@@ -98,7 +86,7 @@ def scatter_elements(
     others = [(a, d) for a, d in enumerate(dims(indices)) if a != at and not same(d, dims(data)[a])]
 
     def hits(i: tuple[Any, ...]) -> Expr:
-        place = _from_front(indices[(*i[:at], k.var, *i[at + 1 :])], dims(data)[at])
+        place = from_front(indices[(*i[:at], k.var, *i[at + 1 :])], dims(data)[at])
         hit = binary(EQ, place, i[at].astype(place.dtype))
         # Updates may be smaller than data along the other axes.
         return te.all(*(i[a] < d for a, d in others), hit) if others else hit
@@ -121,7 +109,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str
     at = tuple(t.var for t in taps)
 
     def hits(i: tuple[Any, ...]) -> Expr:
-        places = [_from_front(indices[(*at, as_expr(k))], dims(data)[k]) for k in range(size)]
+        places = [from_front(indices[(*at, as_expr(k))], dims(data)[k]) for k in range(size)]
         return te.all(*(binary(EQ, p, i[k].astype(p.dtype)) for k, p in enumerate(places)))
 
     return _combined(data, hits, lambda i: updates[(*at, *i[size:])], taps, reduction, "scatter_nd")
@@ -157,6 +145,7 @@ def _only(hit: Expr, value: Expr, taps: list[Any]) -> Any:
 def argsort(data: Tensor, *, axis: int = -1, is_ascend: bool = True, dtype: str = "int64") -> Tensor:
     """The indices that sort along an axis, equal elements in their order; n^2 comparisons, all in parallel."""
     at = axis_of(axis, data.ndim)
+    check_counts("argsort", dtype, dims(data)[at])
     rank = _ranks(data, at, is_ascend)
     return _places(rank, at, dims(data)[at], dtype)
 
@@ -169,6 +158,7 @@ def topk(
     extent = dims(data)[at]
     if k < 0 or (isinstance(extent, int) and k > extent):
         raise InputError(f"topk: {k} of {extent} elements")
+    check_counts("topk", dtype, extent)
     indices = _places(_ranks(data, at, is_ascend), at, k, dtype)
     values = te.compute(
         indices.shape, lambda *i: data[(*i[:at], indices[i], *i[at + 1 :])], name="T_topk_values"

@@ -127,13 +127,15 @@ def _avg_pool(rank: int, data: Tensor, pool_size: Ints, strides: Ints, padding: 
     _check_rank(op, data, rank)
     w = _Windows(op, data, pool_size, strides, padding, dilation, ceil_mode, layout)
     x = w.padded(data, const(0, data.dtype))
-    total = w.compute(lambda *i: te.sum(w.seen(x, *i), axis=w.taps), "pool_sum", w.attrs(op))
+    # Neither the sum nor the count of a window fits an integer of fewer than 32 bits.
+    wide = "int32" if data.dtype.is_int and data.dtype.bits < 32 else data.dtype
+    total = w.compute(lambda *i: te.sum(w.seen(x, *i).astype(wide), axis=w.taps), "pool_sum", w.attrs(op))
 
     def average(n: Any, c: Any, *i: Any) -> Expr:
         count = w.counted(i, count_include_pad)
-        divisor = const(count, data.dtype) if isinstance(count, int) else count.astype(data.dtype)
+        divisor = const(count, wide) if isinstance(count, int) else count.astype(wide)
         value = total[w.order.as_stored((n, c, *i))]
-        return value / divisor if data.dtype.is_float else te.truncdiv(value, divisor)
+        return (value / divisor if data.dtype.is_float else te.truncdiv(value, divisor)).astype(data.dtype)
 
     return w.compute(average, "pool_avg")
 

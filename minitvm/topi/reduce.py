@@ -7,10 +7,11 @@ from typing import Any
 
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import EQ, And, Expr, IterVar, Or, as_expr, binary, const
+from ..expr import EQ, And, DType, Expr, IterVar, Or, as_expr, binary, const
 from ..te import Tensor
 from ..tir.op import highest, lowest
 from .elementwise import elementwise
+from .indices import check_counts
 from .shapes import Dim, axes_of, dims, product
 
 Axes = int | Sequence[int] | None
@@ -84,12 +85,15 @@ def any(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The mean over the axes; of integers, rounded toward zero; of half floats, summed in float32."""
+    """The mean over the axes; of integers, rounded toward zero.
+
+    Half floats are summed in float32, integers of fewer than 32 bits in int32: neither sum nor count fits their own.
+    """
     if x.dtype.is_bool:
         raise TypeMismatch("mean: wanted numbers, found bool\n  try:    cast to float32 first")
-    if x.dtype == "float16":
-        wide = elementwise(x, lambda v: v.astype("float32"), "cast")
-        return elementwise(mean(wide, axis=axis, keepdims=keepdims), lambda v: v.astype("float16"), "cast")
+    if x.dtype.bits < 32:
+        wide = elementwise(x, lambda v: v.astype("float32" if x.dtype.is_float else "int32"), "cast")
+        return elementwise(mean(wide, axis=axis, keepdims=keepdims), lambda v: v.astype(x.dtype), "cast")
     total = sum(x, axis=axis, keepdims=keepdims)
     count = count_of(x, axis).astype(x.dtype)
     return elementwise(total, lambda v: v / count if x.dtype.is_float else te.truncdiv(v, count), "divide")
@@ -185,6 +189,7 @@ def argmin(
 
 def _arg(name: str, x: Tensor, axis: Axes, keepdims: bool, select_last: bool, dtype: str) -> Tensor:
     largest = name == "argmax"
+    check_counts(name, dtype, count_of(x, axis))
 
     def combine(a: Any, b: Any) -> tuple[Expr, Expr]:
         better = a[1] > b[1] if largest else a[1] < b[1]
@@ -206,10 +211,11 @@ def _arg(name: str, x: Tensor, axis: Axes, keepdims: bool, select_last: bool, dt
 
     def body(value: Expr, taps: list[IterVar]) -> Any:
         position: Any = None
+        wide = dtype if DType(dtype).bits >= 32 else "int32"  # an extent may be one more than the last index
         for tap in taps:
-            at_tap = tap.var.astype(dtype)
-            position = at_tap if position is None else position * tap.dom.extent.astype(dtype) + at_tap
-        return reducer((position, value), axis=taps)
+            at_tap = tap.var.astype(wide)
+            position = at_tap if position is None else position * tap.dom.extent.astype(wide) + at_tap
+        return reducer((position.astype(dtype), value), axis=taps)
 
     if not axes_of(axis, x.ndim):
         raise InputError(f"{name}: no axis to search")

@@ -10,6 +10,7 @@ from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import Expr, as_expr, const
 from ..te import Tensor
+from .indices import check_counts, from_front
 from .shapes import Dim, axes_of, axis_of, dims, is_one, plus, product, same, simple, times
 
 _UNBOUNDED = 2**31 - 1  # ONNX and Relay write "to the end" as a very large number
@@ -361,6 +362,8 @@ def trilu(x: Tensor, *, k: int = 0, upper: bool = True) -> Tensor:
 
 def shape_of(x: Tensor, *, dtype: str = "int64") -> Tensor:
     """The shape of x as a tensor."""
+    for extent in dims(x):
+        check_counts("shape_of", dtype, extent + 1)
 
     def element(i: Any) -> Expr:
         value: Expr = const(0, dtype)
@@ -386,8 +389,7 @@ def one_hot(
     on, off = const(on_value, dtype), const(off_value, dtype)
 
     def element(*i: Any) -> Expr:
-        index = indices[(*i[:at], *i[at + 1 :])].astype("int64")
-        place = i[at].astype("int64")
-        return te.select(te.any(binary_equal(index, place), binary_equal(index + depth, place)), on, off)
+        index = from_front(indices[(*i[:at], *i[at + 1 :])], depth)
+        return te.select(binary_equal(index, i[at].astype(index.dtype)), on, off)
 
     return te.compute([*dims(indices)[:at], depth, *dims(indices)[at:]], element, name="T_one_hot")

@@ -11,9 +11,16 @@ import numpy as np
 from .table import operator
 
 
-def _inside(indices: np.ndarray, extent: int) -> np.ndarray:
+def _from_front(indices: np.ndarray, extent: int) -> np.ndarray:
+    """Counted from the front, in int64; what no int64 holds lies beyond every axis."""
+    if indices.dtype == np.uint64:
+        indices = np.minimum(indices, np.uint64(np.iinfo(np.int64).max))
     index = indices.astype(np.int64)
-    return np.clip(np.where(index < 0, index + extent, index), 0, extent - 1)
+    return np.where(index < 0, index + extent, index)
+
+
+def _inside(indices: np.ndarray, extent: int) -> np.ndarray:
+    return np.clip(_from_front(np.asarray(indices), extent), 0, extent - 1)
 
 
 @operator("take")
@@ -104,8 +111,6 @@ def topk(data: np.ndarray, k: int, axis: int, is_ascend: bool, dtype: str) -> li
 def one_hot(
     indices: np.ndarray, depth: int, on_value: float, off_value: float, axis: int, dtype: str
 ) -> np.ndarray:
-    index = indices.astype(np.int64)
-    wrapped = np.where(index < 0, index + depth, index)
-    hit = wrapped[..., None] == np.arange(depth)
+    hit = _from_front(indices, depth)[..., None] == np.arange(depth)
     made = np.where(hit, np.asarray(on_value).astype(dtype), np.asarray(off_value).astype(dtype))
     return np.moveaxis(made, -1, axis)

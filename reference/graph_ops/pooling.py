@@ -58,11 +58,12 @@ def avg_pool(
     data: np.ndarray, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool,
     count_include_pad: bool,
 ) -> np.ndarray:  # fmt: skip
-    """The sum of each window by how many of its elements count."""
+    """The sum of each window by how many of its elements count; integers of fewer than 32 bits are summed in int32."""
     rank = data.ndim - 2
     before, after = before_after(padding, rank)
     around = [(0, 0), (0, 0), *zip(before, after)]
-    dtype = np.float64 if data.dtype.kind == "f" else data.dtype
+    kind, width = data.dtype.kind, data.dtype.itemsize
+    dtype = np.float64 if kind == "f" else np.int32 if width < 4 else data.dtype
     taps = tuple(range(data.ndim, 2 * rank + 2))
     # What was declared as padding is put there first, so that ones in its place can count.
     padded = np.pad(data.astype(dtype), around)
@@ -78,7 +79,7 @@ def avg_pool(
     sums, counts = total(padded), total(counted)
     if data.dtype.kind == "f":
         return (sums / counts).astype(data.dtype)
-    return np.asarray((sums - np.fmod(sums, counts)) // counts)
+    return np.asarray((sums - np.fmod(sums, counts)) // counts).astype(data.dtype)
 
 
 @operator("nn.global_max_pool")

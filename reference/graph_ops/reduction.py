@@ -70,8 +70,11 @@ def any_(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
 
 @operator("mean")
 def mean(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+    """Of integers toward zero; narrow ones are summed in int32, which wraps as they would not."""
     axes = axes_of(axis, x.ndim)
-    return _quotient(_sum(x, axes, keepdims), _count(x, axes), x.dtype)
+    narrow = x.dtype.kind in "iu" and x.dtype.itemsize < 4
+    total = _sum(x.astype(np.int32) if narrow else x, axes, keepdims)
+    return _quotient(total, _count(x, axes), total.dtype if narrow else x.dtype).astype(x.dtype)
 
 
 @operator("variance")

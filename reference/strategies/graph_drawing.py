@@ -92,6 +92,14 @@ class Drawing:
         self.facts[value] = Fact(max(abs(low), abs(high)))
         return value
 
+    def given(self, array: np.ndarray) -> Value:
+        """An input or a constant that holds these integers. No later move picks it: they may be of any size."""
+        if self.flag():
+            return self.b.constant(array)
+        value = self.b.input(f"x{len(self.arrays)}", list(array.shape), array.dtype.name)
+        self.arrays[value.name] = array
+        return value
+
     def elements(self, shape: Sequence[Any]) -> int:
         return int(np.prod([self.extent_of(d, LARGEST_DIM) for d in shape]))
 

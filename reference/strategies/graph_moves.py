@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from minitvm.graph import Value
 
 from .graph_drawing import CHANNELS, EXACT_BELOW, LARGEST, Drawing, fixed
+from .graph_indexing import INDEXING
 
 
 def _unary(d: Drawing) -> None:
@@ -254,17 +255,6 @@ def _repeat(d: Drawing) -> None:
         d.op("reverse", x, peak=d.peak(x), axis=d.draw(st.integers(0, x.ndim - 1)))
 
 
-def _take(d: Drawing) -> None:
-    x = d.pick(lambda v: any(isinstance(dim, int) and dim > 0 for dim in v.shape))
-    axes = [k for k, dim in enumerate(x.shape) if isinstance(dim, int) and dim > 0]
-    if not axes or d.elements(x.shape) * 6 > LARGEST:
-        return
-    axis = d.one_of(axes)
-    extent = fixed(x.shape[axis])
-    shape = d.one_of([[], [1], [3], [2, 3]])
-    d.op("take", x, d.fresh(shape, d.one_of(["int32", "int64"]), -extent, extent - 1), peak=d.peak(x), axis=axis)
-
-
 def _cumsum(d: Drawing) -> None:
     x = d.pick(lambda v: v.ndim > 0 and not v.dtype.is_bool)
     if x.dtype.is_bool or x.ndim == 0:
@@ -376,7 +366,7 @@ MOVES: dict[str, Callable[[Drawing], None]] = {
     "unary": _unary, "clip": _clip, "function": _function, "arithmetic": _arithmetic, "division": _integer_division,
     "bits": _bits, "choice": _choice, "cast": _cast, "reduction": _reduction, "arg": _arg, "reshape": _reshape,
     "transpose": _transpose, "new_axis": _new_axis, "concatenate": _concatenate, "stack": _stack, "split": _split,
-    "slice": _slice, "pad": _pad, "repeat": _repeat, "take": _take, "cumsum": _cumsum, "conv2d": _conv2d,
-    "dense": _dense, "matmul": _matmul, "pool": _pool, "normalisation": _normalisation,
+    "slice": _slice, "pad": _pad, "repeat": _repeat, "cumsum": _cumsum, "conv2d": _conv2d,
+    "dense": _dense, "matmul": _matmul, "pool": _pool, "normalisation": _normalisation, **INDEXING,
 }  # fmt: skip
 WEIGHTED = [*MOVES, "arithmetic", "arithmetic", "conv2d", "conv2d", "conv2d", "dense", "pool", "unary"]

@@ -1,0 +1,47 @@
+"""Indices that are data: brought to a dtype that holds them and the axis alike, counted from the front, clamped.
+
+Arithmetic in the dtype of the indices would wrap where an axis is longer than that dtype counts (int8 and 129).
+"""
+
+from __future__ import annotations
+
+from .. import te
+from ..errors import InputError
+from ..expr import DType, Expr, IntImm, as_expr, const
+from .shapes import Dim
+
+
+def widened(index: Expr, extent: Dim) -> Expr:
+    """The same index in a dtype that also holds the extent: int32 or int64; an index of uint64 stays what it is."""
+    if index.dtype == "uint64":
+        return index  # no signed dtype holds it; every extent fits
+    needed = max(index.dtype.bits * (2 if index.dtype.kind == "uint" else 1), as_expr(extent).dtype.bits)
+    return index.astype("int32" if needed <= 32 else "int64")
+
+
+def from_front(index: Expr, extent: Dim) -> Expr:
+    """An index, a negative one counted from the end, in a dtype that holds the extent."""
+    wide = widened(index, extent)
+    if index.dtype.kind == "uint":
+        return wide
+    return te.select(wide < const(0, wide.dtype), wide + as_expr(extent).astype(wide.dtype), wide)
+
+
+def clamped(index: Expr, extent: Dim) -> Expr:
+    """An index, a negative one counted from the end, moved to the nearest element of the axis."""
+    front = from_front(index, extent)
+    inside = te.maximum(te.minimum(front, as_expr(extent).astype(front.dtype) - 1), const(0, front.dtype))
+    return inside.astype("int64") if inside.dtype == "uint64" else inside
+
+
+def check_counts(op: str, dtype: str, extent: Dim) -> None:
+    """Raise `InputError` unless a dtype holds every index of an axis; of a symbolic axis, those of int32."""
+    kind = DType(dtype)
+    size = as_expr(extent)
+    last = size.value - 1 if isinstance(size, IntImm) else 2**31 - 1
+    if not kind.is_int or kind.max < last:
+        raise InputError(
+            f"{op}: indices of dtype {dtype} do not reach along an axis of {extent}\n"
+            f"  wanted: a dtype that holds the index of every element\n"
+            f"  try:    dtype='int64'"
+        )
