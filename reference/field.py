@@ -1,4 +1,4 @@
-"""The field domain: floats as elements of the integers modulo 2^31 - 1, evaluated at two random points.
+"""The field domain: floats as elements of finite fields: integers modulo two primes, at a random point in each.
 
 Sums, products and quotients are those of the field, so that whatever holds for all real numbers by algebra holds here
 bit by bit: any association, fused multiply-adds, tilings, split reductions, Winograd's transforms. Rational constants
@@ -139,22 +139,26 @@ class Field:
 
     def _power(self, a: Value, b: Value) -> Value:
         """A product where the exponent is a small whole number, element by element; else a hash."""
-        first, second = b["r"][..., 0], b["r"][..., 1]
-        whole = (first == second) & (np.minimum(first, f.P - first) <= LARGEST_POWER)
-        exponents = [int(e) for e in np.unique(np.asarray(first)[np.asarray(whole)])]
-        if len(exponents) == 1 and np.all(whole):
+        residues = b["r"]
+        up, down = residues, f.P - residues  # of a negative exponent, its distance from the primes
+        positive = (up[..., 0] == up[..., 1]) & (up[..., 0] <= LARGEST_POWER)
+        negative = (down[..., 0] == down[..., 1]) & (down[..., 0] <= LARGEST_POWER)
+        whole = np.asarray(positive | negative)
+        exponent = np.asarray(np.where(positive, up[..., 0], 0).astype(np.int64)
+                              - np.where(negative, down[..., 0], 0).astype(np.int64))  # fmt: skip
+        exponents = [int(e) for e in np.unique(exponent[whole])]
+        if len(exponents) == 1 and whole.all():
             return self._product(a, exponents[0])
         result = np.asarray(self.hash("pow", a, b))
-        for exponent in exponents:
-            result = np.where(whole & (first == exponent), self._product(a, exponent), result)
+        for one in exponents:
+            result = np.where(whole & (exponent == one), self._product(a, one), result)
         return result if result.ndim else result[()]
 
     def _product(self, a: Value, exponent: int) -> Value:
-        times = min(exponent, f.PRIME - exponent)
         result = self._one()
-        for _ in range(times):
+        for _ in range(abs(exponent)):
             result = self.multiply(result, a)
-        return result if times == exponent else self.divide(self._one(), result)
+        return result if exponent >= 0 else self.divide(self._one(), result)
 
     # --- what needs an order -------------------------------------------------------------------------------------
 
@@ -178,7 +182,7 @@ class Field:
         rational = f.as_rational(value["r"])
         if rational is not None:
             return str(rational)
-        return f"{int(value['r'][0])} mod 2^31-1 (no small fraction)"
+        return f"{int(value['r'][0])} mod {f.PRIMES[0]} (no small fraction)"
 
 
 def _wrapped(residues: np.ndarray) -> Value:

@@ -1,7 +1,10 @@
-"""Arithmetic modulo the prime 2^31 - 1, on two independent evaluations ("seeds") side by side.
+"""Arithmetic modulo two primes, on two independent evaluations ("seeds") side by side, one in each field.
 
 An array of residues has the shape of the values and a last axis of length 2. A random evaluation of a polynomial that
 is not zero is zero with probability at most degree / p (Schwartz 1980, Zippel 1979), here on both seeds at once.
+
+Each prime has numbers that it takes for others: modulo 2^31 - 1, a factor of 2^31 would be none. So there are two
+primes, and each is 2 q + 1 with q prime: the powers of 2, and of any small number, come back after q steps or more.
 """
 
 from __future__ import annotations
@@ -16,52 +19,67 @@ import numpy as np
 
 from minitvm import expr as x
 
-PRIME = 2**31 - 1
-SEEDS = 2
-P = np.uint64(PRIME)
+# The largest primes of that kind below pi * 2^30 and below sqrt(3) * 2^31. Products of residues fit 64 bits.
+PRIMES = (3373258619, 3719550287)
+SEEDS = len(PRIMES)
+P = np.array(PRIMES, np.uint64)
 Residues = np.ndarray
+
+_SMALL = 64  # residues up to which NumPy broadcasts a pair of primes as quickly as it reads an array of them
+
+
+def _moduli(like: Residues) -> Residues:
+    """The primes in the shape of an array: an inner loop over two numbers would be most of the time."""
+    if like.size <= _SMALL:
+        return P
+    return _tiled(1 << (like.size - 1).bit_length())[: like.size].reshape(like.shape)
+
+
+@cache
+def _tiled(size: int) -> Residues:
+    return np.tile(P, size // SEEDS)
 
 
 def plus(a: Residues, b: Residues) -> Residues:
     total = a + b
-    return np.minimum(total, total - P)  # below p the difference wraps around and is the larger
+    return np.minimum(total, total - _moduli(total))  # below p the difference wraps around and is the larger
 
 
 def minus(a: Residues, b: Residues) -> Residues:
     difference = a - b
-    return np.minimum(difference, difference + P)
+    return np.minimum(difference, difference + _moduli(difference))
 
 
 def times(a: Residues, b: Residues) -> Residues:
-    return np.asarray((a * b) % P)
-
-
-def power(a: Residues, exponent: int) -> Residues:
-    """a to a power from 0 up, by squaring."""
-    result, base = np.ones_like(a), a
-    while exponent:
-        if exponent & 1:
-            result = times(result, base)
-        base, exponent = times(base, base), exponent >> 1
-    return result
+    product = a * b
+    return np.asarray(product % _moduli(product))
 
 
 def inverse(a: Residues) -> Residues:
     """1 / a by Fermat; 0 where a is 0."""
-    return power(a, PRIME - 2)
+    return np.stack([_power(a[..., k], p - 2, np.uint64(p)) for k, p in enumerate(PRIMES)], axis=-1)
+
+
+def _power(a: np.ndarray, exponent: int, modulus: np.uint64) -> np.ndarray:
+    """a to a power from 0 up, by squaring."""
+    result, base = np.ones_like(a), a
+    while exponent:
+        if exponent & 1:
+            result = result * base % modulus
+        base, exponent = base * base % modulus, exponent >> 1
+    return result
 
 
 def of_integers(values: Any) -> Residues:
-    """The residues of integers or bools, the same on both seeds."""
+    """The residues of integers or bools."""
     whole = np.asarray(values)
-    reduced = np.remainder(whole.astype(np.int64) if whole.dtype != np.uint64 else whole, PRIME).astype(np.uint64)
-    return np.repeat(reduced[..., None], SEEDS, axis=-1)
+    wide = np.int64 if whole.dtype != np.uint64 else np.uint64
+    return np.remainder(whole.astype(wide)[..., None], P.astype(wide)).astype(np.uint64)
 
 
 def of_fraction(value: Fraction) -> Residues:
-    """The residue of a rational: an exact quotient, unless p divides the denominator."""
-    residue = value.numerator * pow(value.denominator, -1, PRIME) % PRIME
-    return np.full(SEEDS, residue, np.uint64)
+    """The residues of a rational: exact quotients. `ValueError` where a prime divides the denominator."""
+    return np.array([value.numerator * pow(value.denominator, -1, p) % p for p in PRIMES], np.uint64)
 
 
 def of_floats(values: np.ndarray) -> Residues:
@@ -71,7 +89,7 @@ def of_floats(values: np.ndarray) -> Residues:
 
 
 def random_residues(rng: np.random.Generator, shape: Sequence[int]) -> Residues:
-    return rng.integers(0, PRIME, (*shape, SEEDS), dtype=np.uint64)
+    return rng.integers(0, P, (*shape, SEEDS), dtype=np.uint64)
 
 
 def hashed(name: str, *args: Residues) -> Residues:
@@ -83,20 +101,20 @@ def hashed(name: str, *args: Residues) -> Residues:
         total = (arg ^ total) * np.uint64(0xBF58476D1CE4E5B9)
         total = (total ^ (total >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         total = total ^ (total >> np.uint64(31))
-    return np.asarray(total % P)
+    return np.asarray(total % _moduli(total))
 
 
 def as_rational(residues: Residues, limit: int = 1 << 15) -> Fraction | None:
-    """The fraction of small numerator and denominator with that residue on both seeds, or None (Wang 1981)."""
-    first, second = (int(r) for r in residues)
-    if first != second:
-        return None
-    low, high, v_low, v_high = first, PRIME, 1, 0
+    """The fraction of small numerator and denominator with these residues, or None (Wang 1981)."""
+    low, high, v_low, v_high = int(residues[0]), PRIMES[0], 1, 0
     while low >= limit:
         quotient = high // low
         high, low = low, high - quotient * low
         v_high, v_low = v_low, v_high - quotient * v_low
-    return Fraction(low, v_low) if 0 < abs(v_low) < limit else None
+    if not 0 < abs(v_low) < limit:
+        return None
+    value = Fraction(low, v_low)
+    return value if of_fraction(value).tolist() == list(residues) else None
 
 
 # --- what a constant means ----------------------------------------------------------------------------------------

@@ -81,11 +81,17 @@ class FieldMode:
         raise Undecided(f"field mode: could not decide: a field knows no laws of {names}, and {why}")
 
     def _on_floats(self, case: Case, inputs: Sequence[Any]) -> Verdict:
-        """Floats that are no numbers any more, on ordinary inputs and those that reach the constants."""
+        """Floats that are no numbers any more, on ordinary inputs and those that reach the constants.
+
+        On the former the values are compared too, where error bounds tell how far they may lie apart: what the formulas
+        take for a number may be another in floats.
+        """
         for chosen in (inputs, *(varied(inputs, variation) for variation in variations(case, inputs))):
             try:
-                found = apart(case, chosen, values=False)
-            except (ExecutionError, Unsupported):
+                found = apart(case, chosen, values=chosen is inputs)
+            except Unsupported:
+                found = apart(case, chosen, values=False) if chosen is inputs else None
+            except ExecutionError:
                 continue
             if found is not None:
                 case.told_by_floats = True

@@ -1,7 +1,10 @@
-"""Arithmetic modulo 2^31 - 1, and what constants mean."""
+"""Arithmetic modulo two primes, and what constants mean."""
 
 from __future__ import annotations
 
+import math
+import operator
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -12,24 +15,48 @@ from hypothesis import strategies as st
 from minitvm.expr import DType
 from minitvm.reference import field_numbers as f
 
-residues = st.lists(st.integers(0, f.PRIME - 1), min_size=2, max_size=2).map(lambda v: np.array(v, np.uint64))
-EDGES = [0, 1, 2, f.PRIME - 1, f.PRIME - 2, 1 << 16, 1 << 30]
+residues = st.tuples(*(st.integers(0, p - 1) for p in f.PRIMES)).map(lambda v: np.array(v, np.uint64))
+EDGES = [[0, 1, 2, p - 1, p - 2, 1 << 16, 1 << 30, 1 << 31] for p in f.PRIMES]
+
+
+def by_hand(function: Callable[[int, int], int], a: np.ndarray, b: np.ndarray) -> list[list[int]]:
+    rows = zip(a.reshape(-1, 2).tolist(), b.reshape(-1, 2).tolist())
+    return [[function(v, w) % p for v, w, p in zip(one, other, f.PRIMES)] for one, other in rows]
+
+
+OPERATIONS = [(f.plus, operator.add), (f.minus, operator.sub), (f.times, operator.mul)]
 
 
 @given(residues, residues)
 def test_operations_are_those_of_the_field(a: np.ndarray, b: np.ndarray) -> None:
-    pairs = list(zip(a.tolist(), b.tolist()))
-    assert f.plus(a, b).tolist() == [(p + q) % f.PRIME for p, q in pairs]
-    assert f.minus(a, b).tolist() == [(p - q) % f.PRIME for p, q in pairs]
-    assert f.times(a, b).tolist() == [p * q % f.PRIME for p, q in pairs]
+    for ours, whole in OPERATIONS:
+        assert [ours(a, b).tolist()] == by_hand(whole, a, b)
 
 
-def test_operations_at_the_edges() -> None:
-    a, b = (m.reshape(-1) for m in np.meshgrid(np.array(EDGES, np.uint64), np.array(EDGES, np.uint64)))
-    pairs = list(zip(a.tolist(), b.tolist()))
-    assert f.plus(a, b).tolist() == [(p + q) % f.PRIME for p, q in pairs]
-    assert f.minus(a, b).tolist() == [(p - q) % f.PRIME for p, q in pairs]
-    assert f.times(a, b).tolist() == [p * q % f.PRIME for p, q in pairs]
+@pytest.mark.parametrize("shape", [(8, 8), (2, 1, 32), (64, 1)])
+def test_operations_at_the_edges(shape: tuple[int, ...]) -> None:
+    a, b = (np.stack([np.meshgrid(edges, edges)[k].reshape(-1) for edges in EDGES], -1) for k in (0, 1))
+    a, b = (v.astype(np.uint64).reshape(*shape, 2) for v in (a, b))
+    for ours, whole in OPERATIONS:
+        assert ours(a, b).reshape(-1, 2).tolist() == by_hand(whole, a, b)
+    with_one = [f.times(a, a[:1, ..., :]), f.plus(a, a[:1])]  # broadcast
+    assert with_one[0].shape == with_one[1].shape == a.shape
+
+
+@pytest.mark.parametrize("prime", f.PRIMES)
+def test_small_numbers_have_large_orders(prime: int) -> None:
+    """No power of a factor of quantisation is a small number in either field."""
+    half = prime // 2
+    for number in (prime, half):
+        assert all(number % d for d in range(2, math.isqrt(number) + 1))
+    assert all(pow(base, exponent, prime) != 1 for base in (2, 3, 5, 10) for exponent in (1, 2))
+
+
+def test_powers_of_two_are_all_different() -> None:
+    powers = [tuple(f.of_fraction(Fraction(2) ** k).tolist()) for k in range(-200, 200)]
+    negative = [tuple(f.of_fraction(-(Fraction(2) ** k)).tolist()) for k in range(-200, 200)]
+    small = [tuple(f.of_fraction(Fraction(k)).tolist()) for k in range(3, 1000) if k & (k - 1)]
+    assert len({*powers, *negative, *small}) == 800 + len(small)
 
 
 @given(residues)
@@ -44,7 +71,7 @@ def test_small_rationals_come_back(value: Fraction) -> None:
 
 @given(st.integers(-(2**63), 2**64 - 1))
 def test_integers(value: int) -> None:
-    assert f.of_integers(value).tolist() == [value % f.PRIME] * 2
+    assert f.of_integers(value).tolist() == [value % p for p in f.PRIMES]
 
 
 def test_random_residues_are_no_rationals() -> None:
