@@ -92,7 +92,9 @@ def check(
     told = next((v for v in ran.values() if not v), next(iter(ran.values())))
     if told and not JUDGE_ROUNDING & set(ran):
         told = replace(told, unjudged=unlike(before, after))
-    return replace(told, ran=tuple(ran), refused=refused, tried=cases.tried() if told else (), inout=updated)
+    excused = sum(case.excused for case in cases.cases) if told else 0
+    tried_sizes = cases.tried() if told else ()
+    return replace(told, ran=tuple(ran), refused=refused, tried=tried_sizes, inout=updated, excused=excused)
 
 
 def _in_place(

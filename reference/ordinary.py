@@ -9,6 +9,7 @@ what is not a finite number where the first program's is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from . import bound
 from .field import FUNCTIONS
 from .programs import Program
 from .signs import nodes
+from .variations import variations, varied
 from .verdict import Verdict, difference
 
 if TYPE_CHECKING:
@@ -37,11 +39,15 @@ def functions(program: Program) -> set[str]:
 def apart(case: Case, inputs: Sequence[Any], values: bool = True) -> Verdict | None:
     """The difference on these inputs, None where both may be float results of one formula.
 
-    Without `values` only what is no finite number counts: the values are known to be those of one formula. Raises
+    Without `values` only what is no finite number counts, and integers that are made of integers: the other values are
+    known to be those of one formula. Raises
     `Unsupported` where `values` are asked for and no bound tells, `ExecutionError` where `before` is undefined, and
     `Undefined` where `after` is.
     """
     wanted, found = case.run_before(inputs), case.run_after(inputs)
+    for p, w, f in zip(case.parameters, wanted, found):
+        if p.written and p.name in case.facts.integral and (unequal := np.asarray(w != f)).any():
+            return difference("field", p.name, unequal, w, f, inputs)
     lost = [_lost(w, f) if p.written else None for p, w, f in zip(case.parameters, wanted, found)]
     if not values and not any(one is not None and one.any() for one in lost):
         return None
@@ -59,6 +65,28 @@ def apart(case: Case, inputs: Sequence[Any], values: bool = True) -> Verdict | N
             return difference("field", case.parameters[k].name, wrong, wanted[k], found[k], inputs, how)
     if bounds is None and values:
         raise Unsupported("field mode: no error bounds tell whether floats agree")
+    return None
+
+
+def on_floats(case: Case, inputs: Sequence[Any]) -> Verdict | None:
+    """A difference in what formulas do not say, on ordinary inputs and on those that reach the programs' constants.
+
+    That is numbers that become infinite or NaN, and integers that went through floats. Where both programs round alike,
+    the values on ordinary inputs count too: what a formula takes for a number may be another in floats.
+    """
+    chosen: list[tuple[Sequence[Any], bool]] = [(inputs, case.facts.rounds_alike)]
+    chosen += [(varied(inputs, variation), False) for variation in variations(case, inputs)]
+    for one, values in chosen:
+        found = None
+        with suppress(ExecutionError):
+            try:
+                found = apart(case, one, values)
+            except Unsupported:
+                with suppress(Unsupported):
+                    found = apart(case, one, values=False) if values else None
+        if found is not None:
+            case.told_by_floats = True
+            return found
     return None
 
 

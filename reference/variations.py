@@ -2,7 +2,8 @@
 
 Plants: the landmarks of both programs (`reference.landmarks`) and their neighbours, each in every argument, among few
 different elements, so that maxima are met twice and indices collide. Far: everything beyond the largest landmark, of
-one sign. Full: integers of the whole range of their dtype, of both signs and negative ones. A program need not be
+one sign. Full: integers of the whole range of their dtype, of both signs and
+negative ones, and those of which a sum or a product is still in range. A program need not be
 defined on these; then the modes leave them out.
 """
 
@@ -61,8 +62,8 @@ def variations(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterat
     """The variations that these programs ask for.
 
     With `whole`, floats are planted as whole numbers only, and what `blend` and `ties` make is left out: exact mode
-    puts these into the inputs that it has anyway. An argument that gives a dimension stays, and so do all integers
-    where they may say how often a loop runs.
+    puts these into the inputs that it has anyway. An argument that gives a dimension stays, and so do the integers
+    that may say how often a loop runs.
     """
     rng = np.random.default_rng((case.seed, 0x91A2))
     sizes = [np.size(a) for a in inputs]
@@ -121,7 +122,7 @@ def _places(size: int) -> int:
 def _chosen(case: Case, p: Parameter) -> bool:
     if not p.given or p.dtype.is_bool or (p.shape is None and p.name in case.sizes):
         return False
-    return p.dtype.is_float or (p.dtype.is_int and not case.facts.sized_by_data)
+    return p.dtype.is_float or (p.dtype.is_int and p.name not in case.facts.withheld)
 
 
 def _numbers(p: Parameter, marks: Sequence[Fraction], whole: bool, rng: np.random.Generator) -> np.ndarray:
@@ -175,13 +176,16 @@ def _far(case: Case, sizes: Sequence[int], rng: np.random.Generator) -> Iterator
 
 def _full(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence[int],
           rng: np.random.Generator) -> Iterator[Variation]:  # fmt: skip
-    for negative in (False, True):
+    for part, negative in (("bits", False), ("bits", True), ("sum", False), ("product", False)):
         changes: list[Change | None] = []
         for p, taken, n in zip(parameters, ints, sizes):
             if not taken:
                 changes.append(None)
                 continue
             low, high = int(p.dtype.min), -1 if negative and p.dtype.kind == "int" else int(p.dtype.max)
+            if part != "bits":  # numbers of which a sum or a product is in range
+                low, high = (bound // 4 if part == "sum" else int(math.copysign(math.isqrt(abs(bound)), bound))
+                             for bound in (low, high))  # fmt: skip
             changes.append(_everywhere(rng.integers(low, high, n, p.dtype.numpy, endpoint=True), p.dtype))
         yield changes
 

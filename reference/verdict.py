@@ -22,7 +22,8 @@ class Verdict:
     `inputs`, the smallest arguments found that show it, in calling order, with the `sizes` of symbolic dimensions; and
     for undefined behaviour the `finding`. `ran` are the modes that ran, `refused` says of each other one why not.
     Of an equal verdict, `tried` has the sizes of symbolic dimensions at which the programs were compared, and
-    `unjudged` says where they round at other dtypes, if no mode that ran judges rounding. `inout` names
+    `unjudged` says where they round at other dtypes, if no mode that ran judges rounding; `excused` counts
+    the inputs on which they differ and may, as one of them rounds there. `inout` names
     the parameters that were taken as in and out. The mode "signature" says that one program writes what the other does
     not.
     """
@@ -43,6 +44,7 @@ class Verdict:
     tried: tuple[Mapping[str, int], ...] = ()
     unjudged: str = ""
     inout: tuple[str, ...] = ()
+    excused: int = 0
 
     def __bool__(self) -> bool:
         return self.equal
@@ -62,6 +64,9 @@ class Verdict:
             lines.append(f"  in and out: {', '.join(self.inout)} (what the caller passes in is read)")
         if self.unjudged:
             lines.append(f"  rounding was not judged: {self.unjudged} (mode bound does)")
+        if self.excused:
+            times = "1 input" if self.excused == 1 else f"{self.excused} inputs"
+            lines.append(f"  on {times} they differ where one of them rounds, which was not judged (mode bound does)")
         for name, why in self.refused.items():
             reason = why.removeprefix(f"{name} mode: ").splitlines()
             lines.append(f"  {name} did not run: {reason[0]}")

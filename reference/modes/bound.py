@@ -5,8 +5,11 @@ See `reference.bound`. What is nearer to a tie than its error is tried again on 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..arguments import random_inputs
 from ..bound import Undecided, compare
+from ..ordinary import on_floats
 from ..verdict import Verdict
 from .case import Case
 
@@ -26,7 +29,11 @@ class BoundMode:
             if inputs is None:
                 inputs = random_inputs(case.before, case.seed + attempt, case.sizes)
             try:
-                return compare(case.before, inputs, case.run_after(inputs), case.sizes)
+                verdict = compare(case.before, inputs, case.run_after(inputs), case.sizes)
+                if not verdict or case.given is not None or case.exact_held:
+                    return verdict
+                found = on_floats(case, inputs)
+                return verdict if found is None else replace(found, mode=self.name)
             except Undecided:
                 if attempt == _ATTEMPTS - 1 or case.given is not None:
                     raise

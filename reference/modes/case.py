@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from minitvm import expr as x
 from minitvm.errors import ExecutionError, Unsupported
 
 from ..arguments import copies, random_inputs
 from ..findings import UndefinedBehaviour
+from ..flow import Flow, computes_with_floats, keys
 from ..landmarks import landmarks, points, sized_by_data
 from ..ordinary import functions
+from ..precision import unlike
 from ..programs import Parameter, Program, execute, parameters
-from ..signs import looks_at_order
+from ..signs import looks_at_order, nodes
 from ..verdict import Verdict, difference
 
 
@@ -67,9 +70,41 @@ class Facts:
         return points(self.before) or points(self.after)
 
     @cached_property
-    def sized_by_data(self) -> bool:
-        """Whether integers among the arguments may say how often a loop runs: large ones would never end."""
-        return any(sized_by_data(one, self.dimensions) for one in (self.before, self.after))
+    def withheld(self) -> frozenset[str]:
+        """The parameters that may say how often a loop runs: with large integers in them it would never end."""
+        sized = [one for one in (self.before, self.after) if sized_by_data(one, self.dimensions)]
+        places = {k for one in sized for k in Flow(one).into_extents().parameters}
+        return frozenset(self.parameters[k].name for k in places)
+
+    @cached_property
+    def rounds_alike(self) -> bool:
+        """Whether both programs round at the same dtypes, so that error bounds say how far they may lie apart."""
+        return not unlike(self.before, self.after)
+
+    @cached_property
+    def integral(self) -> frozenset[str]:
+        """The integer outputs that never are floats which may round in two ways: they are made of integers.
+
+        On the way they may have been floats, but not both programs compute with these.
+        """
+        casts = any(isinstance(n, x.Cast) and n.value.dtype.is_float and not n.dtype.is_float
+                    for one in (self.before, self.after) for n in nodes(one))  # fmt: skip
+        outputs = {k: p.name for k, p in enumerate(self.parameters) if p.written and not p.dtype.is_float}
+        if not casts or not outputs:
+            return frozenset(outputs.values())
+        floats = {k for k, p in enumerate(self.parameters) if p.dtype.is_float and p.given}
+        computed: list[set[int]] = []
+        for one in (self.before, self.after):
+            flow, mine = Flow(one), set()
+            for k, key in enumerate(keys(one)):
+                if k in outputs:
+                    reached = flow.into(key)
+                    if reached.parameters & floats:
+                        outputs.pop(k)
+                    elif any(computes_with_floats(n) for n in reached.nodes()):
+                        mine.add(k)
+            computed.append(mine)
+        return frozenset(name for k, name in outputs.items() if not all(k in mine for mine in computed))
 
 
 @dataclass
@@ -94,6 +129,7 @@ class Case:
     undefined: bool = field(default=False, init=False)  # `before` is, at these sizes
     told_by_floats: bool = field(default=False, init=False)  # field mode found a difference of floats only
     exact_held: bool = field(default=False, init=False)  # exact mode found no difference, also on varied inputs
+    excused: int = field(default=0, init=False)  # varied inputs on which a difference was put down to rounding
 
     def with_sizes(self, sizes: Mapping[str, int]) -> Case:
         """The same programs where open dimensions have other sizes."""

@@ -19,7 +19,7 @@ from minitvm.errors import ExecutionError, Unsupported
 from ..arguments import copies, random_inputs
 from ..field import Field, NeedsCompanion
 from ..field_order import SPANS, OrderedField, Undecided
-from ..ordinary import apart, other_inputs
+from ..ordinary import apart, on_floats, other_inputs
 from ..programs import Program, execute
 from ..signs import signs
 from ..variations import Variation, variations, varied
@@ -44,7 +44,8 @@ class FieldMode:
         if not verdict:
             return self._confirmed(case, verdict, inputs) if case.facts.hashes else verdict
         # The formulas are the same; what floats make of them is judged here where exact mode did not.
-        return verdict if case.exact_held else self._on_floats(case, inputs)
+        found = None if case.exact_held else on_floats(case, inputs)
+        return verdict if found is None else found
 
     def _in_a_field(self, case: Case, inputs: Sequence[Any]) -> Verdict:
         try:
@@ -79,24 +80,6 @@ class FieldMode:
         names = ", ".join(sorted(case.facts.hashes))
         why = "ordinary floats agree within their bounds" if told else "no error bounds tell whether floats agree"
         raise Undecided(f"field mode: could not decide: a field knows no laws of {names}, and {why}")
-
-    def _on_floats(self, case: Case, inputs: Sequence[Any]) -> Verdict:
-        """Floats that are no numbers any more, on ordinary inputs and those that reach the constants.
-
-        On the former the values are compared too, where error bounds tell how far they may lie apart: what the formulas
-        take for a number may be another in floats.
-        """
-        for chosen in (inputs, *(varied(inputs, variation) for variation in variations(case, inputs))):
-            try:
-                found = apart(case, chosen, values=chosen is inputs)
-            except Unsupported:
-                found = apart(case, chosen, values=False) if chosen is inputs else None
-            except ExecutionError:
-                continue
-            if found is not None:
-                case.told_by_floats = True
-                return found
-        return Verdict(True, self.name)
 
     def _on_others(self, case: Case, domain: Callable[[], Field], inputs: Sequence[Any]) -> Verdict:
         """A difference on floats of chosen signs, or on inputs that reach the programs' constants, if there is one.
