@@ -1,8 +1,8 @@
 """Which loops the fast mode may try to run all at once: a guess from the text, verified during the run.
 
-A loop is a candidate when every element that it writes, in buffers that live longer than one iteration, is chosen by
-its variable. That is necessary for its iterations to be independent and not sufficient; `reference.tracking` watches
-the accesses of the run itself.
+A loop that claims independent iterations (parallel, vectorised, threads) is a candidate. A serial loop is one when its
+variable chooses every element that it writes, in buffers that live longer than one iteration. Neither is sufficient;
+`reference.tracking` watches the accesses of the run itself.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from weakref import WeakKeyDictionary
 
 from minitvm import expr as x
 from minitvm.tir import nodes as t
+
+from .settings import INDEPENDENT
 
 
 def facts_of(func: t.PrimFunc) -> Dependence:
@@ -115,8 +117,10 @@ class Dependence:
         if any(isinstance(n, t.While | t.KernelCall) for n in inside):
             return False
         own = allocated_in(inside)
+        # The branch `if i < 1` of a parallel loop writes what only its first iteration does, and no index mentions i.
+        claimed = loop.kind in INDEPENDENT
         for node in inside:
-            if isinstance(node, t.BufferStore) and self.root(node.buffer) not in own:
+            if isinstance(node, t.BufferStore) and not claimed and self.root(node.buffer) not in own:
                 if loop.var not in self.of_access(node.buffer, node.indices):
                     return False
             elif isinstance(node, t.BlockRealize):

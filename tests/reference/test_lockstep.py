@@ -155,13 +155,36 @@ def test_a_recurrence_runs_in_order() -> None:
     assert found.tobytes() == np.add.accumulate(data).tobytes()
 
 
-def test_the_fast_mode_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A convolution of a real size must not fall back to the slow mode (it would take minutes)."""
-
+@pytest.fixture
+def _no_slow_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("the slow mode was used")
 
     monkeypatch.setattr("minitvm.reference.runner.StatementCompiler", refuse)
+
+
+@pytest.mark.usefixtures("_no_slow_mode")
+def test_the_fast_mode_is_used_where_a_parallel_loop_branches() -> None:
+    """A tail that is branched off writes at indices that do not mention the loop: one iteration alone goes there."""
+
+    @T.prim_func
+    def tail(X: T.Buffer((6,), "float32"), Y: T.Buffer((6,), "float32")):
+        for i in T.parallel(2):
+            if i < 1:
+                for j in range(4):
+                    Y[j] = X[j] * 2.0
+            else:
+                for j in range(2):
+                    Y[j + 4] = X[j + 4] * 3.0
+
+    found = np.empty(6, "float32")
+    tir.run(tail, np.arange(6, dtype="float32"), found)
+    assert found.tolist() == [0, 2, 4, 6, 12, 15]
+
+
+@pytest.mark.usefixtures("_no_slow_mode")
+def test_the_fast_mode_is_used() -> None:
+    """A convolution of a real size must not fall back to the slow mode (it would take minutes)."""
 
     @T.prim_func
     def conv(
