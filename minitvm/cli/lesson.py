@@ -13,17 +13,14 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ..errors import InputError, MinitvmError, missing_extra
+from .time_limit import TimeUp, time_limit
 
 SECONDS = 30.0  # of computing that a check may take; right answers need two or three
 
@@ -159,29 +156,6 @@ def grade(folder: Path, answer: Path) -> int:
     print(f"{folder.name}: not yet")
     print("\n".join(f"  {line}".rstrip() for line in failure.splitlines()))
     return 1
-
-
-class TimeUp(BaseException):
-    """The check has used its time. No `Exception`, which the answer, or Hypothesis, would catch."""
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TimeUp` when the process has computed for so long, where the system has such a timer."""
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(signum: int, frame: Any) -> None:
-        raise TimeUp
-
-    before = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
 
 
 def failure_of(folder: Path, answer: Path, seconds: float = SECONDS) -> str | None:

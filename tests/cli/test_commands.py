@@ -133,6 +133,20 @@ def test_check_compares_what_a_last_softmax_reads(tmp_path: Path, capsys: pytest
     assert "the whole model with what its last softmax reads" in shown(capsys, "check", model)
 
 
+def test_check_says_what_a_level_had_no_time_for(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless(descent: Descent, args: list[np.ndarray]) -> None:
+        while True:
+            pass
+
+    monkeypatch.setitem(LEVELS, "kernel", endless)
+    lines = shown(capsys, "check", model, "--seconds", "1").split("\n")
+    assert "0 of 1 distinct operators" in lines[4]
+    assert lines[5] == f"  left out after 1 s of computing: {OPERATOR}"
+    assert "all levels agree, 1 of them in part: more with --seconds" in lines
+
+
 def test_check_fails_where_a_level_disagrees(
     model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
