@@ -175,6 +175,27 @@ def test_runner_refuses_what_does_not_exist(tmp_path: Path) -> None:
     assert main(["lesson", "--check"]) == 2
 
 
+def test_an_exercise_is_started_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["lesson", "0", "--start"]) == 0
+    copy = tmp_path / "exercise_00.py"
+    assert copy.read_text() == (LESSONS[0] / "exercise.py").read_text()
+    copy.write_text((LESSONS[0] / "solution.py").read_text())
+    assert main(["lesson", "0", "--start"]) == 2, "an answer is never overwritten"
+    assert "exercise_00.py is there already" in capsys.readouterr().err
+    assert main(["lesson", "0", "--check"]) == 0
+
+
+def test_a_lesson_on_a_terminal_goes_through_a_pager(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages: list[str] = []
+    monkeypatch.setattr("pydoc.pager", pages.append)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["lesson", "0"]) == 0
+    assert len(pages) == 1 and title(LESSONS[0]) in pages[0] and "equal: True" in pages[0]
+
+
 def test_grade_prints_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     folder = LESSONS[0]
     assert main(["lesson", "00", "--file", str(folder / "solution.py")]) == 0

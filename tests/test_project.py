@@ -37,6 +37,15 @@ def setup_cfg() -> configparser.ConfigParser:
     return parser
 
 
+def test_the_wheel_carries_every_file_of_the_lessons(setup_cfg: configparser.ConfigParser) -> None:
+    """Through the link minitvm/lessons, as data: `minitvm lesson` works where the package was installed, too."""
+    patterns = setup_cfg["options.package_data"]["minitvm"].split(",")
+    carried = {path.resolve() for pattern in patterns for path in (ROOT / "minitvm").glob(pattern.strip())}
+    git = subprocess.run(["git", "ls-files", "lessons"], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = {ROOT / line for line in git.stdout.splitlines()}
+    assert len(files) > 100 and files <= carried
+
+
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_bare_make_lists_every_target_and_does_nothing() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}

@@ -15,9 +15,12 @@ from minitvm.script import tir as T
 Steps = list[int]
 
 
+Failure = tuple[Steps, dict[int, int], dict[int, int], dict[int, int]]
+
+
 @st.composite
-def failures(draw: Any) -> tuple[Steps, dict[int, int], dict[int, int]]:
-    """Steps, which step needs which one in front of it, and how many of which are the culprits."""
+def failures(draw: Any) -> Failure:
+    """Steps, which step needs which one in front of it or behind it, and how many of which are the culprits."""
     kinds = draw(st.integers(1, 5))
     needs = {step: draw(st.integers(0, step - 1)) for step in range(1, kinds) if draw(st.booleans())}
     culprit = draw(st.integers(0, kinds - 1))
@@ -29,12 +32,20 @@ def failures(draw: Any) -> tuple[Steps, dict[int, int], dict[int, int]]:
         place = draw(st.integers(0, len(steps)))
         if step not in needs or needs[step] in steps[:place]:
             steps.insert(place, step)
-    return steps, needs, wanted
+    opening, closing = kinds, kinds + 1  # a step that only another one finishes
+    if draw(st.booleans()):
+        place = draw(st.integers(0, len(steps)))
+        steps.insert(place, opening)
+        steps.insert(draw(st.integers(place + 1, len(steps))), closing)
+    return steps, needs, {opening: closing}, wanted
 
 
-def still_fails(steps: Steps, needs: dict[int, int], wanted: dict[int, int]) -> bool:
+def still_fails(steps: Steps, needs: dict[int, int], closes: dict[int, int], wanted: dict[int, int]) -> bool:
     """Whether the steps can be replayed and hold the culprits."""
-    replays = all(step not in needs or needs[step] in steps[:place] for place, step in enumerate(steps))
+    replays = all(
+        (step not in needs or needs[step] in steps[:place]) and (step not in closes or closes[step] in steps[place:])
+        for place, step in enumerate(steps)
+    )
     return replays and all(steps.count(step) >= count for step, count in wanted.items())
 
 
@@ -42,25 +53,27 @@ def check(module: ModuleType) -> None:
     """Raises AssertionError with the smallest list of steps for which the answer is wrong."""
 
     @cases(400, failure=failures())
-    def leaves_out_all_that_can_go(failure: tuple[Steps, dict[int, int], dict[int, int]]) -> None:
-        steps, needs, wanted = failure
+    def leaves_out_all_that_can_go(failure: Failure) -> None:
+        steps, needs, closes, wanted = failure
         asked = 0
 
         def fails(some: Steps) -> bool:
             nonlocal asked
             asked += 1
-            return still_fails(list(some), needs, wanted)
+            return still_fails(list(some), needs, closes, wanted)
 
         rules = [f"{a} needs a {b} in front of it" for a, b in needs.items() if a in steps]
+        rules += [f"{a} needs a {b} behind it" for a, b in closes.items() if a in steps]
         rules += [f"it fails with {count} times {step}" for step, count in wanted.items()]
         case = f"shrink({steps}, fails), where {', '.join(rules)},"
         found = attempt(case, module.shrink, list(steps), fails)
         require(isinstance(found, list), f"{case} returned {found!r}, wanted a list")
         require(is_part(found, steps), f"{case} returned {found}, which are not steps of the list in their order")
-        require(still_fails(found, needs, wanted), f"{case} returned {found}, which does not fail")
+        require(still_fails(found, needs, closes, wanted), f"{case} returned {found}, which does not fail")
         for place in range(len(found)):
             fewer = found[:place] + found[place + 1 :]
-            require(not still_fails(fewer, needs, wanted), f"{case} returned {found}, and {fewer} fails as well")
+            left_over = still_fails(fewer, needs, closes, wanted)
+            require(not left_over, f"{case} returned {found}, and {fewer} fails as well")
         most = len(steps) ** 2 + len(steps) + 1
         require(asked <= most, f"{case} asked {asked} times, wanted at most {most}")
 

@@ -6,7 +6,8 @@ Write
 
 `steps` is a list of numbers, which stand for the steps of a schedule. `fails(some)` replays a list of them, and says
 whether the result is still wrong. It is False where nothing is wrong, and also where the list cannot be replayed, since
-a step stands in it that needs an earlier one which is missing. `fails(steps)` is True.
+a step stands in it that needs an earlier one, or a later one that finishes what it began, which is missing.
+`fails(steps)` is True.
 
 Return some of the steps, in the order in which they stood, such that
 

@@ -39,7 +39,7 @@ def register(commands: Any) -> None:
     parser.add_argument("--seed", type=opt.natural, default=0, metavar="N", help="of the random inputs, 0 or more")
     parser.add_argument(
         "--seconds", type=opt.natural, default=SECONDS, metavar="N",
-        help="of computing that each level may take, 0 for no limit; it leaves out the largest operators; default: %(default)s",
+        help="of computing for each level (0: no limit); large operators are left out first; default: %(default)s",
     )  # fmt: skip
     parser.set_defaults(function=check)
 
@@ -173,7 +173,7 @@ def integers(generator: np.random.Generator, value: Any) -> np.ndarray:
 
 
 def check_level(level: str, cases: list[Case], report: Report, seconds: float = 0) -> tuple[int, list[str]]:
-    """All operators at one level, small ones first; prints its line, and one for each that disagrees or is not modelled.
+    """All operators at one level, small ones first; prints its line, and one for each that disagrees or was not run.
 
     Returns 1 for a disagreement, and the names of the operators that were left out when the level had computed for
     `seconds` (0: as long as it takes).

@@ -3,7 +3,7 @@
 A lesson is a folder `lessons/NN_name` with these files:
 
     lesson.py      percent cells: a notebook, a script and a text in one; its first heading `# # Title` is the title
-    exercise.py    what the learner fills in
+    exercise.py    what the learner fills in; --start copies it into the current folder, as exercise_NN.py
     solution.py    one way to fill it in
     wrong_*.py     plausible mistakes, each of which the check must catch
     check.py       `check(module)`: AssertionError with a small counterexample, NotImplementedError for a stub
@@ -19,7 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..errors import InputError, MinitvmError, missing_extra
+from ..errors import InputError, MinitvmError
+from .pager import paged
 from .time_limit import TimeUp, time_limit
 
 SECONDS = 30.0  # of computing that a check may take; right answers need two or three
@@ -30,23 +31,21 @@ def register(commands: Any) -> None:
                                  formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("number", nargs="?", help="its number, such as 03; without one, the list of all")
     parser.add_argument("--check", action="store_true", help="grade exercise.py instead of running the lesson")
-    parser.add_argument("--file", metavar="PY", help="grade this file in place of exercise.py")
+    parser.add_argument("--start", action="store_true", help="copy its exercise into this folder, as exercise_NN.py")
+    parser.add_argument("--file", metavar="PY", help="grade this file in place of exercise_NN.py or exercise.py")
     parser.set_defaults(function=lesson)
 
 
 def lessons_folder() -> Path:
-    """The `lessons` folder of this checkout."""
-    folder = Path(__file__).resolve().parents[2] / "lessons"
-    if not folder.is_dir():
-        raise InputError("the lessons come with a checkout of the project, and this is an installed package without it")
-    return folder
+    """The `lessons` folder: the checkout's, through a link, or the package's own copy."""
+    return (Path(__file__).parents[1] / "lessons").resolve()
 
 
 def open_lessons() -> None:
     """Make `from lessons.ledger import ...` work wherever a lesson runs: as a script, a notebook, or from here."""
-    root = str(lessons_folder().parent)
-    if root not in sys.path:
-        sys.path.append(root)
+    if "lessons" not in sys.modules:
+        package = sys.modules["lessons"] = ModuleType("lessons")
+        package.__path__ = [str(lessons_folder())]
 
 
 def folders() -> list[Path]:
@@ -64,15 +63,38 @@ def find(number: str) -> Path:
 
 def lesson(options: argparse.Namespace) -> int:
     if options.number is None:
-        if options.check or options.file:
+        if options.check or options.file or options.start:
             raise InputError("which lesson?\n  try:    minitvm lesson 00 --check")
         for folder in folders():
             print(f"{folder.name:<24} {title(folder)}")
         return 0
     folder = find(options.number)
+    if options.start:
+        return start(folder)
     if options.check or options.file:
-        return grade(folder, Path(options.file) if options.file else folder / "exercise.py")
-    read_and_run(folder / "lesson.py")
+        return grade(folder, Path(options.file) if options.file else exercise(folder))
+    with paged():
+        read_and_run(folder / "lesson.py")
+    return 0
+
+
+def exercise(folder: Path) -> Path:
+    """The learner's answer: `exercise_NN.py` where the command runs, as --start makes it, or the lesson's own file."""
+    own = Path(f"exercise_{folder.name.split('_')[0]}.py")
+    return own if own.is_file() else folder / "exercise.py"
+
+
+def start(folder: Path) -> int:
+    """Copy a lesson's exercise into the current folder; nothing is overwritten."""
+    number = folder.name.split("_")[0]
+    copy = Path(f"exercise_{number}.py")
+    try:
+        with copy.open("x", encoding="utf-8") as file:
+            file.write((folder / "exercise.py").read_text(encoding="utf-8"))
+    except FileExistsError:
+        text = f"{copy} is there already: nothing was changed\n  try:    minitvm lesson {number} --check"
+        raise InputError(text) from None
+    print(f"{copy} is yours to fill in; its text says what is wanted\nthen: minitvm lesson {number} --check")
     return 0
 
 
@@ -162,8 +184,6 @@ def failure_of(folder: Path, answer: Path, seconds: float = SECONDS) -> str | No
     """What is wrong with an answer, in words; None when it passes. `seconds` is the time that it may compute for."""
     open_lessons()
     answer = answer.resolve()  # as in tracebacks
-    if importlib.util.find_spec("hypothesis") is None:
-        raise missing_extra("hypothesis", "test")
     checks = load(folder / "check.py")
     try:
         with time_limit(seconds):

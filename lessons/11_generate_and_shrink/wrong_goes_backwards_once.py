@@ -1,0 +1,14 @@
+"""Wrong: goes through once, from the end; what finishes an earlier step that went later stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def shrink(steps: list[int], fails: Callable[[list[int]], bool]) -> list[int]:
+    """A list that fails, of steps from which none can be left out."""
+    for position in reversed(range(len(steps))):
+        without = steps[:position] + steps[position + 1 :]
+        if fails(without):
+            steps = without
+    return steps
