@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ..errors import InternalError, MinitvmError, missing_extra
+from ..errors import InternalError, MinitvmError
 from .difference import indented, line
 
 if TYPE_CHECKING:
@@ -48,10 +48,8 @@ def _random(primitive: Primitive, seed: int) -> str:
     if primitive.calls is None:
         wanted = f"a function under @{primitive.name}.space"
         raise InternalError(f"{primitive.name} has no space of calls\n  wanted: {wanted}")
-    try:
-        from ..reference.strategies import draw_pairs
-    except ImportError:
-        raise missing_extra("hypothesis", "test") from None
+    from ..reference.strategies import draw_pairs
+
     drawn = draw_pairs(primitive.name, PAIRS, seed=seed)
     if not drawn.pairs:
         found = f"{drawn.calls} legal calls in {drawn.programs} random programs, none of them judged"
