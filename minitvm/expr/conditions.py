@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .nodes import And, Expr, IntImm, const
+from .nodes import And, Call, Expr, IntImm, LogicalOp, Node, const
+from .visitor import children
 
 
 def is_const(e: Expr, value: int) -> bool:
@@ -32,3 +33,14 @@ def conjuncts(e: Expr) -> list[Expr]:
     if isinstance(e, And):
         return [*conjuncts(e.a), *conjuncts(e.b)]
     return [] if is_const(e, 1) else [e]
+
+
+def certain_parts(e: Node) -> tuple[list[Node], list[Node]]:
+    """The children of a node that are evaluated whenever it is, and those that a condition among these may leave out.
+
+    Left out can be either value of `if_then_else`, and the second operand of `and` and `or` of scalars.
+    """
+    parts = list(children(e))
+    if (isinstance(e, Call) and e.op == "if_then_else") or (isinstance(e, LogicalOp) and e.dtype.lanes == 1):
+        return parts[:1], parts[1:]
+    return parts, []

@@ -27,6 +27,7 @@ from ..expr import (
     substitute,
     walk,
 )
+from ..expr.conditions import certain_parts
 from .nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, If, LetStmt, Stmt, While
 
 
@@ -83,9 +84,11 @@ def _accesses(node: Node, around: _Around) -> Iterator[Access]:
         if node.else_case is not None:
             yield from _accesses(node.else_case, around.under(Not(node.condition)))
     else:
-        guards = isinstance(node, While | Select) or getattr(node, "op", "") == "if_then_else"
-        inside = replace(around, guarded=True) if guards else around
-        for child in children(node):
+        inside = replace(around, guarded=True)
+        certain, others = ([], children(node)) if isinstance(node, While | Select) else certain_parts(node)
+        for child in certain:
+            yield from _accesses(child, around)
+        for child in others:
             yield from _accesses(child, inside)
         if isinstance(node, BufferLoad | BufferStore):
             points = tuple(Range(i, const(1, i.dtype.scalar)) for i in node.indices)

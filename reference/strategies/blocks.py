@@ -1,4 +1,4 @@
-"""The kinds of blocks that random loop programs are made of: each builds one more block on what is there."""
+"""The plain kinds of blocks that random loop programs are made of: each builds one more block on what is there."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from minitvm.tir.nodes import (
     BufferStore,
     For,
     ForKind,
+    MatchBufferRegion,
     PrimFunc,
     Seq,
     Stmt,
@@ -46,14 +47,15 @@ class Program:
         self.inputs.append(Buffer(name, tuple(shape), dtype or self.dtype))  # type: ignore[arg-type]
         return self.inputs[-1]
 
-    def output(self, shape: Sequence[Expr]) -> Buffer:
+    def output(self, shape: Sequence[Expr], dtype: str | None = None) -> Buffer:
         number = len(self.made)
-        self.made.append(Buffer("BCDEFGHIJKLMNOPQ"[number], tuple(shape), self.dtype))  # type: ignore[arg-type]
+        name = "BCDEFGHIJKLMNOPQ"[number] if number < 16 else f"B{number}"
+        self.made.append(Buffer(name, tuple(shape), dtype or self.dtype))  # type: ignore[arg-type]
         return self.made[-1]
 
-    def append(self, stmt: Stmt, reads: Sequence[BufferRegion], output: Buffer) -> None:
-        """One more nest, which reads these regions and writes `output`."""
-        self.read.update(r.buffer for r in reads if r.buffer is not output)
+    def append(self, stmt: Stmt, reads: Sequence[BufferRegion], *outputs: Buffer) -> None:
+        """One more nest, which reads these regions and writes `outputs`."""
+        self.read.update(r.buffer for r in reads if r.buffer not in outputs)
         self.blocks.append(stmt)
 
     def constant(self, draw: Draw, low: int, high: int) -> int:
@@ -78,7 +80,8 @@ extents = st.sampled_from([4, 3, 2, 5, 8, 1])
 
 def sources(program: Program, kind: str) -> list[Buffer]:
     """The buffers on which a block of that kind can stand."""
-    fixed = {"stencil": 3, "pad": 1, "stride": 2, "predicate": 2, "gather": 1, "scan": 1}
+    fixed = {"stencil": 3, "pad": 1, "stride": 2, "predicate": 2, "gather": 1, "scan": 1,
+             "lookup": 1, "guarded": 1}
     result = []
     for buffer in program.buffers:
         if not buffer.shape:
@@ -86,7 +89,7 @@ def sources(program: Program, kind: str) -> list[Buffer]:
         first = getattr(buffer.shape[0], "value", None)
         if kind in fixed and (first is None or first < fixed[kind]):
             continue
-        if kind in ("transpose", "matmul", "columns", "nested") and buffer.ndim != 2:
+        if kind in ("transpose", "matmul", "columns", "nested", "view") and buffer.ndim != 2:
             continue
         if kind == "inplace" and buffer not in program.made:
             continue
@@ -101,22 +104,50 @@ def nest(
     body: Callable[..., tuple[Buffer, Sequence[Any], Any, Any, Sequence[BufferRegion]]],
     loops: Sequence[Expr] | None = None, predicate: Callable[..., Expr] | None = None,
 ) -> None:  # fmt: skip
-    """One block in its loops. `body(*iterators)` gives (output, indices, value, init or None, reads)."""
+    """One block of one store in its loops. `body(*iterators)` gives (output, indices, value, init or None, reads)."""
+
+    def statement(*iterators: Expr) -> Body:
+        output, indices, result, start, reads = body(*iterators)
+        place = tuple(as_expr(i) for i in indices)
+        store = BufferStore(output, as_expr(result, str(output.dtype)), place)
+        init = None if start is None else BufferStore(output, const(start, output.dtype), place)
+        return Body(store, tuple(reads), (region(output, *place),), init)
+
+    nest_of(program, name, domains, kinds, statement, value, loops, predicate)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a block does, and the regions that it declares."""
+
+    stmt: Stmt
+    reads: Sequence[BufferRegion]
+    writes: Sequence[BufferRegion]
+    init: Stmt | None = None
+    alloc_buffers: Sequence[Buffer] = ()
+    match_buffers: Sequence[MatchBufferRegion] = ()
+
+
+def nest_of(
+    program: Program, name: str, domains: Sequence[Expr], kinds: str, body: Callable[..., Body],
+    value: Callable[..., tuple[Expr, ...]] | None = None, loops: Sequence[Expr] | None = None,
+    predicate: Callable[..., Expr] | None = None,
+) -> None:  # fmt: skip
+    """One block in its loops: `body(*iterators)`, the iterators bound to `value(*loops)` (the loops themselves)."""
     extents = list(loops or domains)
     variables = [Var(n, e.dtype) for n, e in zip("ijkl", extents)]
     iterators = [Var(f"v{n}", d.dtype) for n, d in zip("ijkl", domains)]
-    output, indices, result, start, reads = body(*iterators)
-    place = tuple(as_expr(i) for i in indices)
-    store = BufferStore(output, as_expr(result, str(output.dtype)), place)
-    init = None if start is None else BufferStore(output, const(start, output.dtype), place)
+    does = body(*iterators)
     axes = tuple(IterVar(v, Range.of(d), k) for v, d, k in zip(iterators, domains, kinds))
-    writes = (region(output, *place),)
-    block = Block(axes, tuple(reads), writes, name, store, init)
+    block = Block(
+        axes, tuple(does.reads), tuple(does.writes), name, does.stmt, does.init, tuple(does.alloc_buffers),
+        tuple(does.match_buffers),
+    )  # fmt: skip
     condition = const(True) if predicate is None else predicate(*variables)
-    stmt: Stmt = BlockRealize(tuple(value(*variables)), condition, block)
+    stmt: Stmt = BlockRealize(tuple((value or _same)(*variables)), condition, block)
     for variable, extent in zip(reversed(variables), reversed(extents)):
         stmt = For(variable, const(0, extent.dtype), extent, ForKind.SERIAL, stmt)
-    program.append(stmt, reads, output)
+    program.append(stmt, does.reads, *(written.buffer for written in does.writes))
 
 
 def region(buffer: Buffer, *indices: Any) -> BufferRegion:
@@ -388,10 +419,9 @@ def _formula(draw: Draw, program: Program, source: Buffer) -> None:
     nest(program, output.name, source.shape, "S" * source.ndim, _same, body)
 
 
-BUILD: dict[str, Callable[[Draw, Program, Buffer], None]] = {
+PLAIN: dict[str, Callable[[Draw, Program, Buffer], None]] = {
     "elementwise": _elementwise, "broadcast": _broadcast, "transpose": _transpose, "reduce": _reduce,
     "matmul": _matmul, "stencil": _stencil, "pad": _pad, "stride": _stride, "predicate": _predicate,
     "reshape": _reshape, "gather": _gather, "columns": _columns, "total": _total, "formula": _formula,
     "convert": _convert, "inplace": _inplace, "nested": _nested, "scan": _scan,
 }  # fmt: skip
-KINDS = tuple(BUILD)

@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 from minitvm.expr import SizeVar, const
 from minitvm.tir.nodes import PrimFunc
 
-from .blocks import BUILD, KINDS, Program, extents, sources
+from .blocks import PLAIN, Program, extents, sources
 from .expressions import Draw
+from .statement_blocks import STATEMENTS
+
+BUILD = {**PLAIN, **STATEMENTS}
+KINDS = tuple(BUILD)
 
 
 @st.composite

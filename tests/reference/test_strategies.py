@@ -7,10 +7,12 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from minitvm.expr import Cast, DType, Expr, IntImm, Var, walk
+from minitvm.expr import And, BinaryOp, Cast, DType, Expr, IntImm, Or, Var, walk
 from minitvm.reference import tir as interpreter
 from minitvm.reference.strategies import KINDS, arguments, exprs, prim_funcs
-from minitvm.tir.nodes import Block, PrimFunc, Seq, root_block
+from minitvm.reference.strategies.statement_blocks import INDEX_DTYPES
+from minitvm.tir.conditions import reads_memory
+from minitvm.tir.nodes import Block, BufferLoad, BufferStore, If, PrimFunc, Seq, While, root_block
 from minitvm.tir.verifier import verify
 
 
@@ -45,7 +47,13 @@ def test_number_of_blocks(func: PrimFunc) -> None:
     body = root_block(func).body
     nests = body.stmts if isinstance(body, Seq) else (body,)
     scans = sum(any(v.kind == "O" for v in b.iter_vars) for b in blocks(func))  # of two nests
-    assert 2 <= len(nests) - scans <= 3
+    indices = sum(b.dtype.is_int and f"{b.name}" in written_first(func) for b in func.body.block.alloc_buffers)
+    assert 2 <= len(nests) - scans - indices <= 3
+
+
+def written_first(func: PrimFunc) -> set[str]:
+    """The blocks that write an index for the one after them."""
+    return {b.name for b in blocks(func) if not b.reads and isinstance(getattr(b.body, "value", None), Cast)}
 
 
 @given(prim_funcs())
@@ -66,6 +74,16 @@ def test_expressions_have_the_dtype_asked_for(dtype: str, data: st.DataObject) -
         assert divisor is None or (isinstance(divisor, IntImm) and divisor.value != 0)
 
 
+def changed_condition(func: PrimFunc) -> bool:
+    """Whether a branch of several statements stores first to what its condition reads."""
+    for branch in (node for node in walk(func) if isinstance(node, If)):
+        first, *rest = branch.then_case.stmts if isinstance(branch.then_case, Seq) else (branch.then_case,)
+        read = {n.buffer for n in walk(branch.condition) if isinstance(n, BufferLoad)}
+        if rest and isinstance(first, BufferStore) and first.buffer in read:
+            return True
+    return False
+
+
 @pytest.mark.parametrize(
     ("wanted", "holds"),
     [
@@ -82,6 +100,26 @@ def test_expressions_have_the_dtype_asked_for(dtype: str, data: st.DataObject) -
         )),
         ("a block in a block", lambda f: any(isinstance(n, Block) for b in blocks(f) for n in walk(b.body))),
         ("another dtype", lambda f: any(isinstance(n, Cast) and n.value.dtype != n.dtype for n in walk(f))),
+        ("a condition that the statement before another changes", changed_condition),
+        ("`and` over loads", lambda f: any(isinstance(n, And) and reads_memory(n) for n in walk(f))),
+        ("`or` over loads", lambda f: any(isinstance(n, Or) and reads_memory(n) for n in walk(f))),
+        ("an index that is written before", lambda f: any(
+            isinstance(n, BufferLoad) and n.buffer in f.body.block.alloc_buffers
+            for load in walk(f) if isinstance(load, BufferLoad) for index in load.indices for n in walk(index)
+        )),
+        ("a store under a condition beside one under none", lambda f: any(
+            isinstance(n, Seq) and {type(s) for s in n.stmts} == {If, BufferStore} for n in walk(f)
+        )),
+        ("an index narrower than its axis", lambda f: any(
+            isinstance(n, BufferLoad) and any(
+                i.dtype.bits < 32 and getattr(d, "value", 0) > i.dtype.max for i, d in zip(n.indices, n.buffer.shape)
+            ) for n in walk(f)
+        )),
+        ("a cast that wraps", lambda f: any(
+            isinstance(n, Cast) and n.dtype.bits < n.value.dtype.bits and isinstance(n.value, BinaryOp) for n in walk(f)
+        )),
+        ("a while", lambda f: any(isinstance(n, While) for n in walk(f))),
+        ("a view", lambda f: any(b.match_buffers for b in blocks(f))),
         ("a gather", lambda f: any(b.dtype == "int32" for b in f.buffers) and "T.max(T.min(" in f.script()),
     ],
 )  # fmt: skip
@@ -103,4 +141,4 @@ def test_other_dtypes(dtype: str, data: st.DataObject) -> None:
     func = data.draw(prim_funcs(dtypes=(dtype,)))
     verify(func)
     interpreter.run(func, *data.draw(arguments(func)))
-    assert {str(b.dtype) for b in func.buffers} <= {dtype, "int32"}
+    assert {str(b.dtype) for b in func.buffers} <= {dtype, *INDEX_DTYPES}

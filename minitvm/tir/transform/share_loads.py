@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import Expr, Node, Var, map_children, rewrite_statements, walk
+from ...expr.conditions import certain_parts
 from ..nodes import BufferLoad, BufferStore, LetStmt, PrimFunc, Seq, Stmt
 from .affine import structural_key
 
@@ -80,15 +81,11 @@ def _unconditional_loads(e: Expr, written: set[Any]) -> list[tuple[Any, BufferLo
     stack: list[Any] = [e]
     while stack:
         node = stack.pop()
-        if getattr(node, "op", None) == "if_then_else":
-            stack.append(node.args[0])
-            continue
         if isinstance(node, BufferLoad) and node.buffer not in written and node.buffer.scope != "local":
             if not any(isinstance(n, BufferLoad) for i in node.indices for n in walk(i)):
                 found.append((_key(node), node))
             continue
-        stack.extend(reversed([getattr(node, f) for f in node._children if isinstance(getattr(node, f), Expr)]))
-        stack.extend(a for a in getattr(node, "args", ()) if isinstance(a, Expr))
+        stack.extend(reversed(certain_parts(node)[0]))
     return found
 
 

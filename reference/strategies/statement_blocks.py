@@ -1,0 +1,297 @@
+"""Kinds of blocks that are more than one store: branches, loops and lets inside, views, guards, copies of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from minitvm.expr import And, Cast, DType, Expr, Max, Min, Not, Or, Range, Select, Var, binary, call, const
+from minitvm.tir.nodes import (
+    Assert,
+    Buffer,
+    BufferRegion,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    If,
+    LetStmt,
+    MatchBufferRegion,
+    Seq,
+    Stmt,
+    While,
+)  # fmt: skip
+
+from .blocks import Body, Program, nest_of, region
+from .expressions import Draw, exprs
+
+COUNT = 3  # iterations of a loop inside a block, at most
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """Where statements are drawn: what they may store to and read, and the integers in sight."""
+
+    draw: Draw
+    program: Program
+    place: tuple[Expr, ...]
+    targets: Sequence[Buffer]  # written at `place`, all of them once at first
+    source: Buffer
+    integers: Sequence[Expr]
+    counter: Buffer
+    depth: int = 2
+
+    def loads(self) -> list[Expr]:
+        return [b[self.place] for b in (self.source, *self.targets)]
+
+    def condition(self) -> Expr:
+        """A condition on what the statements around it change, or on where it stands."""
+        low = 0 if self.program.dtype.startswith("u") else -3
+        return self.draw(exprs([*self.loads(), *self.integers], "bool", 2, constants=(low, 3)))
+
+    def value(self) -> Expr:
+        """A value that grows slowly, however often it is stored again."""
+        load, other = self.draw(st.sampled_from(self.loads())), self.draw(st.sampled_from(self.loads()))
+        c = const(self.program.constant(self.draw, -3, 3), self.program.dtype)
+        kind = self.draw(st.sampled_from(["+ c", "max", "+", "where", "* 2", "index"]))
+        if kind == "index":
+            return load + Cast(DType(self.program.dtype), self.draw(st.sampled_from(list(self.integers))))
+        return {
+            "+ c": lambda: load + c, "max": lambda: binary(Max, load, c), "+": lambda: load + other,
+            "where": lambda: Select(load < other, other, c), "* 2": lambda: load * const(2, load.dtype),
+        }[kind]()  # fmt: skip
+
+    def store(self) -> Stmt:
+        return BufferStore(self.draw(st.sampled_from(list(self.targets))), self.value(), self.place)
+
+    def several(self, most: int = 3) -> Stmt:
+        return Seq.of(*(self.statement() for _ in range(self.draw(st.integers(1, most)))))
+
+    def statement(self) -> Stmt:
+        """A store, or a branch, loop, let or assertion around some."""
+        kinds = ["store", "store", "if", "if", "for", "let", "while", "assert"] if self.depth else ["store"]
+        kind = self.draw(st.sampled_from(kinds))
+        inner = replace(self, depth=self.depth - 1)
+        if kind == "if":
+            condition, then = self.condition(), inner.several()
+            return If(condition, then, inner.several(2) if self.draw(st.booleans()) else None)
+        if kind == "for":
+            loop = Var(f"z{self.depth}")
+            kinds_of_loop = [ForKind.SERIAL, ForKind.UNROLLED]
+            extent = const(self.draw(st.sampled_from([2, 1, COUNT, 0])))
+            inner = replace(inner, integers=[*self.integers, loop])
+            return For(loop, const(0), extent, self.draw(st.sampled_from(kinds_of_loop)), inner.several(2))
+        if kind == "let":
+            value = self.draw(st.sampled_from([Cast(DType("int32"), i) for i in self.integers])) * 2 + 1
+            variable = Var(f"t{self.depth}")
+            return LetStmt(variable, value, replace(inner, integers=[*self.integers, variable]).several(2))
+        if kind == "while":
+            return self._while(inner)
+        if kind == "assert":
+            holds = self.integers[0] >= const(0, self.integers[0].dtype)
+            return Seq((Assert(holds, "an iterator is below zero"), self.store()))
+        return self.store()
+
+    def _while(self, inner: _Code) -> Stmt:
+        """At most COUNT times, and as long as a condition holds that the body may change."""
+        count = (const(0),)
+        start, step = (BufferStore(self.counter, e, count) for e in (const(0), self.counter[count] + 1))
+        goes_on = And(self.counter[count] < self.draw(st.integers(1, COUNT)), self.condition())
+        body = replace(inner, depth=0).several(2)
+        return Seq((start, While(goes_on, Seq.of(body, step)), Evaluate(self.counter[count])))
+
+
+def code(draw: Draw, program: Program, source: Buffer) -> None:
+    """Random statements on one or two results: branches whose statements change the condition, loops, lets."""
+    targets = [program.output(source.shape) for _ in range(draw(st.integers(1, 2)))]
+    number = len(program.blocks)
+
+    def body(*v: Expr) -> Body:
+        counter = Buffer(f"n{number}", (const(1),), DType("int32"), scope="local")
+        drawing = _Code(draw, program, v, targets, source, v, counter)
+        first = [BufferStore(t, source[v] if k == 0 else targets[0][v] + source[v], v) for k, t in enumerate(targets)]
+        stmt = Seq.of(*first, drawing.several(), drawing.store())
+        reads = [region(b, *v) for b in (source, *targets)]
+        own = any(isinstance(node, While) for node in _statements(stmt))
+        return Body(stmt, reads, [region(t, *v) for t in targets], alloc_buffers=(counter,) if own else ())
+
+    nest_of(program, targets[0].name, source.shape, "S" * source.ndim, body)
+
+
+def _statements(stmt: Stmt) -> list[Stmt]:
+    parts: list[Stmt] = [stmt]
+    for one in parts:
+        if isinstance(one, Seq):
+            parts += one.stmts
+        elif isinstance(one, If):
+            parts += [one.then_case, *([one.else_case] if one.else_case is not None else [])]
+        elif isinstance(one, For | LetStmt | While):
+            parts.append(one.body)
+    return parts
+
+
+def guarded(draw: Draw, program: Program, source: Buffer) -> None:
+    """out = a neighbour where there is one and it is large (`and`), or where there is none (`or`); else the element."""
+    output, c = program.output(source.shape), program.constant(draw, -2, 2)
+    ahead, choice = draw(st.booleans()), draw(st.sampled_from(["and", "or", "not and", "nested"]))
+    length = source.shape[0]
+
+    def body(i: Expr, *rest: Expr) -> Body:
+        neighbour = source[(i + 1 if ahead else i - 1, *rest)]
+        inside = i + 1 < length if ahead else i >= const(1, i.dtype)
+        own, limit = source[(i, *rest)], const(c, program.dtype)
+        both = And(inside, neighbour > limit)
+        if choice == "and":
+            value = call("if_then_else", both, neighbour, own)
+        elif choice == "or":
+            value = call("if_then_else", Or(Not(inside), neighbour < limit), own, own + neighbour_or(inside, neighbour))
+        elif choice == "not and":
+            value = call("if_then_else", Not(both), own, neighbour)
+        else:
+            value = call("if_then_else", inside, call("if_then_else", neighbour > own, neighbour, limit), own)
+        whole = (const(0, length.dtype), length)
+        reads = [region(source, whole, *rest)]
+        return Body(BufferStore(output, value, (i, *rest)), reads, [region(output, i, *rest)])
+
+    def neighbour_or(inside: Expr, neighbour: Expr) -> Expr:
+        return call("if_then_else", inside, neighbour, const(1, program.dtype))
+
+    nest_of(program, output.name, source.shape, "S" * source.ndim, body)
+
+
+def masked(draw: Draw, program: Program, source: Buffer) -> None:
+    """Stores under a condition on the last loop beside stores under none, to one buffer or to two."""
+    first = program.output(source.shape)
+    second = program.output(source.shape) if draw(st.booleans()) else first
+    limit, turned = draw(st.integers(0, 5)), draw(st.booleans())
+    order = draw(st.permutations(range(3)))
+
+    def body(*v: Expr) -> Body:
+        at = v[-1]
+        inside = at >= const(limit, at.dtype) if turned else at < const(limit, at.dtype)
+        value = source[v]
+        after = first[v] + const(1, program.dtype)
+        some: list[Stmt] = [
+            If(inside, BufferStore(first, after, v)),
+            BufferStore(second, value if second is not first else first[v] + value, v),
+            If(inside, BufferStore(second, first[v], v), BufferStore(first, value * const(2, program.dtype), v)),
+        ]
+        start = [BufferStore(b, value, v) for b in dict.fromkeys((first, second))]
+        buffers = list(dict.fromkeys((source, first, second)))
+        return Body(Seq((*start, *(some[k] for k in order))), [region(b, *v) for b in buffers],
+                    [region(b, *v) for b in buffers if b is not source])  # fmt: skip
+
+    nest_of(program, first.name, source.shape, "S" * source.ndim, body)
+
+
+def view(draw: Draw, program: Program, source: Buffer) -> None:
+    """Row by row through matched buffers of one dimension, or of two, forward or backward."""
+    rows, columns = source.shape
+    output, flat, c = program.output(source.shape), draw(st.booleans()), program.constant(draw, -2, 2)
+    number = len(program.blocks)
+
+    def body(i: Expr) -> Body:
+        whole: Any = (const(0, columns.dtype), columns)
+        shape = (columns,) if flat else (const(1), columns)
+        views = [Buffer(f"{n}{number}", shape, source.dtype) for n in "VW"]
+        regions: list[BufferRegion] = [region(b, i, whole) for b in (source, output)]
+        matches = [MatchBufferRegion(v, r) for v, r in zip(views, regions)]
+        z = Var("z", columns.dtype)
+        place = (z,) if flat else (const(0), z)
+        stmt = BufferStore(views[1], views[0][place] + const(c, program.dtype), place)
+        loop = For(z, const(0, z.dtype), columns, ForKind.SERIAL, stmt)
+        return Body(loop, [regions[0]], [regions[1]], match_buffers=matches)
+
+    nest_of(program, output.name, [rows], "S", body)
+
+
+INDEX_DTYPES = ("int32", "uint8", "int8", "int64", "int16", "uint32")
+
+
+def lookup(draw: Draw, program: Program, source: Buffer) -> None:
+    """out[i, ..] = source[J[i], ..] with an index that is written first: in a nest of its own, or in the same block."""
+    length = source.shape[0].value  # type: ignore[attr-defined]
+    index = program.output([const(draw(st.sampled_from([4, 3, 5, 8])))], draw(st.sampled_from(INDEX_DTYPES)))
+    output = program.output([index.shape[0], *source.shape[1:]])
+    factor, shift, together = draw(st.integers(1, 3)), draw(st.integers(0, 3)), draw(st.booleans())
+    whole = (const(0, source.shape[0].dtype), source.shape[0])
+
+    def write(i: Expr) -> Stmt:
+        number = i * factor if factor > 1 else i
+        return BufferStore(index, Cast(index.dtype, (number + shift if shift else number) % length), (i,))
+
+    def read(i: Expr, *rest: Expr) -> Stmt:
+        return BufferStore(output, source[(index[i], *rest)], (i, *rest))
+
+    if not together:
+        nest_of(program, index.name, [index.shape[0]], "S", lambda i: Body(write(i), [], [region(index, i)]))
+        spatial = "S" * output.ndim
+        nest_of(program, output.name, output.shape, spatial, lambda i, *v: Body(
+            read(i, *v), [region(index, i), region(source, whole, *v)], [region(output, i, *v)]
+        ))  # fmt: skip
+        return
+
+    def both(i: Expr) -> Body:
+        inner = [Var(f"z{k}", d.dtype) for k, d in enumerate(source.shape[1:])]
+        stmt = read(i, *inner)
+        for loop, extent in reversed(list(zip(inner, source.shape[1:]))):
+            stmt = For(loop, const(0, extent.dtype), extent, ForKind.SERIAL, stmt)
+        rest = [(const(0, d.dtype), d) for d in source.shape[1:]]
+        return Body(Seq.of(write(i), stmt), [region(source, whole, *rest), region(index, i)],
+                    [region(index, i), region(output, i, *rest)])  # fmt: skip
+
+    nest_of(program, output.name, [index.shape[0]], "S", both)
+
+
+def long_table(draw: Draw, program: Program, source: Buffer) -> None:
+    """out = source + T[J[..]]: a table longer than its index's dtype counts, the index clamped in that dtype or not."""
+    length = draw(st.sampled_from([130, 200, 256, 300]))
+    dtype = DType(draw(st.sampled_from(["int8", "uint8", "int16"])))
+    table, index = program.input([const(length)]), program.input([source.shape[-1]], str(dtype))
+    output, kind = program.output(source.shape), draw(st.sampled_from(["clamped", "moved"]))
+    top = min(length - 1, int(dtype.max))
+
+    def body(*v: Expr) -> Body:
+        number = index[v[-1]]
+        if kind == "clamped":
+            place = binary(Max, binary(Min, number, const(top, dtype)), const(0, dtype))
+        else:
+            wide = Cast(DType("int32"), number) + 128
+            place = binary(Max, binary(Min, wide, const(length - 1)), const(0))
+        reads = [region(source, *v), region(index, v[-1]), BufferRegion(table, (Range(const(0), const(length)),))]
+        return Body(BufferStore(output, source[v] + table[place], v), reads, [region(output, *v)])
+
+    nest_of(program, output.name, source.shape, "S" * source.ndim, body)
+
+
+def narrowed(draw: Draw, program: Program, source: Buffer) -> None:
+    """out = source by way of a dtype in which a multiple of it wraps, or where a multiple of its place does."""
+    output, dtype = program.output(source.shape), DType(program.dtype)
+    narrow = DType(draw(st.sampled_from(["int8", "int16", "uint8", "int32", "uint16"])))
+    by_place = draw(st.booleans())
+    # Twice the range at most, so that the product itself fits the wide dtype.
+    wide = DType("int64")
+    factor = draw(st.sampled_from([1, 37, (1 << (narrow.bits - 2)) + 1, (1 << (narrow.bits - 1)) - 1]))
+    c = draw(st.integers(-2, 2))
+
+    def body(*v: Expr) -> Body:
+        if by_place:
+            wrapped = Cast(narrow, Cast(wide, draw(st.sampled_from(v))) * const(factor, wide) + const(c, wide))
+            value = Select(wrapped < const(0, narrow), source[v], source[v] + const(1, dtype))
+            if narrow.kind == "uint":
+                value = Select(wrapped > const(narrow.max // 2, narrow), source[v], source[v] + const(1, dtype))
+        else:
+            small = binary(Max, binary(Min, source[v], const(9, dtype)), const(0 if dtype.kind == "uint" else -9, dtype))
+            value = Cast(dtype, Cast(narrow, Cast(wide, small) * const(factor, wide)) % const(7, narrow))
+        return Body(BufferStore(output, value, v), [region(source, *v)], [region(output, *v)])
+
+    nest_of(program, output.name, source.shape, "S" * source.ndim, body)
+
+
+STATEMENTS = {
+    "code": code, "guarded": guarded, "masked": masked, "view": view, "lookup": lookup, "long_table": long_table,
+    "narrowed": narrowed,
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""What the language and the passes can express, against what the strategies draw: `make drawn`."""

@@ -1,0 +1,55 @@
+"""What a program can be made of, category by category, read off the definitions themselves."""
+
+from __future__ import annotations
+
+import minitvm.expr.nodes as expr_nodes
+import minitvm.te.nodes as te_nodes
+import minitvm.tir.nodes as tir_nodes
+from minitvm.expr import INTRINSICS, Expr
+from minitvm.expr.dtypes import SCALARS
+from minitvm.graph import registry as graph_registry
+from minitvm.tir.annotations import LANES, PREFETCH
+from minitvm.tir.nodes import ForKind, Stmt
+from minitvm.tir.places import SCOPES, THREAD_AXES
+from minitvm.tir.schedule.pipelines import DOUBLE, KEYS
+from minitvm.tir.schedule.primitives.storage import ALIGNMENTS
+from minitvm.tir.schedule.registry import transforms
+from minitvm.tir.transform.pipeline import PASSES
+
+# What only the machinery between levels makes of these is no part of a program.
+_ABSTRACT = {"Expr", "BinaryOp", "CompareOp", "LogicalOp", "Stmt"}
+
+Row = tuple[str, str]  # category, name
+
+
+def _concrete(module: object, kind: type) -> list[str]:
+    return sorted(
+        name for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, kind) and name not in _ABSTRACT
+    )  # fmt: skip
+
+
+def vocabulary() -> dict[str, list[str]]:
+    """The names of each category that a table of what is drawn must have a row for."""
+    expressions = {*_concrete(expr_nodes, Expr), *_concrete(tir_nodes, Expr), *_concrete(te_nodes, Expr)}
+    primitives = list(transforms())
+    requirements = sorted({r.name for p in primitives for r in p.requires})
+    return {
+        "statement": _concrete(tir_nodes, Stmt),
+        "expression": sorted(expressions),
+        "intrinsic": sorted(INTRINSICS),
+        "dtype": list(SCALARS),
+        "storage scope": list(SCOPES),
+        "loop": [str(kind) for kind in ForKind],
+        "thread axis": list(THREAD_AXES),
+        "iterator": ["S", "R", "O"],
+        "annotation": sorted([LANES, PREFETCH, DOUBLE, ALIGNMENTS, *KEYS]),
+        "block part": ["init", "alloc_buffers", "match_buffers", "predicate", "several statements"],
+        "buffer part": ["strides", "elem_offset", "symbolic dimension", "predicate of a load", "predicate of a store"],
+        "primitive": [p.name for p in primitives],
+        "requirement holds": requirements,
+        "requirement refuses": requirements,
+        "pass changes": [p.name for p in PASSES],
+        "pass changes nothing": [p.name for p in PASSES],
+        "graph operator": sorted(graph_registry.names()),
+    }
