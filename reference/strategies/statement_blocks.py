@@ -268,24 +268,27 @@ def long_table(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def narrowed(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = source by way of a dtype in which a multiple of it wraps, or where a multiple of its place does."""
-    output, dtype = program.output(source.shape), DType(program.dtype)
-    narrow = DType(draw(st.sampled_from(["int8", "int16", "uint8", "int32", "uint16"])))
-    by_place = draw(st.booleans())
-    # Twice the range at most, so that the product itself fits the wide dtype.
-    wide = DType("int64")
-    factor = draw(st.sampled_from([1, 37, (1 << (narrow.bits - 2)) + 1, (1 << (narrow.bits - 1)) - 1]))
-    c = draw(st.integers(-2, 2))
+    """out = source by way of a dtype in which a multiple of it wraps, and more where multiples of its place do."""
+    output, dtype, wide = program.output(source.shape), DType(program.dtype), DType("int64")
+
+    def wrapped(e: Expr) -> Expr:
+        narrow = DType(draw(st.sampled_from(["int32", "int32", "int8", "int16", "uint8", "uint16"])))
+        # Within a few steps of the ends, so that most extents are enough to wrap.
+        factor = draw(st.sampled_from([(1 << (narrow.bits - 1)) - 1, (1 << (narrow.bits - 2)) + 1, 37]))
+        product = Cast(wide, e) * const(factor, wide)
+        return Cast(narrow, product + draw(st.integers(-2, 2)) if draw(st.booleans()) else product)
 
     def body(*v: Expr) -> Body:
-        if by_place:
-            wrapped = Cast(narrow, Cast(wide, draw(st.sampled_from(v))) * const(factor, wide) + const(c, wide))
-            value = Select(wrapped < const(0, narrow), source[v], source[v] + const(1, dtype))
-            if narrow.kind == "uint":
-                value = Select(wrapped > const(narrow.max // 2, narrow), source[v], source[v] + const(1, dtype))
-        else:
-            small = binary(Max, binary(Min, source[v], const(9, dtype)), const(0 if dtype.kind == "uint" else -9, dtype))
-            value = Cast(dtype, Cast(narrow, Cast(wide, small) * const(factor, wide)) % const(7, narrow))
+        value = source[v]
+        if draw(st.booleans()):
+            low = const(0 if dtype.kind == "uint" else -9, dtype)
+            small = wrapped(binary(Max, binary(Min, value, const(9, dtype)), low))
+            value = Cast(dtype, small % const(7, small.dtype))
+        for _ in range(draw(st.integers(1, 3))):
+            place = wrapped(draw(st.sampled_from(v)))
+            middle = const(place.dtype.max // 2 if place.dtype.kind == "uint" else 0, place.dtype)
+            above = draw(st.booleans())
+            value = value + Select(place > middle if above else place < middle, const(1, dtype), const(0, dtype))
         return Body(BufferStore(output, value, v), [region(source, *v)], [region(output, *v)])
 
     nest_of(program, output.name, source.shape, "S" * source.ndim, body)

@@ -5,19 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minitvm import strategy
+from minitvm import build, strategy
 from minitvm.errors import ScheduleError
 from minitvm.reference import kernel as kernel_reference
 from minitvm.reference import tir as reference
-from minitvm.reference.strategies import arguments, prim_funcs
+from minitvm.reference.strategies import KINDS, arguments, prim_funcs
+from minitvm.reference.strategies.statement_blocks import STATEMENTS
 from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import IRModule, PrimFunc
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
+
+CPU = Target("cpu -vector_bits=128 -cores=2")
 
 
 def scheduled(draw: Any, func: PrimFunc) -> PrimFunc:
@@ -58,13 +62,56 @@ def test_lowered_programs_mean_the_same(data: Any) -> None:
             np.testing.assert_array_equal(got, want, err_msg=str(version))
 
 
+WIDE = ("float32", "int32", "int8", "uint8", "float16", "int64", "float64")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in STATEMENTS if kind in KINDS])
+@settings(max_examples=12)
+@given(data=st.data())
+def test_each_kind_of_block_means_the_same(kind: str, data: Any) -> None:
+    """As written, with its loops split and vectorised, and by the strategy."""
+    func = data.draw(prim_funcs(kinds=(kind, "elementwise"), max_blocks=2, dtypes=WIDE))
+    arrays = data.draw(arguments(func))
+    expected = [a.copy() for a in arrays]
+    reference.run(func, *expected)
+    versions = [(func, None), (scheduled(data.draw, func), None), (strategy.schedule(func, CPU).func, CPU)]
+    for version, target in versions:
+        for got, want in zip(lowered_result(lower(version, target, "main"), arrays), expected):
+            np.testing.assert_array_equal(got, want, err_msg=str(version))
+
+
+def compiled_alike(data: Any) -> None:
+    """Random steps, or the strategy's, and machine code for two threads."""
+    func = data.draw(prim_funcs(kinds=(*KINDS, *(k for k in STATEMENTS if k in KINDS)), min_blocks=2, dtypes=WIDE))
+    arrays = data.draw(arguments(func))
+    expected = [a.copy() for a in arrays]
+    reference.run(func, *expected)
+    version = scheduled(data.draw, func) if data.draw(st.booleans()) else strategy.schedule(func, CPU).func
+    found = [a.copy() for a in arrays]
+    build(version, target=CPU, threads=2)(*found)
+    for got, want in zip(found, expected):
+        np.testing.assert_array_equal(got, want, err_msg=str(version))
+
+
+@settings(max_examples=5)
+@given(st.data())
+def test_compiled_programs_mean_the_same(data: Any) -> None:
+    compiled_alike(data)
+
+
+@pytest.mark.full
+@settings(max_examples=150)
+@given(st.data())
+def test_many_compiled_programs_mean_the_same(data: Any) -> None:
+    compiled_alike(data)
+
+
 @given(st.data())
 def test_the_strategy_keeps_the_meaning(data: Any) -> None:
     func = data.draw(prim_funcs())
     arrays = data.draw(arguments(func))
     expected = [a.copy() for a in arrays]
     reference.run(func, *expected)
-    target = Target("cpu -vector_bits=128 -cores=2")
-    module = lower(strategy.schedule(func, target).func, target, "main")
+    module = lower(strategy.schedule(func, CPU).func, CPU, "main")
     for got, want in zip(lowered_result(module, arrays), expected):
         np.testing.assert_array_equal(got, want, err_msg=str(func))
