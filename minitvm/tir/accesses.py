@@ -85,10 +85,10 @@ def _accesses(node: Node, around: _Around) -> Iterator[Access]:
             yield from _accesses(node.else_case, around.under(Not(node.condition)))
     else:
         inside = replace(around, guarded=True)
-        certain, others = ([], children(node)) if isinstance(node, While | Select) else certain_parts(node)
-        for child in certain:
+        always, sometimes = ([], list(children(node))) if isinstance(node, While | Select) else certain_parts(node)
+        for child in always:
             yield from _accesses(child, around)
-        for child in others:
+        for child in sometimes:
             yield from _accesses(child, inside)
         if isinstance(node, BufferLoad | BufferStore):
             points = tuple(Range(i, const(1, i.dtype.scalar)) for i in node.indices)

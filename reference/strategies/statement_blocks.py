@@ -279,7 +279,7 @@ def narrowed(draw: Draw, program: Program, source: Buffer) -> None:
         return Cast(narrow, product + draw(st.integers(-2, 2)) if draw(st.booleans()) else product)
 
     def body(*v: Expr) -> Body:
-        value = source[v]
+        value: Expr = source[v]
         if draw(st.booleans()):
             low = const(0 if dtype.kind == "uint" else -9, dtype)
             small = wrapped(binary(Max, binary(Min, value, const(9, dtype)), low))

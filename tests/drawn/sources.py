@@ -17,7 +17,7 @@ from minitvm.graph.lower import to_prim_func
 from minitvm.reference.strategies import exprs, graphs, prim_funcs, te_computes
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
-from minitvm.tir.schedule import PRIMITIVES, Schedule
+from minitvm.tir.schedule import Schedule
 from minitvm.tir.schedule.registry import transforms
 from minitvm.tir.transform import lower
 

@@ -12,7 +12,18 @@ from minitvm.expr import Call, Node, Var, structural_equal, walk
 from minitvm.expr.nodes import IterVar
 from minitvm.graph.nodes import FUSED, Graph
 from minitvm.te.nodes import ComputeOp, Tensor
-from minitvm.tir.nodes import Allocate, Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, IRModule, PrimFunc, Seq
+from minitvm.tir.nodes import (
+    Allocate,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    IRModule,
+    PrimFunc,
+    Seq,
+)
 from minitvm.tir.schedule.registry import Failure, Primitive, Requirement
 
 from .vocabulary import Row
