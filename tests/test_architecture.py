@@ -66,6 +66,7 @@ MAY_IMPORT: dict[str, str] = {
     "testbeds": "errors",
     "models": f"{FOUNDATION} arith tir te topi strategy graph testbeds",
     "cli": EVERYTHING,
+    "__main__": "cli",
     # minitvm/__init__.py itself: the public names, lazily
     "": EVERYTHING,
     # The oracle reads node definitions. If it shared a simplifier with what it judges, it would agree with its bugs.

@@ -56,6 +56,15 @@ def test_bare_make_lists_every_target_and_does_nothing() -> None:
     assert listed == phony, "a target without a `## description` is one that nobody finds"
 
 
+def test_every_environment_variable_is_documented() -> None:
+    git = subprocess.run(["git", "ls-files", "*.py", "Makefile"], cwd=ROOT, capture_output=True, text=True, check=True)
+    texts = [(ROOT / name).read_text() for name in git.stdout.splitlines()]
+    used = {name for text in texts for name in re.findall(r"\bMINITVM_[A-Z_]+\b", text)}
+    page = (ROOT / "docs" / "environment.md").read_text()
+    internal = {"MINITVM_FUZZ_FOUND"}  # from `make fuzz` to its workers
+    assert {name for name in used if f"`{name}`" not in page} == internal
+
+
 def test_ci_runs_lint_and_test() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)

@@ -7,9 +7,11 @@ ends in status 3, with the traceback and what to report.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -27,7 +29,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     from .. import __version__
-    from . import check, demo, explain, export, info, lesson, profile, run, show
+    from . import check, demo, explain, export, info, lesson, models, profile, run, show
 
     parser = _Parser(
         prog="minitvm",
@@ -37,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"minitvm {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (run, export, show, check, profile, demo, info, lesson, explain):
+    for module in (run, export, show, check, profile, demo, models, info, lesson, explain):
         module.register(commands)
     return parser
 
@@ -49,13 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     interrupted. Complaints about the command line itself, and --help, leave by `SystemExit` with 2 and 0.
     """
     options = _parser().parse_args(arguments)
+    warnings.formatwarning = lambda message, *_: f"minitvm {options.command}: {message}\n"
     try:
         status = int(options.function(options) or DONE)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed: `minitvm ... >&-`
+            sys.stdout.flush()
         return status
-    except BrokenPipeError:
-        # `minitvm show ... | head`: the reader has gone; Python must not complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # `minitvm show ... | head`: the reader has gone
+        _drop_output()
         return DONE
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -65,8 +68,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MinitvmError as error:
         print(f"minitvm {options.command}: {error}", file=sys.stderr)
         return REFUSED
+    except OSError as error:
+        if error.errno not in _OF_THE_SYSTEM:
+            return _our_bug(options.command, error)
+        _drop_output()
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"minitvm {options.command}: {where}{error.strerror}", file=sys.stderr)
+        return REFUSED
     except Exception as error:  # what no part of the compiler meant to raise
         return _our_bug(options.command, error)
+
+
+# What a disk, its rights and its limits refuse: nobody's bug.
+_OF_THE_SYSTEM = {
+    errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENOSPC, errno.ENOTDIR, errno.EPERM,
+    errno.EROFS,
+}  # fmt: skip
+
+
+def _drop_output() -> None:
+    """Let what is still to be printed go nowhere: Python must not complain when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _our_bug(command: str, error: Exception) -> int:

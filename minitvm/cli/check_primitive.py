@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ..errors import InternalError, MinitvmError
+from ..errors import InternalError, MinitvmError, MissingExtra
 from .difference import indented, line
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ def check_primitive(primitive: Primitive, seed: int) -> Iterator[tuple[str, bool
         start = time.perf_counter()
         try:
             told, right = prove(primitive, seed), True
+        except MissingExtra:
+            raise
         except MinitvmError as error:
             told, right = indented(error), False
         yield line(name, "ok" if right else "WRONG", told, time.perf_counter() - start), right

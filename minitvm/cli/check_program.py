@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ExecutionError, InternalError, MinitvmError, Unsupported, VerificationError
+from ..errors import ExecutionError, InternalError, MinitvmError, MissingExtra, Unsupported, VerificationError
 from ..target import Target
 from .check_primitive import check_primitive
 from .difference import TOLERANCE_OF_INTEGERS, indented, judged, line, relative_difference
 from .levels import LEVELS, Descent
-from .program_file import Pair, read_programs
+from .program_file import Pair, blamed_on, read_programs
 
 
 def check_file(path: Path, target: Target, seed: int) -> int:
@@ -32,9 +32,10 @@ def check_file(path: Path, target: Target, seed: int) -> int:
             print(f"  {text}")
     for primitive in programs.primitives:
         print(primitive.name)
-        for text, right in check_primitive(primitive, seed):
-            faults += not right
-            print(f"  {text}", flush=True)
+        with blamed_on(path):
+            for text, right in check_primitive(primitive, seed):
+                faults += not right
+                print(f"  {text}", flush=True)
     for pair in programs.pairs:
         faults += not _compare(pair, seed)
     return faults
@@ -52,7 +53,7 @@ def check_function(func: Any, target: Target, seed: int) -> Iterator[tuple[str, 
             verdict, told = trial.run(level)
         except (ExecutionError, VerificationError) as error:
             verdict, told = "WRONG", indented(error)
-        except InternalError:
+        except (InternalError, MissingExtra):
             raise
         except MinitvmError as error:
             verdict, told = "none", f"not run: {indented(error)}"
@@ -127,7 +128,7 @@ def _compare(pair: Pair, seed: int) -> bool:
 
     try:
         verdict = check(pair.before, pair.after, seed=seed)
-    except InternalError:
+    except (InternalError, MissingExtra):
         raise
     except MinitvmError as error:  # the pairs that follow may be comparable
         print(f"{pair.name}\n  cannot be compared: {indented(error)}")

@@ -6,8 +6,13 @@ With --load, also one of a file of your own; with --errors, the errors that its 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..tir.schedule import Primitive
 
 
 def register(commands: Any) -> None:
@@ -20,13 +25,12 @@ def register(commands: Any) -> None:
 
 def explain(options: argparse.Namespace) -> int:
     from ..errors import InputError
-    from ..tir.schedule.registry import lookup, transforms
-    from .program_file import read_primitives
+    from ..tir.schedule.registry import PRIMITIVES, lookup
+    from .program_file import blamed_on, read_primitives
 
     loaded = read_primitives(Path(options.load)) if options.load else []
     if options.primitive is None:
-        for primitive in loaded or transforms():
-            print(f"{primitive.name:<24} {(primitive.function.__doc__ or '').strip().splitlines()[0]}")
+        print(overview(loaded or PRIMITIVES.values()))
         return 0
     try:
         chosen = lookup(options.primitive)
@@ -39,7 +43,8 @@ def explain(options: argparse.Namespace) -> int:
     from ..tir.schedule.gallery import gallery
 
     # A primitive from outside registers its bad calls, those of the package stand together.
-    errors = gallery(chosen) if chosen.bad_calls else refusals(chosen.name)
+    with blamed_on(Path(options.load)) if options.load else nullcontext():
+        errors = gallery(chosen) if chosen.bad_calls else refusals(chosen.name)
     if not errors:
         wanted = f'{chosen.name}.refuses(a_requirement, "sch.{chosen.name}(...)")'
         raise InputError(f"{chosen.name} has no bad calls\n  wanted: {wanted}" if chosen.requires
@@ -47,3 +52,27 @@ def explain(options: argparse.Namespace) -> int:
     for number, (name, text) in enumerate(errors.items()):
         print(("\n" if number else "") + f"--- {name}\n{text}")
     return 0
+
+
+# The files of `tir.schedule.primitives`, one family each, under the headings of the list.
+GROUPS = {
+    "Loops": ("loops", "kinds", "partition", "block_iters"),
+    "Places": ("compute_at", "inline"),
+    "Copies": ("cache", "cache_index", "reindex", "read_at"),
+    "Reductions": ("reduction", "rfactor", "epilogue", "pad_einsum", "padding", "rolling_buffer"),
+    "Layouts": ("layout", "block_layout", "axis_separators"),
+    "Instructions": ("blockize", "tensorize"),
+    "Storage and notes": ("storage", "annotate"),
+    "Decisions, kept in the trace": ("sampling",),
+    "Questions: they find blocks and loops and change nothing": ("queries",),
+}
+
+
+def overview(primitives: Iterable[Primitive]) -> str:
+    """A line for each primitive, in groups; those from outside the package come last."""
+    lines: dict[str, list[str]] = {group: [] for group in (*GROUPS, "Others")}
+    for one in primitives:
+        file = one.function.__module__.rpartition(".")[2]
+        group = next((group for group, files in GROUPS.items() if file in files), "Others")
+        lines[group].append(f"  {one.name:<24} {(one.function.__doc__ or '').strip().splitlines()[0]}")
+    return "\n\n".join("\n".join([group, *rows]) for group, rows in lines.items() if rows)

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..errors import InputError, MinitvmError
+from ..errors import InputError, MinitvmError, MissingExtra
 from .pager import paged
 from .time_limit import TimeUp, time_limit
 
@@ -191,6 +191,10 @@ def failure_of(folder: Path, answer: Path, seconds: float = SECONDS) -> str | No
     except TimeUp as error:
         own = _own_line(error, answer)
         return f"no end after {seconds:g} seconds of computing{own and ', last at'}{own}\na loop that never ends?"
+    except MissingExtra:
+        raise
+    except ModuleNotFoundError as error:
+        raise InputError(_with_spot(error, answer)) from None
     except (AssertionError, MinitvmError) as error:
         return str(error) or _with_spot(error, answer)
     except NotImplementedError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import io
 import zipfile
 import zlib
@@ -32,8 +33,8 @@ def add_model(parser: argparse.ArgumentParser, programs: bool = False) -> None:
     parser.add_argument("--target", default="cpu", help="what to compile for (see minitvm info); default: cpu")
 
 
-def model_path(text: str) -> Path:
-    """The file that a MODEL argument names; a bare `light_*.onnx` is looked up inside the onnx package."""
+def onnx_model(text: str) -> Any:
+    """What a MODEL argument names: the path of a file, or for a bare `light_*.onnx` the network with seeded weights."""
     path = Path(text)
     if path.is_file():
         return path
@@ -42,10 +43,19 @@ def model_path(text: str) -> Path:
     if path.parent == Path(".") and path.name.startswith("light_"):
         from ..testbeds import light
 
-        found = light.path(path.name)
-        if found is not None:
-            return found
-    raise ModelError(f"no such file: {text}")
+        return light.seeded(path.name)
+    raise ModelError(f"no such file: {text}{_network_meant(path)}")
+
+
+def _network_meant(path: Path) -> str:
+    """The networks whose names come near to a bare name that is no file."""
+    from ..models import NETWORKS
+    from ..testbeds import light
+
+    if path.parent != Path("."):
+        return ""
+    near = difflib.get_close_matches(path.name, [*NETWORKS, *light.NETWORKS.values()], n=2, cutoff=0.75)
+    return f"; did you mean {' or '.join(near)}? (minitvm models lists the networks)" if near else ""
 
 
 def parse_shapes(entries: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -123,7 +133,7 @@ def read_graph(text: str, shapes: Sequence[str], arrays: Mapping[str, np.ndarray
 
     if text in NETWORKS and not Path(text).exists():
         return to_graph(NETWORKS[text](0), parse_shapes(shapes))
-    model, given = load(model_path(text)), parse_shapes(shapes)
+    model, given = load(onnx_model(text)), parse_shapes(shapes)
     still_open = open_inputs(model, given)
     for name, dims in list(still_open.items()):
         if arrays is not None and name in arrays and arrays[name].ndim == len(dims):

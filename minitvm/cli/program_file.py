@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, InternalError, MinitvmError, ParseError
+from ..errors import InputError, InternalError, MinitvmError, MissingExtra, ParseError
 
 if TYPE_CHECKING:
     from ..tir.schedule import Primitive
@@ -107,7 +107,7 @@ def _apply(path: Path, names: dict[str, Any], found: Programs) -> None:
         if is_lowered(func):
             continue
         sch = Schedule(func)
-        with _told(path):
+        with blamed_on(path):
             step(sch)
         found.pairs.append(Pair(f"{name}, scheduled", func, sch.func))
 
@@ -125,7 +125,7 @@ def _run(path: Path) -> tuple[dict[str, Any], list[Primitive]]:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     module = ModuleType(MODULE)
     module.__file__ = str(path)  # as it was asked for: messages name it so
-    with _stand_ins(), _told(path):
+    with _stand_ins(), blamed_on(path):
         try:
             code = compile(text, module.__file__, "exec")
         except SyntaxError as error:
@@ -141,19 +141,25 @@ def _run(path: Path) -> tuple[dict[str, Any], list[Primitive]]:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """What the file's own statements raise becomes one message with the line, unless it has one."""
+def blamed_on(path: Path) -> Iterator[None]:
+    """An exception that came through the statements of a user's file becomes one message with its line there.
+
+    A bug of ours stays one, with the line. So does what no statement of the file has caused. A missing package is
+    reported as it is.
+    """
     try:
         yield
-    except (ParseError, KeyboardInterrupt):
+    except (ParseError, MissingExtra, KeyboardInterrupt):
         raise
     except BaseException as error:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-        place = f"{path}:{lines[-1]}" if lines else str(path)
+        if not lines:
+            raise
+        line = lines[-1]
         if isinstance(error, InternalError):
-            raise InternalError(f"{place}: {error}") from error
+            raise InternalError(f"{path}:{line}: {error}") from error
         kind = "" if isinstance(error, MinitvmError) else f"{type(error).__name__}: "
-        raise InputError(f"{place}: {kind}{error}") from None
+        raise InputError(f"{path}:{line}: {kind}{error}") from None
 
 
 def _syntax(path: Path, error: SyntaxError) -> ParseError:

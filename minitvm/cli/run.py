@@ -86,6 +86,8 @@ def output_path(text: str, option: str) -> Path:
     path = Path(text)
     if path.is_dir():
         raise InputError(f"{option}: {text} is a folder, wanted the name of a file")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{option}: {text} is no regular file; writing would put one in its place")
     if not path.parent.is_dir():
         raise InputError(f"{option}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):

@@ -41,7 +41,8 @@ def path(name: str) -> Path:
     """
     file_name = name if name in NETWORKS.values() else NETWORKS.get(name)
     if file_name is None:
-        raise ModelError(f"no light network is called {name!r}: {nearest(name, list(NETWORKS))}")
+        known = NETWORKS.values() if name.endswith(".onnx") else NETWORKS
+        raise ModelError(f"no light network is called {name!r}: {nearest(name, list(known))}")
     package = importlib.util.find_spec("onnx")
     if package is None or package.origin is None:
         raise missing_extra("onnx", "onnx")

@@ -219,3 +219,50 @@ def test_lowered_programs_begin_at_kernel_level(tmp_path: Path, capsys: pytest.C
     assert f"f_after\n  verifier   ok     0.0 s\n  {ran}\n" in out
     assert "f_before, f_after\n  equal (exact, field, shadow)\n" in out
     assert "kernel\n  verifier   ok     0.0 s\n  kernel     WRONG  out of bounds: A[i] at index (8)\n" in out
+
+
+RAISES = '''
+from minitvm.tir.nodes import For
+from minitvm.tir.schedule.registry import primitive, requirement
+from minitvm.tir.schedule.state import ScheduleState
+
+@requirement
+def never(state: ScheduleState, loop: For):
+    """never"""
+    {requirement}
+
+@primitive(requires=[never])
+def stumble(state: ScheduleState, loop: For) -> None:
+    """Do nothing.
+
+    before:
+        for i in T.grid(4):
+            with T.block("B"): B[vi] = A[vi]
+    call: `sch.stumble(i)`
+    after:
+        for i in T.grid(4):
+            with T.block("B"): B[vi] = A[vi]
+    """
+    {body}
+
+@stumble.space
+def _space(state):
+    {space}
+
+stumble.refuses(never, "sch.stumble(i)")
+'''
+
+
+@pytest.mark.parametrize("place", ["requirement", "body", "space"])
+@pytest.mark.parametrize("statement", ["1 // 0", "{}['key']", "import no_such_package", "raise SystemExit(0)"])
+def test_what_a_primitive_of_the_user_raises_is_shown_at_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, statement: str
+) -> None:
+    texts = {"requirement": "pass", "body": "pass", "space": "yield from ()"}
+    text = RAISES.format(**{**texts, place: f"{statement}; {texts[place]}"})
+    path = tmp_path / "stumble.py"
+    path.write_text(text)
+    line = 1 + next(k for k, row in enumerate(text.split("\n")) if statement in row)
+    assert main(["check", str(path)]) == 2
+    written = capsys.readouterr()
+    assert written.err.startswith(f"minitvm check: {path}:{line}: ") and written.err.count("\n") == 1

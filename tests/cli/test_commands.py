@@ -12,8 +12,10 @@ import pytest
 import minitvm as tvm
 from minitvm import te, tir
 from minitvm.cli import main
+from minitvm.cli.explain import GROUPS
 from minitvm.cli.levels import LEVELS, Descent
 from minitvm.script import from_source
+from minitvm.tir.schedule import primitives
 
 from .models import reference, tiny
 
@@ -166,7 +168,15 @@ def test_info_and_explain(capsys: pytest.CaptureFixture[str]) -> None:
     told = shown(capsys, "info")
     assert "target" in told and "numpy" in told and "cache" in told
     assert "Legal when:" in shown(capsys, "explain", "split")
-    assert "compute_at" in shown(capsys, "explain")
+    listed = shown(capsys, "explain")
+    assert "\n\nPlaces\n  compute_at " in listed and "\n  get_block " in listed
+    files = {path.stem for path in Path(primitives.__file__).parent.glob("*.py")} - {"__init__"}
+    assert {file for group in GROUPS.values() for file in group} == files
+
+
+def test_models_that_need_no_file_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = shown(capsys, "models")
+    assert "\nresnet50 " in listed and "\nlight_squeezenet.onnx " in listed
 
 
 def test_a_reader_that_goes_is_no_mistake(model: str) -> None:

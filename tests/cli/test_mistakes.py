@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +69,8 @@ def one_node(path: Path, op: str, **attributes: object) -> None:
 
 MISTAKES = [
     ("run missing.onnx", "no such file: missing.onnx"),
+    ("run resnet5", "no such file: resnet5; did you mean resnet50"),
+    ("check light_squezenet.onnx", "did you mean light_squeezenet.onnx"),
     ("run .", "is a folder, wanted an ONNX file"),
     ("run empty.onnx", "empty.onnx is not an ONNX model"),
     ("check random.onnx", "random.onnx is not an ONNX model"),
@@ -99,6 +103,8 @@ MISTAKES = [
     ("run good.onnx --input name.npz", "the model has no input z; known: x"),
     ("run good.onnx --input none.npz", "no array for x, wanted float32[2, 8]"),
     ("run good.onnx --output .", "--output: . is a folder"),
+    ("run good.onnx --output /dev/null", "--output: /dev/null is no regular file"),
+    ("export good.onnx -o /dev/null", "--output: /dev/null is no regular file"),
     ("run good.onnx --output nowhere/y.npz", "--output: there is no folder nowhere"),
     ("run good.onnx --target tpu", "unknown target 'tpu'; did you mean cpu? (known: accel, cpu, cuda"),
     ("check good.onnx --seed -1", "argument --seed: wanted a number of 0 or more, found '-1'"),
@@ -170,3 +176,21 @@ def test_a_bug_of_ours_at_one_level_of_a_program_says_so_too(
     out, err = capsys.readouterr()
     assert "kernel" not in out
     assert "a bug in minitvm" in err and "InternalError: a rule of ours is broken" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "said"),
+    [
+        ("info > /dev/full", 2, "minitvm info: No space left on device\n"),
+        ("info >&-", 0, ""),
+        ("MINITVM_CACHE_DIR=/proc/nowhere run", 0, "minitvm run: compiled kernels are not kept: /proc/nowhere: "),
+    ],
+    ids=["a full disk", "no output", "a cache that cannot be written"],
+)
+def test_what_the_system_refuses_is_one_line(folder: Path, command: str, status: int, said: str) -> None:
+    *settings, name = command.split(" ", 1)[0], *command.split(" ", 1)[1:]
+    minitvm = f"{sys.executable} -m minitvm"
+    line = f"{minitvm} {command}" if "=" not in command else f"{settings[0]} {minitvm} {name} good.onnx"
+    done = subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == status
+    assert done.stderr.startswith(said) and done.stderr.count("\n") <= 1

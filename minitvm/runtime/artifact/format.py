@@ -101,6 +101,8 @@ def write(
     target = os.fspath(path)
     if os.path.isdir(target):
         raise InputError(f"export: {target} is a folder, wanted the name of a file")
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise InputError(f"export: {target} is no regular file; writing would put one in its place")
     rows: list[dict[str, Any]] = [
         {"name": name, "offset": 0, "size": size, "digest": "0" * 64} for name, (size, _) in sections.items()
     ]

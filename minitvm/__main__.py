@@ -1,0 +1,8 @@
+"""`python -m minitvm`: the same as the command `minitvm`."""
+
+import sys
+
+from .cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

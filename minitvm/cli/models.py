@@ -1,0 +1,25 @@
+"""`minitvm models`: the networks that need no file, by the names that every command with a MODEL takes."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from typing import Any
+
+
+def register(commands: Any) -> None:
+    parser = commands.add_parser("models", help="the networks that need no file", description=__doc__)
+    parser.set_defaults(function=models)
+
+
+def models(options: argparse.Namespace) -> int:
+    """Print a line for each network: its name and where its architecture comes from."""
+    from ..models import NETWORKS
+    from ..testbeds import light
+
+    for name, network in NETWORKS.items():
+        print(f"{name:<28} {(inspect.getdoc(network) or '').splitlines()[0]}")
+    for file_name in light.NETWORKS.values():
+        print(f"{file_name:<28} of the onnx package (extra `onnx`), with seeded random weights")
+    print("\nfor instance: minitvm show resnet18 --level fused")
+    return 0
