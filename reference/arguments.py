@@ -10,6 +10,7 @@ import numpy as np
 from minitvm import expr as x
 
 from .exact import integers
+from .index_ranges import Span, index_spans
 from .programs import Parameter, Program, parameters
 from .scalar import evaluate
 
@@ -18,12 +19,15 @@ def random_inputs(program: Program, seed: int = 0, sizes: Mapping[str, int] | No
                   magnitude: int | None = None) -> list[Any]:  # fmt: skip
     """An argument for each parameter: random values for what is read, garbage for what is written.
 
-    Floats are normally distributed, or integers up to `magnitude`; integers lie between -8 and 8. Symbolic dimensions
-    take the value of `sizes` under their name, or a random one from 1 to 9.
+    Floats are normally distributed, or integers up to `magnitude`; integers lie between -8 and 8, but those that are
+    indices in the extent of what they index. Symbolic dimensions take the value of `sizes` under their name, or a
+    random one from 1 to 9.
     """
     rng = np.random.default_rng(seed)
     dims = dimensions(program, rng, sizes or {})
-    return [_argument(p, dims, rng, magnitude) for p in parameters(program)]
+    every = parameters(program)
+    spans = index_spans(program, dims) if any(p.given and p.dtype.is_int and p.shape for p in every) else {}
+    return [_argument(p, dims, rng, magnitude, spans.get(k)) for k, p in enumerate(every)]
 
 
 def dimensions(program: Program, rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[x.Var, int]:
@@ -70,7 +74,8 @@ def copies(args: Sequence[Any]) -> list[Any]:
     return [np.array(a, order="C") if isinstance(a, np.ndarray) else a for a in args]
 
 
-def _argument(p: Parameter, dims: Mapping[x.Var, int], rng: np.random.Generator, magnitude: int | None) -> Any:
+def _argument(p: Parameter, dims: Mapping[x.Var, int], rng: np.random.Generator, magnitude: int | None,
+              span: Span | None = None) -> Any:  # fmt: skip
     if p.shape is None:
         if p.var is not None and p.var in dims:
             return dims[p.var]
@@ -81,4 +86,16 @@ def _argument(p: Parameter, dims: Mapping[x.Var, int], rng: np.random.Generator,
         return garbage(shape, p.dtype)
     if p.dtype.is_float and magnitude is None:
         return rng.standard_normal(shape).astype(p.dtype.numpy)
+    if span is not None:
+        low, high = span.limits(p.dtype)
+        if low <= high:
+            return _pointers(rng, shape, p.dtype, low, high)
     return integers(rng, shape, p.dtype, magnitude or 8)
+
+
+def _pointers(rng: np.random.Generator, shape: Sequence[int], dtype: x.DType, low: int, high: int) -> np.ndarray:
+    """Integers from `low` to `high`, both of these among them where there is room."""
+    drawn = rng.integers(low, high, shape, np.int64, endpoint=True).astype(dtype.numpy)
+    ends = rng.permutation(drawn.size)[:2]
+    drawn.reshape(-1)[ends] = np.array([high, low], np.int64)[: ends.size].astype(dtype.numpy)
+    return drawn

@@ -17,7 +17,6 @@ import numpy as np
 
 from minitvm import expr as x
 from minitvm.errors import Unsupported
-from minitvm.te import nodes as te
 from minitvm.tir import nodes as t
 
 from .grid import GridCompiler
@@ -124,11 +123,8 @@ def is_identity(e: x.Expr) -> bool:
 
 
 def _on_data(condition: x.Expr) -> bool:
-    """Whether a condition looks at values that the magnitudes do not tell."""
-    return any(
-        isinstance(n, t.BufferLoad | te.TensorLoad) or (isinstance(n, x.Expr) and n.dtype.is_float)
-        for n in x.walk(condition)
-    )
+    """Whether a condition looks at floats: the magnitudes do not tell these. Integers are what they are."""
+    return any(isinstance(n, x.Expr) and n.dtype.is_float for n in x.walk(condition))
 
 
 class _Branches(MagnitudeCompiler, LockstepCompiler):

@@ -216,9 +216,21 @@ class OrderedField(Field):
         return lambda v, needed: differs(v, zero, needed)
 
     def _rounded(self, function: Any, v: Value) -> tuple[Any, Any]:
-        whole = function(v["c"])
-        exact = (function(v["c"] - v["e"]) == whole) & (function(v["c"] + v["e"]) == whole) & (np.abs(whole) < 2.0**53)
-        return whole, exact | np.isinf(v["c"])
+        c, e = self._at_a_half(v)
+        whole = function(c)
+        exact = (function(c - e) == whole) & (function(c + e) == whole) & (np.abs(whole) < 2.0**53)
+        return whole, exact | np.isinf(c)
+
+    def _at_a_half(self, v: Value) -> tuple[Any, Any]:
+        """The companion and its error; a multiple of 1/2 near by if that is the element, as its residues tell."""
+        c, e = v["c"], v["e"]
+        near = np.rint(2 * c)
+        close = (np.abs(2 * c - near) <= 2 * e) & (e > 0) & (np.abs(near) < 2.0**53)
+        if not np.any(close):
+            return c, e
+        twice = f.plus(v["r"], v["r"])
+        close = close & (f.of_integers(np.where(close, near, 0).astype(np.int64)) == twice).all(axis=-1)
+        return np.where(close, near / 2, c), np.where(close, 0.0, e)
 
     def ordered_call(self, op: str, at: x.Expr) -> Callable[..., Value]:
         if op in _ROUNDINGS:

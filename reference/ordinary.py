@@ -21,7 +21,7 @@ from . import bound
 from .field import FUNCTIONS
 from .programs import Program
 from .signs import nodes
-from .variations import variations, varied
+from .variations import poles, variations, varied
 from .verdict import Verdict, difference
 
 if TYPE_CHECKING:
@@ -68,14 +68,22 @@ def apart(case: Case, inputs: Sequence[Any], values: bool = True) -> Verdict | N
     return None
 
 
-def on_floats(case: Case, inputs: Sequence[Any]) -> Verdict | None:
+def on_floats(case: Case, inputs: Sequence[Any], judged: bool = False) -> Verdict | None:
     """A difference in what formulas do not say, on ordinary inputs and on those that reach the programs' constants.
 
     That is numbers that become infinite or NaN, and integers that went through floats. Where both programs round alike,
-    the values on ordinary inputs count too: what a formula takes for a number may be another in floats.
+    the values on ordinary inputs count too: what a formula takes for a number may be another in floats. Where exact
+    mode held, only what overflows functions is asked. With `judged`, the ordinary inputs were judged before, and
+    nobody judged the formulas: values count on all inputs but those.
     """
-    chosen: list[tuple[Sequence[Any], bool]] = [(inputs, case.facts.rounds_alike)]
-    chosen += [(varied(inputs, variation), False) for variation in variations(case, inputs)]
+    if case.asked_floats:
+        return None  # by another mode, which refused then
+    case.asked_floats = True
+    chosen: list[tuple[Sequence[Any], bool]] = []
+    if not case.exact_held:
+        chosen += [] if judged else [(inputs, case.facts.rounds_alike)]
+        chosen += [(varied(inputs, variation), judged) for variation in variations(case, inputs)]
+    chosen += [(varied(inputs, variation), False) for variation in poles(case, inputs)]
     for one, values in chosen:
         found = None
         with suppress(ExecutionError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -19,7 +20,8 @@ from minitvm.tir import nodes as t
 from .programs import Parameter, Program
 
 PATTERNS: tuple[tuple[int, ...], ...] = ((-1, -1), (1, 1), (-1, 1))  # signs of the tensors, repeated in order
-_ORDERED = (x.Min, x.Max, x.LT, x.LE, x.GT, x.GE, x.EQ, x.NE)
+ORDERED = (x.Min, x.Max, x.LT, x.LE, x.GT, x.GE, x.EQ, x.NE)
+_DECIDING = (x.LT, x.LE, x.GT, x.GE, x.EQ, x.NE)
 _CALLS = ("vector_reduce_min", "vector_reduce_max")
 
 
@@ -52,26 +54,40 @@ def _signed(array: Any, sign: int) -> np.ndarray:
     return np.asarray(sign * np.where(magnitude == 0, 1, magnitude)).astype(np.asarray(array).dtype)
 
 
+def decides(n: x.Node) -> bool:
+    """Whether a node compares data; the greater of two equal elements is neither, so maxima do not count."""
+    if isinstance(n, x.CommReducer):
+        return any(isinstance(inner, _DECIDING) for inner in x.walk(n))
+    return isinstance(n, _DECIDING) and compares_data(n)
+
+
 def compares_data(n: x.Node) -> bool:
     """Whether a node compares data, or takes the greater or the less of them."""
     if isinstance(n, x.CommReducer):
-        return any(isinstance(inner, _ORDERED) for inner in x.walk(n))
+        return any(isinstance(inner, ORDERED) for inner in x.walk(n))
     if isinstance(n, x.Call) and n.op in _CALLS:
         return True
-    if not isinstance(n, _ORDERED):
+    if not isinstance(n, ORDERED):
         return False
     return n.a.dtype.is_float or any(isinstance(inner, t.BufferLoad | te.TensorLoad) for inner in x.walk(n))
 
 
-def nodes(program: Program) -> Iterator[x.Node]:
+def nodes(program: Program) -> Sequence[x.Node]:
     """Every node of a program: of each function, or of each tensor that the outputs need."""
-    if isinstance(program, t.PrimFunc):
-        yield from x.walk(program)
-        return
-    if isinstance(program, t.IRModule):
-        for _, func in program.items():
-            yield from x.walk(func)
-        return
+    if not isinstance(program, t.PrimFunc | t.IRModule):
+        return _of_tensors(program)
+    if program not in _NODES:
+        functions = [program] if isinstance(program, t.PrimFunc) else [func for _, func in program.items()]
+        # The functions themselves are left out: a node that is kept here must not keep its own key alive.
+        _NODES[program] = [n for func in functions for n in x.walk(func) if n is not func]
+    return _NODES[program]
+
+
+_NODES: WeakKeyDictionary[t.PrimFunc | t.IRModule, list[x.Node]] = WeakKeyDictionary()
+
+
+def _of_tensors(program: Sequence[Any]) -> list[x.Node]:
+    found: list[x.Node] = []
     seen: set[te.Tensor] = set()
     rest = [one for one in program if isinstance(one, te.Tensor)]
     while rest:
@@ -79,7 +95,7 @@ def nodes(program: Program) -> Iterator[x.Node]:
         if tensor in seen:
             continue
         seen.add(tensor)
-        for n in x.walk(tensor.op):
-            yield n
-            if isinstance(n, te.TensorLoad):
-                rest.append(n.tensor)
+        every = list(x.walk(tensor.op))
+        found += every
+        rest += [n.tensor for n in every if isinstance(n, te.TensorLoad)]
+    return found

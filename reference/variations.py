@@ -1,16 +1,16 @@
 """Inputs made from others so that they reach what the two programs tell apart.
 
-Plants: the landmarks of both programs (`reference.landmarks`) and their neighbours, each in every argument, among few
-different elements, so that maxima are met twice and indices collide. Far: everything beyond the largest landmark, of
-one sign. Full: integers of the whole range of their dtype, of both signs and
-negative ones, and those of which a sum or a product is still in range. A program need not be
-defined on these; then the modes leave them out.
+Plants: the landmarks of both programs (`reference.landmarks`) and their neighbours, each in every argument, and what
+leads to their sites (`reference.sites`). Probes: the same where it takes one argument alone, the others 0 or 1. Far:
+everything beyond the largest of these, of one sign. Ties: few different elements, the same in several arguments, the
+best at the corners. Full: integers of the whole range of their dtype; ends: all of them its least or its greatest. A
+program need not be defined on these; then the modes leave them out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ import numpy as np
 
 from minitvm import expr as x
 
+from .preimages import Solution
 from .programs import Parameter
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
 PLANTED = 48  # numbers at most, drawn where there are more
 ROUNDS = 5  # of plants, at most
 ORDINARY = 16  # how far ordinary inputs reach
-FARTHEST = 2**30
+FARTHEST = 2**60
+PARTS = (6, 2, 4)  # of the elements are planted where an argument is probed against itself
+PROBES = len(PARTS)  # of one solution, at most
+PROBED = 9  # of all
+POLES = 2  # of one argument
 SOURCES = 3  # different elements of an input with ties
 
 
@@ -71,13 +76,47 @@ def variations(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterat
     tied = ties(case, inputs)
     if tied is not None and not (whole and case.facts.looks_at_order):
         yield tied  # among plants there may be no tie left at the greatest element
-    if not (whole and _ordinary(lists, sizes)):
-        yield from _plants(lists, tied, sizes, rng)
-    if case.facts.landmarks:
-        yield from _far(case, sizes, rng)
+    if case.facts.compares or not (whole and _ordinary(lists, sizes)):
+        yield from _plants(lists, tied, sizes, rng, least=2)
+    yield from _far(case, sizes, rng)
+    yield from _probes(case, case.facts.probes, sizes, whole, rng)
+    if case.facts.compares:
+        yield from _meeting(case, inputs, rng)
     ints = [p.dtype.is_int and _chosen(case, p) for p in case.parameters]
     if any(ints):
-        yield from _full(case.parameters, ints, sizes, rng)
+        yield from _full(case.parameters, ints, sizes, rng, case.facts.converts)
+        yield from _ends(case.parameters, ints, sizes)
+
+
+def between(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
+    """The plants and probes that are no whole numbers, for programs that were judged on those that are."""
+    rng = np.random.default_rng((case.seed, 0xF8AC))
+    sizes = [np.size(a) for a in inputs]
+    lists: list[np.ndarray | None] = []
+    for k, p in enumerate(case.parameters):
+        found = [v for v in case.facts.reached.get(k, ()) if v.denominator != 1]
+        lists.append(_kept(found, (), p, rng) if found and p.dtype.is_float and _chosen(case, p) else None)
+    yield from _plants(lists, None, sizes, rng)
+    broken = [s for s in case.facts.probes if any(v.denominator != 1 for v in s.values)]
+    yield from _probes(case, broken, sizes, False, rng)
+
+
+def poles(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
+    """What overflows the functions of the programs, or is where they are not defined, in one argument at a time."""
+    rng = np.random.default_rng((case.seed, 0x901E))
+    values: dict[int, set[Fraction]] = {}
+    for solution in case.facts.poles:
+        values.setdefault(solution.place, set()).update(solution.values)
+    for place, found in sorted(values.items()):
+        p, n = case.parameters[place], np.size(inputs[place])
+        if not p.dtype.is_float or not n:
+            continue
+        every = _kept(found, (), p, rng)
+        m = max(1, n // 2)
+        for k in range(min(math.ceil(every.size / m), POLES)):
+            changes: list[Change | None] = [None] * len(inputs)
+            changes[place] = _at(rng.permutation(n)[:m], every[(k * m + np.arange(m)) % every.size], n)
+            yield changes
 
 
 def blend(case: Case, inputs: Sequence[Any]) -> Variation | None:
@@ -105,8 +144,11 @@ def ties(case: Case, inputs: Sequence[Any]) -> Variation | None:
 
 
 def _lists(case: Case, whole: bool, rng: np.random.Generator) -> list[np.ndarray | None]:
-    marks = sorted(case.facts.landmarks)
-    return [_numbers(p, marks, whole, rng) if marks and _chosen(case, p) else None for p in case.parameters]
+    marks, reached = sorted(case.facts.landmarks), case.facts.reached
+    return [
+        _numbers(p, marks, reached.get(k, ()), whole, rng) if (marks or k in reached) and _chosen(case, p) else None
+        for k, p in enumerate(case.parameters)
+    ]
 
 
 def _ordinary(lists: Sequence[np.ndarray | None], sizes: Sequence[int]) -> bool:
@@ -125,23 +167,40 @@ def _chosen(case: Case, p: Parameter) -> bool:
     return p.dtype.is_float or (p.dtype.is_int and p.name not in case.facts.withheld)
 
 
-def _numbers(p: Parameter, marks: Sequence[Fraction], whole: bool, rng: np.random.Generator) -> np.ndarray:
-    """The landmarks and their neighbours, as numbers of a parameter's dtype."""
-    steps = (-1, 0, 1) if whole or p.dtype.is_int else (-1, Fraction(-1, 2), 0, Fraction(1, 2), 1)
-    around = {c + step for c in marks for step in steps}
+def _numbers(p: Parameter, marks: Sequence[Fraction], reached: Collection[Fraction], whole: bool,
+             rng: np.random.Generator) -> np.ndarray:  # fmt: skip
+    """The landmarks and what leads to sites as numbers of a parameter's dtype, then their neighbours."""
+    steps = (-1, 1) if whole or p.dtype.is_int else (-1, Fraction(-1, 2), Fraction(1, 2), 1)
+    beside = {c + step for c in marks for step in steps}
     if whole or p.dtype.is_int:
-        around = {v for v in around if v.denominator == 1}
+        beside = {v for v in beside if v.denominator == 1}
+    if p.dtype.is_int:
+        beside |= {v + step for v in reached for step in (-1, 1) if v.denominator == 1}
+    return _kept(_as_planted({*marks, *reached}, p, whole), beside, p, rng)
+
+
+def _as_planted(values: Collection[Fraction], p: Parameter, whole: bool) -> set[Fraction]:
+    """Values as an argument can hold them: for integers what is next to them on both sides."""
+    if p.dtype.is_int:
+        return {Fraction(w) for v in values for w in (math.floor(v), math.ceil(v))}
+    return {v for v in values if v.denominator == 1} if whole else set(values)
+
+
+def _kept(first: Collection[Fraction], then: Collection[Fraction], p: Parameter,
+          rng: np.random.Generator) -> np.ndarray:  # fmt: skip
+    """Those that a dtype holds, in random order but some before the others; not all where there are too many."""
     low, high = (Fraction(v) for v in (p.dtype.min, p.dtype.max))
-    kept = sorted(v for v in around if low <= v <= high)
-    if len(kept) > PLANTED:
-        kept = [kept[k] for k in sorted(rng.choice(len(kept), PLANTED, replace=False))]
-    return np.array([int(v) if p.dtype.is_int else float(v) for v in kept], p.dtype.numpy)
+    kept: list[Fraction] = []
+    for values in (sorted(set(first)), sorted(set(then) - set(first))):
+        held = [v for v in values if low <= v <= high]
+        kept += [held[k] for k in rng.permutation(len(held))]
+    return np.array([int(v) if p.dtype.is_int else float(v) for v in kept[:PLANTED]], p.dtype.numpy)
 
 
 def _plants(lists: Sequence[np.ndarray | None], tied: Variation | None, sizes: Sequence[int],
-            rng: np.random.Generator) -> Iterator[Variation]:  # fmt: skip
-    lists = [None if v is None or not v.size or not n else rng.permutation(v) for v, n in zip(lists, sizes)]
-    needed = [math.ceil(v.size / _places(n)) for v, n in zip(lists, sizes) if v is not None]
+            rng: np.random.Generator, least: int = 1) -> Iterator[Variation]:  # fmt: skip
+    lists = [None if v is None or not v.size or not n else v for v, n in zip(lists, sizes)]
+    needed = [max(least, math.ceil(v.size / _places(n))) for v, n in zip(lists, sizes) if v is not None]
     for k in range(min(max(needed, default=0), ROUNDS)):
         changes: list[Change | None] = []
         for place, (v, n) in enumerate(zip(lists, sizes)):
@@ -151,32 +210,95 @@ def _plants(lists: Sequence[np.ndarray | None], tied: Variation | None, sizes: S
                 continue
             m = _places(n)
             at = rng.permutation(n)[:m]
-            where, values = np.zeros(n, np.bool_), np.zeros(n, v.dtype)
-            where[at], values[at] = True, v[(k * m + np.arange(m)) % v.size]
-            changes.append(Change(None if tie is None else tie.take, where, values))
+            planted = _at(at, v[(k * m + np.arange(m)) % v.size], n)
+            changes.append(Change(None if tie is None else tie.take, planted.where, planted.values))
         yield changes
 
 
 def _far(case: Case, sizes: Sequence[int], rng: np.random.Generator) -> Iterator[Variation]:
-    beyond = [2 * math.ceil(abs(c)) for c in case.facts.landmarks if ORDINARY < 2 * abs(c) <= FARTHEST]
-    if not beyond:
+    common = [2 * math.ceil(abs(c)) for c in case.facts.landmarks]
+    least: dict[int, int] = {}
+    for k, (p, n) in enumerate(zip(case.parameters, sizes)):
+        beyond = [v for v in (*common, *(2 * math.ceil(abs(c)) for c in case.facts.reached.get(k, ()))) if v > ORDINARY]
+        beyond = [v for v in beyond if v <= (int(p.dtype.max) // 2 if p.dtype.is_int else FARTHEST)]
+        if n and beyond and _chosen(case, p):
+            least[k] = max(beyond)
+    if not least:
         return
-    least = max(beyond)
     for sign in (-1, 1):
         changes: list[Change | None] = []
-        for p, n in zip(case.parameters, sizes):
-            if not n or not _chosen(case, p) or (p.dtype.is_int and 2 * least > int(p.dtype.max)):
+        for k, (p, n) in enumerate(zip(case.parameters, sizes)):
+            if k not in least:
                 changes.append(None)
                 continue
             positive = p.dtype.kind == "uint" or sign > 0
-            changes.append(_everywhere(rng.integers(least, 2 * least + 1, n) * (1 if positive else -1), p.dtype))
-        if any(c is not None for c in changes):
+            drawn = rng.integers(least[k], 2 * least[k] + 1, n)
+            changes.append(_everywhere(drawn * (1 if positive else -1), p.dtype))
+        yield changes
+
+
+def _probes(case: Case, solutions: Sequence[Solution], sizes: Sequence[int], whole: bool,
+            rng: np.random.Generator) -> Iterator[Variation]:  # fmt: skip
+    """One argument planted where the others hold 0 or 1; the elements beside the plants too, where it takes that."""
+    left = PROBED
+    for solution in solutions:
+        p, n = case.parameters[solution.place], sizes[solution.place]
+        if not n or not _chosen(case, p):
+            continue
+        values = _kept(_as_planted(solution.values, p, whole), (), p, rng)
+        if not values.size:
+            continue
+        ground = dict(solution.ground)
+        done = 0
+        for k in range(min(PROBES, left)):
+            own = solution.place in ground
+            if not own and done >= values.size:
+                break
+            # Among zeros some that stand alone, where a sum takes several elements of the argument; then more.
+            m = max(1, n // PARTS[k]) if own else _places(n)
+            left -= 1
+            changes: list[Change | None] = [None] * len(sizes)
+            for place, beside in ground.items():
+                if _chosen(case, case.parameters[place]):
+                    changes[place] = _everywhere(np.full(sizes[place], beside), case.parameters[place].dtype)
+            planted = _at(rng.permutation(n)[:m], values[(done + np.arange(m)) % values.size], n)
+            done += m
+            if own:
+                assert planted.where is not None and planted.values is not None
+                planted = _everywhere(np.where(planted.where, planted.values, ground[solution.place]), p.dtype)
+            changes[solution.place] = planted
             yield changes
 
 
+def _meeting(case: Case, inputs: Sequence[Any], rng: np.random.Generator) -> Iterator[Variation]:
+    """The same numbers at the same places of several arguments; and the best element of each at two corners."""
+    data = [k for k, p in enumerate(case.parameters) if _chosen(case, p) and np.size(inputs[k])]
+    if len(data) > 1:
+        for few in (rng.integers(1, 9, 7), rng.integers(0, 3, 7)):
+            changes: list[Change | None] = [None] * len(inputs)
+            for k in data:
+                p, n = case.parameters[k], np.size(inputs[k])
+                changes[k] = _everywhere(np.resize(few, n), p.dtype)
+            yield changes
+    wide = [k for k in data if np.ndim(inputs[k]) > 1]
+    for sign in (1, -1) if wide else ():
+        changes = [None] * len(inputs)
+        for k in wide:
+            p, shape = case.parameters[k], np.shape(inputs[k])
+            if sign < 0 and p.dtype.kind == "uint":
+                continue
+            values = rng.integers(0, 3, shape)
+            for corner in range(1, 2 ** len(shape) - 1):
+                values[tuple(-(corner >> axis & 1) for axis in range(len(shape)))] = 5
+            changes[k] = _everywhere(sign * values.reshape(-1), p.dtype)
+        yield changes
+
+
 def _full(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence[int],
-          rng: np.random.Generator) -> Iterator[Variation]:  # fmt: skip
-    for part, negative in (("bits", False), ("bits", True), ("sum", False), ("product", False)):
+          rng: np.random.Generator, converts: bool) -> Iterator[Variation]:  # fmt: skip
+    """Anywhere in the range of the dtype, or of numbers whose sum or product fits; half at its ends and near zero."""
+    parts = [("bits", False), ("bits", True), *([("sum", False), ("product", False)] if converts else [])]
+    for part, negative in parts:
         changes: list[Change | None] = []
         for p, taken, n in zip(parameters, ints, sizes):
             if not taken:
@@ -186,8 +308,30 @@ def _full(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence
             if part != "bits":  # numbers of which a sum or a product is in range
                 low, high = (bound // 4 if part == "sum" else int(math.copysign(math.isqrt(abs(bound)), bound))
                              for bound in (low, high))  # fmt: skip
-            changes.append(_everywhere(rng.integers(low, high, n, p.dtype.numpy, endpoint=True), p.dtype))
+            drawn = rng.integers(low, high, n, p.dtype.numpy, endpoint=True)
+            marked = [v for v in (low, low + 1, -1, 0, 1, low // 2, high // 2 + 1, high - 1, high) if low <= v <= high]
+            chosen = np.array(marked, p.dtype.numpy)[rng.integers(0, len(marked), n)]
+            changes.append(_everywhere(np.where(rng.integers(0, 2, n) == 1, chosen, drawn), p.dtype))
         yield changes
+
+
+def _ends(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence[int]) -> Iterator[Variation]:
+    """Every element the least of its dtype, or the greatest; in turn, where several arguments have such."""
+    for pattern in ((0, 0), (1, 1), (0, 1)) if sum(ints) > 1 else ((0,), (1,)):
+        changes: list[Change | None] = []
+        for p, taken, n in zip(parameters, ints, sizes):
+            if not taken:
+                changes.append(None)
+                continue
+            end = (p.dtype.min, p.dtype.max)[pattern[sum(c is not None for c in changes) % len(pattern)]]
+            changes.append(_everywhere(np.full(n, int(end), p.dtype.numpy), p.dtype))
+        yield changes
+
+
+def _at(places: np.ndarray, values: np.ndarray, n: int) -> Change:
+    where, planted = np.zeros(n, np.bool_), np.zeros(n, values.dtype)
+    where[places], planted[places] = True, values
+    return Change(None, where, planted)
 
 
 def _everywhere(values: np.ndarray, dtype: x.DType) -> Change:

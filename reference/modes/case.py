@@ -19,8 +19,10 @@ from ..flow import Flow, computes_with_floats, keys
 from ..landmarks import landmarks, points, sized_by_data
 from ..ordinary import functions
 from ..precision import unlike
+from ..preimages import Ground, Solution
 from ..programs import Parameter, Program, execute, parameters
-from ..signs import looks_at_order, nodes
+from ..signs import decides, looks_at_order, nodes
+from ..sites import solutions
 from ..verdict import Verdict, difference
 
 
@@ -60,9 +62,47 @@ class Facts:
         return landmarks(self.before) | landmarks(self.after)
 
     @cached_property
+    def compares(self) -> bool:
+        """Whether one of them decides something by an order, so that equal elements may make a difference."""
+        return any(decides(n) for one in (self.before, self.after) for n in nodes(one))
+
+    @cached_property
+    def _solutions(self) -> list[Solution]:
+        return [s for one in (self.before, self.after) for s in solutions(one, pole=False)]
+
+    @cached_property
+    def reached(self) -> dict[int, frozenset[Fraction]]:
+        """For each parameter, by its place, the values that lead to a site, whatever the others hold."""
+        found: dict[int, frozenset[Fraction]] = {}
+        for s in self._solutions:
+            if s.values and not s.ground:
+                found[s.place] = found.get(s.place, frozenset()) | s.values
+        return found
+
+    @cached_property
+    def probes(self) -> list[Solution]:
+        """What leads to a site where the others hold 0 or 1; of the two programs in turn, equal ones once."""
+        met: dict[tuple[int, Ground], frozenset[Fraction]] = {}
+        for s in self._solutions:
+            if s.ground:
+                met[s.place, s.ground] = met.get((s.place, s.ground), frozenset()) | s.values
+        return [Solution(place, ground, values) for (place, ground), values in met.items()]
+
+    @cached_property
+    def poles(self) -> list[Solution]:
+        """What makes the floats of one of them overflow, or is where its functions are not defined."""
+        return [s for one in (self.before, self.after) for s in solutions(one, pole=True)]
+
+    @cached_property
     def hashes(self) -> set[str]:
         """The functions in the two programs of which the field mode knows no laws."""
         return functions(self.before) | functions(self.after)
+
+    @cached_property
+    def converts(self) -> bool:
+        """Whether one of them makes floats of integers, or integers of floats."""
+        return any(isinstance(n, x.Cast) and n.value.dtype.is_float != n.dtype.is_float
+                   for one in (self.before, self.after) for n in nodes(one))  # fmt: skip
 
     @cached_property
     def points(self) -> bool:
@@ -129,6 +169,7 @@ class Case:
     undefined: bool = field(default=False, init=False)  # `before` is, at these sizes
     told_by_floats: bool = field(default=False, init=False)  # field mode found a difference of floats only
     exact_held: bool = field(default=False, init=False)  # exact mode found no difference, also on varied inputs
+    asked_floats: bool = field(default=False, init=False)  # floats were looked at on all varied inputs
     excused: int = field(default=0, init=False)  # varied inputs on which a difference was put down to rounding
 
     def with_sizes(self, sizes: Mapping[str, int]) -> Case:

@@ -22,7 +22,7 @@ from ..field_order import SPANS, OrderedField, Undecided
 from ..ordinary import apart, on_floats, other_inputs
 from ..programs import Program, execute
 from ..signs import signs
-from ..variations import Variation, variations, varied
+from ..variations import Variation, between, variations, varied
 from ..verdict import Verdict
 from .case import Case, Undefined
 
@@ -44,7 +44,7 @@ class FieldMode:
         if not verdict:
             return self._confirmed(case, verdict, inputs) if case.facts.hashes else verdict
         # The formulas are the same; what floats make of them is judged here where exact mode did not.
-        found = None if case.exact_held else on_floats(case, inputs)
+        found = on_floats(case, inputs)
         return verdict if found is None else found
 
     def _in_a_field(self, case: Case, inputs: Sequence[Any]) -> Verdict:
@@ -77,6 +77,9 @@ class FieldMode:
                 case.told_by_floats = True
                 return found
             told = True
+        beyond = on_floats(case, inputs, judged=True)
+        if beyond is not None:
+            return beyond
         names = ", ".join(sorted(case.facts.hashes))
         why = "ordinary floats agree within their bounds" if told else "no error bounds tell whether floats agree"
         raise Undecided(f"field mode: could not decide: a field knows no laws of {names}, and {why}")
@@ -90,8 +93,8 @@ class FieldMode:
         others: list[dict[str, Any]] = []
         if isinstance(domain(), OrderedField):
             others += [{"chosen": chosen} for chosen in signs(case.parameters)]
-        if not case.exact_held:
-            others += [{"variation": variation} for variation in variations(case, inputs)]
+        left = between(case, inputs) if case.exact_held else variations(case, inputs)
+        others += [{"variation": variation} for variation in left]
         for options in others:
             try:
                 verdict = self._in(case, domain(), inputs, random=True, **options)

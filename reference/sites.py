@@ -1,0 +1,133 @@
+"""The places at which a program changes its ways, each with the values of an operand at which it does: `sites`.
+
+Comparisons, maxima and minima at equality, roundings half way between integers, casts at the ends of what they narrow
+to, integer divisions around multiples of their divisor, functions where they overflow or are not defined.
+`reference.preimages` finds inputs that lead there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from minitvm import expr as x
+
+from .preimages import Preimages, Solution
+from .programs import Program
+from .signs import ORDERED, nodes
+
+HALVES = frozenset(Fraction(k, 2) for k in (-5, -3, -1, 1, 2, 3, 5))  # one whole number: ceil is not floor + 1
+ROUNDINGS = ("floor", "ceil", "trunc", "round", "nearbyint")
+GROWING = {"exp": math.e, "exp2": 2.0, "exp10": 10.0, "sinh": math.e, "cosh": math.e, "sigmoid": math.e, "tanh": math.e}
+AT_ZERO = ("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "pow", "atanh", "acosh", "asin", "acos", "hypot")
+KNOWN = frozenset((*ROUNDINGS, *GROWING, *AT_ZERO, "abs", "shift_right"))
+LARGEST = Fraction(2) ** 64
+_EXPONENTS = {16: (16, 24), 32: (128, 149), 64: (1024, 1074)}  # of 2: where floats overflow, and where they underflow
+
+
+@dataclass(frozen=True)
+class Site:
+    """An operand, and the values that it should take; `pole` where floats, not formulas, change their ways there."""
+
+    operand: x.Expr
+    values: frozenset[Fraction]
+    pole: bool = False
+
+
+def solutions(program: Program, pole: bool) -> list[Solution]:
+    """The inputs that lead to the sites of a program: those where floats overflow, or all others."""
+    back = Preimages(program)
+    for site in sites(program, back):
+        if site.pole == pole:
+            back.solve(site.operand, site.values)
+    return back.solutions()
+
+
+def sites(program: Program, back: Preimages) -> Iterator[Site]:
+    """Every place at which a program changes its ways, as far as inputs lead there."""
+    for n in nodes(program):
+        if isinstance(n, ORDERED):
+            yield from _compared(n, back)
+        elif isinstance(n, x.Cast):
+            yield from _cast(n, back)
+        elif isinstance(n, x.Call):
+            yield from _called(n, back)
+        elif isinstance(n, x.Div | x.FloorDiv | x.Mod | x.FloorMod):
+            yield from _divided(n, back)
+
+
+def _compared(e: Any, back: Preimages) -> Iterator[Site]:
+    both = back.reach(e.a), back.reach(e.b)
+    if all(both):
+        yield Site(x.Sub(e.a, e.b), frozenset((Fraction(0), Fraction(1), Fraction(-1))))
+    elif any(both):
+        operand, other = (e.a, e.b) if both[0] else (e.b, e.a)
+        value = back.at(other, 0)
+        plain = [n for n in x.walk(other) if isinstance(n, x.IntImm | x.FloatImm)]
+        values = {Fraction(n.value) for n in plain if _plain(n)} | ({value} if value is not None else set())
+        yield Site(operand, frozenset(v for v in values if abs(v) < LARGEST))
+
+
+def _cast(e: x.Cast, back: Preimages) -> Iterator[Site]:
+    source, target = e.value.dtype, e.dtype
+    if not target.is_int or target.is_bool or not back.reach(e.value):
+        return
+    values: frozenset[Fraction] = HALVES if source.is_float and not _whole(e.value) else frozenset()
+    if target.bits <= 32 and (source.is_float or source.bits > target.bits or source.kind != target.kind):
+        values |= {Fraction(int(target.min)), Fraction(int(target.max))}
+    yield Site(e.value, values)
+
+
+def _called(e: x.Call, back: Preimages) -> Iterator[Site]:
+    if e.op not in KNOWN or not back.reach(e.args[0]):
+        return
+    first, dtype = e.args[0], e.args[0].dtype
+    if e.op in ROUNDINGS:
+        yield Site(first, HALVES)
+    elif e.op == "abs":
+        yield Site(first, frozenset((Fraction(0), Fraction(1), Fraction(-1))))
+    elif e.op == "shift_right":
+        amount = e.args[1]
+        if isinstance(amount, x.IntImm) and 0 < amount.value < 63:
+            yield Site(first, _around(2**amount.value))
+    elif e.op in GROWING and dtype.is_float:
+        steps = [math.ceil(n / math.log2(GROWING[e.op])) + 1 for n in _EXPONENTS[dtype.bits]]
+        yield Site(first, frozenset(Fraction(s * n) for n in steps for s in (-1, 1)), pole=True)
+    elif e.op in AT_ZERO and dtype.is_float:
+        large = Fraction(2) ** (_EXPONENTS[dtype.bits][0] * 2 // 3)
+        yield Site(first, frozenset((Fraction(0), Fraction(-1), Fraction(1), large)), pole=True)
+
+
+def _divided(e: Any, back: Preimages) -> Iterator[Site]:
+    if e.a.dtype.is_float:
+        if isinstance(e, x.Div):
+            if back.reach(e.b):
+                yield Site(e.b, frozenset((Fraction(0),)), pole=True)
+        elif back.reach(e.a):
+            yield Site(x.Div(e.a, e.b), HALVES)
+    elif isinstance(e.b, x.IntImm) and e.b.value and back.reach(e.a):
+        yield Site(e.a, _around(abs(e.b.value)))
+
+
+def _whole(e: x.Expr) -> bool:
+    """Whether a float is an integer whatever the inputs, as far as its text tells."""
+    if isinstance(e, x.FloatImm):
+        return Fraction(e.value).denominator == 1 if math.isfinite(e.value) else False
+    if isinstance(e, x.Call):
+        return e.op in ROUNDINGS
+    if isinstance(e, x.Cast):
+        return e.value.dtype.is_int or _whole(e.value)
+    if isinstance(e, x.Min | x.Max | x.Add | x.Sub | x.Mul):
+        return _whole(e.a) and _whole(e.b)
+    return False
+
+
+def _around(c: int) -> frozenset[Fraction]:
+    return frozenset(Fraction(s * v) for v in (0, c // 2, c, c + c // 2) for s in (-1, 1))
+
+
+def _plain(n: x.IntImm | x.FloatImm) -> bool:
+    return not n.dtype.is_bool and math.isfinite(n.value)

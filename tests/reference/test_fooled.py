@@ -1,0 +1,34 @@
+"""What random inputs do not reach: small programs that differ in one place only are told apart, equal ones are not.
+
+The pairs are those of `fooled_pairs`, a family for each class of places.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minitvm.reference import check
+
+from . import fooled_pairs
+
+DIFFERENT = [
+    pytest.param(before, after, id=f"{family}: {name}")
+    for family, pairs in fooled_pairs.DIFFERENT_FAMILIES.items()
+    for name, before, after in pairs()
+]
+EQUAL = [pytest.param(before, after, id=name) for name, before, after in fooled_pairs.equal()]
+
+
+@pytest.mark.parametrize(("before", "after"), DIFFERENT)
+def test_programs_that_differ_in_one_place_are_told_apart(before: Any, after: Any) -> None:
+    assert not check(before, after, shrink=False)
+
+
+@pytest.mark.parametrize(("before", "after"), EQUAL)
+def test_programs_that_look_different_are_equal(before: Any, after: Any) -> None:
+    for seed in range(2):
+        verdict = check(before, after, seed=seed)
+        assert verdict, str(verdict)
+        assert check(after, before, seed=seed)
