@@ -393,3 +393,21 @@ def test_a_model_that_contradicts_itself() -> None:
 def test_a_name_that_nothing_defines() -> None:
     with pytest.raises(ModelError, match="nothing defines ghost"):
         from_onnx(model([helper.make_node("Relu", ["ghost"], ["y"])], [("x", F32, [2])], ["y"]))
+
+
+def test_all_operators_that_nothing_converts_are_named_at_once() -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("NonZero", ["a"], ["b"], name="first"),
+        helper.make_node("UnheardOf", ["b"], ["c"]),
+        helper.make_node("UnheardOf", ["c"], ["d"]),
+        helper.make_node("Unique", ["d"], ["y"]),
+        helper.make_node("NonZero", ["x"], ["unused"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    others = r"; nor are the operators UnheardOf \(2 nodes\), Unique$"
+    with pytest.raises(UnsupportedOperator, match=r"NonZero \(node first\) .*" + others):
+        from_onnx(model)

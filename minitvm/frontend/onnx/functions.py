@@ -9,6 +9,17 @@ from ...expr import DType, Expr
 from ...graph.nodes import Dim
 
 
+def has_body(proto: Any, version: int) -> bool:
+    """Whether the specification defines the operator of a node by others, on inputs of some types at least."""
+    import onnx.defs
+
+    try:
+        schema = onnx.defs.get_schema(proto.op_type, version, "" if proto.domain == "ai.onnx" else proto.domain)
+    except onnx.defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
 def body_of(proto: Any, types: Sequence[tuple[DType, tuple[Dim, ...]] | None], version: int) -> Any:
     """The FunctionProto that defines a node on inputs of those types in an opset, or None where there is none."""
     import onnx

@@ -16,7 +16,7 @@ from ...graph.nodes import Dim, Graph, OpNode, Value
 from ...topi.shapes import simple
 from .context import NodeContext, label
 from .dtypes import array_of, tensor_type
-from .functions import body_of
+from .functions import body_of, has_body
 from .operand import Operand
 from .registry import REFUSED, find
 
@@ -56,7 +56,15 @@ class Importer:
         graph = self.model.graph
         scope = self._initializers(graph)
         self._inputs(graph, scope)
-        self.nodes(_live(graph), scope, self.versions)
+        live = list(_live(graph))
+        try:
+            self.nodes(live, scope, self.versions)
+        except UnsupportedOperator as error:
+            others = self._other_unknown(live, str(error))
+            if not others:
+                raise
+            words = "nor is the operator" if len(others) == 1 else "nor are the operators"
+            raise UnsupportedOperator(f"{error}; {words} {', '.join(others)}") from error
         outputs = [self.value(self._lookup(scope, o.name, "the graph's outputs"), o.name) for o in graph.output]
         if not outputs:
             raise ModelError(f"the model {graph.name} has no outputs")
@@ -139,6 +147,18 @@ class Importer:
             for name, operand in zip(proto.output, outputs):
                 if name and operand is not None:
                     scope[name] = operand
+
+    def _other_unknown(self, protos: Iterable[Any], reported: str) -> list[str]:
+        """The operators of a graph, with their number, that nothing converts and that `reported` does not name."""
+        counts: dict[str, int] = {}
+        for proto in protos:
+            local = (proto.domain, proto.op_type) in self.local_functions
+            version = self.versions.get("" if proto.domain == "ai.onnx" else proto.domain)
+            if local or version is None or find(proto.domain, proto.op_type, version) is not None:
+                continue
+            if proto.op_type in REFUSED or not has_body(proto, version):
+                counts[proto.op_type] = counts.get(proto.op_type, 0) + 1
+        return [f"{name} ({n} nodes)" if n > 1 else name for name, n in counts.items() if name not in reported]
 
     def subgraph(self, graph: Any, scope: dict[str, Operand]) -> list[Operand]:
         """The outputs of a branch, which sees the names around it."""
