@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -21,12 +23,14 @@ from .modes.exact import exact_arguments
 from .precision import unlike
 from .programs import Program, execute, parameters, same_signature, several_functions
 from .shrink import smallest
-from .sizes import size_names, sizes_to_try
+from .sizes import Round, rounds_to_try, size_names, sizes_to_try
+from .steps import OutOfSteps, limited
 from .tolerance import close
 from .verdict import Verdict
 
 DEFAULT = ("exact", "field", "shadow")
 LAST_RESORTS = ("bound", "floats")  # tried in turn when no other mode can compare
+ROUND_STEPS = 100_000  # that a mode may take at sizes of several tiles
 JUDGE_ROUNDING = {"bound", "special", "floats"}
 
 __all__ = ["Verdict", "check", "close", "exact_arguments", "execute", "random_inputs"]
@@ -69,8 +73,9 @@ def check(
     if inputs is not None:
         sizes = {**told_sizes(before, inputs), **(sizes or {})}
     tried = sizes_to_try(before, after, seed, sizes, several=inputs is None)
+    rounds = rounds_to_try(before, after, tried, sizes) if inputs is None else []
     before, after, updated = _in_place(before, after, seed, tried, inputs, inout)
-    cases = _Cases.of(before, after, seed, sizes, tried, inputs, "shadow" in modes)
+    cases = _Cases.of(before, after, seed, sizes, tried, rounds, inputs, "shadow" in modes)
     ran: dict[str, Verdict] = {}
     refused: dict[str, str] = {}
     for name in _in_order(modes):
@@ -90,11 +95,24 @@ def check(
         reasons = "".join(f"\n  {name}: {why}" for name, why in refused.items())
         raise Unsupported(f"the programs cannot be compared: every mode refuses{reasons}")
     told = next((v for v in ran.values() if not v), next(iter(ran.values())))
+    if told and cases.only_empty():
+        raise Unsupported(
+            "the programs cannot be compared: a dimension was 0 at each size that could be judged"
+            f"{_at_sizes(cases)}\n  try:    sizes= with a size at which the first program is defined"
+        )
     if told and not JUDGE_ROUNDING & set(ran):
         told = replace(told, unjudged=unlike(before, after))
     excused = sum(case.excused for case in cases.cases) if told else 0
     tried_sizes = cases.tried() if told else ()
-    return replace(told, ran=tuple(ran), refused=refused, tried=tried_sizes, inout=updated, excused=excused)
+    short = cases.short() if told else {}
+    return replace(
+        told, ran=tuple(ran), refused=refused, tried=tried_sizes, inout=updated, excused=excused, short=short
+    )
+
+
+def _at_sizes(cases: _Cases) -> str:
+    sizes = [", ".join(f"{name} = {n}" for name, n in one.items()) for one in cases.tried()]
+    return f": {'; '.join(sizes)}" if sizes else ""
 
 
 def _in_place(
@@ -141,17 +159,26 @@ class _Cases:
     """The same two programs at several sizes of their symbolic dimensions."""
 
     cases: list[Case]
+    rounds: list[tuple[Round, list[Case]]] = field(default_factory=list)  # with their cases, which are among `cases`
     ran: set[int] = field(default_factory=set)  # the places of those of which a mode gave a verdict
+    too_long: set[int] = field(default_factory=set)
 
     @staticmethod
     def of(before: Program, after: Program, seed: int, given: Mapping[str, int] | None,
-           tried: Sequence[Mapping[str, int]], inputs: Sequence[Any] | None, shadow: bool) -> _Cases:  # fmt: skip
+           tried: Sequence[Mapping[str, int]], rounds: Sequence[Round], inputs: Sequence[Any] | None,
+           shadow: bool) -> _Cases:  # fmt: skip
         facts = Facts(before, after, frozenset(tried[0]))
-        made = []
-        for sizes in tried:
+
+        def case(sizes: Mapping[str, int], brief: bool = False) -> Case:
             left_open = {name: n for name, n in sizes.items() if name not in (given or {})}
-            made.append(Case(before, after, seed, sizes, inputs, shadow, left_open, facts))
-        return _Cases(made)
+            return Case(before, after, seed, sizes, inputs, shadow, left_open, facts, brief)
+
+        made, round_cases = [case(sizes) for sizes in tried], []
+        for one in rounds:
+            its = [case(sizes, brief=True) for sizes in (one.sizes, *one.otherwise)]
+            round_cases.append((one, its))
+            made += its
+        return _Cases(made, round_cases)
 
     def judged(self, mode: Mode) -> tuple[Verdict, Case]:
         """A mode's verdict: the first difference, with its case. `Unsupported` where the mode refuses all sizes.
@@ -162,10 +189,15 @@ class _Cases:
         undefined: ExecutionError | None = None
         told: tuple[Verdict, Case] | None = None
         for k, case in enumerate(self.cases):
-            if case.undefined:
+            if case.undefined or k in self.too_long or (case.brief and self._not_needed(k, case, mode)):
                 continue
             try:
-                verdict = _judged(mode, case)
+                with limited(ROUND_STEPS) if case.brief else nullcontext():
+                    verdict = _judged(mode, case)
+            except OutOfSteps as why:
+                reason = reason or why
+                self.too_long.add(k)
+                continue
             except Unsupported as why:
                 reason = reason or why
                 continue
@@ -176,12 +208,31 @@ class _Cases:
             told = told or (verdict, case)
             if not verdict:
                 return verdict, case
-        if undefined is not None and all(case.undefined for case in self.cases):
-            raise undefined
+        if undefined is not None and all(case.undefined for case in self.cases if not case.brief):
+            if told is None:
+                raise undefined
         if told is None:
             assert reason is not None
             raise reason
         return told
+
+    def _not_needed(self, k: int, case: Case, mode: Mode) -> bool:
+        """Whether large sizes were compared already, or are those to take in place of others, which `before` has."""
+        if k in self.ran and (mode.compares or case.watched):
+            return True
+        its = next(its for _, its in self.rounds if any(one is case for one in its))
+        return not all(one.undefined for one in itertools.takewhile(lambda one: one is not case, its))
+
+    def only_empty(self) -> bool:
+        """Whether dimensions were left open, and one of them was 0 wherever the programs were compared."""
+        tried = self.tried()
+        return bool(tried) and all(0 in sizes.values() for sizes in tried)
+
+    def short(self) -> dict[str, int]:
+        """The tiles that no judged size goes round three times, by the name of the dimension."""
+        judged = [self.cases[k].sizes for k in self.ran if not self.cases[k].undefined]
+        wanted = {one.name: one.tile for one, _ in self.rounds}
+        return {name: tile for name, tile in wanted.items() if all(sizes[name] < 3 * tile for sizes in judged)}
 
     def tried(self) -> tuple[Mapping[str, int], ...]:
         """The values of open dimensions at which the programs were compared."""

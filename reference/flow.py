@@ -58,9 +58,17 @@ class Flow:
         """What says how often loops run, whether a `while` goes on, and how large storage is."""
         return self._reached(self.extents, [])
 
+    def variables(self, expressions: Iterable[x.Node]) -> set[str]:
+        """The names of the variables that expressions depend on, by whatever way."""
+        return {key.name for key in self._known(expressions, [])[0] if isinstance(key, x.Var)}
+
     def _reached(self, expressions: Iterable[x.Node], keys: Iterable[Key]) -> Reached:
-        rest, known = list(keys), set()
-        todo, seen = list(expressions), {}
+        known, seen = self._known(expressions, keys)
+        return Reached(frozenset(self.places[k] for k in known if k in self.places), tuple(seen.values()))
+
+    def _known(self, expressions: Iterable[x.Node], keys: Iterable[Key]) -> tuple[set[Key], dict[int, x.Node]]:
+        rest, known = list(keys), set[Key]()
+        todo, seen = list(expressions), dict[int, x.Node]()
         while rest or todo:
             while todo:
                 e = todo.pop()
@@ -74,7 +82,7 @@ class Flow:
                     known.add(key)
                     rest += self.linked.get(key, ())
                     todo += self.made.get(key, ())
-        return Reached(frozenset(self.places[k] for k in known if k in self.places), tuple(seen.values()))
+        return known, seen
 
     def _tensors(self, program: Any) -> None:
         self.places = {one: k for k, one in enumerate(keys(program))}

@@ -23,7 +23,8 @@ class Verdict:
     for undefined behaviour the `finding`. `ran` are the modes that ran, `refused` says of each other one why not.
     Of an equal verdict, `tried` has the sizes of symbolic dimensions at which the programs were compared, and
     `unjudged` says where they round at other dtypes, if no mode that ran judges rounding; `excused` counts
-    the inputs on which they differ and may, as one of them rounds there. `inout` names
+    the inputs on which they differ and may, as one of them rounds there; `short` has the tiles that no size tried goes
+    round three times, by dimension. `inout` names
     the parameters that were taken as in and out. The mode "signature" says that one program writes what the other does
     not.
     """
@@ -45,6 +46,7 @@ class Verdict:
     unjudged: str = ""
     inout: tuple[str, ...] = ()
     excused: int = 0
+    short: Mapping[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return self.equal
@@ -64,6 +66,8 @@ class Verdict:
             lines.append(f"  in and out: {', '.join(self.inout)} (what the caller passes in is read)")
         if self.unjudged:
             lines.append(f"  rounding was not judged: {self.unjudged} (mode bound does)")
+        for name, tile in self.short.items():
+            lines.append(f"  no size of {name} was judged that goes round its tile of {tile} three times")
         if self.excused:
             times = "1 input" if self.excused == 1 else f"{self.excused} inputs"
             lines.append(f"  on {times} they differ where one of them rounds, which was not judged (mode bound does)")

@@ -166,6 +166,7 @@ class Case:
     open_sizes: Mapping[str, int] = field(default_factory=dict)
     known: Facts | None = None
     watched: bool = field(default=False, init=False)
+    brief: bool = False  # only what every mode does first: these sizes are large
     undefined: bool = field(default=False, init=False)  # `before` is, at these sizes
     told_by_floats: bool = field(default=False, init=False)  # field mode found a difference of floats only
     exact_held: bool = field(default=False, init=False)  # exact mode found no difference, also on varied inputs
@@ -186,6 +187,11 @@ class Case:
     def parameters(self) -> list[Parameter]:
         """Those of `before`; the other's differ in names at most."""
         return self.facts.parameters
+
+    @property
+    def judges_chosen(self) -> bool:
+        """Whether modes choose inputs of their own beside the first: none are given, and these sizes are small."""
+        return self.given is None and not self.brief
 
     @cached_property
     def _exact(self) -> list[Any] | Unsupported:

@@ -44,7 +44,7 @@ class FieldMode:
         if not verdict:
             return self._confirmed(case, verdict, inputs) if case.facts.hashes else verdict
         # The formulas are the same; what floats make of them is judged here where exact mode did not.
-        found = on_floats(case, inputs)
+        found = on_floats(case, inputs) if case.judges_chosen else None
         return verdict if found is None else found
 
     def _in_a_field(self, case: Case, inputs: Sequence[Any]) -> Verdict:
@@ -91,6 +91,8 @@ class FieldMode:
         of the second kind is not asked again.
         """
         others: list[dict[str, Any]] = []
+        if case.brief:
+            return Verdict(True, self.name)
         if isinstance(domain(), OrderedField):
             others += [{"chosen": chosen} for chosen in signs(case.parameters)]
         left = between(case, inputs) if case.exact_held else variations(case, inputs)

@@ -34,7 +34,7 @@ class FloatsMode:
             return near
 
         verdict = case.compare("bits", inputs, case.run_before(inputs), case.run_after(inputs), accept)
-        if verdict and case.given is None and (found := on_floats(case, inputs)) is not None:
+        if verdict and case.judges_chosen and (found := on_floats(case, inputs)) is not None:
             return replace(found, mode="bits")
         return replace(verdict, mode="close") if verdict and loose else verdict
 

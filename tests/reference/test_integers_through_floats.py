@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -80,8 +81,7 @@ def test_a_float_that_holds_them_is_none(name: str) -> None:
 
 def summed(formula: str, out: str) -> Any:
     parameters = [f'{name}: T.Buffer((8,), "int32")' for name in "ABC"] + [f'D: T.Buffer((8,), "{out}")']
-    for name in "ABC":
-        formula = formula.replace(name, f'T.Cast("float32", {name}[i])')
+    formula = re.sub(r"([ABC])", r'T.Cast("float32", \1[i])', formula)
     return function(f"for i in range(8):\n    D[i] = {formula}", ", ".join(parameters))
 
 
