@@ -6,11 +6,29 @@ import ast
 import re
 from typing import Any
 
-from .expr import Expr, Node, Range, first_difference
+from .expr import Expr, Node, first_difference
+from .expr import Range as _Range
 from .expr import structural_equal as _equal
 from .tir.nodes import IRModule, PrimFunc, Stmt
 
 __all__ = ["IRModule", "Range", "assert_structural_equal", "structural_equal"]
+
+
+class _RangeType(type):
+    def __instancecheck__(cls, item: Any) -> bool:
+        return isinstance(item, _Range)
+
+
+class Range(metaclass=_RangeType):
+    """TVM's constructor of ranges: `Range(begin, end)` is [begin, end), `Range(n)` is [0, n).
+
+    It makes an `expr.Range`, whose own fields are start and extent, as those of `Range.from_min_extent` are.
+    """
+
+    from_min_extent = staticmethod(_Range.from_min_extent)
+
+    def __new__(cls, begin: Any, end: Any = None) -> Any:
+        return _Range.of(begin, end)
 
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:

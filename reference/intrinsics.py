@@ -94,7 +94,17 @@ def _shift(a: Any, b: Any, left: bool) -> Any:
     return np.where(far, np.where(a < 0, -1, 0).astype(a.dtype), np.right_shift(a, amount))
 
 
+def _q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> Any:
+    """x * 2**s * y / 2**q on int32, rounded to the nearest, ties up: in int64, which wraps."""
+    left, places = np.maximum(s, 0).astype(np.int64), q.astype(np.int64) + np.maximum(-s.astype(np.int64), 0)
+    if np.any((places < 1) | (places > 63) | (left > 63)):
+        raise ExecutionError("q_multiply_shift: a shift by less than 1 or more than 63 places")
+    product = (x.astype(np.int64) << left) * y.astype(np.int64)
+    return ((product + (np.int64(1) << (places - 1))) >> places).astype(np.int32)
+
+
 _INTEGER: dict[str, Callable[..., Any]] = {
+    "q_multiply_shift": _q_multiply_shift,
     "abs": np.abs,
     "shift_left": lambda a, b: _shift(a, b, True),
     "shift_right": lambda a, b: _shift(a, b, False),

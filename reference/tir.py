@@ -11,6 +11,7 @@ from typing import Any
 
 from minitvm.errors import InputError
 from minitvm.events import Listener
+from minitvm.expr.foreign import require_runnable
 from minitvm.tir import nodes as t
 
 from .runner import run_level_3
@@ -51,7 +52,13 @@ def run(
 
 
 def entry_function(program: t.PrimFunc | t.IRModule, entry: str | None) -> t.PrimFunc:
-    """The function that a run starts with."""
+    """The function that a run starts with; `Unsupported` where it calls foreign code."""
+    func = _entry(program, entry)
+    require_runnable(func)
+    return func
+
+
+def _entry(program: t.PrimFunc | t.IRModule, entry: str | None) -> t.PrimFunc:
     if isinstance(program, t.PrimFunc):
         return program
     names = [n for n, f in program.items() if f.attrs.get("host")] or list(program.functions)

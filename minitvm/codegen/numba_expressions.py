@@ -51,6 +51,7 @@ from ..expr import (
     Var,
 )  # fmt: skip
 from ..expr.conditions import is_const
+from ..tir.fixed_point import written_out
 from ..tir.nodes import Buffer, BufferLoad, PrimFunc
 from ..tir.registers import slot
 from .emitter import Emitter
@@ -343,6 +344,8 @@ class NumbaExpressions(Emitter):
             return self.value(e.args[0])
         if e.op == "reinterpret":
             return f"{self.use('as_' + short_name(e.dtype.scalar))}({self.value(e.args[0])})"
+        if e.op == "q_multiply_shift":
+            return self.value(written_out(e))
         if e.op == "exp10":
             return f"{self.use('pow')}({self.use(short_name(e.dtype))}(10), {self.vector(e.args[0])})"
         if e.op not in _CALLS:

@@ -191,14 +191,26 @@ class SizeVar(Var):
     """A variable that is known not to be negative: a symbolic dimension."""
 
 
+def _in_our_order(constant: Any) -> None:
+    """Exchange value and dtype of a constant that was made in TVM's order, the dtype first."""
+    if isinstance(constant.value, str):
+        dtype, value = constant.value, constant.dtype
+        _set(constant, "value", value)
+        _set(constant, "dtype", dtype)
+
+
 @node
 class IntImm(Expr):
-    """An integer or bool constant; a value outside the dtype's range is refused."""
+    """An integer or bool constant; a value outside the dtype's range is refused.
+
+    `IntImm("int32", 5)`, TVM's order of arguments, is the same as `IntImm(5, "int32")`.
+    """
 
     value: int
     dtype: DType = DType("int32")
 
     def __post_init__(self) -> None:
+        _in_our_order(self)
         dtype = DType(self.dtype)
         _set(self, "dtype", dtype)
         _set(self, "value", int(self.value))
@@ -227,12 +239,16 @@ class IntImm(Expr):
 
 @node
 class FloatImm(Expr):
-    """A float constant; a `Fraction` stays exact until code generation rounds it."""
+    """A float constant; a `Fraction` stays exact until code generation rounds it.
+
+    `FloatImm("float32", 0.5)`, TVM's order of arguments, is the same as `FloatImm(0.5, "float32")`.
+    """
 
     value: float | Fraction
     dtype: DType = DType("float32")
 
     def __post_init__(self) -> None:
+        _in_our_order(self)
         _set(self, "dtype", DType(self.dtype))
         if not self.dtype.is_float:
             raise TypeMismatch(f"{self.value} is not a value of dtype {self.dtype}")
@@ -258,6 +274,8 @@ class Cast(Expr):
 
     def __post_init__(self) -> None:
         _set(self, "dtype", DType(self.dtype))
+        if not isinstance(self.value, Expr):
+            _set(self, "value", as_expr(self.value))
 
 
 @node
@@ -270,6 +288,10 @@ class BinaryOp(Expr):
     _children = ("a", "b")
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.a, Expr) and isinstance(self.b, Expr)):
+            a, b = match(self.a, self.b)
+            _set(self, "a", a)
+            _set(self, "b", b)
         if self.a.dtype != self.b.dtype:
             raise TypeMismatch(
                 f"{type(self).__name__}: the operands differ in dtype\n"
@@ -513,6 +535,11 @@ class Range(Node):
         constant = isinstance(first, IntImm) and isinstance(last, IntImm)
         return Range(first, const(last.value - first.value, first.dtype) if constant else last - first)  # type: ignore[attr-defined]
 
+    @staticmethod
+    def from_min_extent(start: Any, extent: Any) -> Range:
+        """[start, start + extent) (TVM's name)."""
+        return Range(*match(as_expr(start), as_expr(extent)))
+
     @property
     def min(self) -> Expr:
         """TVM's name for `start`."""
@@ -520,13 +547,16 @@ class Range(Node):
 
 
 SPATIAL, REDUCE, OPAQUE = "S", "R", "O"
+# TVM's numbers of the kinds of iterators that a block may have: DataPar, CommReduce, Ordered, Opaque.
+_TVM_KINDS: dict[Any, str] = {0: SPATIAL, 2: REDUCE, 3: OPAQUE, 4: OPAQUE}
 
 
 @node
 class IterVar(Node):
     """A block's or a compute's iterator: a variable, its domain, and whether iterations are independent.
 
-    `kind` is "S" (spatial: independent), "R" (reduction: commutative) or "O" (opaque: in order).
+    `kind` is "S" (spatial: independent), "R" (reduction: commutative) or "O" (opaque: in order). TVM's arguments,
+    `IterVar(dom, var, iter_type)` with a number for the kind, are taken as well.
     """
 
     var: Var
@@ -534,6 +564,14 @@ class IterVar(Node):
     kind: str = SPATIAL
     _children = ("dom",)
     _defs = ("var",)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.var, Range | tuple | list):
+            dom, var = self.var, self.dom
+            _set(self, "dom", dom if isinstance(dom, Range) else Range.of(*dom))
+            _set(self, "var", Var(var) if isinstance(var, str) else var)
+        if self.kind in _TVM_KINDS:
+            _set(self, "kind", _TVM_KINDS[self.kind])
 
     # In arithmetic an iteration variable stands for its variable: `A[i, k + 1]` with k a reduce_axis.
     def __add__(self, other: Any) -> Expr:
@@ -655,10 +693,10 @@ def match(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Two operands brought to one dtype and one number of lanes; a plain number takes the other's dtype."""
     a_const, b_const = _is_number(a), _is_number(b)
     if a_const and not b_const:
-        right = as_expr(b)
+        right = _beside(as_expr(b), a)
         return _number_like(a, right), right
     if b_const and not a_const:
-        left = as_expr(a)
+        left = _beside(as_expr(a), b)
         return left, _number_like(b, left)
     left, right = as_expr(a), as_expr(b)
     if left.dtype == right.dtype:
@@ -676,14 +714,15 @@ def _is_number(value: Any) -> bool:
     return not isinstance(value, Expr | IterVar) and _is_scalar(value)
 
 
+def _beside(value: Expr, number: Any) -> Expr:
+    """The operand beside a Python number: an integer becomes a float32 beside a float, as in TVM."""
+    own = dtype_of_value(number)
+    return _convert(value, own.with_lanes(value.dtype.lanes)) if own.is_float and not value.dtype.is_float else value
+
+
 def _number_like(value: Any, other: Expr) -> Expr:
     target = other.dtype
     own = dtype_of_value(value)
-    if own.is_float and not target.is_float:
-        raise TypeMismatch(
-            f"a float constant meets an expression of dtype {target}\n"
-            f"  found:  {value} beside {other}\n  try:    .astype('float32') on the expression"
-        )
     if target.is_bool and not own.is_bool:
         target = own.with_lanes(target.lanes)
     return const(value, target)

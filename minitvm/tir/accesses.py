@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from ..expr import (
     Add,
+    Call,
     Expr,
     IntImm,
     Let,
@@ -28,7 +29,19 @@ from ..expr import (
     walk,
 )
 from ..expr.conditions import certain_parts
-from .nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, If, LetStmt, Stmt, While
+from .nodes import (
+    BlockRealize,
+    Buffer,
+    BufferData,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    If,
+    LetStmt,
+    Stmt,
+    While,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +96,9 @@ def _accesses(node: Node, around: _Around) -> Iterator[Access]:
         yield from _accesses(node.then_case, around.under(node.condition))
         if node.else_case is not None:
             yield from _accesses(node.else_case, around.under(Not(node.condition)))
+    elif isinstance(node, Call) and node.op == "address_of" and isinstance(node.args[0], BufferLoad):
+        for index in node.args[0].indices:  # the element itself is not read
+            yield from _accesses(index, around)
     else:
         inside = replace(around, guarded=True)
         always, sometimes = ([], list(children(node))) if isinstance(node, While | Select) else certain_parts(node)
@@ -111,9 +127,44 @@ class _Around:
         return Access(node, write, buffer, ranges, self.loops, self.lets, self.guarded, self.conditions)
 
 
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The address of a buffer, handed to a foreign call, and what that call may do: read the buffer, write it, both."""
+
+    node: Node
+    buffer: Buffer
+    read: bool = True
+    write: bool = True
+
+
+def addresses(node: Node) -> Iterator[Address]:
+    """The addresses that are handed out below a node, blocks inside not counted: they declare what is done."""
+    if isinstance(node, BlockRealize | BufferRegion):
+        return
+    if isinstance(node, Call) and node.op == "tvm_access_ptr" and isinstance(node.args[1], BufferData):
+        mask = node.args[4]
+        bits = mask.value if isinstance(mask, IntImm) else 3
+        yield Address(node, node.args[1].buffer, bool(bits & 1), bool(bits & 2))
+        return
+    buffer = handed_out(node)
+    if buffer is not None:
+        yield Address(node, buffer)
+    for child in children(node):
+        yield from addresses(child)
+
+
+def handed_out(node: Node) -> Buffer | None:
+    """The buffer of which a node is the address; None for any other node."""
+    if isinstance(node, BufferData):
+        return node.buffer
+    if isinstance(node, Call) and node.op == "address_of" and isinstance(node.args[0], BufferLoad):
+        return node.args[0].buffer
+    return None
+
+
 def reads_buffer(node: Expr | Stmt, buffer: Buffer) -> bool:
-    """Whether a buffer is loaded anywhere inside."""
-    return any(isinstance(part, BufferLoad) and part.buffer is buffer for part in walk(node))
+    """Whether a buffer is loaded anywhere inside, or its address is handed out."""
+    return any(isinstance(part, BufferLoad | BufferData) and part.buffer is buffer for part in walk(node))
 
 
 # A store `X[i] = X[i] op e` where e does not read X may run in any order of its iterations, for these operators.

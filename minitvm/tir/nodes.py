@@ -9,6 +9,7 @@
     realize   ::= BlockRealize iter_values where predicate: Block
     block     ::= Block iter_vars reads writes alloc_buffers match_buffers annotations init: stmt
     load      ::= BufferLoad buffer [indices]                  an expression
+    address   ::= BufferData buffer                            an argument of a foreign call
 
 At kernel level there are no blocks and no match_buffers, buffers are flat (one dimension), indices may be `Ramp`s, and
 `Allocate` opens the scope of a buffer. Meaning: loops run as they are written; a block runs once for every point of its
@@ -17,13 +18,30 @@ loops at which its predicate holds, its `init` first where all its reduction ite
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+import operator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
 from typing import Any, NoReturn
 
 from ..errors import InputError, TypeMismatch, nearest
-from ..expr import DType, Expr, ExprPrinter, IntImm, IterVar, Node, Range, Var, as_expr, const, node
+from ..expr import (
+    Call,
+    DType,
+    Expr,
+    ExprPrinter,
+    IntImm,
+    IterVar,
+    Node,
+    Range,
+    StringImm,
+    Var,
+    as_expr,
+    const,
+    node,
+)  # fmt: skip
+from ..expr.conditions import is_const
 
 
 class ForKind(StrEnum):
@@ -81,6 +99,38 @@ class Buffer(Node):
         # Without it Python would ask for A[0], A[1], ... for ever: no index is refused.
         raise TypeMismatch(f"a buffer cannot be iterated: {self.name}\n  try:    {self.name}[i] in a loop over i")
 
+    @property
+    def data(self) -> BufferData:
+        """The address of the buffer's storage, as an argument of foreign calls."""
+        return BufferData(self)
+
+    def access_ptr(self, access_mask: str | int, ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0,
+                   extent: Any = None) -> Expr:  # fmt: skip
+        """TVM's `tvm_access_ptr`: the address of the buffer, and whether it is read ("r"), written ("w") or both.
+
+        `offset` counts elements from the start of the buffer; `extent` is their number, by default all that follow.
+        Raises `InputError` for another mask.
+        """
+        mask = _ACCESS_MASKS.get(access_mask, access_mask) if isinstance(access_mask, str) else access_mask
+        if mask not in (1, 2, 3):
+            raise InputError(f'access_ptr({access_mask!r}): wanted "r", "w" or "rw"')
+        first = as_expr(offset)
+        if extent is None:
+            factors = (self.strides[0], self.shape[0]) if self.strides else self.shape
+            extent = _difference(_product(factors), first)
+        start = (
+            first
+            if is_const(self.elem_offset, 0)
+            else self.elem_offset
+            if is_const(first, 0)
+            else self.elem_offset + first
+        )
+        if content_lanes > 1:
+            extent, start = as_expr(extent) // content_lanes, start // content_lanes
+        element = Call(DType("handle"), "type_annotation", (StringImm(str(self.dtype.with_lanes(content_lanes))),))
+        args = (element, self.data, start, as_expr(extent), const(mask))
+        return Call(DType(ptr_type), "tvm_access_ptr", args)
+
     def full_region(self) -> BufferRegion:
         """The region of all elements."""
         return BufferRegion(self, tuple(Range(const(0, d.dtype), d) for d in self.shape))
@@ -100,11 +150,26 @@ class BufferLoad(Expr):
     _children = ("indices", "predicate")
 
     def __post_init__(self) -> None:
+        _with_tuple(self, "indices")
         _check_rank(self.buffer, self.indices)
         object.__setattr__(self, "dtype", _element_dtype(self.buffer, self.indices))
 
     def _format(self, printer: ExprPrinter) -> str:
         return f"{self.buffer.name}[{', '.join(map(printer.expr, self.indices)) or '()'}]"
+
+
+@node
+class BufferData(Expr):
+    """`A.data`: the address of a buffer's storage, handed to code that the program does not describe.
+
+    The block around declares what that code reads and writes.
+    """
+
+    buffer: Buffer
+    dtype: DType = DType("handle")
+
+    def _format(self, printer: ExprPrinter) -> str:
+        return f"{self.buffer.name}.data"
 
 
 @node
@@ -114,6 +179,9 @@ class BufferRegion(Node):
     buffer: Buffer
     region: tuple[Range, ...]
     _children = ("region",)
+
+
+_ACCESS_MASKS = {"r": 1, "w": 2, "rw": 3, "wr": 3}  # TVM's numbers
 
 
 class Stmt(Node):
@@ -138,6 +206,7 @@ class BufferStore(Stmt):
     _children = ("indices", "value", "predicate")
 
     def __post_init__(self) -> None:
+        _with_tuple(self, "indices")
         _check_rank(self.buffer, self.indices)
         wanted = _element_dtype(self.buffer, self.indices)
         if self.value.dtype != wanted:
@@ -198,6 +267,9 @@ class Seq(Stmt):
     stmts: tuple[Stmt, ...]
     _children = ("stmts",)
 
+    def __post_init__(self) -> None:
+        _with_tuple(self, "stmts")
+
     @staticmethod
     def of(*stmts: Stmt | None) -> Stmt:
         """The statements in order, nested sequences flattened, a single one bare."""
@@ -236,6 +308,10 @@ class Evaluate(Stmt):
 
     value: Expr
     _children = ("value",)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, Expr):
+            object.__setattr__(self, "value", as_expr(self.value))
 
 
 @node
@@ -445,6 +521,32 @@ def with_root(params: tuple[Buffer | Var, ...], body: Stmt, attrs: Mapping[str, 
     """A level-3 function: `body` inside the root block that every one has."""
     root = Block((), (), (), "root", body, alloc_buffers=alloc_buffers)
     return PrimFunc(params, BlockRealize((), const(True), root), attrs)
+
+
+def _with_tuple(made: Any, name: str) -> None:
+    """Make a tuple of a list that was handed over for a field, as TVM's constructors take one."""
+    value = getattr(made, name)
+    if type(value) is not tuple:
+        items = tuple(as_expr(item) if not isinstance(item, Node) else item for item in value)
+        object.__setattr__(made, name, items)
+
+
+def _product(factors: Iterable[Expr]) -> Expr:
+    """The product, constants multiplied out."""
+    whole, rest = 1, []
+    for factor in factors:
+        if isinstance(factor, IntImm):
+            whole *= factor.value
+        else:
+            rest.append(factor)
+    symbolic = functools.reduce(operator.mul, rest) if rest else None
+    return const(whole) if symbolic is None else symbolic if whole == 1 else symbolic * whole
+
+
+def _difference(a: Expr, b: Expr) -> Expr:
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        return const(a.value - b.value, a.dtype)
+    return a if is_const(b, 0) else a - b
 
 
 def _check_rank(buffer: Buffer, indices: tuple[Expr, ...]) -> None:

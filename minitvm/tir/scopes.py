@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..expr import Expr, Let, Node, Var, children, walk
-from .nodes import Allocate, Block, BlockRealize, Buffer, BufferLoad, BufferRegion, For, LetStmt, PrimFunc
+from .nodes import Allocate, Block, BlockRealize, Buffer, BufferData, BufferLoad, BufferRegion, For, LetStmt, PrimFunc
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ def _guards(node: Node) -> bool:
 
 
 def used_buffer(node: Node) -> Buffer | None:
-    """The buffer that a load, store or region names."""
-    if isinstance(node, BufferLoad | BufferRegion) or type(node).__name__ == "BufferStore":
+    """The buffer that a load, store, region or address names."""
+    if isinstance(node, BufferLoad | BufferRegion | BufferData) or type(node).__name__ == "BufferStore":
         return node.buffer  # type: ignore[attr-defined]
     return None
 

@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from ..arith import Analyzer
 from ..errors import VerificationError, report, verification_asked
 from ..expr import REDUCE, IntImm, Node, Range, Select, Var, children, walk
-from .accesses import accesses
+from .accesses import accesses, handed_out
 from .conditions import is_const
 from .nodes import (
     Allocate,
     Block,
     BlockRealize,
     Buffer,
+    BufferData,
     BufferRegion,
     BufferStore,
     For,
@@ -136,7 +137,7 @@ def indices_are_integers(func: PrimFunc) -> Broken:
     """the indices of loads, stores and regions are integers, one a dimension"""
     for node in every_node(func):
         buffer = used_buffer(node)
-        if buffer is None:
+        if buffer is None or isinstance(node, BufferData):
             continue
         indices = [r.start for r in node.region] if isinstance(node, BufferRegion) else node.indices  # type: ignore[attr-defined]
         if len(indices) != buffer.ndim:
@@ -260,6 +261,18 @@ def reads_are_declared(func: PrimFunc) -> Broken:
 def writes_are_declared(func: PrimFunc) -> Broken:
     """what the body of a block writes lies in the regions that the block declares to write"""
     yield from _undeclared(func, write=True)
+
+
+@rule(TIR_RULES)
+def addresses_are_declared(func: PrimFunc) -> Broken:
+    """a block declares to read or write each buffer of which it hands out the address, or makes that buffer itself"""
+    for node, scope in scoped(func):
+        block, buffer = scope.block, handed_out(node)
+        if buffer is None or block is None or _makes_no_claims(block):
+            continue
+        own = {*block.alloc_buffers, *(m.buffer for m in block.match_buffers)}
+        if buffer not in own and all(r.buffer is not buffer for r in (*block.reads, *block.writes)):
+            yield node, f"the block {block.name} declares no access of {buffer.name}, whose address it hands out"
 
 
 @rule(TIR_RULES)

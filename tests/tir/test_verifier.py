@@ -327,6 +327,26 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
           found:  the block b declares no writes of B
         """,
     ),
+    "addresses_are_declared": (
+        lambda: body(
+            '''
+            with T.block("b"):
+                T.reads()
+                T.writes(A[0:8])
+                T.call_extern("int32", "copy", A.access_ptr("w"), B.data)
+            '''
+        ), "tir", """
+        main: addresses_are_declared
+            @T.prim_func
+            def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
+                with T.block("b"):
+                    T.reads()
+                    T.writes(A[0:8])
+                    T.call_extern("int32", "copy", T.tvm_access_ptr(T.type_annotation("float32"), A.data, 0, 8, 2), B.data)
+                                                                                                                    ^^^^^^ the block b declares no access of B, whose address it hands out
+          wanted: a block declares to read or write each buffer of which it hands out the address, or makes that buffer itself
+          found:  the block b declares no access of B, whose address it hands out
+        """),
     "views_fit_their_source": (view_of_another_dtype, "tir", """
         main: views_fit_their_source
             @T.prim_func

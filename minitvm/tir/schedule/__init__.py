@@ -1,7 +1,7 @@
 """Schedules: programs transformed step by step, each step checked, the whole recorded (see docs and `registry`)."""
 
 from ...errors import ScheduleError
-from . import primitives
+from . import foreign_calls, primitives
 from .handles import BlockRV, ExprRV, LoopRV
 from .reducers import Reducer, register_reducer
 from .registry import PRIMITIVES, Failure, Primitive, Requirement, document, holds_inside, primitive, requirement

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence, Set
 
 from ...arith import Analyzer, iter_map, regions
@@ -23,9 +25,21 @@ from ...expr import (
     substitute,
     walk,
 )  # fmt: skip
-from ..accesses import Access, accesses
+from ..accesses import Access, accesses, addresses
 from ..conditions import all_of, conjuncts, is_const
-from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, Evaluate, For, Stmt, While
+from ..nodes import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferData,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    Evaluate,
+    For,
+    Stmt,
+    While,
+)  # fmt: skip
 from .bindings import covers_domain, loop_ranges
 from .tree import Tree, statements
 
@@ -119,6 +133,9 @@ def signature(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegio
             whole = access.buffer.full_region().region
             box = tuple(all_ if _looks_up(r, changing) else r for r, all_ in zip(box, whole, strict=True))
             found[access.write].append(BufferRegion(access.buffer, box))
+    hidden_parts = {a.buffer for part in (block.init, block.body) if part is not None for a in addresses(part)}
+    for declared, regions_found in zip((block.reads, block.writes), found, strict=True):
+        regions_found += [r for r in declared if r.buffer in hidden_parts]  # what a foreign call does is believed
     reads, writes = found
     hidden = {region.buffer for region in writes} if block.init is not None else set()
     return union_regions([r for r in reads if r.buffer not in hidden]), union_regions(writes)
@@ -130,10 +147,10 @@ def _looks_up(r: Range, buffers: Set[Buffer]) -> bool:
 
 
 def with_buffer(node: Node, old: Buffer, new: Buffer) -> Node:
-    """Every load, store and region of one buffer made one of another of the same shape."""
+    """Every load, store, region and address of one buffer made one of another of the same shape."""
 
     def change(at: Node) -> Node | None:
-        if isinstance(at, BufferLoad | BufferStore | BufferRegion) and at.buffer is old:
+        if isinstance(at, BufferLoad | BufferStore | BufferRegion | BufferData) and at.buffer is old:
             return replace(at, buffer=new)
         return None
 
@@ -249,9 +266,22 @@ def _covered(block: Block, region: BufferRegion, found: Sequence[Access]) -> boo
             if not access.guarded:
                 return True
             guarded.append(access.conditions)
+    if _point_by_point(region, found):
+        return True
     if not guarded or any(isinstance(stmt, While) for stmt in statements(block.body)):
         return False
     return _in_both_branches(guarded)
+
+
+def _point_by_point(region: BufferRegion, found: Sequence[Access]) -> bool:
+    """Whether accesses at constant indices, under no condition, touch every element of a constant region."""
+    sizes = [r.extent.value for r in region.region if isinstance(r.start, IntImm) and isinstance(r.extent, IntImm)]
+    points = {tuple(r.start.value for r in a.ranges if isinstance(r.start, IntImm)) for a in found if not a.guarded}
+    first = [r.start.value for r in region.region if isinstance(r.start, IntImm)]
+    if len(sizes) < len(region.region) or math.prod(sizes) > len(points):
+        return False
+    places = itertools.product(*(range(start, start + size) for start, size in zip(first, sizes)))
+    return all(place in points for place in places)
 
 
 def _in_both_branches(found: Sequence[tuple[Expr, ...]], outer: int = 0) -> bool:

@@ -11,6 +11,7 @@ from ..nodes import (
     BlockId,
     BlockRealize,
     Buffer,
+    BufferData,
     BufferLoad,
     BufferRegion,
     BufferStore,
@@ -129,7 +130,7 @@ def renamed_inside(func: PrimFunc) -> PrimFunc:
         if isinstance(made, Block):
             allocated = tuple(map(fresh, made.alloc_buffers))
             return replace(made, alloc_buffers=allocated)
-        if isinstance(made, BufferLoad | BufferStore | BufferRegion):
+        if isinstance(made, BufferLoad | BufferStore | BufferRegion | BufferData):
             return replace(made, buffer=fresh(made.buffer))
         if isinstance(made, MatchBufferRegion):
             return replace(made, buffer=fresh(made.buffer))

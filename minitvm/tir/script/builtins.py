@@ -7,6 +7,7 @@ itself evaluates them.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +21,10 @@ from ...expr import (
     SPATIAL,
     DType,
     Expr,
+    FloatImm,
     IntImm,
     Range,
+    SizeVar,
     StringImm,
     Var,
     as_expr,
@@ -30,98 +33,29 @@ from ...expr import (
     nodes,
     structural_equal,
 )  # fmt: skip
+from ...expr.foreign import FOREIGN
 from .. import op
 from ..conditions import is_const
 from ..nodes import Buffer as BufferNode
-from ..nodes import BufferLoad, BufferRegion, ForKind, Prefetch
-from ..places import COMMON_SCOPES, SCOPES, THREAD_AXES, is_scope, is_thread_axis
+from ..nodes import BufferLoad, BufferStore, ForKind, Prefetch
+from ..places import THREAD_AXES, is_thread_axis
+from . import buffers
+from .buffers import alloc_buffer, as_region, decl_buffer
 from .descriptions import (
-    AllocSpec,
     AxisSpec,
     BlockSpec,
-    BufferSpec,
     CallSpec,
-    DeclSpec,
+    EnvThread,
+    HandleType,
     HeaderSpec,
     InitSpec,
     LetSpec,
     LoopSpec,
-    MatchSpec,
     Meta,
     TypeName,
 )  # fmt: skip
-
-# ---- buffers -------------------------------------------------------------------------------------------------------
-
-
-def _describe(
-    shape: Any,
-    dtype: Any = "float32",
-    data: Any = None,
-    strides: Any = None,
-    elem_offset: Any = None,
-    scope: str = "global",
-    align: int = 0,
-    offset_factor: int = 0,
-    buffer_type: str = "",
-    axis_separators: Sequence[int] | None = None,
-    device: str = "cpu",
-) -> BufferSpec:
-    del offset_factor, buffer_type  # TVM's: hints that mean nothing here
-    if not is_scope(scope):
-        known = nearest(scope, SCOPES) if isinstance(scope, str) else f"one of {COMMON_SCOPES}"
-        raise InputError(f"no scope of storage is called {scope!r}\n  try:    {known}")
-    if data is not None:
-        raise InputError("two buffers over one pointer\n  try:    T.match_buffer(A[...]) for a view of a region")
-    fields: dict[str, Any] = {
-        "dtype": DType(dtype.dtype if isinstance(dtype, TypeName) else dtype), "scope": scope, "device": device
-    }  # fmt: skip
-    if strides:
-        fields["strides"] = tuple(as_expr(s) for s in strides)
-    if elem_offset is not None:
-        fields["elem_offset"] = as_expr(elem_offset)
-    if align > 0:
-        fields["align"] = align
-    if axis_separators:
-        fields["axis_separators"] = tuple(int(a) for a in axis_separators)
-    dimensions = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-    return BufferSpec(dimensions, fields)
-
-
-class _BufferMaker:
-    """`T.Buffer((m, n), "float32")`, and `T.Buffer[(m, n), "float32"]` of 2022."""
-
-    def __call__(self, shape: Any, dtype: Any = "float32", *args: Any, **more: Any) -> BufferSpec:
-        return _describe(shape, dtype, *args, **more)
-
-    def __getitem__(self, key: Any) -> BufferSpec:
-        if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], str):
-            return _describe(key[0], key[1])
-        return _describe(key)
-
-
-Buffer = _BufferMaker()
-
-
-def alloc_buffer(shape: Any, dtype: Any = "float32", *args: Any, **more: Any) -> AllocSpec:
-    """A buffer that the block around it allocates (`sblock_alloc_buffer` since v0.24)."""
-    return AllocSpec(_describe(shape, dtype, *args, **more))
-
-
-def decl_buffer(shape: Any, dtype: Any = "float32", *args: Any, annotations: Any = None, **more: Any) -> DeclSpec:
-    """Storage for the statements that follow, at kernel level."""
-    return DeclSpec(_describe(shape, dtype, *args, **more), annotations or {})
-
-
-def allocate(shape: Any, dtype: Any = "float32", scope: str = "global", annotations: Any = None) -> DeclSpec:
-    """TVM's older spelling of `decl_buffer`."""
-    return DeclSpec(_describe(shape, dtype, scope=scope), annotations or {})
-
-
-def match_buffer(source: Any, shape: Any, dtype: Any = "float32", *args: Any, **more: Any) -> MatchSpec:
-    """A parameter's buffer (`source` a handle), or a view of a region (`source` a region of a buffer)."""
-    return MatchSpec(source, _describe(shape, dtype, *args, **more))
-
+from .foreign import maker
+from .refused import REFUSED, explained
 
 # ---- loops ---------------------------------------------------------------------------------------------------------
 
@@ -185,10 +119,22 @@ def grid(*extents: Any) -> LoopSpec:
     return LoopSpec(tuple(map(_interval, extents)), ForKind.SERIAL)
 
 
-def launch_thread(thread: str, extent: Any) -> LoopSpec:
-    """`with T.launch_thread("threadIdx.x", 128) as tx`: TVM's other spelling of a thread loop."""
-    _known_axis(thread)
-    return LoopSpec((_interval(extent),), ForKind.THREAD, thread)
+def launch_thread(thread: str | EnvThread, extent: Any) -> LoopSpec:
+    """`with T.launch_thread("threadIdx.x", 128) as tx`: TVM's other spelling of a thread loop.
+
+    `tx = T.env_thread("threadIdx.x")` before it gives the variable its name: `with T.launch_thread(tx, 128)`.
+    """
+    axis = thread.axis if isinstance(thread, EnvThread) else thread
+    _known_axis(axis)
+    return LoopSpec((_interval(extent),), ForKind.THREAD, axis, name=getattr(thread, "name", ""))
+
+
+def env_thread(thread_tag: str, dtype: str = "int32") -> EnvThread:
+    """`tx = T.env_thread("threadIdx.x")`: the variable of a thread axis, which `T.launch_thread(tx, n)` binds."""
+    _known_axis(thread_tag)
+    if DType(dtype) != "int32":
+        raise InputError(f"T.env_thread: threads are counted in int32, found dtype={dtype}")
+    return EnvThread(thread_tag)
 
 
 # ---- blocks --------------------------------------------------------------------------------------------------------
@@ -257,17 +203,6 @@ def _flat(regions: Sequence[Any]) -> Sequence[Any]:
     return regions[0] if len(regions) == 1 and isinstance(regions[0], list | tuple) else regions
 
 
-def as_region(item: Any) -> BufferRegion:
-    """`A[i, 0:4]`, `A[i, j]` or `A` as a region."""
-    if isinstance(item, BufferRegion):
-        return item
-    if isinstance(item, BufferLoad):
-        return BufferRegion(item.buffer, tuple(Range(i, const(1, i.dtype)) for i in item.indices))
-    if isinstance(item, BufferNode):
-        return item.full_region()
-    raise TypeMismatch(f"{item!r} is not a region of a buffer")
-
-
 def block_attr(attrs: Mapping[str, Any]) -> HeaderSpec:
     """Annotations of the block."""
     return HeaderSpec("block_attr", dict(attrs))
@@ -312,7 +247,9 @@ def Shuffle(vectors: Sequence[Any], indices: Sequence[Any]) -> Expr:
 class _LetMaker:
     """`T.let(x, value, body)`, an expression; `x: T.let[T.int32] = value`, a statement in the spelling of v0.27."""
 
-    def __call__(self, variable: Var, value: Any, body: Any) -> Expr:
+    def __call__(self, variable: Var, value: Any, body: Any = None) -> Expr | LetSpec:
+        if body is None:  # with T.let(x, value): of 2021
+            return LetSpec(as_expr(value, variable.dtype), variable)
         return nodes.Let(variable, as_expr(value), as_expr(body))
 
     def __getitem__(self, kind: TypeName) -> TypeName:
@@ -323,10 +260,8 @@ let = _LetMaker()
 
 
 def LetStmt(value: Any, var: Any = None) -> LetSpec:
-    """`with T.LetStmt(value) as x`."""
-    if var is not None:
-        raise InputError("T.LetStmt takes its variable after `as`\n  try:    with T.LetStmt(value) as x:")
-    return LetSpec(as_expr(value))
+    """`with T.LetStmt(value) as x`, or `with T.LetStmt(value, var=x)` of a variable that has been named."""
+    return LetSpec(as_expr(value), var)
 
 
 def rational(numerator: int, denominator: int, dtype: str = "float32") -> Expr:
@@ -334,8 +269,10 @@ def rational(numerator: int, denominator: int, dtype: str = "float32") -> Expr:
     return const(Fraction(numerator, denominator), dtype)
 
 
-def reinterpret(first: Any, second: Any) -> Expr:
+def reinterpret(first: Any, second: Any = None, dtype: Any = None) -> Expr:
     """`T.reinterpret("float32", x)`: the same bits as another dtype."""
+    if second is None:
+        second = dtype
     dtype, value = (first, second) if isinstance(first, str) else (second, first)
     return op.reinterpret(dtype, value)
 
@@ -392,21 +329,46 @@ def prim_func(func: Any = None, private: bool = False, lowered: bool = False, s_
     return parse(func, private=private, lowered=lowered, s_tir=s_tir)
 
 
+def buffer_store(buffer: BufferNode, value: Any, indices: Any, predicate: Any = None) -> BufferStore:
+    """`T.buffer_store(A, value, [i, j])`: TVM's spelling of `A[i, j] = value` as a call."""
+    places = tuple(map(as_expr, indices if isinstance(indices, list | tuple) else [indices]))
+    return BufferStore(buffer, as_expr(value, buffer.dtype), places, predicate)
+
+
+def _with_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with TVM's `dtype=`, that of the result; raises `TypeMismatch` where the result has another."""
+    if "dtype" in inspect.signature(function).parameters:
+        return function
+
+    def apply(*args: Any, dtype: Any = None, **more: Any) -> Any:
+        value = function(*args, **more)
+        said = dtype.dtype if isinstance(dtype, TypeName) else dtype
+        if said is not None and value.dtype != DType(said):
+            raise TypeMismatch(f"{function.__name__} of {value.dtype}: the text says dtype={said}")
+        return value
+
+    return functools.update_wrapper(apply, function)
+
+
 # As TVM spells an operator between two constants: `T.Add(2, 3)`.
 _OPERATORS = (
     nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.Mod, nodes.FloorDiv, nodes.FloorMod, nodes.Min, nodes.Max,
     nodes.EQ, nodes.NE, nodes.LT, nodes.LE, nodes.GT, nodes.GE, nodes.And, nodes.Or,
 )  # fmt: skip
 _NAMES: dict[str, Any] = {
-    **{name: getattr(op, name) for name in op.__all__ if name != "reinterpret"},
+    **{name: getattr(buffers, name) for name in buffers.__all__},
+    **{name: maker(name) for name in FOREIGN},
+    **{name: _with_dtype(getattr(op, name)) for name in op.__all__ if name != "reinterpret"},
     "ramp": Ramp, "prefetch": prefetch, "broadcast": Broadcast, "Let": let, "Not": nodes.Not,
     **{kind.__name__: op.binary_of(kind) for kind in _OPERATORS},
-    "env_thread": launch_thread,
-    **{name: function for name, function in op.NAMED.items() if name not in ("Cast", "tvm_storage_sync")},
+    **{name: _with_dtype(f) for name, f in op.NAMED.items() if name not in ("Cast", "tvm_storage_sync")},
+    "buffer_decl": decl_buffer, "block_alloc_buffer": alloc_buffer, "Ptr": HandleType(DType("handle")),
+    "Range": span, "Var": Var, "SizeVar": SizeVar, "IntImm": IntImm, "FloatImm": FloatImm, "StringImm": StringImm,
     **{name: TypeName(DType(name)) for name in (
         "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
-        "float64", "handle",
+        "float64",
     )},
+    "handle": HandleType(DType("handle")),
 }  # fmt: skip
 _NAMES["boolean"] = _NAMES["bool"]
 
@@ -416,6 +378,8 @@ def __getattr__(name: str) -> Any:
         return _NAMES[name]
     if name.startswith("vector_reduce_"):
         return lambda vector: op.call_intrin(vector.dtype.scalar, name, vector)
+    if name in REFUSED:
+        raise AttributeError(explained(name))
     try:
         return TypeName(DType(name))
     except ValueError:
@@ -426,7 +390,7 @@ def names() -> list[str]:
     """Every name of the language."""
     own = [name for name, value in globals().items() if inspect.isfunction(value) and value.__module__ in _LANGUAGE]
     hidden = {"names", "as_region", "span", *(n for n in own if n[0] == "_")}
-    return sorted({*own, "Buffer", "axis", "let", *_NAMES} - hidden)
+    return sorted({*own, "axis", "let", *_NAMES} - hidden)
 
 
 _LANGUAGE = (__name__, op.__name__)

@@ -17,10 +17,30 @@ class BufferSpec:
 
     shape: tuple[Any, ...]
     fields: Mapping[str, Any]
+    offset_factor: int = 0
+    data: Any = None  # a `Handle`, or the buffer whose storage it is
 
-    def named(self, name: str) -> BufferNode:
-        """The buffer of this description."""
-        return BufferNode(name, tuple(as_expr(d) for d in self.shape), **self.fields)
+    def named(self, name: str, own_offset: bool = False) -> BufferNode:
+        """The buffer of this description; with `own_offset`, a variable stands for an offset that is not given."""
+        more: dict[str, Any] = {}
+        if own_offset and self.offset_factor and "elem_offset" not in self.fields:
+            more["elem_offset"] = Var(f"{name}_elem_offset")
+        return BufferNode(name, tuple(as_expr(d) for d in self.shape), **self.fields, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A parameter `a: T.handle`, until it is matched."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConstSpec:
+    """`T.allocate_const(...)`: a buffer and what it holds."""
+
+    buffer: BufferSpec
+    values: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +74,15 @@ class LoopSpec:
     kind: ForKind
     thread: str | None = None
     annotations: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""  # of the variable, where `T.env_thread` has named it
+
+
+@dataclass(frozen=True, slots=True)
+class EnvThread:
+    """`tx = T.env_thread("threadIdx.x")`: an axis of threads, with the name that its variable will have."""
+
+    axis: str
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +102,7 @@ class LetSpec:
     """`T.LetStmt(value)`."""
 
     value: Expr
+    var: Var | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +155,14 @@ class TypeName:
 
     def __repr__(self) -> str:
         return f"T.{self.dtype}"
+
+
+@dataclass(frozen=True, slots=True)
+class HandleType(TypeName):
+    """`T.handle`, `T.handle("float32")`, `T.Ptr[T.float32]`: the type of a parameter that is matched to a buffer."""
+
+    def __call__(self, *kind: Any, **more: Any) -> HandleType:
+        return self
+
+    def __getitem__(self, kind: Any) -> HandleType:
+        return self

@@ -31,11 +31,13 @@ from ...expr import (
     binary,
     const,
 )
+from ...expr.foreign import FOREIGN
 from ..conditions import is_const
 from ..nodes import Buffer, BufferLoad, BufferRegion
 from . import builtins as language
 from .builtins import span
 from .descriptions import Meta
+from .refused import REFUSED, explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +166,8 @@ class Evaluator:
         owner = self.evaluate(node.value)
         if isinstance(owner, Buffer) and node.attr in ("vload", "vstore"):
             return getattr(_Vector(owner), node.attr)
-        if owner is language and node.attr in _FOREIGN:
-            raise self.error(node, f"T.{node.attr} is not supported: {_FOREIGN[node.attr]}", tries=_IN_PLAIN)
-        if isinstance(owner, Buffer) and node.attr in _POINTERS:
-            found = f"{owner.name}.{node.attr} is not supported: a pointer hides what is read and written through it"
-            raise self.error(node, found, tries=_IN_PLAIN)
+        if owner is language and node.attr in REFUSED:
+            raise self.error(node, explained(node.attr), tries=REFUSED[node.attr].instead)
         if owner is language and not hasattr(language, node.attr):
             raise self.error(node, f"T.{node.attr} is not in the language", tries=(_suggest(node.attr),))
         try:
@@ -442,21 +441,8 @@ def _compare(operator: type, a: Any, b: Any) -> Any:
     return _COMPARE[operator](a, b)
 
 
-# Of TVM's language, what has no meaning that an interpreter could give it.
-_FOREIGN = dict.fromkeys(
-    ("call_extern", "call_pure_extern", "call_packed", "call_cpacked", "tvm_call_packed", "tvm_call_cpacked",
-     "call_llvm_intrin", "call_llvm_pure_intrin", "call_spirv_pure_glsl450"),
-    "what foreign code does cannot be checked",
-) | dict.fromkeys(
-    ("tvm_access_ptr", "address_of", "type_annotation"),
-    "a pointer hides what is read and written through it",
-)  # fmt: skip
-_POINTERS = ("access_ptr", "data")
-_IN_PLAIN = ("loads, stores and loops that do the same", "T.call_intrin of an operation of the language")
-
-
 def _suggest(name: str) -> str:
-    text = nearest(name, language.names())
+    text = nearest(name, [known for known in language.names() if known not in FOREIGN])
     return text.replace("did you mean ", "did you mean T.").replace(" or ", " or T.") if text[0] == "d" else text
 
 

@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ...errors import MinitvmError, ParseError
-from ...expr import DType, Expr, IntImm, IterVar, Range, SizeVar, Var, as_expr, const
+from ...expr import DType, Expr, IntImm, IterVar, Range, SizeVar, Var, as_expr, const, structural_equal
 from ..nodes import (
     Allocate,
     Assert,
@@ -35,14 +37,17 @@ from ..nodes import (
     While,
     with_root,
 )  # fmt: skip
-from .builtins import as_region
+from .buffers import as_region
 from .descriptions import (
     AllocSpec,
     AxisSpec,
     BlockSpec,
     BufferSpec,
     CallSpec,
+    ConstSpec,
     DeclSpec,
+    EnvThread,
+    Handle,
     HeaderSpec,
     InitSpec,
     LetSpec,
@@ -53,7 +58,7 @@ from .descriptions import (
 )  # fmt: skip
 from .evaluate import Evaluator, Source, Store, describe, is_scalar, load_of
 from .regions import accessed_regions
-from .signatures import declared_dimensions, is_buffer, with_names
+from .signatures import declared_dimensions, is_buffer, quoted_names, with_names
 
 
 @dataclass(slots=True)
@@ -77,8 +82,9 @@ class FunctionParser(Evaluator):
         self.frames: list[_Frame] = []
         self.loops: dict[Var, Range] = {}
         self.handles: dict[str, Buffer | None] = {}
-        self.dimensions: dict[str, SizeVar] = {}
+        self.dimensions: dict[str, Var] = {}
         self.end: ast.stmt | None = None  # the function's last statement
+        self.offsets: set[str] = set()  # the buffers whose offset the text uses
 
     # ---- the function ------------------------------------------------------------------------------------------
 
@@ -92,6 +98,10 @@ class FunctionParser(Evaluator):
         self.frames.append(frame)
         self._parameter_list(node.args)
         self.end = node.body[-1]
+        self.offsets = {
+            part.value.id for part in ast.walk(node)
+            if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.attr in _OFFSETS
+        }  # fmt: skip
         if s_tir:
             self._dimensions(node)
         # The shape of a buffer may name a scalar that stands after it.
@@ -143,14 +153,17 @@ class FunctionParser(Evaluator):
                              tries=(f'{name}: T.Buffer((m, n), "float32")', f"{name}: T.int32"))  # fmt: skip
         if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
             annotation = ast.parse(annotation.value, mode="eval").body
+        for quoted, in_shape in quoted_names(annotation):
+            if quoted not in self.variables and quoted not in self.captured:
+                self.dimensions[quoted] = self.variables[quoted] = (SizeVar if in_shape else Var)(quoted)
         kind = self.evaluate(with_names(annotation))
         if isinstance(kind, TypeName) and kind.dtype == "handle":
             self.handles[name] = None
-            self.variables[name] = _Handle(name)
+            self.variables[name] = Handle(name)
             return None
         value: Buffer | Var
         if isinstance(kind, BufferSpec):
-            value = kind.named(name)
+            value = kind.named(name, name in self.offsets)
         elif isinstance(kind, TypeName):
             value = Var(name, kind.dtype)
         elif isinstance(kind, Var):
@@ -279,6 +292,10 @@ class FunctionParser(Evaluator):
             declared = value.buffer.named(name)
             self._define(name, declared)
             return lambda body: Allocate(declared, body, value.annotations)
+        if isinstance(value, ConstSpec):
+            return self._constants(name, value)
+        if isinstance(value, EnvThread):
+            return self._define(name, EnvThread(value.axis, name))
         if isinstance(value, LoopSpec) and value.kind is ForKind.THREAD:  # tx = T.launch_thread("threadIdx.x", 128)
             return self._thread_rest(name, value)
         if isinstance(value, Meta):
@@ -286,11 +303,38 @@ class FunctionParser(Evaluator):
         if isinstance(value, Var) and value.name == "":  # n = T.int32()
             known = name in self.dimensions
             return self._define(name, self.dimensions[name] if known else type(value)(name, value.dtype))
+        if isinstance(value, BufferSpec) and value.data is not None:
+            return self._over_storage(name, value, node)
         if isinstance(value, BufferSpec):
             raise self.error(node, "T.Buffer is the type of a parameter", tries=(f"{name} = T.alloc_buffer(...)",))
         if is_scalar(value):
             return self._let_rest(name, as_expr(value))
         return self._define(name, value)
+
+    def _constants(self, name: str, spec: ConstSpec) -> Stmt:
+        """The block of a buffer's name that fills it with constants."""
+        buffer = spec.buffer.named(name)
+        self.frames[-1].allocs.append(buffer)
+        self._define(name, buffer)
+        stores = [
+            BufferStore(buffer, const(value.item(), buffer.dtype), tuple(map(const, place)))
+            for place, value in np.ndenumerate(spec.values)
+        ]
+        block = Block((), (), (buffer.full_region(),), name, Seq.of(*stores))
+        return BlockRealize((), const(True), block)
+
+    def _over_storage(self, name: str, spec: BufferSpec, node: ast.AST) -> None:
+        """`B = T.Buffer(shape, dtype, data=A.data)`: another name of A, where the two are alike."""
+        if isinstance(spec.data, Handle):
+            return self._match(name, MatchSpec(spec.data, spec), node)
+        source, own = spec.data, spec.named(name)
+        alike = structural_equal((own.shape, own.strides, own.elem_offset),
+                                 (source.shape, source.strides, source.elem_offset))  # fmt: skip
+        if not alike or own.dtype != source.dtype:
+            raise self.error(node, "two buffers over one storage", wanted=f"the shape and dtype of {source.name}",
+                             found=f"{own.dtype}[{', '.join(map(str, own.shape))}]",
+                             tries=("T.match_buffer(A[...]) for a view of a region",))  # fmt: skip
+        return self._define(name, source)
 
     def _define(self, name: str, value: Any) -> None:
         self.variables[name] = value
@@ -324,8 +368,8 @@ class FunctionParser(Evaluator):
         self._define(name, variable)
 
     def _match(self, name: str, spec: MatchSpec, node: ast.AST) -> None:
-        buffer = spec.buffer.named(name)
-        if isinstance(spec.source, _Handle):
+        buffer = spec.buffer.named(name, name in self.offsets)
+        if isinstance(spec.source, Handle):
             if self.handles[spec.source.name] is not None:
                 raise self.error(node, f"the handle {spec.source.name} is matched twice")
             self.handles[spec.source.name] = buffer
@@ -418,8 +462,10 @@ class FunctionParser(Evaluator):
             frame.init = self._suite(rest)
             return Seq(())
         if isinstance(spec, LoopSpec):
-            target = item.optional_vars or ast.copy_location(ast.Name("t"), node)
+            target = item.optional_vars or ast.copy_location(ast.Name(spec.name or "t"), node)
             return self._nest([target], spec, rest)
+        if isinstance(spec, LetSpec) and spec.var is not None:
+            return LetStmt(spec.var, spec.value, self._suite(rest))
         if isinstance(spec, LetSpec | DeclSpec):
             if not isinstance(item.optional_vars, ast.Name):
                 raise self.error(item.context_expr, "this needs a name", tries=("with ... as x:",))
@@ -466,6 +512,8 @@ class FunctionParser(Evaluator):
             return KernelCall(value.kernel, args, value.parallel)
         if isinstance(value, Stmt):
             return value
+        if isinstance(value, LoopSpec) and value.name:  # T.launch_thread(tx, 128), tx from T.env_thread
+            return self._thread_rest(value.name, value)
         if is_scalar(value):
             return Evaluate(as_expr(value))
         raise self.error(node, "this is not a statement", found=describe(value))
@@ -482,11 +530,8 @@ class FunctionParser(Evaluator):
         headers[header.what] = {**headers.get(header.what, {}), **header.value} if joined else header.value
 
 
-@dataclass(frozen=True, slots=True)
-class _Handle:
-    """A parameter `a: T.handle`, until it is matched."""
-
-    name: str
+# The attributes of a buffer that tell where in its storage it begins.
+_OFFSETS = ("elem_offset", "access_ptr")
 
 
 def _is_root(frame: _Frame, depth: int) -> bool:

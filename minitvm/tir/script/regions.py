@@ -22,7 +22,7 @@ from ...expr import (
     substitute,
     walk,
 )  # fmt: skip
-from ..accesses import accesses
+from ..accesses import accesses, addresses
 from ..conditions import uses
 from ..nodes import Block, Buffer, BufferLoad, BufferRegion
 
@@ -61,6 +61,10 @@ def accessed_regions(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[Buff
         box = box_of(access.ranges, access.loops, access.lets)
         known = boxes[access.write].get(access.buffer)
         boxes[access.write][access.buffer] = box if known is None else [_union(a, b) for a, b in zip(known, box)]
+    for address in (a for part in (block.init, block.body) if part is not None for a in addresses(part)):
+        if address.buffer not in local:  # as TVM takes it: all of the buffer
+            for write in [kind for kind, happens in ((False, address.read), (True, address.write)) if happens]:
+                boxes[write][address.buffer] = [None] * address.buffer.ndim
     reads = [_region(buffer, box) for buffer, box in boxes[0].items()]
     writes = [_region(buffer, box) for buffer, box in boxes[1].items()]
     if block.init is not None:

@@ -55,6 +55,18 @@ def with_names(annotation: ast.expr) -> ast.expr:
     return ast.copy_location(ast.Call(annotation.func, args, keywords), annotation)
 
 
+def quoted_names(annotation: ast.expr) -> Iterator[tuple[str, bool]]:
+    """The names in strings of a signature's buffer, and whether each is a dimension (of the shape)."""
+    if not isinstance(annotation, ast.Call) or not is_buffer(annotation):
+        return
+    parts = [(part, True) for part in annotation.args[:1]]
+    parts += [(k.value, k.arg == "shape") for k in annotation.keywords if k.arg in ("shape", "strides", "elem_offset")]
+    for part, in_shape in parts:
+        for item in ast.walk(part):
+            if isinstance(item, ast.Constant) and isinstance(item.value, str) and item.value.isidentifier():
+                yield item.value, in_shape
+
+
 class _Unquoted(ast.NodeTransformer):
     """Strings as the expressions that they spell."""
 

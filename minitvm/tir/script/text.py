@@ -21,10 +21,12 @@ from ...expr import (
     Var,
     children,
 )  # fmt: skip
+from ...expr.foreign import FOREIGN
 from ...target import Target
 from ..conditions import is_const
-from ..nodes import Buffer, BufferLoad, BufferRegion
+from ..nodes import Buffer, BufferData, BufferLoad, BufferRegion
 from .dialects import Dialect, would_fold
+from .foreign import as_text
 from .marks import fence
 from .names import NameSupply
 
@@ -96,11 +98,16 @@ class ProgramText(ExprPrinter):
     def _atom(self, e: Expr) -> str:
         if isinstance(e, BufferLoad):
             return self._load(e)
+        if isinstance(e, BufferData):
+            return self._address(e)
         if isinstance(e, Let):
             return self._let(e)
         if isinstance(e, Call):
             return self._call(e)
         return super()._atom(e)
+
+    def _address(self, e: BufferData) -> str:
+        return f"{self.buffer(e.buffer)}.data"
 
     def _load(self, e: BufferLoad) -> str:
         name = self.buffer(e.buffer)
@@ -125,6 +132,9 @@ class ProgramText(ExprPrinter):
             return f'T.reinterpret("{e.dtype}", {args[0]})'
         if calls_by_name(e):
             return f"T.{e.op}({', '.join(args)})"
+        text = as_text(e, args) if e.op in FOREIGN else None
+        if text is not None:
+            return text
         return f"T.call_intrin({', '.join([quote(str(e.dtype)), quote(self.dialect.prefix + e.op), *args])})"
 
     def span(self, r: Range) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...expr.foreign import require_runnable
 from ..nodes import IRModule, PrimFunc
 from ..verifier import verify_if_asked
 from .align_storage import align_storage
@@ -90,8 +91,10 @@ def lower(
 
     `callback(pass name, before, after)` sees every step; after the last one, "split_host", it gets the module.
     With MINITVM_VERIFY=1 the rules of level 3 are checked on `func` and those of the kernel level on the result.
-    A nest of loops that are bound to a GPU's grid is a kernel; code for it there is none yet.
+    A nest of loops that are bound to a GPU's grid is a kernel; code for it there is none yet. Raises `Unsupported`
+    for a function that calls foreign code.
     """
+    require_runnable(func)
     verify_if_asked("scheduling", func)
     for step in PASSES:
         before = func

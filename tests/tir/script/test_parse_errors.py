@@ -26,25 +26,41 @@ BODIES: dict[str, tuple[str, str]] = {
                  ^^^^^^
           try:    did you mean T.block or T.sblock or T.log?""",
     ),
-    "foreign code": (
+    "a buffer handed to foreign code": (
         """\
-        T.evaluate(T.call_extern("int32", "copy", A.access_ptr("w")))""",
+        T.evaluate(T.call_extern("int32", "copy", A))""",
         """\
-        <text>:3:16: T.call_extern is not supported: what foreign code does cannot be checked
-            T.evaluate(T.call_extern("int32", "copy", A.access_ptr("w")))
-                       ^^^^^^^^^^^^^
-          try:    loads, stores and loops that do the same
-                  T.call_intrin of an operation of the language""",
+        <text>:3:16: T.call_extern takes values and addresses, found the buffer A
+            T.evaluate(T.call_extern("int32", "copy", A))
+                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          try:    A.access_ptr("r"), or A[...] for an element""",
     ),
-    "a pointer": (
+    "a pointer for no access": (
         """\
-        T.evaluate(A.access_ptr("w"))""",
+        T.evaluate(A.access_ptr("x"))""",
         """\
-        <text>:3:16: A.access_ptr is not supported: a pointer hides what is read and written through it
-            T.evaluate(A.access_ptr("w"))
-                       ^^^^^^^^^^^^
-          try:    loads, stores and loops that do the same
-                  T.call_intrin of an operation of the language""",
+        <text>:3:16: access_ptr('x'): wanted "r", "w" or "rw"
+            T.evaluate(A.access_ptr("x"))
+                       ^^^^^^^^^^^^^^^^^""",
+    ),
+    "a function of another dtype": (
+        """\
+        A[0, 0] = T.exp(A[0, 1], dtype="float16")""",
+        """\
+        <text>:3:15: exp of float32: the text says dtype=float16
+            A[0, 0] = T.exp(A[0, 1], dtype="float16")
+                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^""",
+    ),
+    "two shapes over one storage": (
+        """\
+        B = T.Buffer((32,), "float32", data=A.data)""",
+        """\
+        <text>:3:5: two buffers over one storage
+            B = T.Buffer((32,), "float32", data=A.data)
+            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          wanted: the shape and dtype of A
+          found:  float32[32]
+          try:    T.match_buffer(A[...]) for a view of a region""",
     ),
     "a choice of another dtype": (
         """\
@@ -536,11 +552,12 @@ BODIES: dict[str, tuple[str, str]] = {
         """\
         P[0] = P[1] + 0.5""",
         """\
-        <text>:3:12: a float constant meets an expression of dtype int32
+        <text>:3:12: P[0] = Cast("float32", P[1]) + float32(0.5): dtypes differ
             P[0] = P[1] + 0.5
                    ^^^^^^^^^^
-          found:  0.5 beside P[1]
-          try:    .astype('float32') on the expression""",
+          wanted: int32
+          found:  float32
+          try:    .astype('int32')""",
     ),
     "a float into integers": (
         """\

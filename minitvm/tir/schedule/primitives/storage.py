@@ -7,9 +7,10 @@ from typing import Any
 
 from ....arith import Analyzer, regions
 from ....errors import MinitvmError
-from ....expr import SCALARS, Call, Cast, DType, Expr, Node, Range, as_expr, children, replace, rewrite, walk
+from ....expr import SCALARS, Cast, DType, Expr, Node, Range, as_expr, replace, rewrite, walk
+from ...accesses import handed_out
 from ...conditions import reads_memory
-from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, ForKind, Stmt
+from ...nodes import Block, BlockRealize, Buffer, BufferData, BufferLoad, BufferRegion, BufferStore, For, ForKind, Stmt
 from ...threads import owns
 from ...transform.align_storage import ALIGNMENTS
 from ..boxes import Box, signature
@@ -206,7 +207,7 @@ def _with_buffers(body: Stmt, moved: Mapping[Buffer, Buffer]) -> Stmt:
     """All uses and definitions of buffers moved to others of the same shape and dtype."""
 
     def change(at: Node) -> Node | None:
-        if isinstance(at, BufferLoad | BufferStore | BufferRegion) and at.buffer in moved:
+        if isinstance(at, BufferLoad | BufferStore | BufferRegion | BufferData) and at.buffer in moved:
             return replace(at, buffer=moved[at.buffer])
         if isinstance(at, Block):
             allocated = tuple(moved.get(b, b) for b in at.alloc_buffers)
@@ -255,11 +256,8 @@ def plain_accesses(state: ScheduleState, block: BlockRealize, buffer_index: int 
         if isinstance(stmt, Block) and any(m.source.buffer is buffer for m in stmt.match_buffers):
             return Failure({stmt: f"has a view of {buffer.name}"}, "loads and stores only", f"a view in {stmt.name}")
     for node in walk(tree.func.body):
-        if isinstance(node, Call) and any(isinstance(a, Buffer) and a is buffer for a in children(node)):
-            return Failure({node: "is given the buffer"}, "loads and stores only", str(node))
-        if isinstance(node, Call) and node.op in ("address_of", "tvm_access_ptr"):
-            if any(isinstance(part, BufferLoad) and part.buffer is buffer for part in walk(node)):
-                return Failure({node: "takes its address"}, "loads and stores only", str(node))
+        if handed_out(node) is buffer:
+            return Failure({node: "takes its address"}, "loads and stores only", str(node))
     return None
 
 

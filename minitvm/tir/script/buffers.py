@@ -1,0 +1,154 @@
+"""The buffers of a text: `T.Buffer`, `T.alloc_buffer`, `T.decl_buffer`, `T.match_buffer`, `T.allocate_const`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError, TypeMismatch, nearest
+from ...expr import DType, Range, Var, as_expr, const
+from ...expr.conditions import is_const
+from ..nodes import Buffer as BufferNode
+from ..nodes import BufferData, BufferLoad, BufferRegion
+from ..places import COMMON_SCOPES, SCOPES, is_scope
+from .descriptions import AllocSpec, BufferSpec, ConstSpec, DeclSpec, Handle, MatchSpec, TypeName
+
+
+def _describe(
+    shape: Any,
+    dtype: Any = "float32",
+    data: Any = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    align: int = 0,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Sequence[int] | None = None,
+    device: str = "cpu",
+) -> BufferSpec:
+    del buffer_type  # TVM's: broadcasting buffers, which are not here
+    scope = scope or "global"  # as TVM reads scope=""
+    if not is_scope(scope):
+        known = nearest(scope, SCOPES) if isinstance(scope, str) else f"one of {COMMON_SCOPES}"
+        raise InputError(f"no scope of storage is called {scope!r}\n  try:    {known}")
+    fields: dict[str, Any] = {
+        "dtype": DType(dtype.dtype if isinstance(dtype, TypeName) else dtype), "scope": scope, "device": device
+    }  # fmt: skip
+    if strides:
+        fields["strides"] = tuple(map(_stride, strides))
+    if elem_offset is not None:
+        fields["elem_offset"] = as_expr(elem_offset)
+    if align > 0:
+        fields["align"] = align
+    if axis_separators:
+        fields["axis_separators"] = tuple(int(a) for a in axis_separators)
+    dimensions = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    return BufferSpec(dimensions, fields, int(offset_factor or 0), _storage(data))
+
+
+def _stride(stride: Any) -> Any:
+    """A stride; a string names a variable, which stands for the stride of what the caller hands over."""
+    return Var(stride) if isinstance(stride, str) else as_expr(stride)
+
+
+def _storage(data: Any) -> Any:
+    """What `data=` names: a handle of the signature, or a buffer by its address."""
+    if data is None or isinstance(data, Handle | BufferNode):
+        return data
+    if isinstance(data, BufferData):
+        return data.buffer
+    raise InputError(f"data={data!r} is no storage of this function\n  wanted: a parameter T.handle, or A.data")
+
+
+class _BufferMaker:
+    """`T.Buffer((m, n), "float32")`, and `T.Buffer[(m, n), "float32"]` of 2022."""
+
+    def __call__(self, shape: Any, dtype: Any = "float32", *args: Any, **more: Any) -> BufferSpec:
+        return _describe(shape, dtype, *args, **more)
+
+    def __getitem__(self, key: Any) -> BufferSpec:
+        if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], str):
+            return _describe(key[0], key[1])
+        return _describe(key)
+
+
+Buffer = _BufferMaker()
+
+
+def alloc_buffer(shape: Any, dtype: Any = "float32", *args: Any, **more: Any) -> AllocSpec:
+    """A buffer that the block around it allocates (`sblock_alloc_buffer` since v0.24)."""
+    return AllocSpec(_describe(shape, dtype, *args, **more))
+
+
+def decl_buffer(
+    shape: Any, dtype: Any = "float32", *args: Any, annotations: Any = None, **more: Any
+) -> DeclSpec | MatchSpec | BufferSpec:
+    """Storage for the statements that follow, at kernel level; with `data=`, the buffer that lies there."""
+    spec = _describe(shape, dtype, *args, **more)
+    if isinstance(spec.data, Handle):
+        return MatchSpec(spec.data, spec)
+    return DeclSpec(spec, annotations or {}) if spec.data is None else spec
+
+
+def allocate(shape: Any, dtype: Any = "float32", scope: str = "global", condition: Any = True,
+             annotations: Any = None) -> DeclSpec:  # fmt: skip
+    """TVM's older spelling of `decl_buffer`."""
+    if isinstance(condition, dict):
+        condition, annotations = True, condition
+    if condition is not True and not is_const(as_expr(condition), 1):
+        raise InputError(f"T.allocate under a condition, found {condition}\n  try:    the allocation without it")
+    return DeclSpec(_describe(shape, dtype, scope=scope), annotations or {})
+
+
+_MOST_CONSTANTS = 4096
+
+
+def allocate_const(data: Any, dtype: str, extents: Sequence[Any], annotations: Any = None) -> ConstSpec:
+    """`B = T.allocate_const([1, 2, 3], "int32", [3])`: a buffer of constants.
+
+    It is read as a buffer that the block of its name fills. Raises `InputError` where data and extents do not fit, and
+    for more than 4096 elements: larger constants are parameters.
+    """
+    del annotations
+    spec = _describe(list(extents), dtype)
+    shape = tuple(int(d) for d in extents)
+    try:
+        values = np.asarray(getattr(data, "numpy", lambda: data)())
+    except ValueError as problem:
+        raise InputError(f"T.allocate_const: {problem}") from None
+    if values.size != np.prod(shape, dtype=np.int64):
+        raise InputError(f"T.allocate_const: {values.size} values for the extents {list(shape)}")
+    if values.size > _MOST_CONSTANTS:
+        raise InputError(
+            f"T.allocate_const of {values.size} values: at most {_MOST_CONSTANTS}\n  try:    a parameter"
+        )
+    return ConstSpec(spec, values.reshape(shape))
+
+
+def match_buffer(source: Any, shape: Any = None, dtype: Any = "float32", *args: Any, **more: Any) -> MatchSpec:
+    """A parameter's buffer (`source` a handle), or a view of a region (`source` a region of a buffer).
+
+    Without a shape the view has that of the region.
+    """
+    if shape is None:
+        if isinstance(source, Handle):
+            raise InputError("T.match_buffer of a handle needs a shape")
+        shape = tuple(r.extent for r in as_region(source).region)
+    return MatchSpec(source, _describe(shape, dtype, *args, **more))
+
+
+def as_region(item: Any) -> BufferRegion:
+    """`A[i, 0:4]`, `A[i, j]` or `A` as a region."""
+    if isinstance(item, BufferRegion):
+        return item
+    if isinstance(item, BufferLoad):
+        return BufferRegion(item.buffer, tuple(Range(i, const(1, i.dtype)) for i in item.indices))
+    if isinstance(item, BufferNode):
+        return item.full_region()
+    raise TypeMismatch(f"{item!r} is not a region of a buffer")
+
+
+__all__ = ["Buffer", "alloc_buffer", "allocate", "allocate_const", "decl_buffer", "match_buffer"]

@@ -1,0 +1,64 @@
+"""Names of TVM's language that have no meaning in minitvm: each with the reason, and what to write instead.
+
+docs/tvm.md lists them from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a name is not in the language, and what takes its place."""
+
+    reason: str
+    instead: tuple[str, ...] = ()
+
+
+_SCALABLE = Refusal("vectors have a constant number of lanes", ("a vectorised loop of constant extent",))
+_ATTRIBUTE = Refusal(
+    "there are no attribute statements", ("annotations= of a loop", "T.block_attr({...}) in a block",
+    'T.thread_binding(extent, thread="threadIdx.x")'),
+)  # fmt: skip
+_REDUCTION = Refusal(
+    "a reduction over threads has no lowering here", ("sch.rfactor, and a loop that adds the parts up",)
+)
+_FLAT = Refusal(
+    "accesses name a buffer and its indices, not an address", ("A[i] and A[i] = value", "T.match_buffer of a region")
+)
+_BRAIN_FLOAT = Refusal("the dtypes are bool, int8 to int64, uint8 to uint64, and float16 to float64", ('"float16"',))
+_CALLS_FUNCTIONS = Refusal("a function returns nothing: it writes to its buffers", ("a parameter for the result",))
+_FLATTENED = Refusal(
+    "a buffer has one shape; lowering makes it flat", ("the shape in T.Buffer, or T.match_buffer of a handle",)
+)
+_REALIZE = Refusal(
+    "the region of a buffer that lives is not a statement", ("T.alloc_buffer in the block that uses it",)
+)
+
+REFUSED: dict[str, Refusal] = {
+    "vscale": _SCALABLE,
+    "get_active_lane_mask": _SCALABLE,
+    "get_vscale_expr": _SCALABLE,
+    "attr": _ATTRIBUTE,
+    "iter_var": _ATTRIBUTE,
+    "tvm_thread_allreduce": _REDUCTION,
+    "comm_reducer": _REDUCTION,
+    "reduce": _REDUCTION,
+    "load": _FLAT,
+    "store": _FLAT,
+    "preflattened_buffer": _FLATTENED,
+    "realize": _REALIZE,
+    "bfloat16": _BRAIN_FLOAT,
+    "float8_e4m3fn": _BRAIN_FLOAT,
+    "float8_e5m2": _BRAIN_FLOAT,
+    "ret": _CALLS_FUNCTIONS,
+    "thread_return": _CALLS_FUNCTIONS,
+    "Bind": Refusal("a name is bound by a typed assignment", ("x: T.int32 = value",)),
+}
+
+
+def explained(name: str) -> str:
+    """The error of a refused name."""
+    row = REFUSED[name]
+    return f"T.{name} is not supported: {row.reason}"
