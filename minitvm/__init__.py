@@ -12,9 +12,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import errors, graph, ir, runtime, script, target, te, tir, topi, transform
+    from . import arith, errors, graph, ir, nd, runtime, script, target, te, testing, tir, topi, transform
     from .build import build, lower
+    from .build import build as compile
+    from .errors import MinitvmError as TVMError
     from .ir import IRModule
+    from .runtime.tensors import cpu, device
     from .script import from_source
 
 __version__ = "0.1.0"
@@ -22,23 +25,35 @@ __version__ = "0.1.0"
 # Each public name that is not a submodule, and the module that defines it.
 _DEFINED_IN = {
     "IRModule": "minitvm.ir",
+    "TVMError": "minitvm.errors",
     "build": "minitvm.build",
+    "compile": "minitvm.build",
+    "cpu": "minitvm.runtime.tensors",
+    "device": "minitvm.runtime.tensors",
     "from_source": "minitvm.script",
     "lower": "minitvm.build",
 }
+_OUR_NAMES = {"TVMError": "MinitvmError", "compile": "build"}  # TVM's name, and what the module calls it
 
 __all__ = [
     "IRModule",
+    "TVMError",
+    "arith",
     "build",
+    "compile",
+    "cpu",
+    "device",
     "errors",
     "from_source",
     "graph",
     "ir",
     "lower",
+    "nd",
     "runtime",
     "script",
     "target",
     "te",
+    "testing",
     "tir",
     "topi",
     "transform",
@@ -47,12 +62,14 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _DEFINED_IN:
-        value = getattr(importlib.import_module(_DEFINED_IN[name]), name)
+        value = getattr(importlib.import_module(_DEFINED_IN[name]), _OUR_NAMES.get(name, name))
         globals()[name] = value
         return value
     if name in __all__:
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .absent import absent
+
+    raise absent(__name__, name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -50,7 +50,8 @@ def build(
 ) -> Any:
     """Compile a model to a `runtime.GraphModule`, or a tir function to a `runtime.Function`.
 
-    `model` is a `graph.Graph`, an ONNX model or the path of one, a `PrimFunc` or an `IRModule` of one function.
+    `model` is a `graph.Graph`, an ONNX model or the path of one, a `PrimFunc` or an `IRModule`; one of several
+    functions gives `runtime.Functions`, by name.
     `threads` is the size of the thread team (default: MINITVM_NUM_THREADS, or the cores this process may run on).
     `params` gives inputs a constant value by name. `shapes` fixes the dimensions of inputs that an ONNX model leaves
     open. `progress(stage, done, total)` is called as work goes on. `accuracy="strict"` keeps to algorithms that round
@@ -64,6 +65,11 @@ def build(
         raise InputError(f"threads={threads}: wanted a number from 1")
     _require_accuracy(accuracy)
     chosen = code_target(target)
+    if isinstance(model, IRModule) and len(model.functions) > 1 and not _has_host(model):
+        from .runtime import Functions
+
+        built = {name: build(func, chosen, threads, progress=progress) for name, func in model.items()}
+        return Functions(built)
     is_function = isinstance(model, PrimFunc | IRModule)
     executable = compile_executable(model, chosen, params=params, shapes=shapes, progress=progress, accuracy=accuracy)
     compiling = (lambda done, total, name: progress("compiling", done, total)) if progress else None
@@ -340,6 +346,10 @@ def evaluate_node(node: Any, arrays: Sequence[np.ndarray], target: Target) -> li
     graph = builder.build(made)
     results = GraphModule(compile_executable(graph, target), threads=1)(*arrays)
     return list(results) if isinstance(results, tuple) else [results]
+
+
+def _has_host(module: IRModule) -> bool:
+    return any(func.attrs.get("host") for _, func in module.items())
 
 
 def _single(model: PrimFunc | IRModule) -> PrimFunc:

@@ -8,21 +8,33 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ..absent import absent
+
 if TYPE_CHECKING:
     from .artifact.load import load
+    from .artifact.load import load as load_module
     from .externals import register_engine
     from .function import Function
+    from .functions import Functions
     from .module import GraphModule
+    from .tensors import Device, Tensor, cpu, device, empty, tensor
 
 _DEFINED_IN = {
-    "Function": ".function", "GraphModule": ".module", "load": ".artifact.load", "register_engine": ".externals",
+    "Function": ".function", "Functions": ".functions", "GraphModule": ".module", "load": ".artifact.load",
+    "register_engine": ".externals", "Device": ".tensors", "Tensor": ".tensors", "cpu": ".tensors",
+    "device": ".tensors", "empty": ".tensors", "tensor": ".tensors",
 }  # fmt: skip
-__all__ = ["Function", "GraphModule", "load", "register_engine"]
+_TVM_NAMES = {"load_module": "load", "NDArray": "Tensor"}  # TVM's, and ours
+__all__ = [
+    "Device", "Function", "Functions", "GraphModule", "Tensor", "cpu", "device", "empty", "load", "load_module",
+    "register_engine", "tensor",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
+    name = _TVM_NAMES.get(name, name)
     if name not in _DEFINED_IN:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise absent(__name__, name, __all__)
     value = getattr(importlib.import_module(_DEFINED_IN[name], __name__), name)
     globals()[name] = value
     return value

@@ -16,13 +16,14 @@ from ..executable.alignment import address
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint
 from .cpu.program import BoundProgram, CpuProgram, LoadedCode
 from .shapes import bind_dims, spec_text
+from .tvm_methods import TvmMethods
 
 if TYPE_CHECKING:
     from .artifact.sign import Key
     from .cpu.compile_pool import Progress
 
 
-class Function:
+class Function(TvmMethods):
     """`f(a, b, c)` runs the function on the arrays given, in the order of its parameters, and writes `c` in place.
 
     An array that is only read may be anything of the right dtype and shape (it is copied if it is not contiguous); one

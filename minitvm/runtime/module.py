@@ -18,13 +18,14 @@ from .arguments import Array, checked_array, checked_scalar, contiguous, destina
 from .cpu.program import BoundProgram, CpuProgram, LoadedCode
 from .cpu.stamps import StampedRun
 from .shapes import bind_dims, check_fixed_dims
+from .tvm_methods import TvmMethods
 
 if TYPE_CHECKING:
     from .artifact.sign import Key
     from .cpu.compile_pool import Progress
 
 
-class GraphModule:
+class GraphModule(TvmMethods):
     """A compiled model on this machine.
 
     `module(x, y)` or `module(name=x)` gives the output array, or a tuple of them where there are several. Outputs are
@@ -131,6 +132,10 @@ class GraphModule:
         if not isinstance(index, int | np.integer) or not 0 <= index < self.num_outputs:
             raise InputError(f"{self._what}: output {index} of {self.num_outputs}")
         return self._results[index]
+
+    def __getitem__(self, name: str) -> Any:
+        """The entry of that name: "main" takes inputs and returns outputs, "run" takes those that are set."""
+        return self.run if name == "run" else super().__getitem__(name)
 
     # -- the plain way
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..absent import absent
 from ..tir.op import (
     NAMED,
     abs,
@@ -61,7 +62,7 @@ def __getattr__(name: str) -> Any:
     # The scalar functions are tir's: `te.exp` is `tir.exp`.
     if name in NAMED:
         return NAMED[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise absent(__name__, name, __dir__())
 
 
 def __dir__() -> list[str]:

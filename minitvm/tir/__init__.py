@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ..absent import absent
 from ..expr import (
     EQ,
     GE,
@@ -56,6 +57,7 @@ from .nodes import (
     BlockId,
     BlockRealize,
     Buffer,
+    BufferData,
     BufferLoad,
     BufferRegion,
     BufferStore,
@@ -123,7 +125,7 @@ _SUBMODULES = ("schedule", "script", "tensor_intrin", "transform", "verifier")
 
 __all__ = [
     "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "Allocate", "And", "Assert", "AssertStmt", "Block", "BlockId",
-    "BlockRealize", "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "BufferStore", "Call", "Cast",
+    "BlockRealize", "Broadcast", "Buffer", "BufferData", "BufferLoad", "BufferRegion", "BufferStore", "Call", "Cast",
     "CommReducer", "DeclBuffer", "Div", "Evaluate", "Expr", "FloatImm", "FloorDiv", "FloorMod", "For", "ForKind",
     "IRModule", "If", "IfThenElse", "IndexMap", "IntImm", "IterVar", "KernelCall", "Let", "LetStmt",
     "MatchBufferRegion", "Max", "Min", "Mod", "Mul", "Not", "Or", "Prefetch", "PrimExpr", "PrimFunc", "Ramp", "Range",
@@ -149,7 +151,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in op.NAMED:
         return op.NAMED[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise absent(__name__, name, __dir__())
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import InputError, nearest
 from .nodes import IRModule, PrimFunc
+from .pass_context import PassContext
 
 # TVM's name: that of the pass in `transform.pipeline.PASSES`, where TVM has one that does the same.
 _NAMES = {
@@ -39,7 +40,20 @@ class ModulePass:
         if not isinstance(module, IRModule):
             raise InputError(f"{self.name} takes a module\n  found:  {type(module).__name__}\n"
                              "  try:    tvm.IRModule.from_expr(func)")  # fmt: skip
-        return self.run(module)
+        return PassContext.current().run(self.name, self.run, module, optional=True)
+
+
+def module_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
+    """Decorator: `function(module, context) -> module` (or `function(module)`) as a pass."""
+    if function is None:
+        return lambda given: module_pass(given, opt_level=opt_level, name=name)
+    several = len(inspect.signature(function).parameters) > 1
+
+    def run(module: IRModule) -> IRModule:
+        made: IRModule = function(module, PassContext.current()) if several else function(module)
+        return made
+
+    return ModulePass(name or function.__name__, run)
 
 
 def prim_func_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import verification_asked
 from ...target import Target
+from ...tir.pass_context import PassContext
 from ..nodes import Graph
 from ..verify import verify_graph
 from .blocked_layout import blocked_layout
@@ -64,7 +65,7 @@ def optimize(
     chosen = Target.of(target)
     checked = verification_asked()
     for name, function in passes(chosen, evaluate, accuracy):
-        before, graph = graph, function(graph)
+        before, graph = graph, PassContext.current().run(name, function, graph)
         if checked:
             verify_graph(graph)
         if callback is not None:

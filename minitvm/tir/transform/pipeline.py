@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ...expr.foreign import require_runnable
 from ..nodes import IRModule, PrimFunc
+from ..pass_context import PassContext
 from ..verifier import verify_if_asked
 from .align_storage import align_storage
 from .bind_threads import bind_threads
@@ -84,6 +86,10 @@ PASSES: tuple[Pass, ...] = (
 )
 
 
+def _applied(step: Pass, target: Any, func: PrimFunc) -> PrimFunc:
+    return step.run(func, target)
+
+
 def lower(
     func: PrimFunc, target: Any = None, name: str | None = None, callback: PassCallback | None = None
 ) -> IRModule:
@@ -96,9 +102,10 @@ def lower(
     """
     require_runnable(func)
     verify_if_asked("scheduling", func)
+    context = PassContext.current()
     for step in PASSES:
         before = func
-        func = step.run(func, target)
+        func = context.run(step.name, functools.partial(_applied, step, target), func, IRModule.from_expr)
         if callback is not None:
             callback(step.name, before, func)
     module = split_host(func, name or func.name)

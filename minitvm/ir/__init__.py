@@ -1,17 +1,27 @@
-"""TVM's `tvm.ir`: modules, and equality of programs up to renaming."""
+"""TVM's `tvm.ir`: modules, equality and hashes of programs up to renaming, programs as JSON, instruments of passes."""
 
 from __future__ import annotations
 
 import ast
+import importlib
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .expr import Expr, Node, first_difference
-from .expr import Range as _Range
-from .expr import structural_equal as _equal
-from .tir.nodes import IRModule, PrimFunc, Stmt
+from ..absent import absent
+from ..expr import Expr, Node, first_difference
+from ..expr import Range as _Range
+from ..expr import structural_equal as _equal
+from ..expr.structural_hash import structural_hash
+from ..tir.nodes import IRModule, PrimFunc, Stmt
 
-__all__ = ["IRModule", "Range", "assert_structural_equal", "structural_equal"]
+if TYPE_CHECKING:
+    from . import instrument
+    from .json_text import load_json, save_json
+
+__all__ = [
+    "IRModule", "Range", "assert_structural_equal", "instrument", "load_json", "save_json", "structural_equal",
+    "structural_hash",
+]  # fmt: skip
 
 
 class _RangeType(type):
@@ -46,7 +56,7 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
 
 def _spot(label: str, program: Any, path: str) -> str:
     """The program with the node at `path` marked, a few lines around it."""
-    from .tir.script.printer import script
+    from ..tir.script.printer import script
 
     item, spot = program, program
     for name, key in re.findall(r"\.(\w+)|\[([^]]+)\]", path):
@@ -60,3 +70,11 @@ def _spot(label: str, program: Any, path: str) -> str:
         return f"  {label}: {item!r}"
     text = "" if item is spot else f"{path.rpartition('.')[2]} = {item!r}"
     return f"{label}:\n{script(program, mark={spot: text}, context=2)}"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "instrument":
+        return importlib.import_module(f"{__name__}.instrument")
+    if name in ("load_json", "save_json"):
+        return getattr(importlib.import_module(f"{__name__}.json_text"), name)
+    raise absent(__name__, name, __all__)

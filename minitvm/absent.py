@@ -1,0 +1,84 @@
+"""What TVM has under a name and minitvm does not: for each such name, what takes its place here.
+
+A module asks `absent` for the error of an attribute that it does not have. docs/tvm.md has the table, which a test holds
+against these entries.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+_GRAPHS = "a model is a minitvm.graph.Graph: minitvm.build(model.onnx), or minitvm.graph.GraphBuilder"
+_SCHEDULE = "te.create_prim_func(tensors), then minitvm.tir.Schedule(func)"
+_TUNING = "minitvm.build chooses schedules by predicted cost; Schedule.sample_* and Schedule.space() list choices"
+_DEVICES = "compiled programs run on the CPU; programs for a GPU are scheduled, lowered and interpreted"
+_FFI = "there is no foreign function registry: a Python function is called as it is"
+
+# Attribute of `minitvm`, or of one of its modules, to what takes its place.
+ABSENT: dict[str, str] = {
+    "relay": _GRAPHS,
+    "relax": _GRAPHS,
+    "dlight": _TUNING,
+    "autotvm": _TUNING,
+    "auto_scheduler": _TUNING,
+    "meta_schedule": _TUNING,
+    "micro": _DEVICES,
+    "rpc": _DEVICES,
+    "contrib": "minitvm.runtime for compiled modules; external engines by minitvm.runtime.register_engine",
+    "driver": "minitvm.build and minitvm.lower",
+    "parser": "minitvm.script.from_source(text)",
+    "cuda": _DEVICES,
+    "gpu": _DEVICES,
+    "rocm": _DEVICES,
+    "opencl": _DEVICES,
+    "metal": _DEVICES,
+    "vulkan": _DEVICES,
+    "register_func": _FFI,
+    "register_global_func": _FFI,
+    "get_global_func": _FFI,
+    "ffi": _FFI,
+    "te.create_schedule": _SCHEDULE,
+    "te.Schedule": _SCHEDULE,
+    "te.thread_axis": 'sch.bind(loop, "threadIdx.x")',
+    "te.extern": "te.compute, or T.call_extern in a tir function",
+    "te.scan": "a loop in a tir function",
+    "te.hybrid": "@T.prim_func",
+    "te.gradient": "no derivatives of tensor expressions here",
+    "te.extern_primfunc": "the tir function itself, beside others in an IRModule",
+    "tir.ir_builder": "@T.prim_func, or tir.PrimFunc of statements",
+    "tir.stmt_functor": "minitvm.expr.walk, rewrite and substitute",
+    "tir.analysis": "tir.verify(func), minitvm.reference.check, and minitvm.tir.schedule.analysis",
+    "tir.build": "minitvm.build(func)",
+    "tir.ProducerStore": "tir.BufferStore",
+    "tir.ProducerLoad": "tir.BufferLoad",
+    "tir.BufferRealize": "a block's alloc_buffers",
+    "tir.AttrStmt": "annotations of loops and blocks",
+    "tir.DataProducer": "a te.Tensor",
+    "tir.Layout": "tir.IndexMap",
+    "tir.bijective_layout": "tir.IndexMap",
+    "tir.layout": "tir.IndexMap",
+    "ir.GlobalVar": "the name of the function, a string",
+    "ir.Op": "the name of the operation, a string",
+    "ir.register_op_attr": "minitvm.graph's registry of operators",
+    "ir.load_pass": "minitvm.tir.transform by name",
+    "runtime.Module": "runtime.Function and runtime.GraphModule",
+    "runtime.vm": "runtime.GraphModule",
+    "runtime.disco": _DEVICES,
+    "runtime.ShapeTuple": "a tuple",
+    "runtime.String": "a str",
+    "runtime.PackedFunc": "runtime.Function",
+    "testing.requires_gpu": _DEVICES,
+    "testing.enabled_targets": '["cpu"], or the emulated targets: minitvm.target',
+    "testing.parametrize_targets": "pytest.mark.parametrize",
+}
+
+
+def absent(module: str, name: str, known: list[str]) -> AttributeError:
+    """The error for an attribute that a module does not have: what takes its place here, or the nearest names."""
+    inside = module.partition(".")[2]
+    key = f"{inside}.{name}" if inside else name
+    headline = f"module {module!r} has no attribute {name!r}"
+    if key in ABSENT:
+        return AttributeError(f"{headline}: TVM's {key} is not here\n  try:    {ABSENT[key]}")
+    near = get_close_matches(name, known, 3)
+    return AttributeError(f"{headline}: did you mean {' or '.join(near)}?" if near else headline)

@@ -1,0 +1,110 @@
+"""TVM's arrays and devices over NumPy: `tvm.nd.array(x, tvm.cpu())`, `tvm.runtime.tensor(x)`, `a.numpy()`.
+
+An array is a NumPy array with TVM's methods beside NumPy's, so compiled functions and NumPy take it as it is. There is
+one device that runs compiled programs: the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Where arrays live and programs run: `tvm.cpu()`."""
+
+    device_type: str = "cpu"
+    index: int = 0
+
+    @property
+    def exist(self) -> bool:
+        """Whether programs can run there."""
+        return self.device_type == "cpu"
+
+    @property
+    def device_id(self) -> int:
+        """TVM's other name for `index`."""
+        return self.index
+
+    def sync(self, stream: Any = None) -> None:
+        """Wait until all calls are done: they are when they return."""
+
+    def __str__(self) -> str:
+        return f"{self.device_type}:{self.index}"
+
+
+def cpu(index: int = 0) -> Device:
+    """The CPU."""
+    return Device("cpu", int(index))
+
+
+def device(name: str = "cpu", index: int = 0) -> Device:
+    """A device by its name, "cpu" or "llvm"; raises `InputError` for one that runs nothing."""
+    kind, _, number = str(name).partition(":")
+    if kind not in ("cpu", "llvm", "c"):
+        raise InputError(
+            f"no program runs on the device {name!r}: compiled programs run on the CPU\n"
+            "  try:    tvm.cpu(); programs for a GPU run in minitvm.reference"
+        )
+    return Device("cpu", int(number or index))
+
+
+class Tensor(np.ndarray[Any, Any]):
+    """A NumPy array with TVM's methods."""
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """A copy as a plain NumPy array."""
+        return np.array(self, copy=True, subok=False)
+
+    asnumpy = numpy
+
+    @property
+    def device(self) -> Device:  # type: ignore[override]
+        """Where it lives."""
+        return cpu()
+
+    ctx = device
+
+    def copyfrom(self, source: Any) -> Tensor:
+        """Fill it from an array of its shape, converted to its dtype."""
+        given = np.asarray(source)
+        if given.shape != self.shape:
+            raise InputError(f"copyfrom: an array of shape {given.shape} into one of shape {self.shape}")
+        self[...] = given
+        return self
+
+    def copyto(self, target: Any, mem_scope: Any = None) -> Any:
+        """Copy it into an array, or onto a device."""
+        if isinstance(target, Device):
+            return tensor(self, target)
+        target[...] = self
+        return target
+
+
+def tensor(array: Any, device: Device | str | None = None, mem_scope: Any = None) -> Tensor:
+    """A copy of an array, or of numbers, as a `Tensor` on the CPU. Floats of Python become float32, as in TVM."""
+    _require_cpu(device)
+    given = np.asarray(array)
+    if not hasattr(array, "dtype") and given.dtype == np.float64:
+        given = given.astype(np.float32)
+    return np.array(given, order="C", copy=True, subok=False).view(Tensor)
+
+
+def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device | str | None = None,
+          mem_scope: Any = None) -> Tensor:  # fmt: skip
+    """An uninitialised array."""
+    _require_cpu(device)
+    return np.empty(shape, str(dtype)).view(Tensor)
+
+
+def _require_cpu(where: Device | str | None) -> None:
+    if isinstance(where, str):
+        where = device(where)
+    if where is not None and where.device_type != "cpu":
+        raise InputError(f"arrays live on the CPU, found the device {where}")

@@ -1,0 +1,77 @@
+"""TVM's way to time a compiled function: `f.time_evaluator("main", tvm.cpu(), number=10)(a, b, c).mean`."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkResult:
+    """Seconds a call: `results` has one mean for each repeat."""
+
+    results: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.results)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.results)
+
+    @property
+    def min(self) -> float:
+        return min(self.results)
+
+    @property
+    def max(self) -> float:
+        return max(self.results)
+
+    @property
+    def std(self) -> float:
+        """The standard deviation of the repeats."""
+        return statistics.pstdev(self.results)
+
+    def __str__(self) -> str:
+        heads = ("mean", "median", "max", "min", "std")
+        row = "  ".join(f"{getattr(self, head) * 1e3:>10.4f}" for head in heads)
+        return "Execution time (ms)\n" + "  ".join(f"{head:>10}" for head in heads) + "\n" + row
+
+
+def evaluator(
+    call: Callable[..., Any], number: int = 10, repeat: int = 1, min_repeat_ms: float = 0
+) -> Callable[..., BenchmarkResult]:
+    """A function that times calls with its arguments: one to warm up, then `repeat` times the mean of `number` calls.
+
+    Where a repeat is shorter than `min_repeat_ms`, `number` grows until it is not. Raises `InputError` for counts
+    below 1.
+    """
+    if number < 1 or repeat < 1:
+        raise InputError(f"number={number}, repeat={repeat}: wanted at least 1")
+
+    def evaluate(*args: Any, **named: Any) -> BenchmarkResult:
+        call(*args, **named)
+        results = []
+        calls = number
+        for _ in range(repeat):
+            took = _seconds(call, calls, args, named)
+            while took * 1e3 < min_repeat_ms:
+                calls = max(calls + 1, round(calls * min(10.0, 1.2 * min_repeat_ms / max(took * 1e3, 1e-6))))
+                took = _seconds(call, calls, args, named)
+            results.append(took / calls)
+        return BenchmarkResult(tuple(results))
+
+    return evaluate
+
+
+def _seconds(call: Callable[..., Any], calls: int, args: Any, named: Any) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        call(*args, **named)
+    return time.perf_counter() - start
