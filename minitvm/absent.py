@@ -1,6 +1,6 @@
 """What TVM has under a name and minitvm does not: for each such name, what takes its place here.
 
-A module asks `absent` for the error of an attribute that it does not have. docs/tvm.md has the table, which a test holds
+A module asks `absent` for the error of an attribute that it does not have. docs/tvm.md has the table; a test holds it
 against these entries.
 """
 
