@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from minitvm.notebook import verdict_html
+
 from .findings import Access, Finding
 
 SHOWN = 4  # elements of an input that a message lists
@@ -55,6 +57,10 @@ class Verdict:
     def accesses(self) -> tuple[Access, ...]:
         """The accesses behind undefined behaviour: of a conflict both."""
         return self.finding.accesses if self.finding is not None else ()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return verdict_html(str(self), self.equal)
 
     def __str__(self) -> str:
         if self.equal:

@@ -27,8 +27,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FOUNDATION = "errors events absent target expr"
-NODES = "errors events expr te.nodes tir.nodes graph.nodes executable.nodes"
+FOUNDATION = "errors events absent notebook target expr"
+NODES = "errors events notebook expr te.nodes tir.nodes graph.nodes executable.nodes"
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
 COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link joined"
 EVERYTHING = f"{COMPILER} interop profile testbeds models gallery"
@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, str] = {
     "errors": "",
     "events": "errors",
     "absent": "",
+    "notebook": "",
     "expr": "errors",
     "target": "errors",
     # what is needed to run a saved artifact, and nothing more

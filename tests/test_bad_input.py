@@ -247,3 +247,34 @@ def test_functions_refuse_before_they_write() -> None:
     f(x[::-1], y)
     np.testing.assert_array_equal(y, x[::-1] + 1)
     f(np.zeros((0, 4), "float32"), np.zeros((0, 4), "float32"))
+
+
+class Foreign:
+    """A tensor of another library: it gives its memory by DLPack and nothing else."""
+
+    def __init__(self, array: np.ndarray, device: int = 1) -> None:
+        self.array, self.device = array, device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self.device != 1:
+            raise BufferError("the memory is not the CPU's")
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device, 0
+
+
+def test_tensors_of_other_libraries_are_taken_and_written_through_dlpack() -> None:
+    x = array()
+    out = [np.full(shape, 7, "float32") for shape in (SHAPE, (2, 8), (3,), SHAPE)]
+    module()(Foreign(x), out=[Foreign(o) for o in out])
+    right(out, x)
+
+
+def test_a_tensor_of_another_device_is_refused() -> None:
+    on_gpu = Foreign(array(), device=2)
+    with pytest.raises(TypeMismatch, match="x is a Foreign that gives no array"):
+        module()(on_gpu)
+    out = [Foreign(np.full(shape, 7, "float32"), device=2) for shape in (SHAPE, (2, 8), (3,), SHAPE)]
+    with pytest.raises(TypeMismatch, match="a Foreign, cannot be shared"):
+        module()(array(), out=out)

@@ -159,6 +159,12 @@ class Graph(Node):
         """Print the graph."""
         print(self.script())
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from ..notebook import program_html
+
+        return program_html(self.script())
+
     def __repr__(self) -> str:
         return self.script()
 

@@ -42,7 +42,7 @@ def _converted(what: str, spec: TensorSpec, value: Any) -> Array:
     """The array of an object that has one, or of Python numbers, which have the dtype wanted if it holds them."""
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         try:
-            return np.asarray(value)
+            return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
         except Exception as error:  # another library's object, and its own error: a tensor of a GPU, say
             text = f"{what}: {spec.name} is a {type(value).__name__} that gives no array: {error}"
             raise TypeMismatch(text) from error
@@ -58,6 +58,15 @@ def _converted(what: str, spec: TensorSpec, value: Any) -> Array:
     if finite.size and not (spec.dtype.min <= finite.min() and finite.max() <= spec.dtype.max):
         raise InputError(f"{what}: {spec.name} holds a number that {spec.dtype} does not; wanted {spec_text(spec)}")
     return found.astype(spec.dtype.numpy)
+
+
+def _same_memory(what: str, spec: TensorSpec, value: Any) -> Array:
+    """An array over the memory of an object of another library."""
+    try:
+        return np.from_dlpack(value)
+    except Exception as error:  # another library's object, and its own error: a tensor of a GPU, say
+        text = f"{what}: the memory of {spec.name}, a {type(value).__name__}, cannot be shared: {error}"
+        raise TypeMismatch(text) from error
 
 
 _RANK = {"b": 0, "u": 1, "i": 1, "f": 2}  # a kind of numbers is converted to those of its rank and above
@@ -79,7 +88,12 @@ def checked_scalar(what: str, spec: ScalarSpec, value: Any) -> int | float:
 
 
 def destination(what: str, spec: TensorSpec, value: Any, shape: tuple[int, ...] | None = None) -> Array:
-    """An array to be written in place: of the right dtype (and shape, if given), contiguous and writeable."""
+    """An array to be written in place: of the right dtype (and shape, if given), contiguous and writeable.
+
+    An object with `__dlpack__`, such as a PyTorch tensor on the CPU, is written through its memory.
+    """
+    if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
+        value = _same_memory(what, spec, value)
     if not isinstance(value, np.ndarray):
         raise TypeMismatch(f"{what}: {spec.name} is written in place; wanted an array, found a {type(value).__name__}")
     array = checked_array(what, spec, value)

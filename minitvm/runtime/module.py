@@ -231,9 +231,9 @@ class GraphModule(TvmMethods):
         specs = self.executable.outputs
         if out is None:
             return [np.empty(shape, dtype) for shape, dtype in zip(bound.output_shapes, self._output_dtypes)]
-        if not isinstance(out, np.ndarray | list | tuple):
+        if not isinstance(out, np.ndarray | list | tuple) and not hasattr(out, "__dlpack__"):
             raise InputError(f"{self._what}: out is a {type(out).__name__}; wanted arrays: {listing(specs)}")
-        given = [out] if isinstance(out, np.ndarray) else out
+        given = out if isinstance(out, list | tuple) else [out]
         if len(given) != len(specs):
             raise InputError(f"{self._what}: out has {len(given)} arrays; wanted {listing(specs)}")
         results = [destination(self._what, s, a, shape) for s, a, shape in zip(specs, given, bound.output_shapes)]

@@ -449,6 +449,12 @@ class PrimFunc(Node):
 
         show(self, **options)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from ..notebook import program_html
+
+        return program_html(self.script(with_header=False))
+
     def __repr__(self) -> str:
         return self.script()
 
@@ -504,6 +510,12 @@ class IRModule(Node):
         from .script.show import show
 
         show(self, **options)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from ..notebook import program_html
+
+        return program_html(self.script(with_header=False))
 
     def __repr__(self) -> str:
         return self.script()

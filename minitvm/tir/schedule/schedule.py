@@ -174,6 +174,10 @@ class Schedule:
         """How Hypothesis and IPython show it: the steps so far, as Python to paste."""
         printer.text(str(self._trace))
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the program, and the steps that led to it."""
+        return self.mod._repr_html_() + self._trace._repr_html_()
+
     def undo(self) -> None:
         """Take the last step that changed the program back, and the queries and sampling after it."""
         if not self._history:

@@ -200,6 +200,12 @@ class Trace:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from ...notebook import program_html
+
+        return program_html(str(self))
+
     def show(self, style: str | None = None, black_format: bool | None = None) -> None:
         """Print the trace as Python. The options are TVM's and mean nothing here."""
         del style, black_format
