@@ -40,6 +40,7 @@ def passing_on(A: T.Buffer((8,), "float32"), H: T.Buffer((9,), "float32"), C: T.
 CASES["annotate.note_in_place"] = on(programs.matmul, lambda s: s.annotate(loop(s, "C"), "double_buffer_scope", 0))
 CASES["annotate.note_is_data"] = on(programs.matmul, lambda s: s.annotate(loop(s, "C"), "tile", {"i": [4, b"x"]}))
 CASES["annotate.counts"] = on(programs.matmul, lambda s: s.annotate(loop(s, "C"), "prefetch", "far"))
+CASES["annotate.alignment_fits"] = on(programs.matmul, lambda s: s.annotate("C", "buffer_dim_align", [[0, 9, 32, 8]]))
 CASES["annotate.pipelines_well_formed"] = on(
     load_and_use, lambda s: s.annotate(loop(s, "use"), "software_pipeline_stage", [0])
 )

@@ -1,4 +1,51 @@
-"""The notes on loops that lowering follows, beside those of software pipelines (`schedule.pipelines`)."""
+"""The notes on loops and blocks that lowering follows, beside those of software pipelines (`schedule.pipelines`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import InputError
+from ..expr import IntImm
+from .nodes import Block
 
 LANES = "vector_reduction"  # an innermost reduction loop: accumulate in that many lanes
 PREFETCH = "prefetch"  # an innermost loop: ask for what it streams through that many iterations ahead
+ALIGNMENTS = "buffer_dim_align"  # a block: [[index of the write, axis, factor, offset], ...]; an allocation: the rest
+
+_WANTED = "a list of [position of a written buffer, axis, factor above 0, offset]"
+
+
+def alignments_of(block: Block) -> list[tuple[int, int, int, int]]:
+    """The entries of a block's note on alignment: (index of the write, axis, factor, offset).
+
+    Raises `InputError` where the note is no list of such entries, or they do not fit the buffers that the block writes.
+    """
+    entries = block.annotations.get(ALIGNMENTS, ())
+    if not isinstance(entries, list | tuple):
+        raise _misfit(block, entries)
+    return [_entry(block, entry) for entry in entries]
+
+
+def _entry(block: Block, entry: Any) -> tuple[int, int, int, int]:
+    numbers = [_number(item) for item in entry] if isinstance(entry, list | tuple) else []
+    if len(numbers) != 4:
+        raise _misfit(block, entry)
+    write, axis, factor, offset = numbers
+    if write is None or axis is None or factor is None or offset is None or factor < 1:
+        raise _misfit(block, entry)
+    if not 0 <= write < len(block.writes) or not 0 <= axis < block.writes[write].buffer.ndim:
+        raise _misfit(block, entry)
+    return write, axis, factor, offset
+
+
+def _number(item: Any) -> int | None:
+    value = item.value if isinstance(item, IntImm) else item
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _misfit(block: Block, found: Any) -> InputError:
+    written = ", ".join(f"{r.buffer.name} of {r.buffer.ndim} dimensions" for r in block.writes) or "nothing"
+    return InputError(
+        f"block {block.name}: annotation {ALIGNMENTS!r}\n  wanted: {_WANTED}; the block writes {written}\n"
+        f"  found:  {found!r}\n  try:    storage_align({block.name!r}, 0, 0, 32, 8)"
+    )

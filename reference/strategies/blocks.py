@@ -18,6 +18,7 @@ from minitvm.tir.nodes import (
     BufferStore,
     For,
     ForKind,
+    LetStmt,
     MatchBufferRegion,
     PrimFunc,
     Seq,
@@ -37,6 +38,8 @@ class Program:
     made: list[Buffer] = field(default_factory=list)
     read: set[Buffer] = field(default_factory=set)
     blocks: list[Stmt] = field(default_factory=list)
+    kept: list[Buffer] = field(default_factory=list)  # storage of threads, which nothing else reads
+    lets: list[tuple[int, Var, Expr]] = field(default_factory=list)  # (blocks before it, variable, value): of the rest
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -72,10 +75,16 @@ class Program:
         results = [b for b in self.made if b not in self.read]
         inside = tuple(b for b in self.made if b in self.read)
         attrs = {"global_symbol": "main", "tir.noalias": True}
-        return with_root((*self.inputs, *results), Seq.of(*self.blocks), attrs, inside)
+        body = list(self.blocks)
+        for before, variable, value in reversed(self.lets):
+            body[before:] = [LetStmt(variable, value, Seq.of(*body[before:]))]
+        return with_root((*self.inputs, *results), Seq.of(*body), attrs, (*inside, *self.kept))
 
 
 extents = st.sampled_from([4, 3, 2, 5, 8, 1])
+
+
+_OF_MATRICES = ("transpose", "matmul", "columns", "nested", "view", "triangle", "half", "ragged", "exchange")
 
 
 def sources(program: Program, kind: str) -> list[Buffer]:
@@ -89,7 +98,7 @@ def sources(program: Program, kind: str) -> list[Buffer]:
         first = getattr(buffer.shape[0], "value", None)
         if kind in fixed and (first is None or first < fixed[kind]):
             continue
-        if kind in ("transpose", "matmul", "columns", "nested", "view") and buffer.ndim != 2:
+        if kind in _OF_MATRICES and buffer.ndim != 2:
             continue
         if kind == "inplace" and buffer not in program.made:
             continue

@@ -12,10 +12,13 @@ from minitvm.tir.nodes import PrimFunc
 
 from .blocks import PLAIN, Program, extents, sources
 from .expressions import Draw
+from .nests import NESTS
 from .statement_blocks import STATEMENTS
 
-BUILD = {**PLAIN, **STATEMENTS}
-KINDS = tuple(kind for kind in BUILD if kind != "narrowed")  # a narrowing cast is folded as if it could not wrap
+BUILD = {**PLAIN, **STATEMENTS, **NESTS}
+# A narrowing cast is folded as if it could not wrap.
+KINDS = tuple(kind for kind in (*PLAIN, *STATEMENTS) if kind != "narrowed")
+NEST_KINDS = tuple(NESTS)  # drawn where they are asked for: not all that takes programs takes loops over threads
 
 
 @st.composite

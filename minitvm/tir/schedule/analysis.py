@@ -30,18 +30,24 @@ class Scope:
         """The blocks that write a buffer."""
         return [b for b in self.blocks if any(region.buffer is buffer for region in b.block.writes)]
 
+    def read(self, block: BlockRealize) -> set[Buffer]:
+        """The buffers that decide what a block does: those that it declares to read, and those that its predicate, its
+        bindings and the statements around it in the scope look up."""
+        declared = {region.buffer for region in block.block.reads}
+        return declared | {load.buffer for _, load in self.tree.controls(block)}
+
     def readers(self, buffer: Buffer) -> list[BlockRealize]:
         """The blocks that read a buffer; a reduction that reads back what it accumulates is not one of its readers."""
-        return [b for b in self.blocks if any(region.buffer is buffer for region in b.block.reads)]
+        return [b for b in self.blocks if buffer in self.read(b)]
 
     def consumers(self, block: BlockRealize) -> list[BlockRealize]:
         """The other blocks that read what a block writes."""
-        written = [region.buffer for region in block.block.writes]
-        return [b for b in self.blocks if b is not block and any(r.buffer in written for r in b.block.reads)]
+        written = {region.buffer for region in block.block.writes}
+        return [b for b in self.blocks if b is not block and written & self.read(b)]
 
     def producers(self, block: BlockRealize) -> list[BlockRealize]:
         """The other blocks that write what a block reads."""
-        read = [region.buffer for region in block.block.reads]
+        read = self.read(block)
         return [b for b in self.blocks if b is not block and any(w.buffer in read for w in b.block.writes)]
 
     def is_output(self, block: BlockRealize) -> bool:
@@ -68,9 +74,9 @@ def why_not_complete(scope: Scope, realize: BlockRealize) -> str | None:
     for it in block.iter_vars:
         if it.kind != SPATIAL:
             return f"iterator {it.var.name} of block {block.name} is {_kind_name(it)}, not spatial"
-    written = [region.buffer for region in block.writes]
-    for region in block.reads:
-        if region.buffer in written:
+    read = scope.read(realize)
+    for region in block.writes:
+        if region.buffer in read:
             return f"block {block.name} both reads and writes {region.buffer.name}"
     return why_not_dominant(scope, realize)
 
@@ -78,9 +84,9 @@ def why_not_complete(scope: Scope, realize: BlockRealize) -> str | None:
 def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
     """None for a reduction block, else which of its conditions fails.
 
-    Reduction: has an init; iterators are spatial or reduction; the only writer of what it writes and before its
-    readers; reduction iterators do not index the output, and run inside of the scope: one that stands still there goes
-    on from an earlier run of it.
+    Reduction: has an init; what it writes does not decide where it runs; iterators are spatial or reduction; the only
+    writer of what it writes and before its readers; reduction iterators do not index the output, and run inside of the
+    scope: one that stands still there goes on from an earlier run of it.
     """
     block = realize.block
     if block.init is None:
@@ -89,6 +95,10 @@ def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
         if it.kind not in (SPATIAL, REDUCE):
             return f"iterator {it.var.name} of block {block.name} is opaque"
     reduced = {it.var for it in block.iter_vars if it.kind == REDUCE}
+    written = {region.buffer for region in block.writes}
+    for _, load in scope.tree.controls(realize):
+        if load.buffer in written:
+            return f"{load} decides where block {block.name}, which writes it, runs"
     earlier = why_goes_on(scope, realize)
     if earlier is not None:
         return earlier

@@ -13,7 +13,7 @@ from ...arith.dependence import Access, find_dependence
 from ...arith.iter_check import values
 from ...arith.iter_map import IterMap, IterSum
 from ...expr import OPAQUE, REDUCE, SPATIAL, Expr, IterVar, Range, Var, free_vars, substitute
-from ..conditions import is_const
+from ..conditions import conjuncts, is_const, uses
 from ..nodes import BlockRealize, For
 from .analysis import loops_binding
 
@@ -64,6 +64,28 @@ def why_not_started_first(block: BlockRealize, loops: Sequence[For], analyzer: A
         first = analyzer.simplify(substitute(value, mine))
         if not analyzer.can_prove_equal(first, it.dom.start):
             return f"{it.var.name} = {value} is {first} at first, and T.init() belongs to {it.dom.start}"
+    return None
+
+
+def why_not_initialised(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> str | None:
+    """None where a block has an init only if it runs for each element before all other steps of its reduction.
+
+    Else the reduction goes on from what stood in the buffer: a new buffer in its place would have to be filled first.
+    """
+    if realize.block.init is None:
+        return None
+    # With loops of their own, the iterations of one element begin where these loops stand at their start.
+    reduced, spatial = loops_binding(realize, (REDUCE,)), loops_binding(realize, (SPATIAL, OPAQUE))
+    own = [l for l in loops if l.var in reduced]
+    reason = why_not_started_first(realize, own, analyzer)
+    if reason is not None:
+        return reason
+    if any(l.var in spatial for l in own) and not covers_domain(realize, loops, analyzer):
+        return f"the loops of the reduction iterators of block {realize.block.name} bind spatial ones too"
+    starts: dict[Var, Expr] = {l.var: l.start for l in own}
+    for condition in conjuncts(realize.predicate):
+        if uses(condition, list(starts)) and not analyzer.can_prove(substitute(condition, starts)):
+            return f"block {realize.block.name} runs only where {condition}, which may leave out its T.init()"
     return None
 
 

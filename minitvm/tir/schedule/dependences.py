@@ -32,7 +32,7 @@ from ..conditions import is_const
 from ..nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, Stmt
 from ..values import NotAnIndex, values
 from .analysis import is_update
-from .tree import Tree, sub_statements
+from .tree import Tree, own_expressions, sub_statements
 
 _LARGEST_TABLE = 1 << 20  # iterations of one loop that are enumerated to see whether a map of them is injective
 
@@ -65,19 +65,11 @@ def _accesses(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[Access]:
         yield from _loads(stmt, (*stmt.iter_values, stmt.predicate), loops)
         return
     own = (*loops, stmt) if isinstance(stmt, For) else loops
-    yield from _loads(stmt, tuple(_own_expressions(stmt)), loops)
+    yield from _loads(stmt, tuple(own_expressions(stmt)), loops)
     if isinstance(stmt, BufferStore):
         yield Access(stmt, stmt.buffer, tuple(Range(i, const(1, i.dtype)) for i in stmt.indices), True, loops, stmt)
     for inner in sub_statements(stmt):
         yield from _accesses(inner, own)
-
-
-def _own_expressions(stmt: Stmt) -> Iterator[Expr]:
-    for name in stmt._children:
-        value = getattr(stmt, name)
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, Expr):
-                yield item
 
 
 def exact(

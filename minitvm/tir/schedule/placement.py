@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...arith import Analyzer, regions
-from ...expr import SPATIAL, Expr, IntImm, IterVar, Range, Var, const, replace, substitute, walk
+from ...expr import SPATIAL, Expr, IntImm, IterVar, Node, Range, Var, const, replace, substitute, walk
 from ..conditions import all_of, conjuncts, is_const
-from ..nodes import BlockRealize, Buffer, BufferRegion, For, ForKind, Seq, Stmt
+from ..nodes import BlockRealize, Buffer, BufferLoad, BufferRegion, For, ForKind, Seq, Stmt
 from .analysis import Scope
 from .boxes import Box, bound_box, reaches_every_point, touched
 from .registry import Failure
@@ -121,11 +121,14 @@ def uncovered(state: ScheduleState, tree: Tree, producer: BlockRealize, consumer
     None where everything is covered: the box that the producer fills in one iteration of the shared loops contains the
     box that the consumer reads in the same iteration.
     """
+    early = _asked_too_early(tree, producer, consumer)
+    if early is not None:
+        return early
     shared = [l for l in tree.loops_above(producer) if tree.inside(consumer, l)]
     if not shared:
         return None
     analyzer = state.analyzer(shared[-1])
-    for read in consumer.block.reads:
+    for read in reads(tree, consumer):
         for write in producer.block.writes:
             if read.buffer is not write.buffer:
                 continue
@@ -142,6 +145,35 @@ def uncovered(state: ScheduleState, tree: Tree, producer: BlockRealize, consumer
                     f"what {consumer.block.name} reads written in the same iteration of {shared[-1].var.name}",
                     f"{box_text(read.buffer, consumed)} is read, {box_text(read.buffer, produced)} is written",
                 )
+    return None
+
+
+def reads(tree: Tree, block: BlockRealize) -> tuple[BufferRegion, ...]:
+    """What a block reads, in terms of its iterators and the loops around it: what it declares, and the elements that
+    decide whether and where it runs."""
+    found = list(block.block.reads)
+    for _, load in tree.controls(block):
+        plain = not any(_is_hidden(tree, n) for i in load.indices for n in walk(i))
+        points = tuple(Range(i, const(1, i.dtype)) for i in load.indices)
+        found.append(BufferRegion(load.buffer, points) if plain else load.buffer.full_region())
+    return tuple(found)
+
+
+def _is_hidden(tree: Tree, part: Node) -> bool:
+    """Whether an index goes through memory or a let: which element that is no box over loops says."""
+    return isinstance(part, BufferLoad) or (isinstance(part, Var) and part in tree.moving and part not in tree.loops)
+
+
+def _asked_too_early(tree: Tree, producer: BlockRealize, consumer: BlockRealize) -> Failure | None:
+    """How a condition, a bound or a let around both a producer and its consumer asks for what is not written yet."""
+    written = {region.buffer for region in producer.block.writes}
+    for at, load in tree.controls(consumer):
+        if load.buffer in written and at is not consumer and tree.inside(producer, at):
+            return Failure(
+                {load: f"decides where {consumer.block.name} runs", producer.block: f"writes {load.buffer.name}"},
+                f"{load.buffer.name} written before it is asked for",
+                f"{load} is asked for around {producer.block.name}, which writes it",
+            )
     return None
 
 

@@ -5,18 +5,20 @@ A check gives None where the condition holds, else a `Failure` with the spots to
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from ...arith import Analyzer
 from ...arith.dependence import Dependence, Undecided
 from ...expr import OPAQUE, REDUCE, Node, free_vars, replace
 from ..conditions import is_const, uses
-from ..nodes import BlockRealize, For, ForKind, Seq
+from ..nodes import BlockRealize, For, ForKind, LetStmt, Seq
 from ..places import COMMON_SCOPES, SCOPES, is_scope, suggestion
+from ..verifier import variables_are_defined
 from .analysis import Scope, loops_binding, why_unstructured
 from .bindings import loop_ranges, not_quasi_affine, why_not_injective
 from .dependences import Access, accesses, commute, conflicting_pairs, exact, shown_apart
-from .registry import Failure, requirement
+from .registry import Failure, invariant, requirement
 from .state import ScheduleState
 from .thread_storage import safe_storage
 from .tree import Tree
@@ -283,7 +285,7 @@ def no_races(state: ScheduleState, loop: For, thread_axis: str | None = None) ->
 
 @requirement
 def own_iterators(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """what the block holds uses its iterators and no variable of a loop around it: it means the same elsewhere"""
+    """what the block holds uses its iterators, no variable of a loop or let around it: it means the same elsewhere"""
     return _uses_loops(state.home(block), block)
 
 
@@ -295,16 +297,32 @@ def own_iterators_below(state: ScheduleState, loop: For) -> Failure | None:
 
 
 def _uses_loops(tree: Tree, realize: BlockRealize) -> Failure | None:
-    around = {loop.var: loop for loop in tree.loops_above(realize)}
+    scope = itertools.takewhile(lambda s: not isinstance(s, BlockRealize), tree.above(realize))
+    around = {s.var: s for s in scope if isinstance(s, For | LetStmt)}
     used = next((v for v in free_vars(realize.block) if v in around), None) if around else None
     if used is None:
         return None
-    name = realize.block.name
+    name, spot = realize.block.name, around[used]
+    what = "a loop" if isinstance(spot, For) else "a let"
     return Failure(
-        {around[used]: "this loop", realize.block: f"uses {used.name}"},
+        {spot: "this loop" if isinstance(spot, For) else "this let", realize.block: f"uses {used.name}"},
         f"iterators of {name} where it uses {used.name}",
-        f"{name} uses {used.name}, a loop around it, by itself",
+        f"{name} uses {used.name}, {what} around it, by itself",
     )
+
+
+@invariant
+def lets_hold(state: ScheduleState) -> Failure | None:
+    """the variable of each let is used in its body only: what moves or is copied out of there has no value for it"""
+    for tree in state.schedulable_trees():
+        lets = {stmt.var: stmt for stmt in tree.order if isinstance(stmt, LetStmt)}
+        if not lets:
+            continue
+        for spot, found in variables_are_defined(tree.func):
+            let = next((stmt for var, stmt in lets.items() if var is spot), None)
+            wanted = f"{let.var.name} used below its let" if let is not None else "variables that are defined"
+            return Failure({} if let is None else {let: "defined here"}, wanted, found)
+    return None
 
 
 @requirement

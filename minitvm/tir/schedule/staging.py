@@ -94,7 +94,7 @@ class Insertion:
         around: dict[Stmt, tuple[list[Stmt], list[Stmt]]] = {}
         for pairs, side in ((self.before, 0), (self.after, 1)):
             for anchor, stmt in pairs:
-                around.setdefault(_same_place(tree, anchor), ([], []))[side].append(stmt)
+                around.setdefault(_same_place(self.tree, tree, anchor), ([], []))[side].append(stmt)
         tree = self._set(state, tree, {a: Seq.of(*lead, a, *tail) for a, (lead, tail) in around.items()})
         block = tree.blocks[self.scope.realize.block.id].block
         body = Seq.of(*self.first, block.body) if self.first else block.body
@@ -109,12 +109,16 @@ class Insertion:
         return state.tree(next(name for name, f in state.mod.items() if f is func))
 
 
-def _same_place(tree: Tree, stmt: Stmt) -> Stmt:
-    if isinstance(stmt, For):
-        return tree.loops[stmt.var]
-    if isinstance(stmt, BlockRealize):
-        return tree.blocks[stmt.block.id]
-    return stmt
+def _same_place(before: Tree, now: Tree, stmt: Stmt) -> Stmt:
+    """The statement of a tree, in another one in which blocks were rewritten and all stands where it stood."""
+    if stmt in now.order:
+        return stmt
+    inner = before.blocks_in(stmt)[0] if not isinstance(stmt, BlockRealize) else stmt
+    at: Stmt = now.blocks[inner.block.id]
+    outer: Stmt = inner
+    while outer is not stmt:
+        outer, at = before.parent[outer], now.parent[at]
+    return at
 
 
 def place_after(tree: Tree, block: BlockRealize, others: Sequence[BlockRealize]) -> tuple[Stmt, Stmt]:
@@ -126,12 +130,13 @@ def place_after(tree: Tree, block: BlockRealize, others: Sequence[BlockRealize])
     shared = [l for l in loops if any(tree.inside(o, l) for o in others)]
     within: Stmt = shared[-1] if shared else tree.scope(block).block
     at: Stmt = block
-    # Climb until the statement is a direct child of the place, or of the sequence that is its body.
-    while tree.parent[at] is not within and not (
-        isinstance(tree.parent[at], Seq) and tree.parent[tree.parent[at]] is within
-    ):
-        at = tree.parent[at]
-    return at, within
+    # Climb until what is around the statement holds another one too: a loop, a branch, what a let is for.
+    while True:
+        outer = tree.parent[at]
+        ends = outer is within or (isinstance(outer, Seq) and tree.parent[outer] is within)
+        if ends or any(tree.inside(o, outer) for o in others):
+            return at, within
+        at = outer
 
 
 def block_in(state: ScheduleState, nest: Stmt) -> BlockRealize:

@@ -43,7 +43,7 @@ def _is_safe(state: ScheduleState, scope: Scope, loop: For, bound: For, buffer: 
 def _filled_first(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer) -> bool:
     """Whether each iteration of a loop reads of a buffer only what it has written, and nobody else touches it."""
     tree = scope.tree
-    users = [b for b in scope.blocks if any(r.buffer is buffer for r in (*b.block.reads, *b.block.writes))]
+    users = [b for b in scope.blocks if b in scope.writers(buffer) or buffer in scope.read(b)]
     if not all(tree.inside(user, loop) for user in users):
         return False
     writers = scope.writers(buffer)

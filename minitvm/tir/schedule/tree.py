@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...errors import InternalError
-from ...expr import Expr, Var, const, free_vars, replace, substitute
+from ...expr import Expr, Var, const, free_vars, replace, substitute, walk
 from ..nodes import (
     Allocate,
     Block,
     BlockId,
     BlockRealize,
     Buffer,
+    BufferLoad,
     Evaluate,
     For,
     If,
@@ -52,10 +53,19 @@ def statements(stmt: Stmt) -> Iterator[Stmt]:
         yield from statements(inner)
 
 
+def own_expressions(stmt: Stmt) -> Iterator[Expr]:
+    """The expressions that a statement holds itself, of a block realization the bindings and the predicate."""
+    for name in stmt._children:
+        value = getattr(stmt, name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Expr):
+                yield item
+
+
 class Tree:
     """Parents, loops and blocks of one function. Loops are found by their variable, blocks by their id."""
 
-    __slots__ = ("_moving", "blocks", "func", "loops", "order", "parent")
+    __slots__ = ("_controls", "_moving", "blocks", "func", "loops", "order", "parent")
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
@@ -64,6 +74,7 @@ class Tree:
         self.blocks: dict[BlockId, BlockRealize] = {}
         self.order: dict[Stmt, int] = {}
         self._moving: frozenset[Var] | None = None
+        self._controls: dict[BlockRealize, tuple[tuple[Stmt, BufferLoad], ...]] = {}
         self._add(func.body)
 
     def _add(self, stmt: Stmt) -> None:
@@ -104,6 +115,19 @@ class Tree:
             if isinstance(outer, If | While):
                 return outer
         return None
+
+    def controls(self, realize: BlockRealize) -> tuple[tuple[Stmt, BufferLoad], ...]:
+        """(statement, load) for every load that decides whether and where a block runs: in its predicate and bindings,
+        and in conditions, bounds of loops and lets around it in its scope, where the statement holds the load."""
+        if realize not in self._controls:
+            at: list[Stmt] = [realize]
+            for outer in self.above(realize):
+                if isinstance(outer, BlockRealize):
+                    break
+                at.append(outer)
+            loads = ((s, n) for s in at for e in own_expressions(s) for n in walk(e) if isinstance(n, BufferLoad))
+            self._controls[realize] = tuple(loads)
+        return self._controls[realize]
 
     def above(self, stmt: Stmt) -> Iterator[Stmt]:
         """The statements around a statement, innermost first."""

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...expr import Expr, IntImm, Node, const, map_children, replace, walk
+from ..annotations import ALIGNMENTS, alignments_of
 from ..nodes import Allocate, Block, Buffer, BufferLoad, BufferStore, PrimFunc
 
-ALIGNMENTS = (
-    "buffer_dim_align"  # of blocks: [[index of the write, axis, factor, offset], ...]; of allocations: the rest
-)
 Entry = tuple[int, int, int]  # axis, factor, offset
 
 
@@ -19,9 +17,8 @@ def alignments(node: Node) -> dict[Buffer, list[Entry]]:
     wanted: dict[Buffer, list[Entry]] = {}
     for block in walk(node):
         if isinstance(block, Block):
-            for number, axis, factor, offset in block.annotations.get(ALIGNMENTS, ()):
-                if number < len(block.writes):
-                    wanted.setdefault(block.writes[number].buffer, []).append((axis, factor, offset))
+            for number, axis, factor, offset in alignments_of(block):
+                wanted.setdefault(block.writes[number].buffer, []).append((axis, factor, offset))
     return wanted
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...expr import Expr, IntImm, Var, map_children
+from ..annotations import ALIGNMENTS
 from ..nodes import Allocate, BlockRealize, Buffer, If, PrimFunc, Stmt
-from .align_storage import ALIGNMENTS, alignments
+from .align_storage import alignments
 
 
 def drop_blocks(func: PrimFunc) -> PrimFunc:

@@ -25,6 +25,7 @@ from typing import Any
 from ...arith import Analyzer
 from ...errors import ScheduleError, report
 from ...expr import Expr, IntImm, Node, Range, const, map_children, replace, rewrite, substitute, walk
+from ..annotations import ALIGNMENTS
 from ..conditions import all_of, uses
 from ..nodes import (
     CONCURRENT,
@@ -44,7 +45,6 @@ from ..schedule.boxes import hull, touched
 from ..schedule.pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
 from ..schedule.registry import Failure
 from ..schedule.tree import Tree, fresh_copy
-from .align_storage import ALIGNMENTS
 
 
 def inject_software_pipeline(func: PrimFunc) -> PrimFunc:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import IntImm, map_children, replace, walk
+from ..annotations import ALIGNMENTS
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 from ..threads import is_shared, owns
 from .affine import Ranges, with_loop
-from .align_storage import ALIGNMENTS, aligned_strides
+from .align_storage import aligned_strides
 from .compact_buffers import compacted_shape, used_spans
 from .coverage import carries_no_value
 

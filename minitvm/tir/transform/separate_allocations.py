@@ -52,7 +52,7 @@ def _without(stmt: Any, found: list[Allocate]) -> Any:
 
 def _aligned(allocation: Allocate) -> dict[str, Any]:
     """The annotations, with axes counted on the buffer that has one more in front."""
-    from .align_storage import ALIGNMENTS
+    from ..annotations import ALIGNMENTS
 
     notes = dict(allocation.annotations)
     if ALIGNMENTS in notes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ....errors import nearest
+from ....errors import InputError, nearest
 from ....expr import FloatImm, IntImm, StringImm, replace
-from ...annotations import LANES, PREFETCH
+from ...annotations import ALIGNMENTS, LANES, PREFETCH, alignments_of
 from ...nodes import Block, BlockRealize, For
 from .. import pipelines
 from ..registry import Failure, invariant, primitive, requirement
@@ -75,6 +75,24 @@ def counts(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str
     return Failure({_annotated(block_or_loop): "here"}, f"a whole number above 0 for {ann_key}", repr(plain(ann_val)))
 
 
+@requirement
+def alignment_fits(
+    state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str, ann_val: Any
+) -> Failure | None:
+    """the note "buffer_dim_align" is on a block, and lists [position of a written buffer, axis, factor above 0, offset]"""
+    if ann_key != ALIGNMENTS:
+        return None
+    if isinstance(block_or_loop, For):
+        return Failure({block_or_loop: "here"}, f"a block for {ann_key}", "a loop")
+    block = block_or_loop.block
+    try:
+        alignments_of(replace(block, annotations={ALIGNMENTS: plain(ann_val)}))
+    except InputError as error:
+        lines = [line.partition(":")[2].strip() for line in str(error).split("\n")]
+        return Failure({block: "here"}, lines[1], lines[2], (lines[3],))
+    return None
+
+
 @invariant
 def pipelines_well_formed(state: ScheduleState) -> Failure | None:
     """A loop annotated as software pipeline is serial, and has one stage and one place in the order, numbers from 0 on,
@@ -94,7 +112,7 @@ def keeps_pipelines(state: ScheduleState) -> Failure | None:
     return next((failure for failure in failures if failure is not None), None)
 
 
-@primitive(requires=[note_in_place, note_is_data, counts])
+@primitive(requires=[note_in_place, note_is_data, counts, alignment_fits])
 def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str, ann_val: Any) -> None:
     """Put a note on a loop or block, for lowering passes and tuners; the meaning of the program stays.
 

@@ -196,6 +196,8 @@ def one_run(state: ScheduleState, target: For | list[BlockRealize]) -> Failure |
     if len(spots) != len(target):
         return Failure(spots, "different blocks", "one of them twice")
     for b in target:
+        if b is tree.root:
+            return Failure({b.block: "named"}, wanted, "the root block, which has no scope around it")
         if b not in tree.order or tree.scope(b) is not tree.scope(target[0]):
             return Failure(spots, "blocks of one scope", f"{b.block.name} stands in another one")
     within, parts = _run(tree, target)

@@ -8,6 +8,7 @@ from typing import Any
 from ....expr import Node, walk
 from ...nodes import BlockRealize, Buffer, BufferRegion, BufferStore
 from ..analysis import Scope, why_neither
+from ..bindings import why_not_initialised
 from ..boxes import bound_box, fills, first_reads, hull, reads_before_writing, touched
 from ..dependences import accesses
 from ..placement import box_text, uncovered
@@ -102,7 +103,9 @@ def fills_its_box(state: ScheduleState, block: BlockRealize, write_buffer_index:
     assert region is not None  # writes_it
     tree = state.home(block)
     _, within = place_after(tree, block, Scope.around(tree, block).readers(region.buffer))
-    reason = fills(tree, block, region, within)
+    reason = why_not_initialised(block, tree.loops_above(block), state.analyzer(block)) or fills(
+        tree, block, region, within
+    )
     if reason is None:
         return None
     return Failure({block.block: "this block"}, f"every element of its box of {region.buffer.name} written", reason)

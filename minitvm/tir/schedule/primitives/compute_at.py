@@ -12,7 +12,7 @@ from .. import requirements as req
 from ..analysis import Scope, loops_binding, why_neither
 from ..boxes import Box, fills, hull, in_iterators, relax, touched
 from ..dependences import accesses, overwritten
-from ..placement import box_text, broken_flow, insert, iterator_ranges, nest_for, uncovered
+from ..placement import box_text, broken_flow, insert, iterator_ranges, nest_for, reads, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..reruns import why_other_iterations
 from ..staging import refuse_races
@@ -133,15 +133,15 @@ def _changes(state: ScheduleState, producer: BlockRealize, block: BlockRealize) 
     run on, and the producer written them again."""
     tree = state.home(block)
     loops = [l for l in tree.loops_above(producer) if tree.inside(block, l)]
-    if not loops or not any(r.buffer is w.buffer for r in block.block.reads for w in producer.block.writes):
+    if not loops or not any(r.buffer is w.buffer for r in reads(tree, block) for w in producer.block.writes):
         return False
     consumers = Scope.around(tree, block).consumers(block)
     if tree.condition_above(block, loops[-1]) is None and all(
         tree.inside(c, loops[-1]) and uncovered(state, tree, block, c) is None for c in consumers
     ):
         return False  # all of it happens in one iteration
-    reads = [a for a in accesses(tree, block) if not a.is_write]
-    return overwritten(reads, [a for a in accesses(tree, producer) if a.is_write], loops)
+    own = [a for a in accesses(tree, block) if not a.is_write]
+    return overwritten(own, [a for a in accesses(tree, producer) if a.is_write], loops)
 
 
 @requirement
@@ -182,8 +182,9 @@ def producers_done(state: ScheduleState, block: BlockRealize, loop: For) -> Fail
 def producers_fill(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
     """the producers below the loop write all of what they write: every iteration of the block finds its place"""
     tree = state.home(block)
-    read = {r.buffer for r in block.block.reads}
-    for producer in Scope.around(tree, block).producers(block):
+    scope = Scope.around(tree, block)
+    read = scope.read(block)
+    for producer in scope.producers(block):
         for region in producer.block.writes:
             reason = (
                 fills(tree, producer, region, None) if region.buffer in read and tree.inside(producer, loop) else None
@@ -257,7 +258,7 @@ def compute_at(
         boxes = [
             relax(touched(tree, c, read, loop, analyzer), threads, analyzer, write.buffer)
             for c in consumers
-            for read in c.block.reads
+            for read in reads(tree, c)
             if read.buffer is write.buffer
         ]
         if boxes:

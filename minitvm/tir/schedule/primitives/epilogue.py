@@ -131,7 +131,7 @@ def addend_ready(state: ScheduleState, reduction_block: BlockRealize, epilogue_b
     tree = state.home(reduction_block)
     scope = Scope.around(tree, reduction_block)
     temporary = reduction_block.block.writes[0].buffer
-    read = {r.buffer for r in epilogue_block.block.reads if r.buffer is not temporary}
+    read = scope.read(epilogue_block) - {temporary}
     for other in scope.blocks:
         writes = [r.buffer for r in other.block.writes if r.buffer in read]
         if other is reduction_block or other is epilogue_block or not writes:

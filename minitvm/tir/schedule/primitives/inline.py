@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ....arith import Analyzer
@@ -131,6 +131,7 @@ def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
         return value
 
     consumers = scope.consumers(block)
+    _refuse_loads_between(tree, scope, consumers, store.buffer)
     added = {r.buffer for r in block.block.reads}
     changes: dict[Stmt, Stmt | None] = {block: None}
     for consumer in consumers:
@@ -143,7 +144,7 @@ def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
                     "it passes the buffer on as a region",
                 )
             )
-        changes[consumer.block] = new
+        changes[consumer] = _with_control(replace(consumer, block=new), store.buffer, inlined)
     _apply(state, tree, changes, scope, store.buffer)
     for consumer in consumers:
         _check_flow(state, consumer)
@@ -186,6 +187,26 @@ def _simplified(regions: tuple[BufferRegion, ...], block: Block, analyzer: Analy
     for it in block.iter_vars:
         analyzer.bind(it.var, it.dom)
     return tuple(BufferRegion(r.buffer, tuple(analyzer.simplify(d) for d in r.region)) for r in regions)
+
+
+def _with_control(realize: BlockRealize, buffer: Buffer, value: Callable[[BufferLoad], Expr]) -> BlockRealize:
+    """A block realization with loads of `buffer` replaced in its bindings and its predicate."""
+
+    def change(node: Node) -> Node | None:
+        return value(node) if isinstance(node, BufferLoad) and node.buffer is buffer else None
+
+    values = tuple(rewrite(v, change) for v in realize.iter_values)
+    return replace(realize, iter_values=values, predicate=rewrite(realize.predicate, change))
+
+
+def _refuse_loads_between(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], buffer: Buffer) -> None:
+    """Refuse where the buffer is read outside of blocks and what decides whether these run."""
+    for access in accesses(tree, scope.realize.block.body):
+        if access.buffer is buffer and not isinstance(access.spot, BufferRegion) and access.stmt not in consumers:
+            found = f"{buffer.name} in a statement between blocks"
+            raise visible_loads.refuse(
+                Failure({access.spot: "here"}, f"{buffer.name} read in blocks and their predicates only", found)
+            )
 
 
 def _mentions(node: Node, buffer: Buffer) -> bool:

@@ -30,17 +30,13 @@ def get_child_blocks(state: ScheduleState, block_or_loop: BlockRealize | For) ->
 @primitive(query=True)
 def get_producers(state: ScheduleState, block: BlockRealize) -> list[BlockRealize]:
     """The blocks of the same scope that write what this one reads, in program order."""
-    scope = Scope.around(state.home(block), block)
-    read = {region.buffer for region in block.block.reads}
-    return [b for b in scope.blocks if b is not block and any(w.buffer in read for w in b.block.writes)]
+    return Scope.around(state.home(block), block).producers(block)
 
 
 @primitive(query=True)
 def get_consumers(state: ScheduleState, block: BlockRealize) -> list[BlockRealize]:
     """The blocks of the same scope that read what this one writes, in program order."""
-    scope = Scope.around(state.home(block), block)
-    written = {region.buffer for region in block.block.writes}
-    return [b for b in scope.blocks if b is not block and any(r.buffer in written for r in b.block.reads)]
+    return Scope.around(state.home(block), block).consumers(block)
 
 
 @primitive(query=True)

@@ -22,6 +22,7 @@ from ...nodes import (
     Stmt,
 )  # fmt: skip
 from ..analysis import Scope, why_goes_on
+from ..bindings import why_not_initialised
 from ..boxes import Box, clip, fills, hull, signature, touched
 from ..placement import box_text
 from ..registry import Failure, holds_inside, primitive, requirement
@@ -119,7 +120,9 @@ def filled_below(
     reason = why_goes_on(Scope.around(tree, first), first)
     if reason is not None:
         return Failure({first.block: "this block"}, "a reduction that starts and ends in its scope", reason)
-    reason = fills(tree, first, write, loop)
+    reason = why_not_initialised(first, tree.loops_above(first), state.analyzer(first)) or fills(
+        tree, first, write, loop
+    )
     if reason is not None:
         return Failure({first.block: "this block"}, f"every element of its box of {buffer.name} written", reason)
     analyzer = state.analyzer(loop)

@@ -103,11 +103,12 @@ def started_first(state: ScheduleState, block: BlockRealize, loop: For) -> Failu
 def alone_below(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
     """below the loop no other block touches what the block accumulates, before it is finished"""
     tree = state.home(block)
+    scope = Scope.around(tree, block)
     written = {r.buffer for r in block.block.writes}
     reduced = loops_binding(block, (REDUCE, OPAQUE))
     around = [l for l in tree.loops_above(block) if l.var in reduced]
     for other in tree.blocks_in(loop):
-        touched = any(r.buffer in written for r in (*other.block.reads, *other.block.writes))
+        touched = bool(written & {*scope.read(other), *(r.buffer for r in other.block.writes)})
         if other is not block and touched and any(tree.inside(other, l) for l in around):
             return Failure(
                 {other.block: "touches it", block.block: "accumulates"},

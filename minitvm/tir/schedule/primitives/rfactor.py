@@ -127,7 +127,7 @@ def first_below(state: ScheduleState, loop: For) -> Failure | None:
         if inner is None:
             return Failure({at: "here"}, f"only loops around {block.block.name}", type(at).__name__)
         at = inner
-    read = {r.buffer for r in block.block.reads}
+    read = Scope.around(tree, block).read(block)
     for other in inside[1:]:
         for region in other.block.writes:
             if region.buffer in read:

@@ -225,7 +225,7 @@ def inputs_stay(state: ScheduleState, block: BlockRealize, write_buffer_index: i
     tree = state.home(block)
     scope = Scope.around(tree, block)
     seen: set[Buffer] = set()
-    pending = [r.buffer for r in block.block.reads]
+    pending = list(scope.read(block))
     while pending:
         buffer = pending.pop()
         if buffer in seen:
@@ -238,7 +238,7 @@ def inputs_stay(state: ScheduleState, block: BlockRealize, write_buffer_index: i
                     {writer.block: f"writes {buffer.name}", block.block: "depends on it"},
                     f"{buffer.name} written once and for all", reason,
                 )  # fmt: skip
-            pending += [r.buffer for r in writer.block.reads]
+            pending += scope.read(writer)
     return None
 
 

@@ -30,10 +30,15 @@ def constant_trip_count(state: ScheduleState, loop: For) -> Failure | None:
     return Failure({loop: "this loop"}, "a constant extent, at least 1", f"{loop.var.name} runs {loop.extent} times")
 
 
+_MOST_FACTORS = 1024  # each becomes a handle
+
+
 @requirement
 def tile_count(state: ScheduleState, loop: For, n: int) -> Failure | None:
-    """n >= 1: so many factors are sampled"""
-    return None if n >= 1 else Failure({loop: ""}, "n, the number of factors, at least 1", str(n))
+    """1 <= n <= 1024: so many factors are sampled"""
+    if 1 <= n <= _MOST_FACTORS:
+        return None
+    return Failure({loop: ""}, f"n, the number of factors, at least 1 and at most {_MOST_FACTORS}", str(n))
 
 
 @requirement

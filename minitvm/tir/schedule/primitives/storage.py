@@ -9,10 +9,10 @@ from ....arith import Analyzer, regions
 from ....errors import MinitvmError
 from ....expr import SCALARS, Cast, DType, Expr, Node, Range, as_expr, replace, rewrite, walk
 from ...accesses import handed_out
+from ...annotations import ALIGNMENTS
 from ...conditions import reads_memory
 from ...nodes import Block, BlockRealize, Buffer, BufferData, BufferLoad, BufferRegion, BufferStore, For, ForKind, Stmt
 from ...threads import owns
-from ...transform.align_storage import ALIGNMENTS
 from ..boxes import Box, signature
 from ..lambdas import IndexLambda
 from ..registry import Failure, primitive, requirement
