@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..expr import Expr, IterVar, Max, Min, Range, Var, as_expr, const, match
+from ..expr import Expr, IterVar, Max, Min, Range, Var, as_expr, const, free_vars, match
 from . import rules
 from .affine import FLOORDIV, FLOORMOD, MAX, MIN, PRODUCT, Affine, Atom, add_into, factors, multiply, product, variables
 from .analyzer import Analyzer
@@ -51,6 +51,7 @@ def evaluate(
         for var, values in moving.items():
             analyzer.bind(var, values)
         ends = {v: _ends_of_range(analyzer, r) for v, r in moving.items()}
+        reach = _reach(moving)
         box: list[Range] = []
         unbounded: list[int] = []
         dense = True
@@ -64,13 +65,33 @@ def evaluate(
                 dense = False
                 continue
             used = {v for v in variables(x) if v in moving}
-            dense = dense and not used & seen and _dense(x, ends, analyzer.domain, set(moving))
-            seen |= used
+            bound = {w for v in used for w in reach[v]}
+            dense = dense and not bound & seen and _dense(x, ends, analyzer.domain, set(moving))
+            dense = dense and all(_joins_on(ends[v], used, moving) for v in used if len(reach[v]) > 1)
+            seen |= bound
             low, high = found
             dtype = index.dtype
             extent = rules.merge_splits(analyzer.domain, high - low + 1)
             box.append(Range(analyzer.to_expr(low, dtype), analyzer.to_expr(extent, dtype)))
     return Region(tuple(box), dense, tuple(unbounded))
+
+
+def _reach(moving: Mapping[Any, Range]) -> dict[Any, set[Any]]:
+    """Each variable with those that its range depends on: `j` in [0, i + 1) moves with `i`."""
+    reach: dict[Any, set[Any]] = {}
+    for var, values in moving.items():
+        outer = {v for e in (values.start, values.extent) for v in free_vars(e) if v in reach}
+        reach[var] = {var}.union(*(reach[v] for v in outer))
+    return reach
+
+
+def _joins_on(ends: Ends | None, used: set[Var], moving: Mapping[Any, Range]) -> bool:
+    """Whether the ranges of a variable, which others decide, make up one range together: they share an end, and the
+    variables that decide about it are not in the same sum."""
+    if ends is None:
+        return False
+    decides = [{v for v in variables(end) if v in moving} for end in ends]
+    return not all(decides) and not any(d & used for d in decides)
 
 
 def _ends_of_range(analyzer: Analyzer, r: Range) -> Ends | None:

@@ -8,7 +8,7 @@
     graphs          small networks
     exprs           scalar expressions                arguments   arrays of small integers to call a function with
     schedules       a schedule of a program, each step one of the legal ones; scheduled: the pair, as a file to paste
-    any_calls       a call of a schedule primitive that may be nonsense: it works, or is refused with an error for people
+    any_calls       a call of a schedule primitive that may be nonsense: it works or is refused, and never crashes
     draw_pairs      not a strategy but a whole test: legal calls of one primitive on such programs, before against after
 
 They draw from what is legal by construction and never filter. Programs are small (dimensions up to 8), in bounds, and
@@ -24,6 +24,6 @@ from .schedules import Scheduled, scheduled, schedules, steps
 from .tensors import STAGES, te_computes
 
 __all__ = [
-    "KINDS", "NEST_KINDS", "STAGES", "RandomGraph", "Scheduled", "any_calls", "arguments", "draw_pairs", "exprs", "graphs",
-    "prim_funcs", "scheduled", "schedules", "steps", "te_computes",
+    "KINDS", "NEST_KINDS", "STAGES", "RandomGraph", "Scheduled", "any_calls", "arguments", "draw_pairs", "exprs",
+    "graphs", "prim_funcs", "scheduled", "schedules", "steps", "te_computes",
 ]  # fmt: skip

@@ -119,12 +119,18 @@ def not_quasi_affine(realize: BlockRealize, loops: Sequence[For], analyzer: Anal
     )
 
 
+def box_of_iterations(loops: Sequence[For]) -> bool:
+    """Whether loops run through all combinations of their values: no range depends on another, as in a triangle."""
+    variables = [l.var for l in loops]
+    return not any(uses(e, variables) for l in loops for e in (l.start, l.extent))
+
+
 # A map that is surjective reaches every combination of its bindings' values; so it covers a domain that is no larger in
 # any dimension.
 def covers_domain(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
     """Whether every point of the block's iteration domain is reached, its predicate aside."""
     found = iteration_map(realize, loops, analyzer, "surjective")
-    return bool(found) and all(
+    return bool(found) and box_of_iterations(loops) and all(
         _reaches(row, it.dom, analyzer) for row, it in zip(found.sums, realize.block.iter_vars, strict=True)
     )
 

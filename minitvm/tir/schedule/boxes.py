@@ -40,7 +40,7 @@ from ..nodes import (
     Stmt,
     While,
 )  # fmt: skip
-from .bindings import covers_domain, loop_ranges
+from .bindings import box_of_iterations, covers_domain, loop_ranges
 from .tree import Tree, statements
 
 Box = tuple[Range, ...]
@@ -379,4 +379,4 @@ def reaches_every_point(indices: Sequence[Expr], loops: Sequence[For], analyzer:
     # Where a fused loop was split another way (`a // 2` here and `a % 2` there): the parts of the loops tell.
     simple = [analyzer.simplify(index) for index in indices]
     found = iter_map.detect(simple, domains, level="surjective", analyzer=analyzer)
-    return bool(found) and all(values(row) is not None for row in found.sums)
+    return bool(found) and box_of_iterations(loops) and all(values(row) is not None for row in found.sums)

@@ -38,6 +38,7 @@ from ..nodes import (
     Stmt,
 )  # fmt: skip
 from .analysis import Scope
+from .bindings import why_not_initialised
 from .boxes import reaches_all, relax, runs_through
 from .placement import box_text, nest_for
 from .registry import Failure, holds_inside
@@ -115,6 +116,12 @@ def stage_points(
         anchor, within = place_after(tree, writers[0], [realize])
     nest, exact = _copied_nest(tree, point, within) if copied_loops else (None, False)
     stage_block = _stage_block(point, cached, places)
+    if point.write:
+        reason = why_not_initialised(realize, tree.loops_above(realize), state.analyzer(realize))
+        if reason is not None:
+            raise copies_its_values.refuse(
+                Failure({realize.block: "this block"}, "an init of each element before what is added to it", reason)
+            )
     if point.write and not reaches_all(realize.block, point_region(buffer, point.indices), write=True):
         found = f"{realize.block.name} may leave out {buffer.name}[{', '.join(map(str, point.indices))}]"
         raise copies_its_values.refuse(

@@ -79,7 +79,7 @@ def counts(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str
 def alignment_fits(
     state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str, ann_val: Any
 ) -> Failure | None:
-    """the note "buffer_dim_align" is on a block, and lists [position of a written buffer, axis, factor above 0, offset]"""
+    """\"buffer_dim_align", on a block, lists [position of a written buffer, axis, factor above 0, offset]"""
     if ann_key != ALIGNMENTS:
         return None
     if isinstance(block_or_loop, For):
