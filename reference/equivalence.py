@@ -20,7 +20,6 @@ from .inplace import marked, positions_of, read_first
 from .modes import Mode, known_modes
 from .modes.case import Case, Facts, Undefined
 from .modes.exact import exact_arguments
-from .precision import unlike
 from .programs import Program, execute, parameters, same_signature, several_functions
 from .shrink import smallest
 from .sizes import Round, rounds_to_try, size_names, sizes_to_try
@@ -101,7 +100,7 @@ def check(
             f"{_at_sizes(cases)}\n  try:    sizes= with a size at which the first program is defined"
         )
     if told and not JUDGE_ROUNDING & set(ran):
-        told = replace(told, unjudged=unlike(before, after))
+        told = replace(told, unjudged=cases.rounded())
     excused = sum(case.excused for case in cases.cases) if told else 0
     tried_sizes = cases.tried() if told else ()
     short = cases.short() if told else {}
@@ -222,6 +221,11 @@ class _Cases:
             return True
         its = next(its for _, its in self.rounds if any(one is case for one in its))
         return not all(one.undefined for one in itertools.takewhile(lambda one: one is not case, its))
+
+    def rounded(self) -> str:
+        """Which rounding differs, at the first of the sizes that were judged where it does."""
+        judged = [self.cases[k] for k in sorted(self.ran) if not (self.cases[k].undefined or self.cases[k].brief)]
+        return next((case.rounded for case in judged if case.rounded), "")
 
     def only_empty(self) -> bool:
         """Whether dimensions were left open, and one of them was 0 wherever the programs were compared."""

@@ -12,7 +12,7 @@ A field has no order. `Field` stands alone as long as nobody asks for one, and r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from . import field_numbers as f
 from .domain import Value
 from .exact import is_identity
 from .intrinsics import meaning
+
+if TYPE_CHECKING:
+    from .programs import Parameter
 
 CELL = np.dtype([("r", np.uint64, (f.SEEDS,))])
 _FLOAT64 = x.DType("float64")
@@ -183,6 +186,22 @@ class Field:
         if rational is not None:
             return str(rational)
         return f"{int(value['r'][0])} mod {f.PRIMES[0]} (no small fraction)"
+
+
+def lift(parameters: Sequence[Parameter], domain: Field, inputs: Sequence[Any], seed: int | None) -> list[Any]:
+    """Inputs as elements, floats at random with a `seed`; what is written, as storage that nobody wrote yet."""
+    rng = np.random.default_rng((seed or 0, 0xF1E1D))
+    lifted: list[Any] = []
+    for p, given in zip(parameters, inputs):
+        if not p.dtype.is_float:
+            lifted.append(given)
+        elif not p.given:
+            lifted.append(domain.poison(np.size(given), p.dtype).reshape(np.shape(given)))
+        else:
+            random = seed is not None
+            made = np.asarray(domain.random(rng, np.shape(given)) if random else domain.lift(np.asarray(given)))
+            lifted.append(made if p.shape is not None else made[()])
+    return lifted
 
 
 def _wrapped(residues: np.ndarray) -> Value:

@@ -54,6 +54,10 @@ class Flow:
         """What reaches the elements of a buffer, a tensor or a variable."""
         return self._reached([], [key])
 
+    def into_value(self, e: x.Node) -> Reached:
+        """What reaches an expression."""
+        return self._reached([e], [])
+
     def into_extents(self) -> Reached:
         """What says how often loops run, whether a `while` goes on, and how large storage is."""
         return self._reached(self.extents, [])

@@ -81,7 +81,7 @@ def on_floats(case: Case, inputs: Sequence[Any], judged: bool = False) -> Verdic
     case.asked_floats = True
     chosen: list[tuple[Sequence[Any], bool]] = []
     if not case.exact_held:
-        chosen += [] if judged else [(inputs, case.facts.rounds_alike)]
+        chosen += [] if judged else [(inputs, not case.rounded)]
         chosen += [(varied(inputs, variation), judged) for variation in variations(case, inputs)]
     chosen += [(varied(inputs, variation), False) for variation in poles(case, inputs)]
     for one, values in chosen:

@@ -18,7 +18,7 @@ from ..findings import UndefinedBehaviour
 from ..flow import Flow, computes_with_floats, keys
 from ..landmarks import landmarks, points, sized_by_data
 from ..ordinary import functions
-from ..precision import unlike
+from ..precision import elsewhere, unlike
 from ..preimages import Ground, Solution
 from ..programs import Parameter, Program, execute, parameters
 from ..signs import decides, looks_at_order, nodes
@@ -117,9 +117,9 @@ class Facts:
         return frozenset(self.parameters[k].name for k in places)
 
     @cached_property
-    def rounds_alike(self) -> bool:
-        """Whether both programs round at the same dtypes, so that error bounds say how far they may lie apart."""
-        return not unlike(self.before, self.after)
+    def rounded(self) -> str:
+        """Which rounding differs by the text of the programs, as text."""
+        return unlike(self.before, self.after)
 
     @cached_property
     def integral(self) -> frozenset[str]:
@@ -187,6 +187,11 @@ class Case:
     def parameters(self) -> list[Parameter]:
         """Those of `before`; the other's differ in names at most."""
         return self.facts.parameters
+
+    @cached_property
+    def rounded(self) -> str:
+        """Which rounding differs, as text. Where both round alike, error bounds say how far they may lie apart."""
+        return self.facts.rounded or elsewhere(self)
 
     @property
     def judges_chosen(self) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from minitvm.errors import ExecutionError, Unsupported
 
 from ..arguments import copies, random_inputs
-from ..field import Field, NeedsCompanion
+from ..field import Field, NeedsCompanion, lift
 from ..field_order import SPANS, OrderedField, Undecided
 from ..ordinary import apart, on_floats, other_inputs
 from ..programs import Program, execute
@@ -117,7 +117,7 @@ class FieldMode:
 
     def _in(self, case: Case, domain: Field, inputs: Sequence[Any], random: bool, chosen: Sequence[int] = (),
             variation: Variation | None = None) -> Verdict:  # fmt: skip
-        lifted = lift(case, domain, inputs, random)
+        lifted = lift(case.parameters, domain, inputs, case.seed if random else None)
         if variation is not None:
             pairs = list(zip(case.parameters, lifted, variation, strict=True))
             lifted = [(c.on(a, domain.lift) if p.dtype.is_float else c.on(a)) if c else a for p, a, c in pairs]
@@ -139,21 +139,6 @@ class FieldMode:
 
 
 mode = FieldMode()
-
-
-def lift(case: Case, domain: Field, inputs: Sequence[Any], random: bool) -> list[Any]:
-    """Inputs as elements; what is written, as storage that nobody wrote yet."""
-    rng = np.random.default_rng((case.seed, 0xF1E1D))
-    lifted: list[Any] = []
-    for p, given in zip(case.parameters, inputs):
-        if not p.dtype.is_float:
-            lifted.append(given)
-        elif not p.given:
-            lifted.append(domain.poison(np.size(given), p.dtype).reshape(np.shape(given)))
-        else:
-            made = np.asarray(domain.random(rng, np.shape(given)) if random else domain.lift(np.asarray(given)))
-            lifted.append(made if p.shape is not None else made[()])
-    return lifted
 
 
 def compare(case: Case, domain: Field, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any],

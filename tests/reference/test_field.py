@@ -17,10 +17,9 @@ from minitvm.build import lower_function, schedule_function
 from minitvm.errors import ExecutionError, Unsupported
 from minitvm.reference import Verdict, check
 from minitvm.reference.arguments import chosen_sizes, random_inputs
-from minitvm.reference.field import Field, NeedsCompanion
+from minitvm.reference.field import Field, NeedsCompanion, lift
 from minitvm.reference.field_order import OrderedField
 from minitvm.reference.modes.case import Case
-from minitvm.reference.modes.field import lift
 from minitvm.reference.programs import execute
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
@@ -330,7 +329,7 @@ def test_vectors_masks_and_reductions_over_lanes(mode: str, domain: Field) -> No
 @pytest.mark.parametrize("mode", ["slow", "fast"])
 def test_thread_blocks_with_barriers(mode: str) -> None:
     case = Case(reversal(True), reversal(True), 0, {})
-    inputs = lift(case, Field(), random_inputs(case.before), random=True)
+    inputs = lift(case.parameters, Field(), random_inputs(case.before), case.seed)
     execute(case.after, inputs, domain=Field(), mode=mode)
     assert (inputs[1]["r"].reshape(4, 8, 2) == inputs[0]["r"].reshape(4, 8, 2)[:, ::-1]).all()
     assert check(reversal(True), reversal(True)).ran == ("exact", "field", "shadow")
@@ -357,7 +356,7 @@ def test_powers_are_the_same_for_one_element_and_for_many() -> None:
     case = Case(slow, slow, 0, {})
     results = []
     for mode in ("slow", "fast"):
-        args = lift(case, Field(), random_inputs(slow), random=True)
+        args = lift(case.parameters, Field(), random_inputs(slow), case.seed)
         execute(slow, args, domain=Field(), mode=mode)
         results.append(args[1])
     assert Field().same(*results).all()
@@ -369,7 +368,7 @@ def test_tensor_expressions_one_element_at_a_time(domain: Field) -> None:
     case = Case(tensors, tensors, 0, {})
     results = []
     for mode in ("slow", "fast"):
-        args = lift(case, domain, random_inputs(tensors), random=True)
+        args = lift(case.parameters, domain, random_inputs(tensors), case.seed)
         execute(tensors, args, domain=domain, mode=mode)
         results.append(args[-1])
     assert domain.same(*results).all()
@@ -386,7 +385,7 @@ def test_levels_and_modes_agree_in_the_field(func: t.PrimFunc, seed: int) -> Non
         try:
             for program in (func, lower(func, None, "f")):
                 for mode in ("fast", "slow"):
-                    args = [np.array(a) for a in lift(case, domain, inputs, random=True)]
+                    args = [np.array(a) for a in lift(case.parameters, domain, inputs, case.seed)]
                     execute(program, args, True, case.sizes, domain=domain, mode=mode)
                     results.add(b"".join((a if a.dtype.names is None else a["r"]).tobytes() for a in args))
         except NeedsCompanion:

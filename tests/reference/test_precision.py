@@ -53,3 +53,62 @@ def test_other_algebra_is_no_other_precision() -> None:
     assert unlike(each("A[i] * T.float32(2)"), each("A[i] + A[i]")) == ""
     assert "rounding" not in str(check(each("A[i] * T.float32(2)"), each("A[i] + A[i]")))
     assert unlike(accumulated("float16"), accumulated("float16")) == ""
+
+
+HALF = "float16"
+BOTH = ", ".join(f'{name}: T.Buffer(({n},), "float32")' for name, n in (("A", 8), ("B", 8), ("C", 1), ("D", 1)))
+
+
+def sums(one: str, other: str, out: str = "C[0] = {K}\nD[0] = {L}", rows: tuple[str, str] = ("A[i]", "B[i]")) -> object:
+    """A sum in each of two dtypes."""
+    text = f"""
+K = T.alloc_buffer((1,), "{one}")
+L = T.alloc_buffer((1,), "{other}")
+K[0] = T.{one}(0)
+L[0] = T.{other}(0)
+for i in range(8):
+    K[0] = K[0] + T.Cast("{one}", {rows[0]})
+    L[0] = L[0] + T.Cast("{other}", {rows[1]})
+"""
+    return function(text + out.format(K='T.Cast("float32", K[0])', L='T.Cast("float32", L[0])'), BOTH)
+
+
+ONE_OUTPUT = "C[0] = {K} * {L}\nD[0] = T.float32(1)"
+EXCHANGED = {
+    "of two outputs": (sums(HALF, "float32"), sums("float32", HALF)),
+    "of one output": (sums(HALF, "float32", ONE_OUTPUT), sums("float32", HALF, ONE_OUTPUT)),
+    "the first and the last of one input": (
+        sums(HALF, "float32", "C[0] = {K}\nD[0] = {K} + {L}", ("A[i % 4]", "A[4 + i % 4]")),
+        sums(HALF, "float32", "C[0] = {K}\nD[0] = {K} + {L}", ("A[4 + i % 4]", "A[i % 4]")),
+    ),
+    "a product": (
+        each('T.Cast("float32", T.Cast("float16", A[i]) * T.Cast("float16", A[i])) + A[i] * T.float32(3)'),
+        each('A[i] * A[i] + T.Cast("float32", T.Cast("float16", A[i]) * T.float16(3))'),
+    ),
+    "through half": (
+        each('T.Cast("float32", T.Cast("float16", A[i])) + A[7 - i]'),
+        each('A[i] + T.Cast("float32", T.Cast("float16", A[7 - i]))'),
+    ),
+}
+IN_OTHER_WORDS = {
+    "the same": (sums(HALF, "float32"), sums(HALF, "float32")),
+    "of one output": (sums(HALF, "float32", ONE_OUTPUT),
+                      sums("float32", HALF, "C[0] = {L} * {K}\nD[0] = T.float32(1)", ("B[i]", "A[i]"))),
+    "another order": (sums(HALF, "float32"), sums(HALF, "float32", rows=("A[7 - i]", "B[(i + 3) % 8]"))),
+}
+
+
+@pytest.mark.parametrize("name", EXCHANGED)
+def test_other_values_in_the_same_dtypes(name: str) -> None:
+    before, after = EXCHANGED[name]
+    verdict = check(before, after)
+    assert not verdict or verdict.unjudged, str(verdict)
+    assert not verdict or "rounding was not judged" in str(verdict)
+
+
+@pytest.mark.parametrize("name", IN_OTHER_WORDS)
+def test_the_same_values_in_the_same_dtypes(name: str) -> None:
+    before, after = IN_OTHER_WORDS[name]
+    verdict = check(before, after)
+    assert verdict, str(verdict)
+    assert verdict.unjudged == ""
