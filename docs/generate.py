@@ -67,7 +67,12 @@ def primitives(chosen: Iterable[Primitive] | None = None) -> str:
 
 def generated() -> dict[Path, str]:
     """Each generated file with the text that it should have."""
-    made = {ROOT / "docs" / "primitives.md": primitives()}
+    from minitvm.tir.schedule import method_types
+
+    made = {
+        ROOT / "docs" / "primitives.md": primitives(),
+        Path(method_types.__file__).with_name("methods.pyi"): method_types.method_types(),
+    }
     for name in PAGES:
         made[ROOT / name] = refreshed((ROOT / name).read_text(encoding="utf-8"), name)
     return made

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -20,6 +20,11 @@ from .joined import Joined, joined
 from .link import Linker, LoweredFunc, Slot, constant, link_function, tensor_bytes
 from .target import Target
 from .tir.nodes import Buffer, IRModule, PrimFunc
+
+if TYPE_CHECKING:
+    from .graph import Graph
+    from .runtime import Function, GraphModule
+    from .te import Tensor
 
 Progress = Callable[[str, int, int], None]
 PassCallback = Callable[[str, Any, Any], None]
@@ -39,6 +44,38 @@ class Unit:
     func: PrimFunc
 
 
+class _BuildOptions(TypedDict, total=False):
+    """The options of `build` that every overload has."""
+
+    target: str | Target
+    threads: int | None
+    params: Mapping[str, np.ndarray] | None
+    shapes: Mapping[str, tuple[int, ...]] | None
+    progress: Progress | None
+    accuracy: str
+
+
+class _LowerOptions(TypedDict, total=False):
+    """The options of `lower` that every overload has."""
+
+    target: str | Target
+    params: Mapping[str, np.ndarray] | None
+    shapes: Mapping[str, tuple[int, ...]] | None
+    callback: PassCallback | None
+    progress: Progress | None
+    only: str | None
+    accuracy: str
+
+
+@overload
+def build(model: PrimFunc, **options: Unpack[_BuildOptions]) -> Function: ...
+@overload
+def build(model: Graph | str | os.PathLike[str], **options: Unpack[_BuildOptions]) -> GraphModule: ...
+@overload
+def build(
+    model: Any, target: str | Target = ..., threads: int | None = ..., params: Mapping[str, np.ndarray] | None = ...,
+    shapes: Mapping[str, tuple[int, ...]] | None = ..., progress: Progress | None = ..., accuracy: str = ...,
+) -> Any: ...  # fmt: skip
 def build(
     model: Any,
     target: str | Target = "cpu",
@@ -77,6 +114,28 @@ def build(
     return make(executable, threads=threads, progress=compiling)
 
 
+@overload
+def lower(model: Any, *, stop_at: Literal["graph", "fused"], **options: Unpack[_LowerOptions]) -> Graph: ...
+@overload
+def lower(model: Any, *, stop_at: Literal["te"], **options: Unpack[_LowerOptions]) -> dict[str, list[Tensor]]: ...
+@overload
+def lower(
+    model: Any, *, stop_at: Literal["tir", "schedule"], **options: Unpack[_LowerOptions]
+) -> dict[str, PrimFunc]: ...
+@overload
+def lower(
+    model: Any, *, stop_at: Literal["kernel"] = ..., **options: Unpack[_LowerOptions]
+) -> dict[str, IRModule]: ...
+@overload
+def lower(model: Any, *, stop_at: Literal["source"], **options: Unpack[_LowerOptions]) -> dict[str, str]: ...
+@overload
+def lower(model: Any, *, stop_at: Literal["executable"], **options: Unpack[_LowerOptions]) -> x.Executable: ...
+@overload
+def lower(
+    model: Any, target: str | Target = ..., stop_at: str = ..., params: Mapping[str, np.ndarray] | None = ...,
+    shapes: Mapping[str, tuple[int, ...]] | None = ..., callback: PassCallback | None = ...,
+    progress: Progress | None = ..., only: str | None = ..., accuracy: str = ...,
+) -> Any: ...  # fmt: skip
 def lower(
     model: Any,
     target: str | Target = "cpu",

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ...arith import simplify
 from ...errors import InputError, ScheduleError, TypeMismatch, nearest, report
@@ -59,7 +59,13 @@ class _Snapshot:
     random: int
 
 
-class Schedule:
+if TYPE_CHECKING:
+    from .methods import Methods  # written by method_types.py
+else:
+    Methods = object
+
+
+class Schedule(Methods):
     """Transforms a module step by step; each step checks that the program keeps its meaning.
 
     `mod` is a `PrimFunc` or an `IRModule`. Methods are the registered primitives (`split`, `cache_read`, ...), under
@@ -73,7 +79,7 @@ class Schedule:
 
     def __init__(
         self,
-        mod: PrimFunc | IRModule,
+        mod: PrimFunc | IRModule | Callable[..., Any],  # what decorators make is a function to some type checkers
         *,
         seed: int | None = None,
         debug_mask: str | int | None = None,
@@ -459,12 +465,14 @@ class Schedule:
             program = marked_program((self._state, state), failure.spots)
         return report(headline, program=program, wanted=failure.wanted, found=failure.found, tries=failure.tries)
 
-    def __getattr__(self, name: str) -> Any:
-        # Primitives are attributes of the class; only what is not there comes here.
-        if name.startswith("_"):
-            raise AttributeError(name)
-        known = [n for n in dir(type(self)) if not n.startswith("_")]
-        raise AttributeError(f"a Schedule has no {name!r}; {nearest(name, known)}", name=name, obj=self)
+    if not TYPE_CHECKING:  # a type checker is to find the misspelt ones
+
+        def __getattr__(self, name: str) -> Any:
+            # Primitives are attributes of the class; only what is not there comes here.
+            if name.startswith("_"):
+                raise AttributeError(name)
+            known = [n for n in dir(type(self)) if not n.startswith("_")]
+            raise AttributeError(f"a Schedule has no {name!r}; {nearest(name, known)}", name=name, obj=self)
 
 
 def registered(name: str) -> Primitive:

@@ -12,7 +12,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, TypeMismatch, nearest
 from ...expr import (
@@ -318,15 +318,22 @@ def target(config: Any, host: Any = None) -> Any:
     return Target(config) if host is None else Target(config, host)
 
 
-def prim_func(func: Any = None, private: bool = False, lowered: bool = False, s_tir: bool = False,
-              **options: Any) -> Any:  # fmt: skip
-    """Decorator: the Python function as a `PrimFunc`. See `tir.script.source`."""
-    unknown = [name for name in options if name != "check_well_formed"]  # TVM's, and means nothing here
-    if unknown:
-        raise InputError(f"prim_func has no option {unknown[0]}: {nearest(unknown[0], ['private', 'lowered'])}")
-    from .source import prim_func as parse
+# To type checkers the functions below are untyped: their annotations are calls, which no type is.
+if TYPE_CHECKING:
+    from typing import no_type_check as prim_func
 
-    return parse(func, private=private, lowered=lowered, s_tir=s_tir)
+    __all__ = ["prim_func"]  # what is imported is not exported without this
+else:
+
+    def prim_func(func: Any = None, private: bool = False, lowered: bool = False, s_tir: bool = False,
+                  **options: Any) -> Any:  # fmt: skip
+        """Decorator: the Python function as a `PrimFunc`. See `tir.script.source`."""
+        unknown = [name for name in options if name != "check_well_formed"]  # TVM's, and means nothing here
+        if unknown:
+            raise InputError(f"prim_func has no option {unknown[0]}: {nearest(unknown[0], ['private', 'lowered'])}")
+        from .source import prim_func as parse
+
+        return parse(func, private=private, lowered=lowered, s_tir=s_tir)
 
 
 def buffer_store(buffer: BufferNode, value: Any, indices: Any, predicate: Any = None) -> BufferStore:
