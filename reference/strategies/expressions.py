@@ -15,17 +15,21 @@ from minitvm.expr import (
     LT,
     NE,
     And,
+    Call,
     Cast,
     Div,
+    DType,
     Expr,
     FloorDiv,
     FloorMod,
+    Let,
     Max,
     Min,
     Mod,
     Not,
     Or,
     Select,
+    Var,
     binary,
     call,
     const,
@@ -45,17 +49,21 @@ def exprs(
     max_depth: int = 3,
     divisions: bool = True,
     constants: tuple[int, int] = (-9, 9),
+    intrinsics: bool = False,
 ) -> Expr:
     """A scalar expression of a dtype over the given variables (those of other dtypes stand in casts and conditions).
 
     Divisors are constants other than zero, floor and truncating division both; for floats there are no divisions.
-    Unsigned dtypes get constants from zero up. dtype "bool" gives a condition.
+    Unsigned dtypes get constants from zero up. dtype "bool" gives a condition. With `intrinsics` it applies those that
+    round nothing, floats to whole numbers and back by halves, and has lets.
     """
     if dtype == "bool":
         return _condition(draw, variables, max_depth, divisions, constants)
     if max_depth == 0 or draw(st.integers(0, 4)) == 0:
         return _leaf(draw, variables, dtype, constants)
-    inner = exprs(variables, dtype, max_depth - 1, divisions, constants)
+    inner = exprs(variables, dtype, max_depth - 1, divisions, constants, intrinsics)
+    if intrinsics and draw(st.booleans()):
+        return _intrinsic(draw, inner, DType(dtype))
     is_float = dtype.startswith("float")
     choices = [*ARITHMETIC, "select", "if_then_else"]
     if divisions and not is_float:
@@ -71,6 +79,40 @@ def exprs(
         node = {"//": FloorDiv, "%": FloorMod, "truncdiv": Div, "truncmod": Mod}[kind]
         return node(draw(inner), const(divisor, dtype))
     return combine(kind, draw(inner), draw(inner))
+
+
+WHOLE = ("floor", "ceil", "trunc", "round", "nearbyint")
+_TESTS = ("isnan", "isinf", "isfinite")
+_BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right", "popcount")
+
+
+def _intrinsic(draw: Draw, inner: st.SearchStrategy[Expr], dtype: DType) -> Expr:
+    """An intrinsic of an expression, or of two, whose value is a whole number again."""
+    a = draw(inner)
+    of_any = ["let", "abs", "likely", "reinterpret"]
+    of_floats = (*WHOLE, "copysign", "fmod", "test", "fma")
+    kind = draw(st.sampled_from([*of_any, *(of_floats if dtype.is_float else _BITS)]))
+    if kind == "let":
+        variable = Var("t", dtype)
+        return Let(variable, a, variable * variable - draw(inner))
+    if kind == "abs" or kind in ("bitwise_not", "popcount"):
+        return a if dtype.kind == "uint" and kind == "abs" else call(kind, a)
+    if kind == "likely":
+        return Select(call("likely", a > draw(inner)), a, draw(inner))
+    if kind == "reinterpret":  # there and back
+        other = DType({"int": "uint", "uint": "int", "float": "int"}[dtype.kind] + str(dtype.bits))
+        return Call(dtype, "reinterpret", (Call(other, "reinterpret", (a,)),))
+    if kind in WHOLE:
+        return call(kind, a * const(0.5, dtype))
+    if kind == "test":
+        return Select(call(draw(st.sampled_from(_TESTS)), a), draw(inner), a)
+    if kind == "fma":
+        return call("fma", a, draw(inner), draw(inner))
+    if kind == "fmod":
+        return call("fmod", a, const(draw(st.sampled_from([2, 3, -3])), dtype))
+    if kind.startswith("shift"):
+        return call(kind, a, const(draw(st.integers(0, 3)), dtype))
+    return call(kind, a, draw(inner))
 
 
 def _nonzero(low: int, high: int) -> st.SearchStrategy[int]:

@@ -46,6 +46,7 @@ class Drawing:
         self.b = GraphBuilder()
         self.facts: dict[Value, Fact] = {}
         self.arrays: dict[str, np.ndarray] = {}
+        self.returned: list[Value] = []  # what the graph returns beside its last value
 
     # -- draws
 
@@ -92,12 +93,16 @@ class Drawing:
         self.facts[value] = Fact(max(abs(low), abs(high)))
         return value
 
-    def given(self, array: np.ndarray) -> Value:
-        """An input or a constant that holds these integers. No later move picks it: they may be of any size."""
-        if self.flag():
-            return self.b.constant(array)
-        value = self.b.input(f"x{len(self.arrays)}", list(array.shape), array.dtype.name)
-        self.arrays[value.name] = array
+    def given(self, array: Any, peak: float | None = None, constant: bool | None = None) -> Value:
+        """An input or a constant of these elements. Without a `peak` no later move picks it, so any size will do."""
+        array = np.asarray(array)
+        if self.flag() if constant is None else constant:
+            value = self.b.constant(array)
+        else:
+            value = self.b.input(f"x{len(self.arrays)}", list(array.shape), array.dtype.name)
+            self.arrays[value.name] = array
+        if peak is not None:
+            self.facts[value] = Fact(peak)
         return value
 
     def elements(self, shape: Sequence[Any]) -> int:

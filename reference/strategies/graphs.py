@@ -19,8 +19,14 @@ from hypothesis import strategies as st
 from minitvm.graph import Graph, Value
 
 from .graph_drawing import LARGEST, Drawing
-from .graph_moves import MOVES, WEIGHTED
+from .graph_moves import MOVES as PLAIN
+from .graph_moves import WEIGHTED
+from .graph_operators import OPERATORS
+from .graph_patterns import PATTERNS
 
+MOVES = {**PLAIN, **PATTERNS, **OPERATORS}
+# Half of the moves are single operators of every kind, the rest what networks are made of and what passes look for.
+USUAL = (*WEIGHTED, *PATTERNS, *PATTERNS, *OPERATORS)
 ROUNDING = {"float16": 2.0**-8, "float32": 1e-5, "float64": 1e-12}  # of the peak, where values are not exact
 DTYPES = ("float32", "float32", "float32", "float32", "int32", "int64", "float16", "int8", "uint8", "bool")
 
@@ -45,7 +51,7 @@ class RandomGraph:
 def graphs(
     draw: st.DrawFn,
     largest: int = 6,
-    moves: Sequence[str] = tuple(WEIGHTED),
+    moves: Sequence[str] = USUAL,
     symbolic: bool | None = None,
     empty: bool | None = None,
 ) -> RandomGraph:
@@ -73,7 +79,7 @@ def graphs(
         MOVES[name](d)
     values = list(d.facts)
     few: st.SearchStrategy[list[Value]] = st.lists(st.sampled_from(values), max_size=2)
-    outputs = [*draw(few), values[-1]]
+    outputs = [*draw(few), *d.returned[:3], values[-1]]
     tolerances = [
         0.0 if d.facts[v].exact or not v.dtype.is_float else ROUNDING[str(v.dtype)] * max(1.0, d.facts[v].peak)
         for v in outputs

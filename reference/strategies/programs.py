@@ -14,10 +14,11 @@ from .blocks import PLAIN, Program, extents, sources
 from .expressions import Draw
 from .nests import NESTS
 from .statement_blocks import STATEMENTS
+from .value_blocks import VALUES
 
-BUILD = {**PLAIN, **STATEMENTS, **NESTS}
-# A narrowing cast is folded as if it could not wrap.
-KINDS = tuple(kind for kind in (*PLAIN, *STATEMENTS) if kind != "narrowed")
+BUILD = {**PLAIN, **STATEMENTS, **VALUES, **NESTS}
+# Left out by default: a narrowing cast is folded as if it could not wrap; intrinsics are no formulas to the field mode.
+KINDS = tuple(k for k in (*PLAIN, *STATEMENTS, *VALUES) if k not in ("narrowed", "intrinsic", "rounding"))
 NEST_KINDS = tuple(NESTS)  # drawn where they are asked for: not all that takes programs takes loops over threads
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from minitvm.expr import And, Cast, DType, Expr, Max, Min, Not, Or, Range, Select, Var, binary, call, const
+from minitvm.expr import And, Cast, DType, Expr, Max, Not, Or, Select, Var, binary, call, const
 from minitvm.tir.nodes import (
     Assert,
     Buffer,
@@ -208,93 +208,4 @@ def view(draw: Draw, program: Program, source: Buffer) -> None:
     nest_of(program, output.name, [rows], "S", body)
 
 
-INDEX_DTYPES = ("int32", "uint8", "int8", "int64", "int16", "uint32")
-
-
-def lookup(draw: Draw, program: Program, source: Buffer) -> None:
-    """out[i, ..] = source[J[i], ..] with an index that is written first: in a nest of its own, or in the same block."""
-    length = source.shape[0].value  # type: ignore[attr-defined]
-    index = program.output([const(draw(st.sampled_from([4, 3, 5, 8])))], draw(st.sampled_from(INDEX_DTYPES)))
-    output = program.output([index.shape[0], *source.shape[1:]])
-    factor, shift, together = draw(st.integers(1, 3)), draw(st.integers(0, 3)), draw(st.booleans())
-    whole = (const(0, source.shape[0].dtype), source.shape[0])
-
-    def write(i: Expr) -> Stmt:
-        number = i * factor if factor > 1 else i
-        return BufferStore(index, Cast(index.dtype, (number + shift if shift else number) % length), (i,))
-
-    def read(i: Expr, *rest: Expr) -> Stmt:
-        return BufferStore(output, source[(index[i], *rest)], (i, *rest))
-
-    if not together:
-        nest_of(program, index.name, [index.shape[0]], "S", lambda i: Body(write(i), [], [region(index, i)]))
-        spatial = "S" * output.ndim
-        nest_of(program, output.name, output.shape, spatial, lambda i, *v: Body(
-            read(i, *v), [region(index, i), region(source, whole, *v)], [region(output, i, *v)]
-        ))  # fmt: skip
-        return
-
-    def both(i: Expr) -> Body:
-        inner = [Var(f"z{k}", d.dtype) for k, d in enumerate(source.shape[1:])]
-        stmt = read(i, *inner)
-        for loop, extent in reversed(list(zip(inner, source.shape[1:]))):
-            stmt = For(loop, const(0, extent.dtype), extent, ForKind.SERIAL, stmt)
-        rest = [(const(0, d.dtype), d) for d in source.shape[1:]]
-        return Body(Seq.of(write(i), stmt), [region(source, whole, *rest), region(index, i)],
-                    [region(index, i), region(output, i, *rest)])  # fmt: skip
-
-    nest_of(program, output.name, [index.shape[0]], "S", both)
-
-
-def long_table(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = source + T[J[..]]: a table longer than its index's dtype counts, the index clamped in that dtype or not."""
-    length = draw(st.sampled_from([130, 200, 256, 300]))
-    dtype = DType(draw(st.sampled_from(["int8", "uint8", "int16"])))
-    table, index = program.input([const(length)]), program.input([source.shape[-1]], str(dtype))
-    output, kind = program.output(source.shape), draw(st.sampled_from(["clamped", "moved"]))
-    top = min(length - 1, int(dtype.max))
-
-    def body(*v: Expr) -> Body:
-        number = index[v[-1]]
-        if kind == "clamped":
-            place = binary(Max, binary(Min, number, const(top, dtype)), const(0, dtype))
-        else:
-            wide = Cast(DType("int32"), number) + 128
-            place = binary(Max, binary(Min, wide, const(length - 1)), const(0))
-        reads = [region(source, *v), region(index, v[-1]), BufferRegion(table, (Range(const(0), const(length)),))]
-        return Body(BufferStore(output, source[v] + table[place], v), reads, [region(output, *v)])
-
-    nest_of(program, output.name, source.shape, "S" * source.ndim, body)
-
-
-def narrowed(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = source by way of a dtype in which a multiple of it wraps, and more where multiples of its place do."""
-    output, dtype, wide = program.output(source.shape), DType(program.dtype), DType("int64")
-
-    def wrapped(e: Expr) -> Expr:
-        narrow = DType(draw(st.sampled_from(["int32", "int32", "int8", "int16", "uint8", "uint16"])))
-        # Within a few steps of the ends, so that most extents are enough to wrap.
-        factor = draw(st.sampled_from([(1 << (narrow.bits - 1)) - 1, (1 << (narrow.bits - 2)) + 1, 37]))
-        product = Cast(wide, e) * const(factor, wide)
-        return Cast(narrow, product + draw(st.integers(-2, 2)) if draw(st.booleans()) else product)
-
-    def body(*v: Expr) -> Body:
-        value: Expr = source[v]
-        if draw(st.booleans()):
-            low = const(0 if dtype.kind == "uint" else -9, dtype)
-            small = wrapped(binary(Max, binary(Min, value, const(9, dtype)), low))
-            value = Cast(dtype, small % const(7, small.dtype))
-        for _ in range(draw(st.integers(1, 3))):
-            place = wrapped(draw(st.sampled_from(v)))
-            middle = const(place.dtype.max // 2 if place.dtype.kind == "uint" else 0, place.dtype)
-            above = draw(st.booleans())
-            value = value + Select(place > middle if above else place < middle, const(1, dtype), const(0, dtype))
-        return Body(BufferStore(output, value, v), [region(source, *v)], [region(output, *v)])
-
-    nest_of(program, output.name, source.shape, "S" * source.ndim, body)
-
-
-STATEMENTS = {
-    "code": code, "guarded": guarded, "masked": masked, "view": view, "lookup": lookup, "long_table": long_table,
-    "narrowed": narrowed,
-}  # fmt: skip
+STATEMENTS = {"code": code, "guarded": guarded, "masked": masked, "view": view}

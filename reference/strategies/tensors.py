@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from minitvm import te
-from minitvm.expr import DType, Expr, IntImm, Max, Min, SizeVar, binary, call, const
+from minitvm.expr import Cast, DType, Expr, IntImm, Max, Min, SizeVar, binary, call, const
 from minitvm.te.printer import script as te_script
 
 from .blocks import extents
@@ -30,9 +30,11 @@ class _Stages:
         self.tensors.append(te.placeholder(tuple(shape), dtype or self.dtype, name=name))
         return self.tensors[-1]
 
-    def compute(self, shape: Sequence[Any], element: Callable[..., Expr]) -> None:
-        number = sum(isinstance(one.op, te.ComputeOp) for one in self.tensors)
-        self.tensors.append(te.compute(tuple(shape), element, name="BCDEFGHJKLMNOPQ"[number]))
+    def compute(self, shape: Sequence[Any], element: Callable[..., Any]) -> None:
+        """One more stage, of one value or of several."""
+        number = len({one.op for one in self.tensors if isinstance(one.op, te.ComputeOp)})
+        made = te.compute(tuple(shape), element, name="BCDEFGHJKLMNOPQ"[number])
+        self.tensors += [made] if isinstance(made, te.Tensor) else made
 
     def constant(self, draw: Draw, low: int, high: int) -> Expr:
         return const(draw(st.integers(0 if self.dtype.startswith("u") else low, high)), self.dtype)
@@ -147,13 +149,61 @@ def _concatenate(draw: Draw, s: _Stages, a: te.Tensor) -> None:
     s.compute([2 * length, *a.shape[1:]], element)
 
 
+def _lookup(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """Rows at places that a stage of its own computes, in a dtype of its own."""
+    length, dtype = _fixed(a, 0), draw(st.sampled_from(["int32", "uint8", "int64", "int8"]))
+    factor, shift, count = draw(st.integers(1, 3)), draw(st.integers(0, 3)), draw(extents)
+    s.compute([count], lambda i: Cast(DType(dtype), (i * factor + shift) % length))
+    index = s.tensors[-1]
+    s.compute([count, *a.shape[1:]], lambda i, *rest: a[(index[i], *rest)])
+
+
+def _best(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """The greatest or least element of each row and its place, where ties keep the first or the last."""
+    largest, strict = draw(st.booleans()), draw(st.booleans())
+    k = te.reduce_axis((0, a.shape[-1]), "k")
+
+    def combine(x: Any, y: Any) -> tuple[Expr, Expr]:
+        first, second = (x[1], y[1]) if largest else (y[1], x[1])
+        keeps = first > second if strict else first >= second
+        return te.select(keeps, x[0], y[0]), te.select(keeps, x[1], y[1])
+
+    def identity(index: Any, value: Any) -> tuple[Expr, Expr]:
+        return te.const(-1, index), te.min_value(value) if largest else te.max_value(value)
+
+    reducer = te.comm_reducer(combine, identity, name="best")
+    rest = list(a.shape[:-1]) or [const(1)]
+    s.compute(rest, lambda *i: reducer((k.var, a[(*i[: a.ndim - 1], k)]), axis=k))
+
+
+def _filtered(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """A reduction of the points that a condition leaves, from the identity or from a start of its own."""
+    reducer, c = draw(st.sampled_from([te.sum, te.max, te.min])), s.constant(draw, -2, 2)
+    k = te.reduce_axis((0, a.shape[-1]), "k")
+    limit, by, start = draw(st.integers(0, 4)), draw(st.sampled_from(["place", "value", "both"])), draw(st.booleans())
+    rest = list(a.shape[:-1]) or [const(1)]
+
+    def element(*i: Expr) -> Expr:
+        value = a[(*i[: a.ndim - 1], k)]
+        conditions = {"place": [k.var < limit], "value": [value > c], "both": [k.var >= limit, value <= c]}[by]
+        return reducer(value, axis=k, where=te.all(*conditions), init=c if start else None)
+
+    s.compute(rest, element)
+
+
+def _several(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """One stage of two values, both of which later stages may read."""
+    kind, c = draw(st.sampled_from(ARITHMETIC)), s.constant(draw, -3, 3)
+    s.compute(a.shape, lambda *i: (combine(kind, a[i], c), a[i] + c))
+
+
 _BUILD: dict[str, Callable[[Draw, _Stages, te.Tensor], None]] = {
     "elementwise": _elementwise, "formula": _formula, "broadcast": _broadcast, "transpose": _transpose,
     "reduce": _reduce, "matmul": _matmul, "window": _window, "pad": _pad, "flatten": _flatten, "gather": _gather,
-    "concatenate": _concatenate,
+    "concatenate": _concatenate, "lookup": _lookup, "best": _best, "filtered": _filtered, "several": _several,
 }  # fmt: skip
 STAGES = tuple(_BUILD)
-_CONSTANT_FIRST = ("window", "pad", "gather", "concatenate")
+_CONSTANT_FIRST = ("window", "pad", "gather", "concatenate", "lookup")
 
 
 def _fits(kind: str, a: te.Tensor) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from minitvm.expr import And, BinaryOp, Cast, DType, Expr, IntImm, Or, Var, walk
 from minitvm.reference import tir as interpreter
 from minitvm.reference.strategies import KINDS, arguments, exprs, prim_funcs
-from minitvm.reference.strategies.statement_blocks import INDEX_DTYPES
+from minitvm.reference.strategies.value_blocks import INDEX_DTYPES
 from minitvm.tir.conditions import reads_memory
 from minitvm.tir.nodes import Block, BufferLoad, BufferStore, If, PrimFunc, Seq, While, root_block
 from minitvm.tir.verifier import verify

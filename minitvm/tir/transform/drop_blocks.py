@@ -1,11 +1,12 @@
-"""Blocks disappear: iterators become their values, predicates become conditions, local buffers become allocations."""
+"""Blocks disappear: iterators and names in expressions become their values, predicates conditions, local buffers
+allocations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from ...expr import Expr, IntImm, Var, map_children
+from ...expr import Expr, IntImm, Let, Var, map_children
 from ..annotations import ALIGNMENTS
 from ..nodes import Allocate, BlockRealize, Buffer, If, PrimFunc, Stmt
 from .align_storage import alignments
@@ -19,6 +20,8 @@ def drop_blocks(func: PrimFunc) -> PrimFunc:
 def _drop(node: Any, values: dict[Var, Expr], aligned: Mapping[Buffer, Any]) -> Any:
     if isinstance(node, Var):
         return values.get(node, node)
+    if isinstance(node, Let):  # an expression has no effect, so its value may stand where its name does
+        return _drop(node.body, {**values, node.var: _drop(node.value, values, aligned)}, aligned)
     if not isinstance(node, BlockRealize):
         return map_children(node, lambda child: _drop(child, values, aligned))
     block = node.block

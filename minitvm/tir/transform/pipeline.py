@@ -60,7 +60,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(inject_double_buffer, "blocks that fill double buffers are to run an iteration ahead: as a pipeline"),
     _plain(inject_software_pipeline, "annotated loops run in stages, on several versions of their buffers"),
     _plain(lower_init, "a block's init runs where its reduction iterators stand at their start"),
-    _plain(drop_blocks, "iterators become their values, predicates conditions, local buffers allocations"),
+    _plain(drop_blocks, "iterators and lets become their values, predicates conditions, local buffers allocations"),
     _plain(bind_threads, "loops bound again are their thread, what all threads would do alike one does"),
     _plain(inject_virtual_thread, "the statements of virtual threads are interleaved"),
     _plain(simplify, "indices in linear form, decided branches gone"),

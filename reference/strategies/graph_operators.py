@@ -1,0 +1,192 @@
+"""Moves of `graphs` that are one operator of a kind: functions, windows, norms, folds, shapes, layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from minitvm.graph import Value
+
+from .graph_drawing import LARGEST, Drawing, fixed
+
+# Where a function is defined and steep nowhere.
+DOMAINS = {
+    "acos": (-0.5, 0.5), "asin": (-0.5, 0.5), "atanh": (-0.5, 0.5), "acosh": (2.0, 4.0), "log": (1.0, 4.0),
+    "log2": (1.0, 4.0), "log10": (1.0, 4.0), "log1p": (0.0, 4.0), "sqrt": (1.0, 4.0), "rsqrt": (1.0, 4.0),
+    "reciprocal": (1.0, 4.0), "exp": (-3.0, 3.0), "sinh": (-3.0, 3.0), "cosh": (-3.0, 3.0), "tan": (-1.0, 1.0),
+    "asinh": (-4.0, 4.0), "nn.softsign": (-4.0, 4.0), "nn.celu": (-4.0, 4.0),
+}  # fmt: skip
+
+
+def _static(v: Value) -> bool:
+    return all(isinstance(n, int) and n > 0 for n in v.shape)
+
+
+def _exact(d: Drawing, suits: Callable[[Value], bool]) -> Value | None:
+    """An exact value of constant shape that suits, if there is one."""
+    fitting = [v for v in d.facts if _static(v) and d.facts[v].exact and suits(v) and d.elements(v.shape) <= LARGEST]
+    return d.one_of(fitting) if fitting else None
+
+
+def _floats(d: Drawing, rank: tuple[int, ...], least: int = 1) -> Value:
+    """An exact float32 value of one of these ranks, its numbers small; an input where there is none."""
+    x = _exact(d, lambda v: str(v.dtype) == "float32" and v.ndim in rank)
+    if x is None or d.draw(st.integers(0, 3)) == 0:
+        shape = [d.one_of([1, 2]), *(d.one_of([least, 3, 4, 6]) for _ in range(d.one_of(rank) - 1))]
+        x = d.fresh(shape[-max(rank) :], "float32", constant=False)
+    return x if d.peak(x) <= 8 else d.op("clip", x, peak=4, a_min=-4.0, a_max=4.0)
+
+
+def function(d: Drawing) -> None:
+    """A smooth function where it is defined."""
+    name = d.one_of(sorted(DOMAINS))
+    x, (low, high) = d.floats(), DOMAINS[name]
+    d.op(name, d.op("clip", x, peak=4, a_min=low, a_max=high), peak=16, exact=False)
+
+
+def jumping(d: Drawing) -> None:
+    """A function with jumps, or one that asks what a float is."""
+    x = _floats(d, (1, 2, 3))
+    name = d.one_of(["nn.shrink", "nn.thresholded_relu", "isnan", "isinf", "isfinite", "round", "floor"])
+    if name.startswith("is"):
+        d.op(name, x, peak=1)
+        return
+    halves = d.op("multiply", x, d.given(np.float32(0.5), 0.5, constant=True), peak=d.peak(x)) if d.flag() else x
+    d.op(name, halves, peak=d.peak(x) + 1)
+
+
+def power(d: Drawing) -> None:
+    """Powers, or a remainder as in C."""
+    x = _floats(d, (1, 2))
+    if d.flag():
+        d.op("power", d.op("abs", x, peak=d.peak(x)), d.given(np.float32(d.one_of([0, 1, 2])), 2), peak=64, exact=False)
+    else:
+        d.op("mod", x, d.given(np.float32(d.one_of([2, -3, 5])), 5), peak=d.peak(x))
+
+
+def window(d: Drawing) -> None:
+    """Convolution, transposed or not, or pooling, in one, two or three dimensions."""
+    rank = d.one_of([1, 2, 3])
+    channels = d.one_of([1, 2, 3])
+    shape = [d.one_of([1, 2]), channels, *(d.draw(st.integers(2, 5)) for _ in range(rank))]
+    x = d.fresh(shape, "float32", constant=False)
+    size = [d.one_of([1, 2]) for _ in range(rank)]
+    kind = d.one_of(["conv", "conv_transpose", "max_pool", "avg_pool"])
+    padding = tuple(d.draw(st.integers(0, k // 2)) for k in size)
+    attrs: dict[str, Any] = {"strides": d.one_of([1, 2]), "padding": padding}
+    if kind in ("max_pool", "avg_pool"):
+        attrs |= {"pool_size": tuple(size), "ceil_mode": d.flag()}
+        d.op(f"nn.{kind}{rank}d", x, peak=3, exact=kind == "max_pool", **attrs)
+        return
+    outputs = d.one_of([1, 2, 4])
+    filters = [outputs, channels, *size] if kind == "conv" else [channels, outputs, *size]
+    name = f"nn.conv{rank}d" + ("_transpose" if kind == "conv_transpose" else "")
+    if kind == "conv_transpose" and attrs["strides"] == 2:
+        attrs["output_padding"] = d.one_of([0, 1])
+    d.op(name, x, d.fresh(filters, "float32"), peak=9 * channels * 2**rank, **attrs)
+
+
+def norm(d: Drawing) -> None:
+    """A normalisation over channels, groups or neighbours."""
+    x = _floats(d, (3, 4))
+    channels = fixed(x.shape[1])
+    kind = d.one_of(["instance", "group", "rms", "l2", "lrn", "prelu"])
+    peak = 3 * d.peak(x) + 9
+    scale = d.fresh([channels], "float32")
+    if kind == "instance":
+        d.op("nn.instance_norm", x, scale, d.fresh([channels], "float32"), peak=peak, exact=False, epsilon=1.0)
+    elif kind == "group":
+        groups = d.one_of([k for k in range(1, channels + 1) if channels % k == 0])
+        beta = d.fresh([channels], "float32")
+        d.op("nn.group_norm", x, scale, beta, peak=peak, exact=False, num_groups=groups, epsilon=1.0)
+    elif kind == "rms":
+        d.op("nn.rms_norm", x, d.fresh([x.shape[-1]], "float32"), peak=peak, exact=False, epsilon=1.0)
+    elif kind == "l2":
+        d.op("nn.l2_normalize", x, peak=1, exact=False, axis=(1,), eps=1.0)
+    elif kind == "lrn":
+        d.op("nn.lrn", x, peak=peak, exact=False, size=d.one_of([2, 3]), alpha=0.1)
+    else:
+        d.op("nn.prelu", x, scale, peak=3 * d.peak(x))
+
+
+def fold(d: Drawing) -> None:
+    """A reduction by a product, a variance or a norm; a running product."""
+    x = _floats(d, (2, 3))
+    kind = d.one_of(["prod", "variance", "logsumexp", "l2", "log_sum", "cumprod"])
+    axis = d.draw(st.integers(0, x.ndim - 1))
+    if kind in ("prod", "cumprod"):
+        small = d.op("clip", x, peak=2, a_min=-1.0, a_max=2.0)
+        peak = 2.0 ** fixed(x.shape[axis])
+        attrs = {"exclusive": d.flag(), "reverse": d.flag()} if kind == "cumprod" else {"keepdims": d.flag()}
+        d.op(kind, small, peak=peak, axis=axis, **attrs)
+        return
+    if kind == "log_sum":
+        x = d.op("clip", x, peak=4, a_min=1.0, a_max=4.0)
+    d.op(kind, x, peak=64, exact=False, axis=axis, keepdims=d.flag())
+
+
+def shape(d: Drawing) -> None:
+    """Values made of a shape, and values in another shape or layout."""
+    kind = d.one_of(["full", "arange", "shape_of", "broadcast_to", "trilu", "batch_flatten", "einsum", "sum"])
+    if kind == "full":
+        value, dtype = d.one_of([(1.5, "float32"), (-3, "int32"), (True, "bool"), (7, "int64")])
+        d.op("full", peak=7, shape=(2, d.extent()), fill_value=value, dtype=dtype)
+    elif kind == "arange":
+        start, stop, step = d.one_of([(2, 11, 3), (5, 0, -2), (0, 4, 1)])
+        d.op("arange", peak=11, start=start, stop=stop, step=step, dtype=d.one_of(["int64", "int32", "float32"]))
+    elif kind == "shape_of":
+        d.op("shape_of", d.pick(lambda v: v.ndim > 0), peak=64)
+    elif kind == "sum":
+        x = _floats(d, (2, 3))
+        d.op("elementwise_sum", x, x, d.fresh([x.shape[-1]], "float32"), peak=2 * d.peak(x) + 3)
+    elif kind == "einsum":
+        x = _floats(d, (2,))
+        y = d.fresh([x.shape[1], d.one_of([1, 3])], "float32")
+        d.op("einsum", x, y, peak=3 * d.peak(x) * fixed(x.shape[1]), equation=d.one_of(["ij,jk->ik", "ij,jk->ki"]))
+    else:
+        x = _floats(d, (2, 3))
+        if kind == "broadcast_to":
+            d.op(kind, x, peak=d.peak(x), shape=(2, *map(fixed, x.shape)))
+        elif kind == "trilu":
+            d.op(kind, x, peak=d.peak(x), k=d.draw(st.integers(-1, 1)), upper=d.flag())
+        else:
+            d.op("nn.batch_flatten", x, peak=d.peak(x))
+
+
+def layout(d: Drawing) -> None:
+    """Pixels and channels in another order."""
+    channels, block = d.one_of([4, 8]), 2
+    dtype = d.one_of(["float32", "int8", "int32"])
+    x = d.fresh([d.one_of([1, 2]), channels, 2, d.one_of([2, 4])], dtype, constant=False)
+    kind = d.one_of(["depth", "space", "transform", "resize"])
+    if kind == "depth":
+        d.op("nn.depth_to_space", x, peak=3, block_size=block, mode=d.one_of(["DCR", "CRD"]))
+    elif kind == "space":
+        d.op("nn.space_to_depth", x, peak=3, block_size=block)
+    elif kind == "transform":
+        y = d.op("layout_transform", x, peak=3, src_layout="NCHW", dst_layout=d.one_of(["NHWC", "NCHW4c"]))
+        if y.ndim == 5:
+            d.op("layout_transform", y, peak=3, src_layout="NCHW4c", dst_layout=d.one_of(["NCHW", "NHWC"]))
+    elif str(x.dtype) == "float32":
+        method = d.one_of(["nearest_neighbor", "linear"])
+        d.op("image.resize2d", x, peak=3, exact=method != "linear", size=(3, 4), method=method)
+
+
+def quantized(d: Drawing) -> None:
+    """To bytes and back, with a scale that is a power of two."""
+    x = _floats(d, (2, 3))
+    dtype, scale = d.one_of(["int8", "uint8"]), d.one_of([0.5, 1.0, 2.0])
+    low, high = (0, 200) if dtype == "uint8" else (-100, 100)
+    zero = d.given(np.array(d.draw(st.integers(low, high)), dtype), 200, constant=True)
+    factor = d.given(np.float32(scale), scale, constant=True)
+    q = d.op("qnn.quantize", x, factor, zero, peak=255, out_dtype=dtype)
+    d.op("qnn.dequantize", q, factor, zero, peak=1024)
+
+
+OPERATORS: dict[str, Callable[[Drawing], None]] = {
+    "smooth": function, "jumping": jumping, "power": power, "window": window, "norm": norm, "fold": fold,
+    "shape": shape, "layout": layout, "quantized": quantized,
+}  # fmt: skip

@@ -1,0 +1,147 @@
+"""Moves of `graphs` that are patterns: what passes, fusion, sharing of kernels and linking tell apart by a detail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from hypothesis import strategies as st
+
+from minitvm.graph import Value
+
+from .graph_drawing import CHANNELS, LARGEST, Drawing, fixed
+
+TWINS = (("float32", "int32"), ("float64", "int64"), ("int8", "uint8"), ("float16", "int16"), ("int32", "uint32"))
+
+
+def second_reader(d: Drawing, value: Value) -> None:
+    """Perhaps somebody else reads a value, too, or the graph returns it."""
+    kind = d.draw(st.integers(0, 5))
+    if kind == 0:
+        d.op(d.one_of(["nn.relu", "negative", "copy"]), value, peak=d.peak(value))
+    elif kind == 1:
+        d.returned.append(value)
+    elif kind == 2 and value.ndim:
+        d.op("max", value, peak=d.peak(value), axis=value.ndim - 1, keepdims=True)
+
+
+def convolution_chain(d: Drawing) -> None:
+    """Convolution, bias, batch norm and activation, any of them left out, any of them read a second time."""
+    x = d.image(exact=True)
+    channels = fixed(x.shape[1])
+    size = d.one_of([1, 3])
+    groups = d.one_of([1, 1, channels])
+    outputs = channels if groups == channels else d.one_of(CHANNELS)
+    x = d.bounded(x, 2**6 * size * size * channels // groups)
+    w = d.fresh([outputs, channels // groups, size, size], "float32", constant=d.draw(st.integers(0, 3)) > 0)
+    peak = 3 * d.peak(x) * size * size * channels // groups
+    y = d.op("nn.conv2d", x, w, peak=peak, groups=groups, padding=size // 2)
+    second_reader(d, y)
+    if d.flag():
+        y = d.op("nn.bias_add", y, d.fresh([outputs], "float32"), peak=d.peak(y) + 3)
+        second_reader(d, y)
+    if d.flag():
+        scale, shift, mean = (d.fresh([outputs], "float32", constant=True) for _ in range(3))
+        variance = d.fresh([outputs], "float32", 1, 3, constant=d.draw(st.integers(0, 3)) > 0)
+        y = d.op("nn.batch_norm", y, scale, shift, mean, variance, peak=4 * (d.peak(y) + 4), exact=False)
+        second_reader(d, y)
+    if d.flag():
+        y = d.op("nn.relu", y, peak=d.peak(y))
+        second_reader(d, y)
+
+
+def twins(d: Drawing) -> None:
+    """One operator on the same shape in two dtypes of equal width, and both results in one value."""
+    dtypes = d.one_of(TWINS)
+    shape = [d.extent() for _ in range(d.draw(st.integers(1, 2)))]
+    kind, low = d.one_of(["add", "multiply", "maximum", "nn.relu", "max"]), 0 if "u" in dtypes[1] else -3
+    results = []
+    for dtype in dtypes:
+        x = d.fresh(shape, dtype, low, 3, False)
+        if kind == "max":
+            y = d.op(kind, x, peak=3, axis=-1, keepdims=True)
+        elif kind == "nn.relu":
+            y = d.op(kind, x, peak=3)
+        else:
+            y = d.op(kind, x, d.fresh(shape, dtype, low, 3, False), peak=9)
+        results.append(y)
+    d.op("concatenate", *(d.op("cast", y, peak=9, dtype="int32") for y in results), peak=9, axis=0)
+
+
+def equal_bytes(d: Drawing) -> None:
+    """Constants of the same bytes: of two dtypes or of two shapes, each used as what it is."""
+    dtypes = d.one_of(TWINS)
+    count = d.one_of([1, 2, 4, 6])
+    array = d.data([count], dtypes[0], 0, 3)
+    x = d.given(array, 3, constant=True)
+    if d.flag():
+        y = d.given(array.view(dtypes[1]), 2.0**63 if not dtypes[1].startswith("float") else 3, constant=True)
+    else:
+        y = d.given(array.reshape(1, count), 3, constant=True)
+    for c in (x, y):
+        shape = [*(d.extent() for _ in range(2 - c.ndim)), *c.shape]
+        dtype = str(c.dtype)
+        other = d.fresh(shape, dtype, 0 if dtype.startswith("u") else -3, 3, False)
+        d.op(d.one_of(["maximum", "add"]), other, c, peak=6 if c.dtype.is_float else 2.0**63)
+
+
+def joined(d: Drawing) -> None:
+    """Computed values joined along any axis, which may be read, joined or returned elsewhere as well."""
+
+    def suits(v: Value) -> bool:
+        static = all(isinstance(n, int) for n in v.shape)
+        return v.ndim > 1 and not v.dtype.is_bool and static and d.elements(v.shape) * 3 <= LARGEST
+
+    x = d.pick(suits)
+    if not suits(x):
+        x = d.fresh([d.one_of([2, 1, 3]), d.one_of([1, 2, 4]), d.one_of([1, 3, 8])], "float32", constant=False)
+    parts: list[Value] = []
+    for _ in range(d.draw(st.integers(2, 3))):
+        kind = d.one_of(["nn.relu", "abs", "add", "itself", "again"])
+        if str(x.dtype).startswith("u") and kind == "abs":
+            kind = "nn.relu"
+        if kind == "again" and parts:
+            parts.append(d.one_of(parts))
+        elif kind in ("itself", "again"):
+            parts.append(x)
+        elif kind == "add":
+            peak = d.peak(x) + 3 if x.dtype.is_float else 2.0**63
+            parts.append(d.op("add", x, d.fresh([x.shape[-1]], str(x.dtype)), peak=peak))
+        else:
+            parts.append(d.op(kind, x, peak=d.peak(x) if x.dtype.is_float else 2.0**63))
+        second_reader(d, parts[-1])
+    axis = d.draw(st.integers(0, x.ndim - 1))
+    whole = d.op("concatenate", *parts, peak=d.peak(*parts), axis=axis)
+    second_reader(d, whole)
+
+
+def integer_pool(d: Drawing) -> None:
+    """Pooling of integers, the ends of their dtype among them, with padding, which must not win."""
+    dtype = d.one_of(["int8", "uint8", "int32", "int64"])
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    shape = [d.one_of([1, 2]), d.one_of([1, 3, 8]), d.draw(st.integers(1, 6)), d.draw(st.integers(1, 6))]
+    kind = d.one_of(["ends", "least", "greatest", "all"])
+    ends = {"ends": [low, low + 1, -1 if low else 1, 0, high], "least": [low], "greatest": [high]}.get(kind)
+    array = d.rng.choice(np.array(ends, dtype), shape) if ends else d.rng.integers(low, high, shape, dtype)
+    x = d.given(array, 2.0**63)
+    size = [min(d.one_of([1, 2, 3]), n) for n in shape[2:]]
+    padding = tuple(d.draw(st.integers(0, k // 2)) for k in size)
+    if d.draw(st.integers(0, 3)) == 0:
+        d.op("nn.global_max_pool", x, peak=2.0**63)
+        return
+    d.op("nn.max_pool2d", x, peak=2.0**63, pool_size=tuple(size), strides=d.one_of([1, 2]), padding=padding)
+
+
+def used_and_returned(d: Drawing) -> None:
+    """A value that two operators read and that the graph returns, too."""
+    x = d.pick(lambda v: not v.dtype.is_bool)
+    y = d.op("copy" if str(x.dtype).startswith("u") else "negative", x, peak=d.peak(x))
+    d.returned.append(y)
+    for _ in range(2):
+        d.op(d.one_of(["nn.relu", "copy"]), y, peak=d.peak(y))
+
+
+PATTERNS: dict[str, Callable[[Drawing], None]] = {
+    "convolution_chain": convolution_chain, "twins": twins, "equal_bytes": equal_bytes, "joined": joined,
+    "integer_pool": integer_pool, "used_and_returned": used_and_returned,
+}  # fmt: skip
