@@ -30,6 +30,7 @@ from ...expr import (
 )  # fmt: skip
 from ..conditions import is_const
 from ..nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, Stmt
+from ..threads import is_thread, owns
 from ..values import NotAnIndex, values
 from .analysis import is_update
 from .tree import Tree, own_expressions, sub_statements
@@ -86,19 +87,29 @@ def reordered(
     found: Sequence[Access], before: Sequence[Expr], after: Sequence[Expr], parallel: bool = False
 ) -> Dependence | Undecided | None:
     """As `exact`, for orders that are expressions over the loops."""
-    points: list[Point] = []
-    sources: dict[Point, Access] = {}
-    for access in found:
-        point = point_of(access)
-        points.append(point)
-        sources[point] = access
+    sources = {point_of(access): access for access in found}
+    points = list(sources)
+    free = after[-1] if parallel else None
     return find_dependence(
         points,
-        dict.fromkeys(points, tuple(before)),
-        dict.fromkeys(points, tuple(after)),
+        {point: in_step(sources[point], before, free) for point in points},
+        {point: in_step(sources[point], after, free) for point in points},
         (len(after) - 1,) if parallel else (),
         None if parallel else lambda a, b: commute(sources[a], sources[b]),
     )
+
+
+def exchanging(loops: Sequence[For], buffer: Buffer) -> list[For]:
+    """The loops over threads that share a buffer. These go in step: what one writes the others see at the next
+    statement, so that an order holds between the statements of all of them, not for each alone."""
+    return [l for l in loops if is_thread(l) and not owns(l, buffer.scope)]
+
+
+def in_step(access: Access, order: Sequence[Any], free: Expr | None = None) -> tuple[Any, ...]:
+    """An order as it is for an access: threads that share its buffer are at one place of it. The loop of the variable
+    `free` is left as it is."""
+    hidden = {l.var for l in exchanging(access.loops, access.buffer)} - {free}
+    return tuple(0 if isinstance(e, Var) and e in hidden else e for e in order)
 
 
 def overwritten(reads: Sequence[Access], writes: Sequence[Access], shared: Sequence[For]) -> bool:
@@ -109,9 +120,11 @@ def overwritten(reads: Sequence[Access], writes: Sequence[Access], shared: Seque
     if not shared or not any(a.buffer is b.buffer for a in reads for b in writes):
         return False
     order = tuple(l.var for l in shared)
-    first, last = [point_of(a) for a in writes], [point_of(a) for a in reads]
-    before = {**dict.fromkeys(first, (0, *order, 0)), **dict.fromkeys(last, (0, *order, 1))}
-    after = {**dict.fromkeys(first, (0, *order, 0)), **dict.fromkeys(last, (1, *order, 1))}
+    sources = {point_of(a): a for a in (*writes, *reads)}
+    first, last = list(sources)[: len(writes)], list(sources)[len(writes) :]
+    at = {point: in_step(access, order) for point, access in sources.items()}
+    before = {**{p: (0, *at[p], 0) for p in first}, **{p: (0, *at[p], 1) for p in last}}
+    after = {**{p: (0, *at[p], 0) for p in first}, **{p: (1, *at[p], 1) for p in last}}
     found = find_dependence([*first, *last], before, after, (), lambda a, b: not (a in last and b in first))
     return found is not None
 
@@ -158,8 +171,10 @@ def commute(a: Access, b: Access) -> bool:
 def shown_apart(outer: Sequence[For], loop: For, a: Access, b: Access) -> bool:
     """Whether the two accesses never touch one element at iterations that differ in `loop`.
 
-    `outer` are the loops around `loop`: both iterations agree on them.
+    `outer` are the loops around `loop`: both iterations agree on them, but for threads that share the buffer.
     """
+    apart = exchanging(outer, a.buffer)
+    outer = [l for l in outer if l not in apart]
     # Write each index as base(l) + rest. Iterations l, l' can only meet where |base(l) - base(l')| < w, with w from
     # the bounds of rest - rest' over all other loops. If every base is a multiple of some g >= w, then they meet only
     # where base(l) = base(l') in all dimensions: never, if l -> (base_d(l))_d is injective.

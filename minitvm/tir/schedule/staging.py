@@ -25,11 +25,13 @@ from ..nodes import (
     Seq,
     Stmt,
 )  # fmt: skip
+from ..threads import owns
 from . import requirements as req
 from .analysis import Scope
 from .boxes import Box, bound_box, clip, fills, hull, reaches_all, reaches_every_point, touched, with_buffer
 from .registry import Failure, holds_inside
 from .state import ScheduleState, guard
+from .thread_storage import passes_on
 from .tree import Tree, written_buffers
 
 known_box = holds_inside(
@@ -39,6 +41,11 @@ initialised = holds_inside(
     "initialised",
     """Every element that is copied holds a value: the buffer is an input that is not written,
     or the block that writes it writes all of the box, or the readers read all of the box anyway.""",
+)
+
+
+own_values = holds_inside(
+    "own_values", "threads that each have a buffer for themselves find there only what they have written themselves"
 )
 
 
@@ -156,6 +163,16 @@ def refuse_races(state: ScheduleState, realize: BlockRealize) -> None:
             race = req.no_races.check(state=state, loop=outer)
             if race is not None:
                 raise req.no_races.refuse(race)
+        for buffer in {r.buffer for r in (*realize.block.reads, *realize.block.writes) if owns(outer, r.buffer.scope)}:
+            if passes_on(state, state.home(realize), outer, buffer, buffer.scope):
+                raise own_values.refuse(
+                    Failure(
+                        {outer: f"each has its own {buffer.name}", realize.block: f"uses {buffer.name}"},
+                        f"iterations of {outer.var.name} that find in {buffer.name} what they have written themselves",
+                        f"one may read what another has written to {buffer.name}, in {buffer.scope} storage",
+                        ("a scope that they share",),
+                    )
+                )
 
 
 # ---- what is copied ------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from ...arith import Analyzer
 from ...errors import InternalError, ScheduleError, nearest
 from ...expr import Expr, Range, Var, const, replace
-from ..conditions import all_of, both, conjuncts, is_const
+from ..conditions import all_of, both, conjuncts, is_const, reads_memory
 from ..nodes import BlockId, BlockRealize, For, If, IRModule, PrimFunc, Seq, Stmt, root_block
 from .randomness import RandomNumbers
 from .tree import Tree
@@ -142,12 +142,18 @@ def tidy(stmt: Stmt, analyzer: Analyzer, keep_unit: bool = False) -> Stmt:
 
 
 def guard(stmt: Stmt, condition: Expr) -> Stmt:
-    """A statement that runs only where `condition` over loops holds: as predicate of its blocks, elsewhere as `if`."""
+    """A statement that runs only where `condition` over loops holds: as predicate of its blocks, elsewhere as `if`.
+
+    What it looks up in memory to know where it runs is looked up where the condition holds, and there only.
+    """
     if is_const(condition, 1):
         return stmt
-    if isinstance(stmt, BlockRealize):
-        return replace(stmt, predicate=both(stmt.predicate, condition))
-    if isinstance(stmt, For):
+    if isinstance(stmt, BlockRealize) and not any(map(reads_memory, stmt.iter_values)):
+        first, second = stmt.predicate, condition
+        if reads_memory(first):
+            first, second = second, first  # as in TVM behind, but for a load that may be out of bounds
+        return replace(stmt, predicate=both(first, second))
+    if isinstance(stmt, For) and not reads_memory(stmt.start) and not reads_memory(stmt.extent):
         return replace(stmt, body=guard(stmt.body, condition))
     if isinstance(stmt, Seq):
         return Seq(tuple(guard(s, condition) for s in stmt.stmts))

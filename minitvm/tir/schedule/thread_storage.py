@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from ..nodes import BlockRealize, Buffer, For, ForKind
 from ..threads import depends, is_shared, is_thread, owns
 from .analysis import Scope, why_not_complete
-from .dependences import accesses, shown_apart
+from .dependences import accesses, conflicting_pairs, shown_apart
 from .placement import uncovered
 from .state import ScheduleState
 from .tree import Tree
+
+_COMMON = ("global", "shared")  # scopes of which the iterations of a parallel loop have none for themselves
 
 
 def safe_storage(state: ScheduleState, tree: Tree, loop: For, bound: For) -> set[Buffer]:
@@ -34,10 +36,31 @@ def safe_storage(state: ScheduleState, tree: Tree, loop: For, bound: For) -> set
 def _is_safe(state: ScheduleState, scope: Scope, loop: For, bound: For, buffer: Buffer) -> bool:
     if not _filled_first(state, scope, loop, buffer):
         return False
-    if owns(bound, buffer.scope):
-        return True
+    return owns(bound, buffer.scope) or _shares_safely(state, scope, loop, buffer)
+
+
+def _shares_safely(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer) -> bool:
+    """Whether threads that share a buffer write it in step and with the same values, and read only what they write."""
+    if not _filled_first(state, scope, loop, buffer):
+        return False
     writers = scope.writers(buffer)
     return all(_is_steady(state, scope, loop, w) and _is_alone(scope.tree, loop, w, buffer) for w in writers)
+
+
+def passes_on(state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, storage_scope: str) -> bool:
+    """Whether an iteration of a loop may find in a buffer what another one has written, were it in some scope: storage
+    that each owns, that they share in step, or for which they race."""
+    above = tree.all_loops_above(loop)
+    found = [a for a in accesses(tree, loop) if a.buffer is buffer]
+    if all(shown_apart(above, loop, a, b) for a, b in conflicting_pairs(found)):
+        return False
+    scope = Scope.around(tree, loop)
+    if owns(loop, storage_scope) or (loop.kind is ForKind.PARALLEL and not storage_scope.startswith(_COMMON)):
+        return not _filled_first(state, scope, loop, buffer)
+    if not is_thread(loop) or not is_shared(storage_scope):
+        return True
+    # Threads go in step through what they share, however it is passed on there already.
+    return not is_shared(buffer.scope) and not _shares_safely(state, scope, loop, buffer)
 
 
 def _filled_first(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer) -> bool:

@@ -31,7 +31,7 @@ from .. import requirements as req
 from ..analysis import loops_binding
 from ..bindings import loop_ranges
 from ..boxes import signature, union_regions, with_buffer
-from ..dependences import Access, accesses, point_of
+from ..dependences import Access, accesses, in_step, point_of
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState, tidy
 from ..tree import Tree, fresh_copy, statements
@@ -136,9 +136,10 @@ def keeps_order_of_nests(state: ScheduleState, loops: Sequence[For]) -> Failure 
             mine, rest = (inner[:depth], inner[depth:]) if stmt in tops else ([], inner)
             points.append(point)
             found.append(access)
-            before[point] = (*above, place, *mine, *[0] * (depth - len(mine)), 0, *rest)
+            padded = (*mine, *[0] * (depth - len(mine)))
+            before[point] = in_step(access, (*above, place, *padded, 0, *rest))
             moved = len(stmts) if stmt in tops else place
-            after[point] = (*above, moved, *mine, *[0] * (depth - len(mine)), place, *rest)
+            after[point] = in_step(access, (*above, moved, *padded, place, *rest))
     witness = find_dependence(points, before, after)
     if witness is None:
         return None

@@ -11,7 +11,19 @@ from ....expr import SCALARS, Cast, DType, Expr, Node, Range, as_expr, replace, 
 from ...accesses import handed_out
 from ...annotations import ALIGNMENTS
 from ...conditions import reads_memory
-from ...nodes import Block, BlockRealize, Buffer, BufferData, BufferLoad, BufferRegion, BufferStore, For, ForKind, Stmt
+from ...nodes import (
+    CONCURRENT,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferData,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    Stmt,
+)  # fmt: skip
 from ...threads import owns
 from ..boxes import Box, signature
 from ..lambdas import IndexLambda
@@ -19,6 +31,7 @@ from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
 from ..staging import free_name, listing, region_of, scoped_name
 from ..state import ScheduleState
+from ..thread_storage import passes_on
 from ..tree import Tree, statements
 
 
@@ -132,21 +145,32 @@ def _written(tree: Tree) -> Iterator[tuple[BlockRealize, int, Buffer]]:
 def one_owner(
     state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer, storage_scope: str
 ) -> Failure | None:
-    """whoever owns the storage alone touches it
+    """whoever owns the storage alone touches it; iterations that run in no order do not meet there
 
     All accesses stand in the same loops of those that divide the storage: threads and parallel loops for "local" and
     whatever else is not global or shared, block indices (and parallel loops) for "shared". Iterations of such a loop
-    pass nothing on to each other, which `no_races` has shown.
+    pass nothing on to each other.
     """
-    if storage_scope.startswith("global"):
-        return None
     tree = state.home(block)
     buffer = _buffer(block, buffer_index)
+    if buffer.scope == storage_scope:
+        return None
     places: list[tuple[BlockRealize, frozenset[For]]] = []
+    concurrent: list[For] = []
     for other in tree.blocks.values():
         if any(r.buffer is buffer for r in (*other.block.reads, *other.block.writes)) and not tree.blocks_in(other):
             around = tree.all_loops_above(other)
             places.append((other, frozenset(l for l in around if _divides(l, storage_scope))))
+            concurrent += [l for l in around if l.kind in CONCURRENT]
+    for loop in dict.fromkeys(concurrent):
+        if passes_on(state, tree, loop, buffer, storage_scope):
+            return Failure(
+                {loop: f"{loop.thread or loop.kind}: its iterations run in no order"},
+                f"iterations of {loop.var.name} that meet in no element of {buffer.name} in {storage_scope} storage",
+                f"one may read or overwrite there what another has written to {buffer.name}",
+            )
+    if storage_scope.startswith("global"):
+        return None
     for other, loops in places[1:]:
         if loops != places[0][1]:
             loop = next(iter(loops ^ places[0][1]))

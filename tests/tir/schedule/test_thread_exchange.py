@@ -1,0 +1,117 @@
+"""Threads that hand values over in shared storage: no step may break that, or give each thread storage of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from minitvm.errors import ScheduleError
+from minitvm.reference import check
+from minitvm.script import from_source
+from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.schedule import Schedule
+
+
+def in_two_loops(column: str) -> PrimFunc:
+    """Threads fill a tile, each its row; then each reads another one's row."""
+    return from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((3, 4), "float32"), B: T.Buffer((3, 4), "float32")):
+    S = T.alloc_buffer((4, 3), scope="shared")
+    for b in T.thread_binding(1, thread="blockIdx.x"):
+        for t in T.thread_binding(4, thread="threadIdx.x"):
+            for k in range(3):
+                with T.block("S"):
+                    vt, vk = T.axis.remap("SS", [t, k])
+                    S[vt, vk] = A[vk, vt]
+            for k in range(3):
+                with T.block("B"):
+                    vt, vk = T.axis.remap("SS", [t, k])
+                    B[vk, vt] = S[3 - vt, {column}]
+""")
+
+
+def in_one_loop(scope: str, other: str) -> PrimFunc:
+    """Threads write and read a row again and again."""
+    return from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((3, 4), "float32"), B: T.Buffer((3, 4), "float32")):
+    S = T.alloc_buffer((4,), scope="{scope}")
+    for t in T.thread_binding(4, thread="threadIdx.x"):
+        for k in range(3):
+            with T.block("S"):
+                vt, vk = T.axis.remap("SS", [t, k])
+                S[{"vt" if scope == "shared" else "0"}] = A[vk, vt]
+            with T.block("B"):
+                vt, vk = T.axis.remap("SS", [t, k])
+                B[vk, vt] = S[{other}]
+""")
+
+
+def merged(sch: Schedule) -> Any:
+    return sch.merge(*(sch.get_loops(block)[2] for block in ("S", "B")))
+
+
+def test_loops_merge_where_each_turn_exchanges_its_own_column() -> None:
+    func = in_two_loops("vk")
+    sch = Schedule(func)
+    merged(sch)
+    assert check(func, sch.func)
+
+
+@pytest.mark.parametrize("column", ["2 - vk", "(vk + 1) % 3"])
+def test_loops_do_not_merge_past_what_another_thread_has_yet_to_write(column: str) -> None:
+    sch = Schedule(in_two_loops(column))
+    with pytest.raises(ScheduleError, match="keeps_order_of_nests"):
+        merged(sch)
+
+
+STEPS: dict[str, Callable[[Schedule], Any]] = {
+    "set_scope": lambda s: s.set_scope("S", 0, "local"),
+    "set_scope_global": lambda s: s.set_scope("S", 0, "global"),
+    "cache_read": lambda s: s.cache_read("B", 0, "local"),
+    "cache_write": lambda s: s.cache_write("S", 0, "local"),
+    "read_at": lambda s: s.read_at(s.get_loops("B")[-1], "B", 0, "local"),
+    "write_at": lambda s: s.write_at(s.get_loops("S")[-1], "S", 0, "local"),
+    "reindex": lambda s: s.reindex("B", ("read", 0)),
+    "reindex_cache_read": lambda s: s.reindex_cache_read("B", 0, "local", lambda i, j: (i, j)),
+    "reindex_cache_write": lambda s: s.reindex_cache_write("S", 0, "local", lambda i, j: (i, j)),
+    "vectorize": lambda s: s.vectorize(s.get_loops("B")[-1]),
+    "bind": lambda s: s.bind(s.get_loops("B")[-1], "threadIdx.y"),
+    "compute_at": lambda s: s.compute_at("S", s.get_loops("B")[-1]),
+    "reverse_compute_at": lambda s: s.reverse_compute_at("B", s.get_loops("S")[-1]),
+    "compute_inline": lambda s: s.compute_inline("S"),
+    "reverse_compute_inline": lambda s: s.reverse_compute_inline("B"),
+    "reorder": lambda s: s.reorder(*s.get_loops("B")[::-1]),
+}
+PROGRAMS = {
+    "two loops": in_two_loops("2 - vk"), "one loop": in_one_loop("shared", "3 - vt"), "own": in_one_loop("local", "0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_step_between_threads_is_refused_or_keeps_the_meaning(program: str, step: str) -> None:
+    func = PROGRAMS[program]
+    sch = Schedule(func)
+    try:
+        STEPS[step](sch)
+    except ScheduleError:
+        return
+    verdict = check(func, sch.func)
+    assert verdict, f"{verdict}\n{sch.func.script()}"
+
+
+@pytest.mark.parametrize("scope", ["local", "global"])
+@pytest.mark.parametrize("program", ["two loops", "one loop"])
+def test_what_threads_exchange_stays_shared(program: str, scope: str) -> None:
+    with pytest.raises(ScheduleError, match="one_owner"):
+        Schedule(PROGRAMS[program]).set_scope("S", 0, scope)
+
+
+@pytest.mark.parametrize("scope", ["shared", "global"])
+def test_what_each_thread_has_for_itself_is_not_shared(scope: str) -> None:
+    with pytest.raises(ScheduleError, match="one_owner"):
+        Schedule(PROGRAMS["own"]).set_scope("S", 0, scope)
