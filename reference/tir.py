@@ -13,6 +13,7 @@ from minitvm.errors import InputError
 from minitvm.events import Listener
 from minitvm.expr.foreign import require_runnable
 from minitvm.tir import nodes as t
+from minitvm.tir.meanings import written_out
 
 from .runner import run_level_3
 from .settings import Settings
@@ -53,7 +54,7 @@ def run(
 
 def entry_function(program: t.PrimFunc | t.IRModule, entry: str | None) -> t.PrimFunc:
     """The function that a run starts with; `Unsupported` where it calls foreign code."""
-    func = _entry(program, entry)
+    func = written_out(_entry(program, entry))
     require_runnable(func)
     return func
 

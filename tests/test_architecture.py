@@ -28,7 +28,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 FOUNDATION = "errors events absent notebook target expr"
-NODES = "errors events notebook expr te.nodes tir.nodes graph.nodes executable.nodes"
+NODES = "errors events notebook expr te.nodes tir.nodes tir.meanings graph.nodes executable.nodes"
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
 COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link joined"
 EVERYTHING = f"{COMPILER} interop profile testbeds models gallery"

@@ -205,9 +205,9 @@ def hull(a: Box, b: Box, analyzer: Analyzer) -> Box:
 
 def _hull(a: Range, b: Range, analyzer: Analyzer) -> Range:
     a_low, b_low = match(a.start, b.start)
-    low = analyzer.simplify(Min(a_low, b_low))
     a_end, b_end = match(a.start + a.extent, b.start + b.extent)
-    return Range(low, analyzer.simplify(Max(a_end, b_end) - low))
+    low, end = match(analyzer.simplify(Min(a_low, b_low)), Max(a_end, b_end))  # an index may be narrower than its axis
+    return Range(low, analyzer.simplify(end - low))
 
 
 def hull_of(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
@@ -225,9 +225,9 @@ def intersect(a: Box, b: Box, analyzer: Analyzer) -> Box:
 
 def _intersect(a: Range, b: Range, analyzer: Analyzer) -> Range:
     a_low, b_low = match(a.start, b.start)
-    low = analyzer.simplify(Max(a_low, b_low))
     a_end, b_end = match(a.start + a.extent, b.start + b.extent)
-    extent = Min(a_end, b_end) - low
+    low, end = match(analyzer.simplify(Max(a_low, b_low)), Min(a_end, b_end))
+    extent = end - low
     return Range(low, analyzer.simplify(Max(extent, const(0, extent.dtype))))
 
 

@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from ..errors import ScheduleError
     from . import schedule, script, tensor_intrin, transform, verifier
     from .index_map import IndexMap
+    from .meanings import register_meaning
     from .schedule import Schedule
     from .tensor_intrin import TensorIntrin
     from .verifier import verify
@@ -119,6 +120,7 @@ _DEFINED_IN = {
     "TensorIntrin": "minitvm.tir.tensor_intrin",
     "Schedule": "minitvm.tir.schedule",
     "ScheduleError": "minitvm.errors",
+    "register_meaning": "minitvm.tir.meanings",
     "verify": "minitvm.tir.verifier",
 }
 _SUBMODULES = ("schedule", "script", "tensor_intrin", "transform", "verifier")
@@ -132,8 +134,9 @@ __all__ = [
     "Reduce", "SBlock", "SBlockRealize", "Schedule", "ScheduleError", "Select", "Seq", "SeqStmt", "Shuffle", "SizeVar",
     "Stmt", "StringImm", "Sub", "TensorIntrin", "Var", "While", "abs", "all", "any", "call_intrin", "cast",
     "ceildiv", "const", "decl_buffer", "div", "floordiv", "floormod", "if_then_else", "indexdiv", "indexmod",
-    "infinity", "max", "max_value", "min", "min_value", "op", "reinterpret", "root_block", "schedule", "script",
-    "select", "tensor_intrin", "transform", "truncdiv", "truncmod", "verifier", "verify", "with_root",
+    "infinity", "max", "max_value", "min", "min_value", "op", "register_meaning", "reinterpret", "root_block",
+    "schedule", "script", "select", "tensor_intrin", "transform", "truncdiv", "truncmod", "verifier", "verify",
+    "with_root",
 ]  # fmt: skip
 
 

@@ -18,16 +18,13 @@ loops at which its predicate holds, its `init` first where all its reduction ite
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
 from typing import Any, NoReturn
 
 from ..errors import InputError, TypeMismatch, nearest
 from ..expr import (
-    Call,
     DType,
     Expr,
     ExprPrinter,
@@ -35,13 +32,11 @@ from ..expr import (
     IterVar,
     Node,
     Range,
-    StringImm,
     Var,
     as_expr,
     const,
     node,
 )  # fmt: skip
-from ..expr.conditions import is_const
 
 
 class ForKind(StrEnum):
@@ -111,25 +106,9 @@ class Buffer(Node):
         `offset` counts elements from the start of the buffer; `extent` is their number, by default all that follow.
         Raises `InputError` for another mask.
         """
-        mask = _ACCESS_MASKS.get(access_mask, access_mask) if isinstance(access_mask, str) else access_mask
-        if mask not in (1, 2, 3):
-            raise InputError(f'access_ptr({access_mask!r}): wanted "r", "w" or "rw"')
-        first = as_expr(offset)
-        if extent is None:
-            factors = (self.strides[0], self.shape[0]) if self.strides else self.shape
-            extent = _difference(_product(factors), first)
-        start = (
-            first
-            if is_const(self.elem_offset, 0)
-            else self.elem_offset
-            if is_const(first, 0)
-            else self.elem_offset + first
-        )
-        if content_lanes > 1:
-            extent, start = as_expr(extent) // content_lanes, start // content_lanes
-        element = Call(DType("handle"), "type_annotation", (StringImm(str(self.dtype.with_lanes(content_lanes))),))
-        args = (element, self.data, start, as_expr(extent), const(mask))
-        return Call(DType(ptr_type), "tvm_access_ptr", args)
+        from .pointers import access_ptr
+
+        return access_ptr(self, access_mask, DType(ptr_type), content_lanes, as_expr(offset), extent)
 
     def full_region(self) -> BufferRegion:
         """The region of all elements."""
@@ -179,9 +158,6 @@ class BufferRegion(Node):
     buffer: Buffer
     region: tuple[Range, ...]
     _children = ("region",)
-
-
-_ACCESS_MASKS = {"r": 1, "w": 2, "rw": 3, "wr": 3}  # TVM's numbers
 
 
 class Stmt(Node):
@@ -541,24 +517,6 @@ def _with_tuple(made: Any, name: str) -> None:
     if type(value) is not tuple:
         items = tuple(as_expr(item) if not isinstance(item, Node) else item for item in value)
         object.__setattr__(made, name, items)
-
-
-def _product(factors: Iterable[Expr]) -> Expr:
-    """The product, constants multiplied out."""
-    whole, rest = 1, []
-    for factor in factors:
-        if isinstance(factor, IntImm):
-            whole *= factor.value
-        else:
-            rest.append(factor)
-    symbolic = functools.reduce(operator.mul, rest) if rest else None
-    return const(whole) if symbolic is None else symbolic if whole == 1 else symbolic * whole
-
-
-def _difference(a: Expr, b: Expr) -> Expr:
-    if isinstance(a, IntImm) and isinstance(b, IntImm):
-        return const(a.value - b.value, a.dtype)
-    return a if is_const(b, 0) else a - b
 
 
 def _check_rank(buffer: Buffer, indices: tuple[Expr, ...]) -> None:

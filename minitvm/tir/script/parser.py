@@ -538,11 +538,28 @@ def _is_root(frame: _Frame, depth: int) -> bool:
     return depth == 1 and frame.name == "root" and not frame.iter_vars
 
 
+def _widens(own: DType, wanted: DType) -> bool:
+    """Whether every value of one dtype is one of the other, or an integer becomes a float."""
+    if own.lanes != wanted.lanes or own.kind not in _WIDER:
+        return False
+    if own.kind == wanted.kind:
+        return own.bits < wanted.bits
+    return wanted.kind in _WIDER[own.kind] and (wanted.is_float or own.bits < wanted.bits)
+
+
+# The kinds of dtypes that values of a kind are converted to when they are stored.
+_WIDER = {"bool": ("int", "uint", "float"), "uint": ("int", "float"), "int": ("float",), "float": ()}
+
+
 def _converted(value: Any, dtype: DType) -> Expr:
-    """A value to be stored: constants take the dtype of their place, expressions must have it already."""
+    """A value to be stored: a constant takes the dtype of its place, an expression is converted to a wider one.
+
+    As in TVM; a float for an integer and a narrower dtype, which TVM converts with a warning, the store refuses.
+    """
     if isinstance(value, Expr):
-        integer = isinstance(value, IntImm) and not value.dtype.is_bool and dtype.is_int and dtype.lanes == 1
-        return IntImm(value.value, dtype) if integer else value  # type: ignore[attr-defined]
+        if isinstance(value, IntImm) and not value.dtype.is_bool and dtype.is_int and dtype.lanes == 1:
+            return IntImm(value.value, dtype)
+        return value.astype(dtype) if _widens(value.dtype, dtype) else value
     if isinstance(value, float) and not dtype.is_float:
         return as_expr(value)  # the store refuses it, naming both dtypes
     return const(value, dtype)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...expr.foreign import require_runnable
+from ..meanings import written_out
 from ..nodes import IRModule, PrimFunc
 from ..pass_context import PassContext
 from ..verifier import verify_if_asked
@@ -100,6 +101,7 @@ def lower(
     A nest of loops that are bound to a GPU's grid is a kernel; code for it there is none yet. Raises `Unsupported`
     for a function that calls foreign code.
     """
+    func = written_out(func)
     require_runnable(func)
     verify_if_asked("scheduling", func)
     context = PassContext.current()

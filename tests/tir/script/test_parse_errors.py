@@ -35,6 +35,27 @@ BODIES: dict[str, tuple[str, str]] = {
                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
           try:    A.access_ptr("r"), or A[...] for an element""",
     ),
+    "an integer stored in a narrower one": (
+        """\
+        P[0] = T.Cast("int64", P[1])""",
+        """\
+        <text>:3:12: P[0] = Cast("int64", P[1]): dtypes differ
+            P[0] = T.Cast("int64", P[1])
+                   ^^^^^^^^^^^^^^^^^^^^^
+          wanted: int32
+          found:  int64
+          try:    .astype('int32')""",
+    ),
+    "a block of before v0.8": (
+        """\
+        with T.block([4, 8], "A") as [vi, vj]:
+            A[vi, vj] = 1.0""",
+        """\
+        <text>:3:10: T.block takes a name; iterators with domains above the body were written before v0.8
+            with T.block([4, 8], "A") as [vi, vj]:
+                 ^^^^^^^^^^^^^^^^^^^^
+          try:    with T.block("name"): vi = T.axis.spatial(extent, i)""",
+    ),
     "a pointer for no access": (
         """\
         T.evaluate(A.access_ptr("x"))""",
@@ -321,14 +342,14 @@ BODIES: dict[str, tuple[str, str]] = {
     ),
     "dtypes differ": (
         """\
-        A[0, 0] = P[0]""",
+        P[0] = A[0, 0]""",
         """\
-        <text>:3:15: A[0, 0] = P[0]: dtypes differ
-            A[0, 0] = P[0]
-                      ^^^^
-          wanted: float32
-          found:  int32
-          try:    .astype('float32')""",
+        <text>:3:12: P[0] = A[0, 0]: dtypes differ
+            P[0] = A[0, 0]
+                   ^^^^^^^
+          wanted: int32
+          found:  float32
+          try:    .astype('int32')""",
     ),
     "division of integers": (
         """\

@@ -253,6 +253,29 @@ def test_scheduled_programs_read_back_and_pass_the_verifier(func: PrimFunc, data
         assert_reads_back(sch.mod)
 
 
+def test_a_region_around_an_index_that_is_narrower_than_its_axis_reads_back() -> None:
+    """Start and extent of a hull have one dtype: int8 indices and the whole of an int32 axis meet in int32."""
+    func = from_source("""
+        @T.prim_func
+        def main(A: T.Buffer((130,), "int32"), I: T.Buffer((4,), "int8"), C: T.Buffer((4,), "int32")):
+            B = T.alloc_buffer((4,), "int32")
+            for i in range(4):
+                with T.block("B"):
+                    vi = T.axis.remap("S", [i])
+                    B[vi] = A[I[vi]]
+            for i in range(4):
+                with T.block("C"):
+                    vi = T.axis.remap("S", [i])
+                    C[vi] = B[vi]
+                    for k in range(2):
+                        C[vi] = B[vi] + 0
+        """)
+    assert isinstance(func, PrimFunc)
+    sch = Schedule(func)
+    sch.compute_inline("B")
+    assert_reads_back(sch.mod)
+
+
 def test_thousands_of_lets_read_back() -> None:
     body = SET
     for number in range(3000):

@@ -107,6 +107,16 @@ RUNNABLE: dict[str, str] = {
         'T.Select(T.isnan(A[vi, vj], dtype="bool"), T.float32(0), T.min(A[vi, vj], T.infinity("float32")))'
         ' + T.max_value("float32") * T.float32(0) + T.min_value("int32") * 0.0'
     ),
+    "values that become wider where they are stored": _func(
+        'A: T.Buffer((16,), "int8"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "float32")',
+        """
+        for i in range(16):
+            with T.block("B"):
+                vi = T.axis.S(16, i)
+                B[vi] = A[vi] * T.int8(2)
+                C[vi] = A[vi] < T.int8(3)
+        """,
+    ),
     "reinterpret, old and new": _value(
         'T.reinterpret(T.reinterpret("int32", A[vi, vj]), dtype="float32") + T.reinterpret(T.int32(0), "float32")'
     ),

@@ -1,0 +1,209 @@
+"""What foreign code does, as registered: a call of a name that has a meaning runs like the loops that it stands for.
+
+    @T.prim_func
+    def gemv_update(c: T.Buffer((m,)), a: T.Buffer((k,)), b: T.Buffer((m, k), strides=(stride, 1)), ...): ...
+
+    tir.register_meaning("gemv_update", gemv_update)          # for T.call_extern("int32", "gemv_update", ...)
+    tir.register_meaning("tanhf", lambda x: tir.tanh(x))      # for T.call_pure_extern("float32", "tanhf", x)
+
+A buffer of the meaning stands for the storage at the address that the call hands over, laid out as its own shape and
+strides say. `written_out` puts the meaning in the place of the call. Compiler and interpreters begin with it: it is a
+is a definition and not a transform.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..errors import InputError, TypeMismatch
+from ..expr import (
+    Add,
+    Call,
+    Expr,
+    IntImm,
+    Node,
+    StringImm,
+    Var,
+    as_expr,
+    free_vars,
+    map_children,
+    replace,
+    substitute,
+    walk,
+)
+from ..expr.conditions import is_const
+from ..expr.foreign import NAMED_CODE
+from .nodes import (
+    BlockRealize,
+    Buffer,
+    BufferData,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    For,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+)  # fmt: skip
+
+Meaning = PrimFunc | Callable[..., Expr]
+MEANINGS: dict[str, Meaning] = {}
+
+
+def register_meaning(name: str, meaning: Meaning, override: bool = False) -> None:
+    """Say what calls of a foreign name (or of a foreign operation, "tvm_fill_fragment") do.
+
+    A statement has a function of loops and stores over its buffers and scalars, without blocks and buffers of its own;
+    a value has a Python function from expressions to one. Raises `InputError` for a name that has a meaning already
+    (unless `override`), and for a function that holds more than that.
+    """
+    if name in MEANINGS and not override:
+        raise InputError(f"{name} has a meaning already\n  try:    override=True")
+    if isinstance(meaning, PrimFunc):
+        body = _body(meaning)
+        more = next((n for n in walk(body) if isinstance(n, BlockRealize | BufferData)), None)
+        root = meaning.body
+        if more is not None or (isinstance(root, BlockRealize) and root.block.alloc_buffers):
+            raise InputError(f"the meaning of {name} holds blocks, buffers or addresses\n  wanted: loops and stores")
+        for part in (s for b in meaning.buffers for s in (*b.strides, *b.shape)):
+            loose = next((v for v in free_vars(part) if not any(v is p for p in meaning.params)), None)
+            if loose is not None:
+                raise InputError(f"the meaning of {name}: no argument of a call tells {loose.name}; wanted a parameter")
+    elif not callable(meaning):
+        raise InputError(f"the meaning of {name} is a {type(meaning).__name__}; wanted a PrimFunc or a function")
+    MEANINGS[name] = meaning
+    _expanded.cache_clear()
+
+
+def written_out(func: PrimFunc) -> PrimFunc:
+    """The function with the meaning of each foreign call that has one in its place; itself where there is none."""
+    return _expanded(func) if MEANINGS else func
+
+
+@functools.lru_cache(64)  # a program is run many times
+def _expanded(func: PrimFunc) -> PrimFunc:
+    if not any(_meaning(node) is not None for node in walk(func.body)):
+        return func
+    return func.with_body(_rewritten(func.body))
+
+
+def _rewritten(node: Any) -> Any:
+    if isinstance(node, Evaluate) and isinstance(node.value, Call):
+        meaning = _meaning(node.value)
+        if isinstance(meaning, PrimFunc):
+            return _statement(node.value, meaning)
+    made = map_children(node, _rewritten)
+    meaning = _meaning(made)
+    if meaning is None or isinstance(meaning, PrimFunc):
+        return made
+    value = as_expr(meaning(*_arguments(made)))
+    if value.dtype != made.dtype:
+        raise TypeMismatch(f"the meaning of {_name(made)} is a value of {value.dtype}, the call one of {made.dtype}")
+    return value
+
+
+def _name(call: Call) -> str:
+    first = call.args[0] if call.args and call.op in NAMED_CODE else None
+    return first.value if isinstance(first, StringImm) else call.op
+
+
+def _arguments(call: Call) -> Sequence[Expr]:
+    return call.args[1:] if call.op in NAMED_CODE else call.args
+
+
+def _meaning(node: Node) -> Meaning | None:
+    return MEANINGS.get(_name(node)) if isinstance(node, Call) else None
+
+
+def _body(meaning: PrimFunc) -> Stmt:
+    return meaning.body.block.body if isinstance(meaning.body, BlockRealize) else meaning.body
+
+
+def _statement(call: Call, meaning: PrimFunc) -> Stmt:
+    name, given = _name(call), _arguments(call)
+    if len(given) != len(meaning.params):
+        raise InputError(f"{name}: {len(given)} arguments; its meaning takes {len(meaning.params)}: {call}")
+    values: dict[Var, Expr] = {}
+    places: dict[Buffer, tuple[Buffer, Expr]] = {}
+    for parameter, argument in zip(meaning.params, given, strict=True):
+        if isinstance(parameter, Buffer):
+            places[parameter] = _place(name, argument)
+        elif argument.dtype != parameter.dtype:
+            raise TypeMismatch(f"{name}: {parameter.name} is {parameter.dtype}, the call hands over {argument}")
+        else:
+            values[parameter] = argument
+    return _with_own_variables(substitute(_moved(_body(meaning), places), values))
+
+
+def _place(name: str, argument: Expr) -> tuple[Buffer, Expr]:
+    """The buffer that an address belongs to, and the number of elements before it, counted from the buffer's own."""
+    if isinstance(argument, Call) and argument.op == "tvm_access_ptr" and isinstance(argument.args[1], BufferData):
+        return argument.args[1].buffer, _from_its_own(argument.args[1].buffer, argument.args[2])
+    if isinstance(argument, Call) and argument.op == "address_of" and isinstance(argument.args[0], BufferLoad):
+        load = argument.args[0]
+        return load.buffer, _flat(_strides(load.buffer), load.indices)
+    if isinstance(argument, BufferData):
+        return argument.buffer, as_expr(0)
+    raise InputError(f"{name}: its meaning takes an address, found {argument}\n  try:    A.access_ptr(...)")
+
+
+def _from_its_own(buffer: Buffer, start: Expr) -> Expr:
+    if start is buffer.elem_offset:
+        return as_expr(0)
+    if isinstance(start, Add) and start.a is buffer.elem_offset:
+        return start.b
+    return start if is_const(buffer.elem_offset, 0) else start - buffer.elem_offset
+
+
+def _strides(buffer: Buffer) -> list[Expr]:
+    if buffer.strides:
+        return list(buffer.strides)
+    strides: list[Expr] = [as_expr(1)] * buffer.ndim
+    for axis in range(buffer.ndim - 2, -1, -1):
+        inner, extent = strides[axis + 1], buffer.shape[axis + 1]
+        constant = isinstance(inner, IntImm) and isinstance(extent, IntImm)
+        strides[axis] = as_expr(int(inner) * int(extent)) if constant else inner * extent  # type: ignore[call-overload]
+    return strides
+
+
+def _flat(strides: Sequence[Expr], indices: Sequence[Expr]) -> Expr:
+    total: Expr = as_expr(0)
+    for index, stride in zip(indices, strides, strict=True):
+        if is_const(index, 0):
+            continue
+        term = index if is_const(stride, 1) else index * stride
+        total = term if is_const(total, 0) else total + term
+    return total
+
+
+def _indices(buffer: Buffer, flat: Expr) -> tuple[Expr, ...]:
+    """The indices of an element by its number in the storage: the outer strides are multiples of the inner ones."""
+    found = []
+    strides = _strides(buffer)
+    for number, stride in enumerate(strides):
+        rest = flat if number == 0 else flat % strides[number - 1]
+        found.append(rest if is_const(stride, 1) else rest // stride)
+    return tuple(found)
+
+
+def _moved(node: Any, places: Mapping[Buffer, tuple[Buffer, Expr]]) -> Any:
+    """Accesses of the meaning's buffers as accesses of the storage that they stand for."""
+    made = map_children(node, lambda child: _moved(child, places))
+    if not isinstance(made, BufferLoad | BufferStore) or made.buffer not in places:
+        return made
+    buffer, start = places[made.buffer]
+    if buffer.dtype != made.buffer.dtype:
+        raise TypeMismatch(f"{made.buffer.name} of a meaning is {made.buffer.dtype}, {buffer.name} is {buffer.dtype}")
+    number = _flat(_strides(made.buffer), made.indices)
+    return replace(made, buffer=buffer, indices=_indices(buffer, number if is_const(start, 0) else start + number))
+
+
+def _with_own_variables(stmt: Any) -> Any:
+    """A copy whose loops and lets have variables of their own: a meaning may stand in several places."""
+    made = map_children(stmt, _with_own_variables)
+    if isinstance(made, For | LetStmt):
+        fresh = made.var.with_name(made.var.name)
+        return replace(made, var=fresh, body=substitute(made.body, {made.var: fresh}))
+    return made
