@@ -68,7 +68,7 @@ def check(
         return _check_each(before, after, sizes, modes=modes, seed=seed, inout=inout, shrink=shrink)
     one_sided = same_signature(before, after)
     if one_sided:
-        return Verdict(False, "signature", one_sided)
+        return Verdict(False, "signature", one_sided, programs=(before, after), seed=seed)
     if inputs is not None:
         sizes = {**told_sizes(before, inputs), **(sizes or {})}
     tried = sizes_to_try(before, after, seed, sizes, several=inputs is None)
@@ -104,6 +104,8 @@ def check(
     excused = sum(case.excused for case in cases.cases) if told else 0
     tried_sizes = cases.tried() if told else ()
     short = cases.short() if told else {}
+    if not told:
+        told = replace(told, programs=(before, after), seed=seed)
     return replace(
         told, ran=tuple(ran), refused=refused, tried=tried_sizes, inout=updated, excused=excused, short=short
     )

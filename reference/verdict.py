@@ -28,7 +28,7 @@ class Verdict:
     the inputs on which they differ and may, as one of them rounds there; `short` has the tiles that no size tried goes
     round three times, by dimension. `inout` names
     the parameters that were taken as in and out. The mode "signature" says that one program writes what the other does
-    not.
+    not. A difference keeps the `programs` and the `seed`, for `script`.
     """
 
     equal: bool
@@ -49,6 +49,8 @@ class Verdict:
     inout: tuple[str, ...] = ()
     excused: int = 0
     short: Mapping[str, int] = field(default_factory=dict)
+    programs: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
+    seed: int = 0
 
     def __bool__(self) -> bool:
         return self.equal
@@ -61,6 +63,12 @@ class Verdict:
     def _repr_html_(self) -> str:
         """What a notebook shows."""
         return verdict_html(str(self), self.equal)
+
+    def script(self) -> str:
+        """A difference as a Python file that runs and shows it; `InputError` for an equal verdict."""
+        from .counterexample import script
+
+        return script(self)
 
     def __str__(self) -> str:
         if self.equal:

@@ -83,6 +83,7 @@ MAY_IMPORT: dict[str, str] = {
 # Doors through the walls, open only inside a function: (importer, imported, why).
 LAZY_DOORS = [
     ("tir.schedule", "reference", "Schedule(..., verify=True) compares each step with the interpreter"),
+    ("reference", "te.printer", "a counterexample prints tensor expressions as Python"),
     ("cli", "reference", "`minitvm check` compares every level with its interpreter"),
     ("runtime", "profile", "`module.profile()` counts the work of kernels, which are tir functions"),
 ]

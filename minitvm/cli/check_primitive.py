@@ -58,7 +58,10 @@ def _random(primitive: Primitive, seed: int) -> str:
         wanted = "a space of calls that are worth trying on programs such as those of `minitvm.reference.strategies`"
         raise InternalError(f"{primitive.name}: {found}\n  wanted: {wanted}")
     drawn_on = f"{drawn.pairs} legal calls on {drawn.programs} random programs"
-    return f"{drawn_on} keep the meaning, as loops and as kernels"
+    told = f"{drawn_on} keep the meaning, as loops and as kernels"
+    if drawn.pairs >= PAIRS:
+        return told
+    return f"{told}\n    fewer than {PAIRS}: its space has no more legal calls on these programs"
 
 
 _PROOFS: dict[str, Callable[[Primitive, int], str]] = {

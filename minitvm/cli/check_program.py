@@ -134,4 +134,6 @@ def _compare(pair: Pair, seed: int) -> bool:
         print(f"{pair.name}\n  cannot be compared: {indented(error)}")
         return isinstance(error, Unsupported)
     print(f"{pair.name}\n  {str(verdict) if verdict else 'DIFFERENT: ' + indented(verdict)}")
+    if not verdict:
+        print(f"# ---- {pair.name}: a file that runs and shows it\n{verdict.script()}# ----")
     return bool(verdict)

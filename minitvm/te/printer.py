@@ -52,6 +52,13 @@ def script(outputs: Tensor | Iterable[Tensor]) -> str:
     return "\n".join(_Script(tensors).lines)
 
 
+def statements(tensors: Iterable[Tensor]) -> tuple[list[str], dict[Tensor, str]]:
+    """The statements that build tensors, and the name that each tensor has there."""
+    wanted = list(tensors)
+    made = _Script(post_order(wanted))
+    return made.lines, {one: made.names[_key(one.op, one.value_index)] for one in wanted}
+
+
 class _Script(ExprPrinter):
     """Collects the lines. Tensors, sizes and reduction axes share one namespace, which no lambda may shadow."""
 

@@ -5,7 +5,9 @@ See `reference.bound`. What is nearer to a tie than its error is tried again on 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..arguments import random_inputs
 from ..bound import Undecided, compare
@@ -38,6 +40,11 @@ class BoundMode:
                 if attempt == _ATTEMPTS - 1 or case.given is not None:
                     raise
         raise AssertionError("unreachable")
+
+
+    def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+        """Compare on inputs."""
+        return compare(case.before, inputs, case.run_after(inputs), case.sizes)
 
 
 mode = BoundMode()

@@ -5,7 +5,9 @@ The verdict's mode is "bits" or "close"; it says which of the two held.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +27,13 @@ class FloatsMode:
 
     def run(self, case: Case) -> Verdict:
         inputs = case.inputs()
+        verdict = self.on(case, inputs)
+        if verdict and case.judges_chosen and (found := on_floats(case, inputs)) is not None:
+            return replace(found, mode="bits")
+        return verdict
+
+    def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+        """Compare on inputs."""
         loose = False
 
         def accept(p: Parameter, wanted: np.ndarray, found: np.ndarray) -> bool:
@@ -34,8 +43,6 @@ class FloatsMode:
             return near
 
         verdict = case.compare("bits", inputs, case.run_before(inputs), case.run_after(inputs), accept)
-        if verdict and case.judges_chosen and (found := on_floats(case, inputs)) is not None:
-            return replace(found, mode="bits")
         return replace(verdict, mode="close") if verdict and loose else verdict
 
 

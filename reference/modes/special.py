@@ -32,6 +32,10 @@ class SpecialMode:
                 return verdict
         return Verdict(True, self.name)
 
+    def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+        """Compare on inputs."""
+        return self._compared(case, inputs, case.run_before(inputs), case.run_after(inputs))
+
     def _before(self, case: Case) -> list[tuple[Sequence[Any], list[Any]]]:
         """Inputs on which `before` is defined, and what it gives: in turns, so that each value is in each of them."""
         if case.given is not None:

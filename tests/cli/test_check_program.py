@@ -9,6 +9,10 @@ from textwrap import dedent
 import pytest
 
 from minitvm.cli import main
+from minitvm.cli.check_primitive import check_primitive
+from minitvm.reference import strategies
+from minitvm.reference.strategies.pairs import Tally
+from minitvm.tir.schedule.registry import transforms
 
 HEAD = "from minitvm.script import ir as I, tir as T\nfrom minitvm import tir\n\n"
 ROWS = '''
@@ -76,14 +80,17 @@ def test_pairs_modules_and_schedules(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_pair_that_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = check(tmp_path, capsys, HEAD + rows("sum_before") + rows("sum_after", "A[vi, vk] * 2.0"))
     assert status == 1
-    assert out.endswith(
+    assert out.endswith("# ----\n1 check failed\n")
+    told, text = out.removesuffix("# ----\n1 check failed\n").split("# ---- sum_before, sum_after: ")
+    assert told.endswith(
         "sum_before, sum_after\n"
         "  DIFFERENT: the programs differ in B[0] (exact mode, 1 of 4 elements)\n"
         "      before: np.float32(1.0)\n"
         "      after:  np.float32(2.0)\n"
         "      A = 0 but 1 at [0, 0] (4x6)\n"
-        "1 check failed\n"
     )
+    exec(compile(text.split("\n", 1)[1], "counterexample.py", "exec"), {})
+    assert capsys.readouterr().out == "before: B[0] = np.float32(1.0)\nafter: B[0] = np.float32(2.0)\n"
 
 
 IN_PLACE = '''
@@ -266,3 +273,13 @@ def test_what_a_primitive_of_the_user_raises_is_shown_at_its_line(
     assert main(["check", str(path)]) == 2
     written = capsys.readouterr()
     assert written.err.startswith(f"minitvm check: {path}:{line}: ") and written.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("pairs", "few"), [(7, True), (199, True), (200, False)])
+def test_a_primitive_with_few_legal_calls_says_so(monkeypatch: pytest.MonkeyPatch, pairs: int, few: bool) -> None:
+    tally = Tally("split", programs=800, calls=pairs, loops=pairs, kernels=pairs, pairs=pairs)
+    monkeypatch.setattr(strategies, "draw_pairs", lambda *args, **options: tally)
+    *_, (text, right) = check_primitive(next(p for p in transforms() if p.name == "split"), 0)
+    assert right
+    assert f"{pairs} legal calls on 800 random programs" in text
+    assert ("fewer than 200: its space has no more legal calls on these programs" in text) == few
