@@ -9,6 +9,7 @@ import numpy as np
 
 from minitvm import expr as x
 
+from .endings import ending
 from .exact import integers
 from .index_ranges import Span, index_spans
 from .programs import Parameter, Program, parameters
@@ -21,13 +22,14 @@ def random_inputs(program: Program, seed: int = 0, sizes: Mapping[str, int] | No
 
     Floats are normally distributed, or integers up to `magnitude`; integers lie between -8 and 8, but those that are
     indices in the extent of what they index. Symbolic dimensions take the value of `sizes` under their name, or a
-    random one from 1 to 9.
+    random one from 1 to 9. Where a `while` does not end on them, others are tried (`reference.endings`).
     """
     rng = np.random.default_rng(seed)
     dims = dimensions(program, rng, sizes or {})
     every = parameters(program)
     spans = index_spans(program, dims) if any(p.given and p.dtype.is_int and p.shape for p in every) else {}
-    return [_argument(p, dims, rng, magnitude, spans.get(k)) for k, p in enumerate(every)]
+    drawn = [_argument(p, dims, rng, magnitude, spans.get(k)) for k, p in enumerate(every)]
+    return ending(program, drawn, sizes or {})
 
 
 def dimensions(program: Program, rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[x.Var, int]:

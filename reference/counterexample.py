@@ -38,7 +38,7 @@ def script(verdict: Any) -> str:
 def _shows(verdict: Any) -> bool:
     """Whether plain runs on the inputs differ; modes that give floats another meaning may see more."""
     names = [p.name for p in parameters(verdict.programs[0])]
-    results = []
+    results: list[Any] = []
     for program in verdict.programs:
         args = copies(verdict.inputs)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -14,6 +15,7 @@ from minitvm import expr as x
 from minitvm.errors import ExecutionError, Unsupported
 
 from ..arguments import copies, random_inputs
+from ..endings import RUN, deciding
 from ..findings import UndefinedBehaviour
 from ..flow import Flow, computes_with_floats, keys
 from ..landmarks import landmarks, points, sized_by_data
@@ -23,6 +25,7 @@ from ..preimages import Ground, Solution
 from ..programs import Parameter, Program, execute, parameters
 from ..signs import decides, looks_at_order, nodes
 from ..sites import solutions
+from ..steps import limited
 from ..verdict import Verdict, difference
 
 
@@ -232,8 +235,13 @@ class Case:
     def run_before(self, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """The arguments after a run of `before`, whose undefined actions are errors: there is nothing to compare."""
         args = copies(inputs)
-        execute(self.before, args, self.shadow, self.sizes, **options)
+        with self.bounded():
+            execute(self.before, args, self.shadow, self.sizes, **options)
         return args
+
+    def bounded(self) -> AbstractContextManager[None]:
+        """A bound in steps for runs of `before` if it has a `while`, which may have no end on chosen inputs."""
+        return limited(RUN) if deciding(self.before) else nullcontext()
 
     def run_after(self, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """The arguments after a run of `after`; raises `Undefined`, which the check turns into a verdict."""

@@ -125,7 +125,8 @@ class FieldMode:
         if isinstance(domain, OrderedField) and chosen:
             floats = [sign if p.dtype.is_float else 0 for p, sign in zip(case.parameters, chosen)]
             lifted = [domain.with_sign(a, sign) if sign else a for a, sign in zip(lifted, floats)]
-        wanted = self._outputs(case, case.before, domain, lifted)
+        with case.bounded():
+            wanted = self._outputs(case, case.before, domain, lifted)
         try:
             found = self._outputs(case, case.after, domain, lifted)
         except ExecutionError as error:
