@@ -13,6 +13,7 @@ quote.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,7 +116,10 @@ def _text(x: Affine) -> str:
 class _Detector:
     """Reads expressions as sums of splits, under one analyzer."""
 
-    def __init__(self, iters: Mapping[Var, Range], analyzer: Analyzer, keep_unit: bool) -> None:
+    def __init__(
+        self, iters: Mapping[Var, Range], analyzer: Analyzer, keep_unit: bool, fuse_first: bool = False
+    ) -> None:
+        self.fuse_first = fuse_first
         self.analyzer = analyzer
         self.domain = analyzer.domain
         self.marks: dict[Var, IterMark] = {}
@@ -233,7 +237,16 @@ class _Detector:
         return IterSum(()) if low is None else IterSum(self.cut(e, self.fuse(low), by)[0])
 
     def divided(self, e: Expr, x: IterSum, by: Affine) -> tuple[IterSum, IterSum | None]:
-        """x == by * first + second, as far as its terms divide; the second is None when nothing is left."""
+        """x == by * first + second, as far as its terms divide; the second is None when nothing is left.
+
+        With `fuse_first` a sum that is one iterator is divided as such: (i0*256 + i1) // 128, and not i0*2 + i1//128.
+        """
+        if self.fuse_first and len(x.args) > 1:
+            base = self.divide(x.base, by)
+            with contextlib.suppress(NotAffine):
+                self.fuse(IterSum(x.args))
+                if base is not None:
+                    return IterSum((), base), IterSum(x.args)
         high, low = [], []
         for arg in x.args:
             scale = self.divide(arg.scale, by)
@@ -408,10 +421,12 @@ def detect(
     level: str = "surjective",
     analyzer: Analyzer | None = None,
     simplify_trivial: bool = True,
+    fuse_first: bool = False,
 ) -> IterMap:
     """Read `bindings` as a quasi-affine map of the loops `iters` ({var: Range | extent}, outermost first).
 
     `level` says what must hold for the result to be without errors:
+    With `fuse_first` quotients of sums stay quotients of one fused iterator, as TVM writes them.
     "none": the form only. "surjective": every combination of values of the bindings is reached (TVM's level of the same
     name; loops that no binding uses are allowed). "injective": two points of the loops at which `predicate` holds never
     give the same values. "bijective": both. Never claims what does not hold; may fail on maps that have the property.
@@ -429,22 +444,23 @@ def detect(
     with analyzer.constraint(*(r.extent >= const(1, r.extent.dtype) for r in domains.values())):
         for var, r in domains.items():
             analyzer.bind(var, r)
-        result = _detect(exprs, domains, condition, level, analyzer, simplify_trivial, use_predicate=True)
+        result = _detect(exprs, domains, condition, level, analyzer, simplify_trivial, fuse_first, use_predicate=True)
         if not result and level in ("none", "injective") and not isinstance(condition, IntImm):
             # Injective on all points is injective where the predicate holds.
-            without = _detect(exprs, domains, const(True), level, analyzer, simplify_trivial, use_predicate=False)
+            anywhere = const(True)
+            without = _detect(exprs, domains, anywhere, level, analyzer, simplify_trivial, fuse_first, use_predicate=False)
             return without if without else result
         return result
 
 
 def _detect(
     bindings: tuple[Expr, ...], domains: Mapping[Var, Range], predicate: Expr, level: str, analyzer: Analyzer,
-    simplify_trivial: bool, use_predicate: bool,
+    simplify_trivial: bool, fuse_first: bool, use_predicate: bool,
 ) -> IterMap:  # fmt: skip
     from .iter_check import check
 
     try:
-        detector = _Detector(domains, analyzer, not simplify_trivial)
+        detector = _Detector(domains, analyzer, not simplify_trivial, fuse_first)
     except NotAffine as error:
         return IterMap((), (str(error),), level, bindings=bindings)
     understood = not use_predicate or detector.assume(predicate)

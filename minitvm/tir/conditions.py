@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..expr import Expr, Node, Var, walk
+from ..expr import GE, GT, LE, LT, Expr, Node, Var, walk
 from ..expr.conditions import all_of, both, conjuncts, is_const
 from .nodes import BufferLoad
 
-__all__ = ["all_of", "both", "conjuncts", "is_const", "reads_memory", "uses"]
+__all__ = ["all_of", "both", "conjuncts", "is_const", "reads_memory", "rising", "uses"]
 
 
 def uses(node: Node, variables: Collection[Var]) -> bool:
@@ -19,3 +19,10 @@ def uses(node: Node, variables: Collection[Var]) -> bool:
 def reads_memory(e: Expr) -> bool:
     """Whether the value depends on what is in a buffer."""
     return any(isinstance(node, BufferLoad) for node in walk(e))
+
+
+def rising(condition: Expr) -> Expr:
+    """A comparison with its smaller side first, `4 <= i` for `i >= 4`: so TVM writes the predicates of moved blocks."""
+    if isinstance(condition, GE | GT):
+        return (LE if isinstance(condition, GE) else LT)(condition.b, condition.a)
+    return condition

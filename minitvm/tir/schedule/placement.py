@@ -5,8 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...arith import Analyzer, regions
-from ...expr import SPATIAL, Expr, IntImm, IterVar, Node, Range, Var, const, replace, substitute, walk
-from ..conditions import all_of, conjuncts, is_const
+from ...errors import InputError
+from ...expr import (
+    SPATIAL,
+    Expr,
+    FloorDiv,
+    IntImm,
+    IterVar,
+    Node,
+    Range,
+    Var,
+    const,
+    free_vars,
+    replace,
+    substitute,
+    walk,
+)
+from ..conditions import all_of, conjuncts, is_const, rising
+from ..index_map import IndexMap
 from ..nodes import BlockRealize, Buffer, BufferLoad, BufferRegion, For, ForKind, Seq, Stmt
 from .analysis import Scope
 from .boxes import Box, bound_box, reaches_every_point, touched
@@ -18,12 +34,16 @@ from .tree import Tree
 def solve(index: Range, wanted: Range, iterators: Sequence[Var], analyzer: Analyzer) -> tuple[Var, Range] | None:
     """The iterator in one dimension of an access, and the range of its values for which that meets `wanted`.
 
-    The access must be `[v * c + o, v * c + o + e)` with one iterator v and constants c > 0, e; None otherwise.
+    The access must be `[v * c + o, v * c + o + e)` or `v // c`, with one iterator v and constants c > 0, e; None
+    otherwise.
     """
     used = {part for part in walk(index.start) if isinstance(part, Var) and part in iterators}
     if len(used) != 1 or not isinstance(index.extent, IntImm):
         return None
     var = used.pop()
+    quotient = _quotient_of(index, var, wanted, analyzer)
+    if quotient is not None:
+        return var, quotient
     stride = regions.stride_of(index.start, var, analyzer)
     if stride is None or stride <= 0:
         return None
@@ -38,6 +58,47 @@ def solve(index: Range, wanted: Range, iterators: Sequence[Var], analyzer: Analy
     return var, Range(first, analyzer.simplify(last - first + 1))
 
 
+def _quotient_of(index: Range, var: Var, wanted: Range, analyzer: Analyzer) -> Range | None:
+    """Where `first <= v // c <= last`: from first * c to last * c + c - 1."""
+    start = index.start
+    if not (isinstance(start, FloorDiv) and start.a is var and isinstance(start.b, IntImm) and start.b.value > 0):
+        return None
+    if not is_const(index.extent, 1):
+        return None
+    return Range(analyzer.simplify(wanted.start * start.b), analyzer.simplify(wanted.extent * start.b))
+
+
+def _from_points(
+    region: BufferRegion, box: Box, iterators: Sequence[IterVar], analyzer: Analyzer
+) -> dict[Var, Range] | None:
+    """The ranges of the iterators in a single element's indices for which the element lies in the box.
+
+    None where the indices are no bijective quasi-affine map of their iterators with a known inverse: with
+    `B[v0 * 16 + v1]`, v0 = p // 16 and v1 = p % 16 of the place p.
+    """
+    indices = tuple(r.start for r in region.region)
+    used = [it for it in iterators if any(it.var is part for index in indices for part in walk(index))]
+    if not all(is_const(r.extent, 1) for r in region.region) or not all(is_const(it.dom.start, 0) for it in used):
+        return None
+    if all(isinstance(index, Var | IntImm) for index in indices):
+        return None  # nothing to invert
+    if {v for index in indices for v in free_vars(index)} - {it.var for it in used}:
+        return None
+    there = IndexMap(tuple(it.var for it in used), indices).simplified()
+    try:
+        back = there.inverse([it.dom.extent for it in used])
+    except InputError:
+        return None
+    steps = [Var(f"p{d}", r.start.dtype) for d, r in enumerate(box)]
+    places = [r.start if is_const(r.extent, 1) else r.start + step for r, step in zip(box, steps, strict=True)]
+    domains = {step: Range(const(0, step.dtype), r.extent) for r, step in zip(box, steps, strict=True)}
+    values = [analyzer.simplify(value) for value in back.map_indices(places)]
+    found = regions.evaluate(values, domains, analyzer)
+    if found.unbounded:
+        return None
+    return {it.var: values for it, values in zip(used, found.box, strict=True)}
+
+
 def iterator_ranges(
     block: BlockRealize, needed: Sequence[tuple[BufferRegion, Box]], analyzer: Analyzer
 ) -> dict[Var, Range]:
@@ -45,11 +106,13 @@ def iterator_ranges(
     spatial = [it.var for it in block.block.iter_vars if it.kind == SPATIAL]
     found: dict[Var, Range] = {}
     for region, box in needed:
-        for index, wanted in zip(region.region, box, strict=True):
-            solved = solve(index, wanted, spatial, analyzer)
-            if solved is None:
-                continue
-            var, values = solved
+        solved = _from_points(region, box, [it for it in block.block.iter_vars if it.kind == SPATIAL], analyzer)
+        if solved is None:
+            each = (solve(index, wanted, spatial, analyzer) for index, wanted in zip(region.region, box, strict=True))
+            pairs = [pair for pair in each if pair is not None]
+        else:
+            pairs = list(solved.items())
+        for var, values in pairs:
             known = found.get(var)
             found[var] = values if known is None else regions.hull((known,), (values,), analyzer)[0]
     return found
@@ -84,13 +147,14 @@ def nest_for(
             loop = Var(f"ax{len(loops)}", dtype)
             loops.append((loop, extent))
             analyzer.bind(loop, Range(const(0, dtype), extent))
-            value = analyzer.simplify(start + loop)
+            start = analyzer.simplify(start)
+            value = loop if is_const(start, 0) else start + loop
         values.append(value)
         for condition in (value >= it.dom.start, value < it.dom.start + it.dom.extent):
             if not analyzer.can_prove(condition):
-                conditions.append(analyzer.simplify(condition))
+                conditions.append(rising(analyzer.simplify(condition)))
     bindings = dict(zip((it.var for it in block.block.iter_vars), values, strict=True))
-    conditions += [analyzer.simplify(substitute(c, bindings)) for c in conjuncts(predicate)]
+    conditions += [rising(analyzer.simplify(substitute(c, bindings))) for c in conjuncts(predicate)]
     nest: Stmt = guard(replace(block, iter_values=tuple(values), predicate=const(True)), all_of(conditions))
     for loop, extent in reversed(loops):
         nest = For(loop, const(0, loop.dtype), extent, ForKind.SERIAL, nest)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from ...arith import Analyzer
+from ...arith.iter_simplify import simplify_bindings
 from ...errors import InternalError, ScheduleError, nearest
 from ...expr import Expr, Range, Var, const, replace
 from ..conditions import all_of, both, conjuncts, is_const, reads_memory
@@ -102,6 +104,10 @@ class ScheduleState:
                 return
         raise InternalError("the function is not part of the module that is scheduled")
 
+    def domains(self, stmt: Stmt) -> dict[Var, Range]:
+        """The domains of all loops around a statement, outermost first."""
+        return {l.var: Range(l.start, l.extent) for l in self.home(stmt).all_loops_above(stmt)}
+
     def analyzer(self, stmt: Stmt | None = None) -> Analyzer:
         """An analyzer that knows the ranges of all loops around a statement (and of itself, when it is a loop)."""
         analyzer = Analyzer()
@@ -113,30 +119,32 @@ class ScheduleState:
         return analyzer
 
 
-def tidy(stmt: Stmt, analyzer: Analyzer, keep_unit: bool = False) -> Stmt:
-    """Simplify what a rewrite left in loops and block bindings: extents, iterator values, predicates, conditions.
+def tidy(
+    stmt: Stmt, analyzer: Analyzer, keep_unit: bool = False, around: Mapping[Var, Range] = MappingProxyType({})
+) -> Stmt:
+    """Simplify what a rewrite left in loops and block bindings: extents, iterator values, conditions.
 
-    Conditions that always hold go away. `analyzer` knows the loops around `stmt`. With `keep_unit` a loop of extent 1
-    stays in the bindings (as TVM's preserve_unit_iters).
+    Conditions that always hold go away. `analyzer` knows the loops around `stmt`, `around` are their domains. With
+    `keep_unit` a loop of extent 1 stays in the bindings (as TVM's preserve_unit_iters).
     """
     if isinstance(stmt, For):
         start, extent = analyzer.simplify(stmt.start), analyzer.simplify(stmt.extent)
         # A range that is too large by one is still true, and does not let the variable vanish.
         shown = const(2, extent.dtype) if keep_unit and is_const(extent, 1) else extent
         analyzer.bind(stmt.var, Range(start, shown))
-        return replace(stmt, start=start, extent=extent, body=tidy(stmt.body, analyzer, keep_unit))
+        inside = {**around, stmt.var: Range(start, extent)}
+        return replace(stmt, start=start, extent=extent, body=tidy(stmt.body, analyzer, keep_unit, inside))
     if isinstance(stmt, Seq):
-        return Seq(tuple(tidy(s, analyzer, keep_unit) for s in stmt.stmts))
+        return Seq(tuple(tidy(s, analyzer, keep_unit, around) for s in stmt.stmts))
     if isinstance(stmt, If):
         condition = analyzer.simplify(stmt.condition)
         if is_const(condition, 1):
-            return tidy(stmt.then_case, analyzer, keep_unit)
-        other = None if stmt.else_case is None else tidy(stmt.else_case, analyzer, keep_unit)
-        return If(condition, tidy(stmt.then_case, analyzer, keep_unit), other)
+            return tidy(stmt.then_case, analyzer, keep_unit, around)
+        other = None if stmt.else_case is None else tidy(stmt.else_case, analyzer, keep_unit, around)
+        return If(condition, tidy(stmt.then_case, analyzer, keep_unit, around), other)
     if isinstance(stmt, BlockRealize):
-        values = tuple(analyzer.simplify(value) for value in stmt.iter_values)
-        conditions = [analyzer.simplify(c) for c in conjuncts(stmt.predicate)]
-        predicate = all_of(c for c in conditions if not is_const(c, 1))
+        predicate = all_of(c for c in conjuncts(stmt.predicate) if not is_const(analyzer.simplify(c), 1))
+        values = simplify_bindings(stmt.iter_values, around, predicate, analyzer, keep_unit)
         return replace(stmt, iter_values=values, predicate=predicate)
     return stmt
 

@@ -107,7 +107,7 @@ def split(
         body = guard(body, value < loop.extent)
     for variable, extent in reversed(list(zip(variables, extents, strict=True))):
         body = For(variable, const(0, dtype), extent, ForKind.SERIAL, body)
-    nest = tidy(body, state.analyzer(state.home(loop).parent[loop]), keep_unit=preserve_unit_iters)
+    nest = tidy(body, state.analyzer(state.home(loop).parent[loop]), preserve_unit_iters, state.domains(loop))
     state.replace({loop: nest})
     return [_required(state, variable) for variable in variables]
 
@@ -186,7 +186,7 @@ def fuse(state: ScheduleState, *loops: For, preserve_unit_iters: bool = True) ->
     extent = _product([loop.extent for loop in loops], dtype)
     body = substitute(loops[-1].body, values)
     made = For(fused, const(0, dtype), extent, ForKind.SERIAL, body)
-    state.replace({loops[0]: tidy(made, outer_analyzer, keep_unit=preserve_unit_iters)})
+    state.replace({loops[0]: tidy(made, outer_analyzer, preserve_unit_iters, state.domains(loops[0]))})
     return _required(state, fused)
 
 

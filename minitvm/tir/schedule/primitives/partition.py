@@ -372,7 +372,9 @@ def _copy_of_range(
     inner: Stmt = _own_names(substitute(copied.body, {copied.var: var}), suffix)
     dtype = loop.var.dtype
     part = For(var, const(first, dtype), const(extent, dtype), ForKind.SERIAL, inner)
-    tidied = tidy(part, state.analyzer(state.home(loop).parent[loop]), keep_unit=preserve_unit_iters)
+    tidied = tidy(
+        part, state.analyzer(state.home(loop).parent[loop]), preserve_unit_iters, state.domains(loop)
+    )
     assert isinstance(tidied, For)  # tidy keeps loops
     return tidied
 
