@@ -1,8 +1,8 @@
 """Equality up to renaming: `structural_equal(a, b)` compares two trees of any level.
 
 Variables and buffers that the trees define themselves may be named differently as long as each stands for one and
-only one of the other tree. Free ones must be the same object, unless `map_free_vars`. Opaque ids (fields with
-`compare=False`) are left out.
+only one of the other tree. Free ones must be the same object, unless `map_free_vars`. Opaque ids and names of blocks
+(fields with `compare=False`) are left out.
 """
 
 from __future__ import annotations

@@ -347,14 +347,15 @@ class MatchBufferRegion(Node):
 class Block(Stmt):
     """A unit of computation with its signature: iterators, regions read and written, local buffers.
 
-    `init` runs where all reduction iterators stand at their start. `id` survives `expr.replace`; a duplicate must get
+    `init` runs where all reduction iterators stand at their start. `name` is for people and for `get_block`: as in TVM,
+    blocks of other names are structurally equal. `id` survives `expr.replace`; a duplicate must get
     a fresh `BlockId()`.
     """
 
     iter_vars: tuple[IterVar, ...]
     reads: tuple[BufferRegion, ...]
     writes: tuple[BufferRegion, ...]
-    name: str
+    name: str = field(compare=False)
     body: Stmt
     init: Stmt | None = None
     alloc_buffers: tuple[Buffer, ...] = ()

@@ -139,7 +139,9 @@ def stage_points(
         stage = nest(stage_block)
     if not point.write:
         _refuse_uninitialised(state, tree, point, writers, stage, within, exact)
-    if anchor is None:
+    if not point.write and not copied_loops:
+        step.before.append((place_after(tree, realize, writers)[0], stage))
+    elif anchor is None:
         step.first.append(stage)
     else:
         step.after.append((anchor, stage))

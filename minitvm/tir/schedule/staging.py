@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...arith import Analyzer
-from ...expr import Expr, IterVar, Node, Range, Var, const, replace, walk
+from ...expr import Expr, IntImm, IterVar, Node, Range, Var, const, replace, rewrite, structural_equal
 from ...expr.names import fresh
 from ..conditions import all_of, conjuncts, is_const
 from ..nodes import (
@@ -33,6 +33,7 @@ from .registry import Failure, holds_inside
 from .state import ScheduleState, guard
 from .thread_storage import passes_on
 from .tree import Tree, written_buffers
+from .views import views_on, with_buffers
 
 known_box = holds_inside(
     "known_box", "the box of the buffer that is touched has bounds that the place of the copy knows"
@@ -93,6 +94,7 @@ class Insertion:
     before: list[tuple[Stmt, Stmt]] = field(default_factory=list)  # (anchor, what comes right before it)
     after: list[tuple[Stmt, Stmt]] = field(default_factory=list)
     first: list[Stmt] = field(default_factory=list)  # at the start of the scope
+    last: list[Stmt] = field(default_factory=list)  # at its end
     allocated: list[Buffer] = field(default_factory=list)
 
     def apply(self, state: ScheduleState) -> None:
@@ -104,7 +106,7 @@ class Insertion:
                 around.setdefault(_same_place(self.tree, tree, anchor), ([], []))[side].append(stmt)
         tree = self._set(state, tree, {a: Seq.of(*lead, a, *tail) for a, (lead, tail) in around.items()})
         block = tree.blocks[self.scope.realize.block.id].block
-        body = Seq.of(*self.first, block.body) if self.first else block.body
+        body = Seq.of(*self.first, block.body, *self.last) if self.first or self.last else block.body
         buffers = (*block.alloc_buffers, *self.allocated)
         self._set(state, tree, {block: replace(block, body=body, alloc_buffers=buffers)})
 
@@ -144,6 +146,22 @@ def place_after(tree: Tree, block: BlockRealize, others: Sequence[BlockRealize])
         if ends or any(tree.inside(o, outer) for o in others):
             return at, within
         at = outer
+
+
+def place_before_readers(tree: Tree, block: BlockRealize, others: Sequence[BlockRealize]) -> tuple[Stmt | None, Stmt]:
+    """(statement, place): where code after `block` and before `others` stands as late as it can, right before the
+    statement; with no others at the end of the scope, for which the statement is None.
+
+    The place is that of `place_after`.
+    """
+    if not others:
+        return None, tree.scope(block).block
+    at, within = place_after(tree, block, others)
+    around = tree.parent[at]
+    if not isinstance(around, Seq):
+        return None, within
+    later = around.stmts[around.stmts.index(at) + 1 :]
+    return next((stmt for stmt in later if any(tree.inside(other, stmt) for other in others)), None), within
 
 
 def block_in(state: ScheduleState, nest: Stmt) -> BlockRealize:
@@ -201,6 +219,8 @@ def box_to_read(
     reads = [(c, r) for c in consumers for r in c.block.reads if r.buffer is buffer]
     box = hull([touched(tree, c, r, within, analyzer) for c, r in reads], analyzer)
     is_input = buffer in tree.func.buffers and buffer not in written_buffers(tree.func)
+    if is_input and within is tree.root.block:
+        return buffer.full_region().region
     if not is_input and not any(reads_all(state, tree, c, r, within) for c, r in reads):
         raise initialised.refuse(
             Failure(
@@ -280,14 +300,73 @@ def point_region(buffer: Buffer, indices: Iterable[Expr]) -> BufferRegion:
     return BufferRegion(buffer, tuple(Range(i, const(1, i.dtype)) for i in indices))
 
 
-def retargeted(realize: BlockRealize, old: Buffer, new: Buffer) -> tuple[Block, Block]:
-    """(block, the same block on another buffer of the same shape)."""
-    changed = with_buffer(realize.block, old, new)
+def retargeted(
+    realize: BlockRealize, old: Buffer, new: Buffer, starts: Sequence[Expr] | None = None
+) -> tuple[Block, Block]:
+    """(block, the same block on another buffer): of the same shape, or one that holds the box from `starts` on.
+
+    Views of the old buffer become views of the new one, in its scope.
+    """
+    block: Stmt = realize.block
+    views = {view: replace(view, scope=new.scope) for view in views_on(block, old)}
+    if views:
+        block = with_buffers(block, views)
+    changed = with_buffer(block, old, new) if starts is None else _moved_to_tile(block, old, new, starts)
     assert isinstance(changed, Block)
     return realize.block, changed
 
 
-def views_of(node: Node, buffer: Buffer) -> bool:
-    """Whether a block anywhere inside matches a view on the buffer: a view would have to change its scope too."""
-    blocks = (part for part in walk(node) if isinstance(part, Block))
-    return any(match.source.buffer is buffer for block in blocks for match in block.match_buffers)
+def _moved_to_tile(block: Stmt, old: Buffer, new: Buffer, starts: Sequence[Expr]) -> Node:
+    def inside(index: Expr, start: Expr) -> Expr:
+        return index if is_const(start, 0) else index - start
+
+    def change(at: Node) -> Node | None:
+        if isinstance(at, BufferLoad | BufferStore) and at.buffer is old:
+            indices = tuple(map(inside, at.indices, starts))
+            return replace(at, buffer=new, indices=indices)
+        if isinstance(at, BufferRegion) and at.buffer is old:
+            box = tuple(Range(inside(r.start, start), r.extent) for r, start in zip(at.region, starts, strict=True))
+            return replace(at, buffer=new, region=box)
+        return None
+
+    changed: Node = rewrite(block, change)
+    return changed
+
+
+def tile_in_scope(tree: Tree, buffer: Buffer, box: Box, within: Stmt) -> bool:
+    """Whether a copy at the start or end of a block, other than the root, needs only a box of constant size, smaller
+    than the buffer, on which nobody has a view."""
+    if not isinstance(within, Block) or within is tree.root.block or views_on(within, buffer):
+        return False
+    whole = all(isinstance(r.extent, IntImm) for r in box)
+    return whole and any(not structural_equal(r.extent, dim) for r, dim in zip(box, buffer.shape, strict=True))
+
+
+def tile_nest(tile: Buffer, buffer: Buffer, box: Box, analyzer: Analyzer, into_tile: bool, name: str) -> Stmt:
+    """Loops `ax0`, ... around a block that copies a box of a buffer into a buffer of the box's shape, or back."""
+    loops = [Var(f"ax{d}", r.start.dtype) for d, r in enumerate(box)]
+    iters = tuple(IterVar(Var(f"v{d}", r.start.dtype), Range(const(0, r.start.dtype), r.extent)) for d, r in enumerate(box))
+    here = tuple(it.var for it in iters)
+    there = tuple(v if is_const(r.start, 0) else r.start + v for r, v in zip(box, here, strict=True))
+    conditions = []
+    for loop, r, dim in zip(loops, box, buffer.shape, strict=True):
+        analyzer.bind(loop, Range(const(0, loop.dtype), r.extent))
+        conditions += [c for c in (r.start + loop >= 0, r.start + loop < dim) if not analyzer.can_prove(c)]
+    (target, at), (source, place) = ((tile, here), (buffer, there)) if into_tile else ((buffer, there), (tile, here))
+    body = BufferStore(target, BufferLoad(source, place), at)
+    block = Block(iters, (point_region(source, place),), (point_region(target, at),), name, body)
+    nest: Stmt = BlockRealize(tuple(loops), all_of(conditions), block)
+    for loop, r in reversed(list(zip(loops, box, strict=True))):
+        nest = For(loop, const(0, loop.dtype), r.extent, ForKind.SERIAL, nest)
+    return nest
+
+
+def in_scope(state: ScheduleState, tree: Tree, within: Stmt) -> Analyzer:
+    """An analyzer for a place: it knows the loops around it, and the domains of the iterators of the blocks around."""
+    analyzer = state.analyzer(within)
+    for around in (within, *tree.above(within)):
+        if isinstance(around, Block):
+            for it in around.iter_vars:
+                if not is_const(it.dom.extent, 1):  # an iterator with one value stays in the indices
+                    analyzer.bind(it.var, it.dom)
+    return analyzer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ....expr import Node, walk
+from ....expr import Node, replace, walk
 from ...nodes import BlockRealize, Buffer, BufferRegion, BufferStore
 from ..analysis import Scope, why_neither
 from ..bindings import why_not_initialised
@@ -22,12 +22,15 @@ from ..staging import (
     box_written,
     copy_nest,
     copy_of,
+    in_scope,
     listing,
     place_after,
+    place_before_readers,
     refuse_races,
     region_of,
     retargeted,
-    views_of,
+    tile_in_scope,
+    tile_nest,
 )
 from ..state import ScheduleState, guard
 from ..tree import Tree
@@ -97,18 +100,30 @@ def only_writer(state: ScheduleState, block: BlockRealize) -> Failure | None:
 
 
 @requirement
-def fills_its_box(state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer) -> Failure | None:
+def fills_its_box(
+    state: ScheduleState,
+    block: BlockRealize,
+    write_buffer_index: int | str | Buffer,
+    consumer_blocks: Sequence[BlockRealize] | None,
+) -> Failure | None:
     """the block writes every element of the box that is copied back: else the copy would overwrite with garbage"""
     region = region_of(block.block.writes, write_buffer_index)
     assert region is not None  # writes_it
     tree = state.home(block)
-    _, within = place_after(tree, block, Scope.around(tree, block).readers(region.buffer))
+    _, within = place_before_readers(tree, block, _left_readers(tree, block, region.buffer, consumer_blocks))
     reason = why_not_initialised(block, tree.loops_above(block), state.analyzer(block)) or fills(
         tree, block, region, within
     )
     if reason is None:
         return None
     return Failure({block.block: "this block"}, f"every element of its box of {region.buffer.name} written", reason)
+
+
+def _left_readers(
+    tree: Tree, block: BlockRealize, buffer: Buffer, consumers: Sequence[BlockRealize] | None
+) -> list[BlockRealize]:
+    """The readers of a buffer, other than the block that writes it, that go on reading it after cache_write."""
+    return [b for b in Scope.around(tree, block).readers(buffer) if b is not block and b not in (consumers or ())]
 
 
 @requirement
@@ -136,13 +151,6 @@ def _only_blocks_touch(
     assert region is not None  # reads_it, writes_it
     buffer, tree = region.buffer, state.home(block)
     scope = Scope.around(tree, block)
-    for b in scope.blocks:
-        if views_of(b.block, buffer):
-            return Failure(
-                {b.block: f"matches a view on {buffer.name}"},
-                f"loads and stores of {buffer.name} itself",
-                f"a view in block {b.block.name}",
-            )
     for access in accesses(tree, scope.realize.block.body):
         if access.buffer is buffer and not isinstance(access.spot, BufferRegion):
             return Failure(
@@ -155,7 +163,7 @@ def _only_blocks_touch(
 
 @requirement
 def read_in_blocks(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> Failure | None:
-    """in the scope, the buffer is touched by blocks only, and they match no views on it"""
+    """in the scope, the buffer is touched by blocks only"""
     return _only_blocks_touch(state, block, block.block.reads, read_buffer_index)
 
 
@@ -163,7 +171,7 @@ def read_in_blocks(state: ScheduleState, block: BlockRealize, read_buffer_index:
 def written_in_blocks(
     state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer
 ) -> Failure | None:
-    """in the scope, the buffer is touched by blocks only, and they match no views on it"""
+    """in the scope, the buffer is touched by blocks only"""
     return _only_blocks_touch(state, block, block.block.writes, write_buffer_index)
 
 
@@ -238,8 +246,8 @@ def cache_read(
                 with T.init(): C[vi, vj] = 0.0
                 C[vi, vj] = C[vi, vj] + A_local[vi, vk] * B[vk, vj]
 
-    The new buffer has the shape of the old one. What a block writes is copied right after it, all of it; of an input,
-    what the readers read is copied, at the start of the scope. Move the copy with compute_at. `consumer_blocks` are
+    The new buffer has the shape of the old one. What a block writes is copied before the first reader, all of it; an
+    input is copied whole at the start of the scope. Move the copy with compute_at. `consumer_blocks` are
     the readers that change, by default all in the scope.
     """
     region = region_of(block.block.reads, read_buffer_index)
@@ -253,19 +261,28 @@ def cache_read(
     cached = step.allocated[0]
     writers = scope.writers(buffer)
     if writers:
-        after, within = place_after(tree, writers[0], chosen)
+        before, within = place_before_readers(tree, writers[0], chosen)
         box = box_written(state, tree, writers[0], buffer, within)
         refuse_other_values(state, tree, writers[0], chosen, buffer)
     else:
-        after, within = None, scope.realize.block
+        before, within = None, scope.realize.block
         box = box_to_read(state, tree, buffer, chosen, within)
-    analyzer = state.analyzer(within)
-    stage = copy_nest(tree, buffer, cached, bounded(tree, box, buffer, analyzer, block, within), analyzer, cached.name)
-    step.rewritten = dict(retargeted(c, buffer, cached) for c in chosen)
-    if after is None:
-        step.first.append(stage)
+    analyzer = in_scope(state, tree, within)
+    box = bounded(tree, box, buffer, analyzer, block, within)
+    starts = None
+    if tile_in_scope(tree, buffer, box, within):
+        cached, starts = replace(cached, shape=tuple(r.extent for r in box)), [r.start for r in box]
+        step.allocated = [cached]
+        stage = tile_nest(cached, buffer, box, analyzer, True, cached.name)
     else:
-        step.after.append((after, stage))
+        stage = copy_nest(tree, buffer, cached, box, analyzer, cached.name)
+    step.rewritten = dict(retargeted(c, buffer, cached, starts) for c in chosen)
+    if not writers:
+        step.first.append(stage)
+    elif before is not None:
+        step.before.append((before, stage))
+    else:
+        step.after.append((place_after(tree, writers[0], chosen)[0], stage))
     step.apply(state)
     made = block_in(state, stage)
     refuse_races(state, made)
@@ -300,8 +317,8 @@ def cache_write(
         for ax0, ax1 in T.grid(8, 8):
             with T.block("C_local"): C[v0, v1] = C_local[v0, v1]
 
-    `consumer_blocks` are readers that shall read the new buffer too; by default none. Move the copy with
-    reverse_compute_at.
+    `consumer_blocks` are readers that shall read the new buffer too; by default none. The copy stands before the first
+    of the others, or at the end of the scope. Move it with reverse_compute_at.
     """
     region = region_of(block.block.writes, write_buffer_index)
     assert region is not None  # writes_it
@@ -311,13 +328,26 @@ def cache_write(
     readers = [b for b in scope.readers(buffer) if b is not block]
     chosen = [r for r in readers if r in (consumer_blocks or ())]
     refuse_other_values(state, tree, block, chosen, buffer)
-    after, within = place_after(tree, block, readers)
-    analyzer = state.analyzer(within)
+    left = _left_readers(tree, block, buffer, consumer_blocks)
+    before, within = place_before_readers(tree, block, left)
+    analyzer = in_scope(state, tree, within)
     cached = copy_of(tree, buffer, storage_scope)
-    box = touched(tree, block, region, within, analyzer)
-    stage = copy_nest(tree, cached, buffer, bounded(tree, box, buffer, analyzer, block, within), analyzer, cached.name)
-    rewritten = dict(retargeted(b, buffer, cached) for b in (block, *chosen))
-    Insertion(tree, scope, rewritten, after=[(after, stage)], allocated=[cached]).apply(state)  # type: ignore[arg-type]
+    box = bounded(tree, touched(tree, block, region, within, analyzer), buffer, analyzer, block, within)
+    starts = None
+    if tile_in_scope(tree, buffer, box, within):
+        cached, starts = replace(cached, shape=tuple(r.extent for r in box)), [r.start for r in box]
+        stage = tile_nest(cached, buffer, box, analyzer, False, cached.name)
+    else:
+        stage = copy_nest(tree, cached, buffer, box, analyzer, cached.name)
+    rewritten = dict(retargeted(b, buffer, cached, starts) for b in (block, *chosen))
+    step = Insertion(tree, scope, rewritten, allocated=[cached])  # type: ignore[arg-type]
+    if not left:
+        step.last.append(stage)
+    elif before is not None:
+        step.before.append((before, stage))
+    else:
+        step.after.append((place_after(tree, block, left)[0], stage))
+    step.apply(state)
     made = block_in(state, stage)
     refuse_races(state, made)
     return made

@@ -174,18 +174,23 @@ def _with_loads(block: Block, buffer: Buffer, value: Any, added: set[Buffer], an
             made: Node = value(node)
             return made
         if isinstance(node, Block) and any(r.buffer is buffer for r in node.reads):
-            found = [r for r in signature(node)[0] if r.buffer in added]
+            touched = signature(node)[0]
+            found = [r for r in touched if r.buffer in added]
             kept = [r for r in node.reads if r.buffer is not buffer]
-            return replace(node, reads=_simplified(union_regions([*kept, *found]), node, analyzer))
+            # In the order in which the body reads them now.
+            order = {r.buffer: k for k, r in enumerate(touched)}
+            reads = sorted(union_regions([*kept, *found]), key=lambda r: order.get(r.buffer, len(order)))
+            return replace(node, reads=_simplified(reads, node, analyzer))
         return None
 
     changed: Block = rewrite(block, change)
     return changed
 
 
-def _simplified(regions: tuple[BufferRegion, ...], block: Block, analyzer: Analyzer) -> tuple[BufferRegion, ...]:
+def _simplified(regions: Sequence[BufferRegion], block: Block, analyzer: Analyzer) -> tuple[BufferRegion, ...]:
     for it in block.iter_vars:
-        analyzer.bind(it.var, it.dom)
+        if not is_const(it.dom.extent, 1):  # an iterator with one value stays in the indices
+            analyzer.bind(it.var, it.dom)
     return tuple(BufferRegion(r.buffer, tuple(analyzer.simplify(d) for d in r.region)) for r in regions)
 
 

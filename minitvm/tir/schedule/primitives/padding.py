@@ -25,7 +25,7 @@ from ....expr import (
     rewrite,
     substitute,
 )
-from ...conditions import all_of, conjuncts, is_const, reads_memory, uses
+from ...conditions import all_of, conjuncts, is_const, reads_memory, rising, uses
 from ...nodes import (
     Block,
     BlockRealize,
@@ -169,7 +169,7 @@ def decompose_padding(state: ScheduleState, block: BlockRealize, loop: For) -> B
     store, value = padded
     loops = tree.loops_above(block)
     inner = loops[loops.index(loop) :]
-    filling = _fill(block, inner, store, value.args[2])
+    filling = _fill(block, inner, store, value.args[2], state.analyzer(tree.parent[loop]))
     now = _inside_only(state, block, inner, store, value.args[1], inside)
     state.replace({loop: Seq.of(filling, now)})
     made = state.block(_block_of(filling).id)
@@ -184,7 +184,7 @@ def _block_of(stmt: Stmt) -> Block:
     return stmt.block
 
 
-def _fill(block: BlockRealize, inner: Sequence[For], store: BufferStore, pad: Expr) -> Stmt:
+def _fill(block: BlockRealize, inner: Sequence[For], store: BufferStore, pad: Expr, around: Analyzer) -> Stmt:
     """The pad in the whole domain, in loops of its own like those from the given one inward."""
     old = block.block
     variables: dict[Var, Expr] = {it.var: it.var.with_name(it.var.name) for it in old.iter_vars}
@@ -193,7 +193,7 @@ def _fill(block: BlockRealize, inner: Sequence[For], store: BufferStore, pad: Ex
     body = substitute(replace(store, value=pad), variables)
     writes = tuple(substitute(r, variables) for r in old.writes)
     made = Block(iters, (), writes, f"{old.name}_pad_const", body, annotations=dict(old.annotations))
-    values = tuple(substitute(v, renamed) for v in block.iter_values)
+    values = tuple(around.simplify(substitute(v, renamed)) for v in block.iter_values)
     nest: Stmt = BlockRealize(values, substitute(block.predicate, renamed), made)
     for l in reversed(inner):
         var = renamed[l.var]
@@ -209,7 +209,7 @@ def _inside_only(
 ) -> Stmt:  # fmt: skip
     """The given loop with the block in it over the inside only."""
     old = block.block
-    analyzer = state.analyzer(block)
+    analyzer, around = state.analyzer(block), state.analyzer(state.home(block).parent[inner[0]])
     shifted: dict[Var, Expr] = {}
     iters: list[IterVar] = []
     values: list[Expr] = []
@@ -222,7 +222,7 @@ def _inside_only(
         )
         if not narrowed:
             iters.append(it)
-            values.append(bound)
+            values.append(around.simplify(bound))
             continue
         shifted[it.var] = it.var + part.start
         iters.append(replace(it, dom=Range(const(0, part.extent.dtype), part.extent)))
@@ -234,8 +234,9 @@ def _inside_only(
         values.append(analyzer.simplify(bound - part.start))
         for condition in (bound >= part.start, bound < part.start + part.extent):
             if not analyzer.can_prove(condition):
-                conditions.append(analyzer.simplify(condition))
-    within = Analyzer({it.var: it.dom for it in iters})
+                conditions.append(rising(analyzer.simplify(condition)))
+    # An iterator with one value stays in the indices.
+    within = Analyzer({it.var: it.dom for it in iters if not is_const(it.dom.extent, 1)})
 
     def moved(node: Node) -> Any:
         return _simplified(substitute(node, shifted), within)

@@ -32,7 +32,8 @@ from ..requirements import known_scope
 from ..staging import free_name, listing, region_of, scoped_name
 from ..state import ScheduleState
 from ..thread_storage import passes_on
-from ..tree import Tree, statements
+from ..tree import Tree
+from ..views import views_on, with_buffers
 
 
 @requirement
@@ -214,33 +215,9 @@ def set_scope(state: ScheduleState, block: BlockRealize, buffer_index: int | str
     if buffer.scope == storage_scope:
         return
     moved = {buffer: replace(buffer, name=free_name(tree, scoped_name(buffer, storage_scope)), scope=storage_scope)}
-    for view in _views(tree, buffer):
+    for view in views_on(tree.func.body, buffer):
         moved[view] = replace(view, scope=storage_scope)
-    state.set_func(tree, tree.func.with_body(_with_buffers(tree.func.body, moved)))
-
-
-def _views(tree: Tree, buffer: Buffer) -> list[Buffer]:
-    """The buffers that blocks match on a buffer, or on a view of it."""
-    found = [buffer]
-    for block in tree.blocks.values():
-        found += [m.buffer for m in block.block.match_buffers if m.source.buffer in found]
-    return found[1:]
-
-
-def _with_buffers(body: Stmt, moved: Mapping[Buffer, Buffer]) -> Stmt:
-    """All uses and definitions of buffers moved to others of the same shape and dtype."""
-
-    def change(at: Node) -> Node | None:
-        if isinstance(at, BufferLoad | BufferStore | BufferRegion | BufferData) and at.buffer in moved:
-            return replace(at, buffer=moved[at.buffer])
-        if isinstance(at, Block):
-            allocated = tuple(moved.get(b, b) for b in at.alloc_buffers)
-            matched = tuple(replace(m, buffer=moved.get(m.buffer, m.buffer)) for m in at.match_buffers)
-            return replace(at, alloc_buffers=allocated, match_buffers=matched)
-        return None
-
-    changed: Stmt = rewrite(body, change)
-    return changed
+    state.set_func(tree, tree.func.with_body(with_buffers(tree.func.body, moved)))
 
 
 @set_scope.space
@@ -273,14 +250,12 @@ def numeric_dtype(
 
 @requirement
 def plain_accesses(state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer) -> Failure | None:
-    """the buffer is loaded and stored only: no view of it, no intrinsic that is given its address"""
+    """the buffer, and a view of it, is loaded and stored only: no intrinsic is given its address"""
     tree = state.home(block)
     buffer = _buffer(block, buffer_index)
-    for stmt in statements(tree.func.body):
-        if isinstance(stmt, Block) and any(m.source.buffer is buffer for m in stmt.match_buffers):
-            return Failure({stmt: f"has a view of {buffer.name}"}, "loads and stores only", f"a view in {stmt.name}")
+    all_ = {buffer, *views_on(tree.func.body, buffer)}
     for node in walk(tree.func.body):
-        if handed_out(node) is buffer:
+        if handed_out(node) in all_:
             return Failure({node: "takes its address"}, "loads and stores only", str(node))
     return None
 
@@ -307,27 +282,26 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockRealize, buffer_index: in
     """
     tree = state.home(block)
     old = _buffer(block, buffer_index)
-    new = replace(old, dtype=DType(dtype))
+    wanted = DType(dtype)
+    moved = {b: replace(b, dtype=wanted) for b in (old, *views_on(tree.func.body, old))}
 
     def change(at: Node) -> Node | None:
-        if isinstance(at, BufferLoad) and at.buffer is old:
-            return Cast(old.dtype, BufferLoad(new, at.indices, at.predicate))
-        if isinstance(at, BufferRegion) and at.buffer is old:
-            return replace(at, buffer=new)
-        if isinstance(at, Block) and old in at.alloc_buffers:
-            return replace(at, alloc_buffers=tuple(new if b is old else b for b in at.alloc_buffers))
+        if isinstance(at, BufferLoad) and at.buffer in moved:
+            return Cast(old.dtype, BufferLoad(moved[at.buffer], at.indices, at.predicate))
         return None
 
     def go(at: Any) -> Any:
         # A store is rebuilt at once: with its value converted, or with the old buffer and not at all.
-        if isinstance(at, BufferStore) and at.buffer is old:
+        if isinstance(at, BufferStore) and at.buffer in moved:
             value, predicate = rewrite(at.value, change), at.predicate and rewrite(at.predicate, change)
-            return BufferStore(new, Cast(new.dtype, value), tuple(rewrite(i, change) for i in at.indices), predicate)
+            indices = tuple(rewrite(i, change) for i in at.indices)
+            return BufferStore(moved[at.buffer], Cast(wanted, value), indices, predicate)
         return None
 
-    if new.dtype != old.dtype:
+    if wanted != old.dtype:
         stored = rewrite(tree.func.body, go)
-        state.set_func(tree, tree.func.with_body(rewrite(stored, change)))
+        loaded = rewrite(stored, change)
+        state.set_func(tree, tree.func.with_body(with_buffers(loaded, moved)))
 
 
 @unsafe_set_dtype.space

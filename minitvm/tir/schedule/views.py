@@ -1,0 +1,34 @@
+"""Views that blocks match on parts of a buffer: which there are, and how they follow the buffer to another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...expr import Node, replace, rewrite
+from ..nodes import Block, Buffer, BufferData, BufferLoad, BufferRegion, BufferStore, Stmt
+from .tree import statements
+
+
+def views_on(stmt: Stmt, buffer: Buffer) -> list[Buffer]:
+    """The buffers that blocks anywhere inside match on a buffer, or on a view of it."""
+    found = [buffer]
+    for block in statements(stmt):
+        if isinstance(block, Block):
+            found += [m.buffer for m in block.match_buffers if m.source.buffer in found]
+    return found[1:]
+
+
+def with_buffers(stmt: Stmt, moved: Mapping[Buffer, Buffer]) -> Stmt:
+    """All uses and definitions of buffers moved to others of the same shape and dtype."""
+
+    def change(at: Node) -> Node | None:
+        if isinstance(at, BufferLoad | BufferStore | BufferRegion | BufferData) and at.buffer in moved:
+            return replace(at, buffer=moved[at.buffer])
+        if isinstance(at, Block):
+            allocated = tuple(moved.get(b, b) for b in at.alloc_buffers)
+            matched = tuple(replace(m, buffer=moved.get(m.buffer, m.buffer)) for m in at.match_buffers)
+            return replace(at, alloc_buffers=allocated, match_buffers=matched)
+        return None
+
+    changed: Stmt = rewrite(stmt, change)
+    return changed
