@@ -447,8 +447,9 @@ def detect(
         result = _detect(exprs, domains, condition, level, analyzer, simplify_trivial, fuse_first, use_predicate=True)
         if not result and level in ("none", "injective") and not isinstance(condition, IntImm):
             # Injective on all points is injective where the predicate holds.
-            anywhere = const(True)
-            without = _detect(exprs, domains, anywhere, level, analyzer, simplify_trivial, fuse_first, use_predicate=False)
+            without = _detect(
+                exprs, domains, const(True), level, analyzer, simplify_trivial, fuse_first, use_predicate=False
+            )
             return without if without else result
         return result
 

@@ -1,13 +1,50 @@
-"""What kind of block is this, and who reads and writes what: the vocabulary of TensorIR's conditions."""
+"""What kind of block is this, and who reads and writes what: the vocabulary of TensorIR's conditions.
+
+The functions that TVM has in a module of this name are found here too: `is_output_block`, `has_block`, and those that
+suggest layouts and mappings to tensor intrinsics.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from ...expr import REDUCE, SPATIAL, Expr, IterVar, Var, free_vars, walk
 from ..accesses import reads_buffer, update_operand
 from ..nodes import Block, BlockRealize, Buffer, BufferStore, Stmt
 from .tree import Tree, statements
+
+if TYPE_CHECKING:
+    from .handles import BlockRV
+    from .schedule import Schedule
+
+# Functions of TVM's module of this name that stand elsewhere, above what imports this module.
+_ELSEWHERE = {
+    "suggest_index_map": "suggestion", "get_tensorize_loop_mapping": "tensorize_mapping",
+    "get_auto_tensorize_mapping_info": "tensorize_mapping", "TensorizeInfo": "tensorize_mapping",
+    "AutoTensorizeMappingInfo": "tensorize_mapping",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_ELSEWHERE[name]}", __package__), name)
+
+
+def is_output_block(sch: Schedule, block: BlockRV | str) -> bool:
+    """Whether a block writes a buffer that is not allocated in the block around it (TVM's function of this name)."""
+    handle = sch.get_block(block) if isinstance(block, str) else block
+    realize = sch.state.block(sch.get(handle).id)
+    assert realize is not None  # the handle was just resolved
+    return Scope.around(sch.state.home(realize), realize).is_output(realize)
+
+
+def has_block(sch: Schedule, block_name: str) -> bool:
+    """Whether a function of the module has a block of that name (TVM's function of this name)."""
+    trees = sch.state.schedulable_trees()
+    return any(realize.block.name == block_name for tree in trees for realize in tree.blocks.values())
 
 
 class Scope:

@@ -171,6 +171,12 @@ class Schedule(Methods):
         self._random = numbers.state
         return forked
 
+    def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
+        """Whether `decompose_padding(block, loop)` is legal."""
+        from .transform import can_decompose_padding
+
+        return can_decompose_padding(self, block, loop)
+
     def show(self, *args: Any, **options: Any) -> None:
         """Print the module and the trace."""
         self.mod.show(*args, **options)

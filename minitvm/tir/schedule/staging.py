@@ -345,7 +345,8 @@ def tile_in_scope(tree: Tree, buffer: Buffer, box: Box, within: Stmt) -> bool:
 def tile_nest(tile: Buffer, buffer: Buffer, box: Box, analyzer: Analyzer, into_tile: bool, name: str) -> Stmt:
     """Loops `ax0`, ... around a block that copies a box of a buffer into a buffer of the box's shape, or back."""
     loops = [Var(f"ax{d}", r.start.dtype) for d, r in enumerate(box)]
-    iters = tuple(IterVar(Var(f"v{d}", r.start.dtype), Range(const(0, r.start.dtype), r.extent)) for d, r in enumerate(box))
+    domains = [Range(const(0, r.start.dtype), r.extent) for r in box]
+    iters = tuple(IterVar(Var(f"v{d}", r.start.dtype), r) for d, r in enumerate(domains))
     here = tuple(it.var for it in iters)
     there = tuple(v if is_const(r.start, 0) else r.start + v for r, v in zip(box, here, strict=True))
     conditions = []

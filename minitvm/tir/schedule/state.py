@@ -120,12 +120,17 @@ class ScheduleState:
 
 
 def tidy(
-    stmt: Stmt, analyzer: Analyzer, keep_unit: bool = False, around: Mapping[Var, Range] = MappingProxyType({})
+    stmt: Stmt,
+    analyzer: Analyzer,
+    keep_unit: bool = False,
+    around: Mapping[Var, Range] = MappingProxyType({}),
+    as_written: bool = False,
 ) -> Stmt:
     """Simplify what a rewrite left in loops and block bindings: extents, iterator values, conditions.
 
     Conditions that always hold go away. `analyzer` knows the loops around `stmt`, `around` are their domains. With
-    `keep_unit` a loop of extent 1 stays in the bindings (as TVM's preserve_unit_iters).
+    `keep_unit` a loop of extent 1 stays in the bindings (as TVM's preserve_unit_iters). `as_written` leaves
+    predicates as they are, as TVM does where loops are split and fused.
     """
     if isinstance(stmt, For):
         start, extent = analyzer.simplify(stmt.start), analyzer.simplify(stmt.extent)
@@ -133,17 +138,19 @@ def tidy(
         shown = const(2, extent.dtype) if keep_unit and is_const(extent, 1) else extent
         analyzer.bind(stmt.var, Range(start, shown))
         inside = {**around, stmt.var: Range(start, extent)}
-        return replace(stmt, start=start, extent=extent, body=tidy(stmt.body, analyzer, keep_unit, inside))
+        return replace(stmt, start=start, extent=extent, body=tidy(stmt.body, analyzer, keep_unit, inside, as_written))
     if isinstance(stmt, Seq):
-        return Seq(tuple(tidy(s, analyzer, keep_unit, around) for s in stmt.stmts))
+        return Seq(tuple(tidy(s, analyzer, keep_unit, around, as_written) for s in stmt.stmts))
     if isinstance(stmt, If):
         condition = analyzer.simplify(stmt.condition)
         if is_const(condition, 1):
-            return tidy(stmt.then_case, analyzer, keep_unit, around)
-        other = None if stmt.else_case is None else tidy(stmt.else_case, analyzer, keep_unit, around)
-        return If(condition, tidy(stmt.then_case, analyzer, keep_unit, around), other)
+            return tidy(stmt.then_case, analyzer, keep_unit, around, as_written)
+        other = None if stmt.else_case is None else tidy(stmt.else_case, analyzer, keep_unit, around, as_written)
+        return If(condition, tidy(stmt.then_case, analyzer, keep_unit, around, as_written), other)
     if isinstance(stmt, BlockRealize):
-        predicate = all_of(c for c in conjuncts(stmt.predicate) if not is_const(analyzer.simplify(c), 1))
+        simple = {c: analyzer.simplify(c) for c in conjuncts(stmt.predicate)}
+        kept = [c if as_written else simplified for c, simplified in simple.items() if not is_const(simplified, 1)]
+        predicate = all_of(kept)
         values = simplify_bindings(stmt.iter_values, around, predicate, analyzer, keep_unit)
         return replace(stmt, iter_values=values, predicate=predicate)
     return stmt

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....expr import Expr, IntImm, Var, as_expr, const, replace, substitute
-from ...conditions import uses
+from ...conditions import is_const, uses
 from ...nodes import For, ForKind, Seq, Stmt
 from .. import requirements as req
 from ..registry import Failure, holds_inside, primitive, requirement
@@ -93,7 +93,7 @@ def split(
     variables = [Var(f"{loop.var.name}_{k}", dtype) for k in range(len(extents))]
     value: Expr = variables[0]
     for variable, extent in zip(variables[1:], extents[1:], strict=True):
-        value = value * extent + variable
+        value = (value if is_const(extent, 1) else value * extent) + variable
     body: Stmt = substitute(loop.body, {loop.var: value})
     if not analyzer.can_prove_equal(_product(extents, dtype), loop.extent):
         if disable_predication:
@@ -107,7 +107,7 @@ def split(
         body = guard(body, value < loop.extent)
     for variable, extent in reversed(list(zip(variables, extents, strict=True))):
         body = For(variable, const(0, dtype), extent, ForKind.SERIAL, body)
-    nest = tidy(body, state.analyzer(state.home(loop).parent[loop]), preserve_unit_iters, state.domains(loop))
+    nest = tidy(body, state.analyzer(state.home(loop).parent[loop]), preserve_unit_iters, state.domains(loop), True)
     state.replace({loop: nest})
     return [_required(state, variable) for variable in variables]
 
@@ -181,12 +181,15 @@ def fuse(state: ScheduleState, *loops: For, preserve_unit_iters: bool = True) ->
     values: dict[Var, Expr] = {}
     rest: Expr = fused
     for k, loop in reversed(list(enumerate(loops))):
+        if is_const(loop.extent, 1):
+            values[loop.var] = const(0, dtype) if k > 0 else rest
+            continue
         values[loop.var] = rest % loop.extent if k > 0 else rest
         rest = rest // loop.extent
     extent = _product([loop.extent for loop in loops], dtype)
     body = substitute(loops[-1].body, values)
     made = For(fused, const(0, dtype), extent, ForKind.SERIAL, body)
-    state.replace({loops[0]: tidy(made, outer_analyzer, preserve_unit_iters, state.domains(loops[0]))})
+    state.replace({loops[0]: tidy(made, outer_analyzer, preserve_unit_iters, state.domains(loops[0]), True)})
     return _required(state, fused)
 
 

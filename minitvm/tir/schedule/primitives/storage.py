@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ....arith import Analyzer, regions
@@ -16,13 +16,11 @@ from ...nodes import (
     Block,
     BlockRealize,
     Buffer,
-    BufferData,
     BufferLoad,
     BufferRegion,
     BufferStore,
     For,
     ForKind,
-    Stmt,
 )  # fmt: skip
 from ...threads import owns
 from ..boxes import Box, signature

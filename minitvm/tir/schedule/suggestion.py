@@ -1,0 +1,65 @@
+"""Which layout would make an access pattern run through memory in the order of its loops: TVM's `suggest_index_map`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...arith import Analyzer
+from ...arith.iter_map import IterSplit, IterSum, detect
+from ...expr import Expr, IntImm, Range, Var, as_expr, const
+from ..index_map import IndexMap
+from ..nodes import Buffer, For
+
+
+def suggest_index_map(
+    buffer: Buffer, indices: Sequence[Expr], loops: Sequence[For], predicate: Expr | bool = True
+) -> IndexMap | None:
+    """A layout of `buffer` in which the elements at `indices` follow each other as the `loops` (outermost first) run.
+
+    The access, flattened, is read as a quasi-affine map of the loops where `predicate` holds; each part of a loop in it
+    becomes an index of the new layout, in the order of the loops. None where the access is no such map. After TVM's
+    function of this name.
+    """
+    places = {loop.var: k for k, loop in enumerate(loops)}
+    domains = {loop.var: Range(as_expr(loop.start), as_expr(loop.extent)) for loop in loops}
+    flat = Analyzer(domains).simplify(_flattened(buffer, [as_expr(index) for index in indices]))
+    found = detect([flat], domains, as_expr(predicate), "surjective", fuse_first=True)
+    parts = _parts(found.sums[0]) if found else None
+    if not parts or any(not split.extent.is_const for _, split in parts):
+        return None
+    order = sorted(range(len(parts)), key=lambda k: (places[parts[k][0]], -int(parts[k][1].lower_factor.const)))
+    initial = tuple(Var(f"i{d}", dim.dtype) for d, dim in enumerate(buffer.shape))
+    domain = {v: Range(const(0, dim.dtype), dim) for v, dim in zip(initial, buffer.shape, strict=True)}
+    analyzer = Analyzer(domain)
+    rest: Expr = _flattened(buffer, initial)
+    pieces: list[Expr] = []
+    for _, split in reversed(parts):
+        extent = int(split.extent.const)
+        rest = analyzer.simplify(rest)
+        pieces.insert(0, analyzer.simplify(rest % extent))
+        rest = rest // extent
+    return IndexMap(initial, tuple(pieces[k] for k in order))
+
+
+def _flattened(buffer: Buffer, indices: Sequence[Expr]) -> Expr:
+    flat: Expr = const(0, buffer.shape[0].dtype if buffer.shape else "int32")
+    for index, dim in zip(indices, buffer.shape, strict=True):
+        flat = index if isinstance(flat, IntImm) else flat * dim + index
+    return flat
+
+
+def _parts(row: IterSum) -> list[tuple[Var, IterSplit]] | None:
+    """The parts of loops in a sum, the one of the largest step first; None where a fused iterator is cut."""
+    found: list[tuple[Var, IterSplit]] = []
+    if any(not split.scale.is_const for split in row.args):
+        return None
+    for split in sorted(row.args, key=lambda split: -int(split.scale.const)):
+        source = split.mark.source
+        if isinstance(source, Var):
+            found.append((source, split))
+            continue
+        inner = _parts(source)
+        if inner is None or split.extent != split.mark.extent or not split.lower_factor.is_const:
+            return None
+        found += inner
+    return found
