@@ -14,15 +14,24 @@ M = programs.matmul
 
 
 @T.prim_func
-def through_a_view(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+def asked_between(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        if A[i] > 0.0:
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi] * 2.0
+
+
+@T.prim_func
+def asked_after(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
     for i in range(8):
         with T.block("B"):
             vi = T.axis.spatial(8, i)
-            T.reads(A[vi])
-            T.writes(B[vi])
-            from_A = T.match_buffer(A[vi : vi + 1], (1,))
-            to_B = T.match_buffer(B[vi : vi + 1], (1,))
-            to_B[0] = from_A[0] * 2.0
+            B[vi] = A[vi] * 2.0
+        if B[i] > 0.0:
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = 1.0
 
 
 @T.prim_func
@@ -68,14 +77,12 @@ def running(A: T.Buffer((8,), "float32")):
 
 
 @T.prim_func
-def updated_view(A: T.Buffer((8,), "float32")):
+def updated_where_positive(A: T.Buffer((8,), "float32")):
     for i in range(8):
-        with T.block("A"):
-            vi = T.axis.spatial(8, i)
-            T.reads(A[vi])
-            T.writes(A[vi])
-            cell = T.match_buffer(A[vi : vi + 1], (1,))
-            cell[0] = cell[0] + 1.0
+        if A[i] > 0.0:
+            with T.block("A"):
+                vi = T.axis.spatial(8, i)
+                A[vi] = A[vi] + 1.0
 
 
 @T.prim_func
@@ -141,7 +148,7 @@ def _tiled(sch: Schedule) -> None:
     sch.split(loop(sch, "C"), [None, 2])
 
 
-CASES["cache_read.read_in_blocks"] = on(through_a_view, lambda s: s.cache_read("B", 0, "local"))
+CASES["cache_read.read_in_blocks"] = on(asked_between, lambda s: s.cache_read("B", 0, "local"))
 CASES["cache_read.initialised"] = on(programs.sparse, lambda s: s.cache_read("C", 0, "local"))
 CASES["cache_read.values_of_writer"] = on(half_overwritten, lambda s: s.cache_read("B", 0, "local"))
 CASES["cache_write.written_in_blocks"] = on(deciding, lambda s: s.cache_write("B", 0, "local"))
@@ -152,7 +159,7 @@ CASES["cache_inplace.reads_it"] = on(running, lambda s: s.cache_inplace("A", "B"
 CASES["cache_inplace.updates_it"] = on(M, lambda s: s.cache_inplace("C", 0, "local"))
 CASES["cache_inplace.writes_what_it_reads"] = on(shifting, lambda s: s.cache_inplace("A", 0, "local"))
 CASES["cache_inplace.finds_values"] = on(started_in_place, lambda s: s.cache_inplace("B", "B", "local"))
-CASES["cache_inplace.read_in_blocks"] = on(updated_view, lambda s: s.cache_inplace("A", 0, "local"))
+CASES["cache_inplace.read_in_blocks"] = on(updated_where_positive, lambda s: s.cache_inplace("A", 0, "local"))
 
 CASES["reindex.names_an_access"] = on(M, lambda s: s.reindex("C", ("read", 2)))
 CASES["reindex.single_point"] = on(two_points, lambda s: s.reindex("B", ("read", 0)))
@@ -182,13 +189,13 @@ CASES["cache_index.one_level"] = on(programs.nested, lambda s: s.cache_index("ou
 CASES["read_at.below_loop"] = on(programs.chain, lambda s: s.read_at(loop(s, "B"), "C", 0, "local"))
 CASES["read_at.reads_it"] = on(M, lambda s: s.read_at(loop(s, "C"), "C", 2, "local"))
 CASES["read_at.not_written_below"] = on(rows_in_turn, lambda s: s.read_at(loop(s, "C"), "C", 0, "local"))
-CASES["read_at.read_in_blocks"] = on(through_a_view, lambda s: s.read_at(loop(s, "B"), "B", 0, "local"))
+CASES["read_at.read_in_blocks"] = on(asked_between, lambda s: s.read_at(loop(s, "B"), "B", 0, "local"))
 CASES["read_at.initialised"] = on(programs.sparse, lambda s: s.read_at(loop(s, "C"), "C", 0, "local"), _tiled)
 CASES["write_at.below_loop"] = on(programs.chain, lambda s: s.write_at(loop(s, "B"), "C", 0, "local"))
 CASES["write_at.writes_it"] = on(M, lambda s: s.write_at(loop(s, "C"), "C", 1, "local"))
 CASES["write_at.written_below_only"] = on(added_outside, lambda s: s.write_at(loop(s, "B"), "B", 0, "local"))
 CASES["write_at.filled_below"] = on(added_to, lambda s: s.write_at(loop(s, "B"), "B", 0, "local"))
-CASES["write_at.written_in_blocks"] = on(through_a_view, lambda s: s.write_at(loop(s, "B"), "B", 0, "local"))
+CASES["write_at.written_in_blocks"] = on(asked_after, lambda s: s.write_at(loop(s, "B"), "B", 0, "local"))
 
 CASES["cache_read.known_scope"] = on(M, lambda s: s.cache_read("C", 0, "shard"))
 CASES["cache_write.known_scope"] = on(M, lambda s: s.cache_write("C", 0, "locl"))

@@ -318,7 +318,8 @@ def retargeted(
 
 def _moved_to_tile(block: Stmt, old: Buffer, new: Buffer, starts: Sequence[Expr]) -> Node:
     def inside(index: Expr, start: Expr) -> Expr:
-        return index if is_const(start, 0) else index - start
+        simplified: Expr = index if is_const(start, 0) else Analyzer().simplify(index - start)
+        return simplified
 
     def change(at: Node) -> Node | None:
         if isinstance(at, BufferLoad | BufferStore) and at.buffer is old:

@@ -85,23 +85,22 @@ def get_tensorize_loop_mapping(
         if position is None:
             return None
         next_iterator = position - 1
-        loop = _with_step_one(realize.iter_values[position], loops)
-        if loop is None:
+        bound = _with_step_one(realize.iter_values[position], loops)
+        if bound is None:
             continue
-        if not isinstance(loop.extent, IntImm) or not isinstance(wanted.extent, IntImm):
+        if not isinstance(bound.extent, IntImm) or not isinstance(wanted.extent, IntImm):
             return None
-        if loop.extent.value % wanted.extent.value:
+        if bound.extent.value % wanted.extent.value:
             if not allow_padding:
                 return None
             paddings[position] = wanted.extent.value
-        mapped[loop] = wanted
+        mapped[bound] = wanted
     multiples = tuple(paddings.get(k, 1) for k in range(len(realize.iter_values))) if paddings else None
     return TensorizeInfo(mapped, {loop: k for k, loop in enumerate(desc_loops)}, multiples)
 
 
 def _realize(sch: Schedule, block: BlockRV | str) -> BlockRealize:
-    name = block if isinstance(block, str) else None
-    handle = sch.get_block(name) if name is not None else block
+    handle: BlockRV = sch.get_block(block) if isinstance(block, str) else block
     found = sch.state.block(sch.get(handle).id)
     assert found is not None  # the handle was just resolved
     return found
