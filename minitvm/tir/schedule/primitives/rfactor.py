@@ -351,7 +351,10 @@ def _partial_results(
     swapped = dict(zip(update.buffers, partial, strict=True))
     body = _onto(_fresh_lets(moved(old.body)), swapped, point)
     starts = tuple(moved(e) for e in reducer.start(update.init))
-    init = Seq.of(*(BufferStore(b, v, point) for b, v in zip(partial, starts, strict=True)))
+    init: Stmt | None = Seq.of(*(BufferStore(b, v, point) for b, v in zip(partial, starts, strict=True)))
+    if len(partial) == 1 and all(it.kind == SPATIAL for it in iterators):
+        # Each partial result is one element: there is nothing to start from.
+        init, body = None, BufferStore(partial[0], moved(reducer.operand[0]), point)
     made = Block(tuple(iterators), (), (), f"{old.name}_rf", body, init, annotations=dict(old.annotations))
     writes = tuple(BufferRegion(b, tuple(Range(i, const(1, i.dtype)) for i in point)) for b in partial)
     reads = signature(made)[0]
