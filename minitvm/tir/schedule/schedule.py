@@ -437,7 +437,7 @@ class Schedule(Methods):
         try:
             self._require_declared(primitive, self._state)
             primitive.run(self._fresh_state(), arguments)
-        except Refused:
+        except (Refused, TypeMismatch, InputError):
             return None
         handles = {name: to_handles(value) for name, value in arguments.items()}
         if not all(map(self._can_be_found, handles_in(list(handles.values())))):

@@ -106,7 +106,10 @@ class FunctionParser(Evaluator):
             self._dimensions(node)
         # The shape of a buffer may name a scalar that stands after it.
         first_scalars = sorted(node.args.args, key=lambda argument: is_buffer(argument.annotation))
-        found = {argument.arg: self._parameter(argument) for argument in first_scalars}
+        found: dict[str, Buffer | Var | None] = {}
+        for argument in first_scalars:
+            with self._located(argument.annotation or argument):
+                found[argument.arg] = self._parameter(argument)
         parameters = [found[argument.arg] for argument in node.args.args]
         body = self._suite(node.body)
         params: list[Buffer | Var] = []
@@ -214,7 +217,7 @@ class FunctionParser(Evaluator):
             yield
         except ParseError:
             raise
-        except (MinitvmError, TypeError, ValueError, AttributeError, LookupError) as problem:
+        except (MinitvmError, TypeError, ValueError, AttributeError, LookupError, SyntaxError) as problem:
             headline, _, rest = str(problem).partition("\n")
             error = self.error(node, headline or type(problem).__name__)
             raise ParseError(f"{error}\n{rest}" if rest else str(error)) from problem

@@ -146,3 +146,27 @@ def test_the_same_sums_with_an_init_for_each_element_are_copied() -> None:
     sch.cache_write("C", 0, "local")
     sch.write_at(sch.get_loops("C")[0], "C", 0, "local")
     assert check(func, sch.func)
+
+
+def test_a_producer_is_inlined_at_an_index_of_another_dtype() -> None:
+    func = from_source("""
+@T.prim_func
+def main(A: T.Buffer((6,), "float32"), D: T.Buffer((6,), "uint8"), E: T.Buffer((6,), "float32")):
+    C = T.alloc_buffer((6,))
+    for i in range(6):
+        with T.block("D"):
+            vi = T.axis.spatial(6, i)
+            D[vi] = T.Cast("uint8", (vi * 2 + 3) % 6)
+    for i in range(6):
+        with T.block("C"):
+            vi = T.axis.spatial(6, i)
+            C[vi] = T.if_then_else(vi >= 2, A[vi - 2], T.float32(1.0))
+    for i in range(6):
+        with T.block("E"):
+            vi = T.axis.spatial(6, i)
+            E[vi] = C[D[vi]]
+""")
+    sch = Schedule(func)
+    assert any(call.primitive.name == "compute_inline" for call in sch.space("compute_inline"))
+    sch.compute_inline("C")
+    assert check(func, sch.func)

@@ -13,6 +13,7 @@ from ....expr import (
     Node,
     Range,
     Var,
+    as_expr,
     const,
     free_vars,
     replace,
@@ -127,7 +128,9 @@ def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     variables = [v for v in store.indices if isinstance(v, Var)]
 
     def inlined(load: BufferLoad) -> Expr:
-        value: Expr = substitute(store.value, dict(zip(variables, load.indices, strict=True)))
+        # An index may be looked up, in a dtype of its own.
+        places = {v: as_expr(i).astype(v.dtype) for v, i in zip(variables, load.indices, strict=True)}
+        value: Expr = substitute(store.value, places)
         return value
 
     consumers = scope.consumers(block)
