@@ -42,9 +42,12 @@ def reduce_over(
     return te.compute(tuple(shape), element, name=name)
 
 
-def _reduce(name: str, reducer: Any, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
+def _reduce(
+    name: str, reducer: Any, x: Tensor, axis: Axes, keepdims: bool, one: Callable[[Expr], Expr] = lambda v: v
+) -> Tensor:  # fmt: skip
+    """A reduction; over no axes it is `one` of each element, what it comes to for a single one."""
     if not axes_of(axis, x.ndim):
-        return elementwise(x, lambda v: v, name)
+        return elementwise(x, one, name)
     made: Tensor = reduce_over(x, axis, keepdims, lambda value, taps: reducer(value, axis=taps), f"T_{name}")
     return made
 
@@ -76,12 +79,16 @@ def min(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 def all(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """bool: whether all are true."""
-    return _reduce("all", lambda v, axis: _all(v.astype("bool"), axis=axis), x, axis, keepdims)
+    return _reduce("all", lambda v, axis: _all(_truth(v), axis=axis), x, axis, keepdims, _truth)
 
 
 def any(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """bool: whether any is true."""
-    return _reduce("any", lambda v, axis: _any(v.astype("bool"), axis=axis), x, axis, keepdims)
+    return _reduce("any", lambda v, axis: _any(_truth(v), axis=axis), x, axis, keepdims, _truth)
+
+
+def _truth(v: Expr) -> Expr:
+    return v.astype("bool")
 
 
 def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -121,10 +128,10 @@ def _square(v: Expr) -> Expr:
 def l1(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The sum of absolute values."""
 
-    def total(v: Expr, axis: Any) -> Any:
-        return te.sum(v if v.dtype.kind == "uint" else te.abs(v), axis=axis)
+    def magnitude(v: Expr) -> Expr:
+        return v if v.dtype.kind == "uint" else te.abs(v)
 
-    return _reduce("l1", total, x, axis, keepdims)
+    return _reduce("l1", lambda v, axis: te.sum(magnitude(v), axis=axis), x, axis, keepdims, magnitude)
 
 
 def sum_square(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:

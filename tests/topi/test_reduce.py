@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from minitvm import te, topi
 from minitvm.errors import InputError
+from minitvm.reference import te as te_reference
 
 Run = Callable[..., Any]
 
@@ -113,3 +114,13 @@ def test_errors() -> None:
         topi.sum(x, axis=2)
     with pytest.raises(InputError, match="comes twice"):
         topi.sum(x, axis=(1, -1))
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "l1", "l2", "sum_square", "all", "any", "mean"])
+def test_over_no_axes_it_is_what_one_element_comes_to(name: str) -> None:
+    x = te.placeholder((2, 3), "float32", name="x")
+    array = np.array([[-2, 0, 1], [3, -1, 0]], np.float32)
+    (found,) = te_reference.evaluate(getattr(topi, name)(x, axis=()), {x: array})
+    wanted = {"l1": np.abs, "l2": np.abs, "sum_square": np.square, "all": np.bool_, "any": np.bool_}
+    np.testing.assert_array_equal(found, wanted.get(name, np.float32)(array))
+    assert found.dtype == wanted.get(name, np.float32)(array).dtype

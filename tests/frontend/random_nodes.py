@@ -1,0 +1,683 @@
+"""Hypothesis strategy: one ONNX node with random shapes and attributes, and what ONNX's own evaluator makes of it.
+
+Each operator has a function that draws a node: the attributes that the standard gives it, negative axes, uneven pads,
+extents of 1 and indices from the end among them. Data are small integers in their dtype, so that sums are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from hypothesis import strategies as st
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from minitvm.frontend import from_onnx
+from minitvm.graph.lower import to_te
+from minitvm.reference import graph as interpreter
+from minitvm.reference import te as expressions
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+@dataclass
+class Node:
+    """A node: arrays of its inputs by name ("": left out), which of them are constants of the model, attributes."""
+
+    op: str
+    inputs: dict[str, np.ndarray | None]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    known: Sequence[str] = ()
+    outputs: int = 1
+    opset: int = 18
+    judged: bool = True  # whether ONNX's evaluator does this right
+    twin: tuple[Node, Callable[[list[np.ndarray]], list[np.ndarray]]] | None = None
+
+    def expected(self) -> list[np.ndarray] | None:
+        """What ONNX's own evaluator makes of it, or of its `twin`: a plainer node, and how its results become ours.
+
+        None where the evaluator is no judge of it.
+        """
+        if not self.judged:
+            return None
+        if self.twin is not None:
+            plain, changed = self.twin
+            wanted = plain.expected()
+            return None if wanted is None else changed(wanted)
+        try:
+            return [np.asarray(y) for y in ReferenceEvaluator(self.model()).run(None, self.arrays)]
+        except Exception:  # it fails in many ways on what it does not know
+            return None
+
+    def model(self) -> onnx.ModelProto:
+        """The model of this node alone."""
+        given = {name: a for name, a in self.inputs.items() if a is not None}
+        results = [f"y{k}" for k in range(self.outputs)]
+        names = [name if a is not None else "" for name, a in self.inputs.items()]
+        node = helper.make_node(self.op, names, results, name="the_node", **self.attrs)
+        graph = helper.make_graph(
+            [node], "random",
+            [
+                helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+                for name, a in given.items() if name not in self.known
+            ],
+            [onnx.ValueInfoProto(name=name) for name in results],
+            [numpy_helper.from_array(a, name) for name, a in given.items() if name in self.known],
+        )  # fmt: skip
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The model's inputs."""
+        return {name: a for name, a in self.inputs.items() if a is not None and name not in self.known}
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{n}: {a.dtype}{list(a.shape)}" for n, a in self.inputs.items() if a is not None)
+        values = ", ".join(f"{n} = {self.inputs[n].tolist()}" for n in self.known if self.inputs.get(n) is not None)
+        return f"{self.op}-{self.opset}({shapes}; {dict(self.attrs)}; {values})"
+
+
+class Drawing:
+    """What the operators draw with."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+
+    def one(self, *values: Any) -> Any:
+        return self.draw(st.sampled_from(values))
+
+    def int(self, low: int, high: int) -> int:
+        return self.draw(st.integers(low, high))
+
+    def flag(self) -> bool:
+        return self.draw(st.booleans())
+
+    def data(self, shape: Sequence[int], dtype: str = "float32", low: int = -4, high: int = 4) -> np.ndarray:
+        least = max(low, 0) if np.dtype(dtype).kind == "u" else low
+        return self.rng.integers(least, high + 1, tuple(shape)).astype(dtype)
+
+    def shape(self, least: int = 1, most: int = 4) -> list[int]:
+        return [self.one(1, 2, 3, 4, 5) for _ in range(self.int(least, most))]
+
+    def axis(self, rank: int) -> int:
+        return self.int(-rank, rank - 1)
+
+    def axes(self, rank: int, least: int = 1) -> list[int]:
+        some = self.draw(st.permutations(range(rank)))[: self.int(least, rank)]
+        return [a - rank if self.flag() else a for a in some]
+
+    def attrs(self, **given: Any) -> dict[str, Any]:
+        """Some of these attributes: those that are None, and some by chance, are left to their defaults."""
+        return {k: v for k, v in given.items() if v is not None and self.int(0, 4)}
+
+    def node(self, op: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] = {}, **more: Any) -> Node:
+        return Node(op, dict(inputs), dict(attrs), **more)
+
+
+def _ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+# ---- windows ---------------------------------------------------------------------------------------------------------
+
+
+def _window(d: Drawing, extents: Sequence[int], dilated: bool = True) -> tuple[list[int], dict[str, Any]]:
+    """A kernel that fits into these extents, strides, dilations, and pads or auto_pad."""
+    kernel, strides, dilations, pads = [], [], [], []
+    for n in extents:
+        k, t = d.one(1, 2, 3), d.one(1, 1, 2) if dilated else 1
+        while (k - 1) * t + 1 > n:
+            k -= 1
+        kernel.append(k)
+        strides.append(d.one(1, 1, 2, 3))
+        dilations.append(t)
+        pads.append((d.int(0, k // 2), d.int(0, k // 2)))
+    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations if dilated else None}
+    mode = d.one("pads", "pads", "SAME_UPPER", "SAME_LOWER", "VALID", None)
+    if mode == "pads":
+        attrs["pads"] = [p[0] for p in pads] + [p[1] for p in pads]
+    elif mode is not None:
+        attrs["auto_pad"] = mode
+    return kernel, {k: v for k, v in attrs.items() if v is not None}
+
+
+def _pool(d: Drawing) -> Node:
+    extents = [d.int(3, 7) for _ in range(d.one(1, 2, 2))]
+    op = d.one("MaxPool", "AveragePool", "AveragePool")
+    kernel, attrs = _window(d, extents)
+    attrs["kernel_shape"] = kernel
+    judged = True
+    if op == "MaxPool" or "auto_pad" in attrs:  # the evaluator mixes up axes, ends and dilations there
+        judged = False
+    if "auto_pad" not in attrs and d.flag():
+        attrs["ceil_mode"], judged = 1, False
+    if op == "AveragePool":
+        attrs["count_include_pad"] = d.int(0, 1)
+    return d.node(op, {"x": d.data([d.int(1, 2), d.int(1, 3), *extents])}, attrs, opset=19, judged=judged)
+
+
+def _conv(d: Drawing) -> Node:
+    extents = [d.int(3, 7) for _ in range(d.one(1, 2, 2))]
+    group, each = d.one(1, 1, 2, 3), d.int(1, 2)
+    kernel, attrs = _window(d, extents)
+    filters = group * d.int(1, 2)
+    inputs = {
+        "x": d.data([d.int(1, 2), group * each, *extents]), "w": d.data([filters, each, *kernel]),
+        "b": d.data([filters]) if d.flag() else None,
+    }  # fmt: skip
+    return d.node("Conv", inputs, {**attrs, "group": group, **d.attrs(kernel_shape=kernel)})
+
+
+def _conv_transpose(d: Drawing) -> Node:
+    extents = [d.int(2, 5) for _ in range(d.one(1, 2))]
+    group, each, more = d.one(1, 1, 2), d.int(1, 2), d.int(1, 2)
+    kernel = [d.int(1, 3) for _ in extents]
+    strides, dilations = [d.int(1, 3) for _ in extents], [d.one(1, 1, 2) for _ in extents]
+    extra = [d.int(0, max(s, t) - 1) for s, t in zip(strides, dilations)]
+    pads = [d.int(0, k // 2) for k in (*kernel, *kernel)]
+    attrs = {"strides": strides, "dilations": dilations, "output_padding": extra, "group": group}
+    natural = [(n - 1) * s + e + (k - 1) * t + 1 for n, s, e, k, t in zip(extents, strides, extra, kernel, dilations)]
+    if all(full - d0 - d1 > 0 for full, d0, d1 in zip(natural, pads, pads[len(extents) :])):
+        attrs["pads"] = pads
+    inputs = {
+        "x": d.data([d.int(1, 2), group * each, *extents]), "w": d.data([group * each, more, *kernel]),
+        "b": d.data([more]) if group == 1 and d.flag() else None,  # the evaluator adds it once a group
+    }  # fmt: skip
+    plain = d.node("ConvTranspose", inputs, attrs)
+    half = [d.int(0, (full - 1) // 2) for full in natural]
+    if d.flag():
+        return plain
+    # The size asked for, where as much is cut on both sides: the same as those pads.
+    shape = [full - 2 * h for full, h in zip(natural, half)]
+    asked = {k: v for k, v in attrs.items() if k != "pads"}
+    same = d.node("ConvTranspose", inputs, {**asked, "pads": half + half})
+    return d.node("ConvTranspose", inputs, {**asked, "output_shape": shape}, twin=(same, list))
+
+
+# ---- quantised -----------------------------------------------------------------------------------------------------
+
+
+def _zero(d: Drawing, dtype: str, shape: Sequence[int] = ()) -> np.ndarray | None:
+    return d.data(shape, dtype, *((0, 255) if dtype == "uint8" else (-128, 127))) if d.int(0, 3) else None
+
+
+def _bytes(d: Drawing, shape: Sequence[int], dtype: str) -> np.ndarray:
+    return d.data(shape, dtype, -128, 255 if dtype == "uint8" else 127)
+
+
+def _matmul_integer(d: Drawing) -> Node:
+    m, k, n = d.int(1, 4), d.int(1, 5), d.int(1, 4)
+    left, right = d.one("uint8", "int8"), d.one("uint8", "int8")
+    inputs = {"a": _bytes(d, [m, k], left), "b": _bytes(d, [k, n], right), "za": _zero(d, left)}
+    inputs["zb"] = _zero(d, right, d.one([], [n]))
+    if inputs["zb"] is None:
+        del inputs["zb"]
+    return d.node("MatMulInteger", inputs)
+
+
+def _conv_integer(d: Drawing) -> Node:
+    extents = [d.int(3, 5), d.int(3, 5)]
+    kernel, attrs = _window(d, extents)
+    channels, dtype = d.int(1, 3), d.one("uint8", "int8")
+    inputs = {"x": _bytes(d, [1, channels, *extents], dtype), "w": _bytes(d, [d.int(1, 3), channels, *kernel], "uint8")}
+    inputs["zx"] = _zero(d, dtype)
+    inputs["zw"] = _zero(d, "uint8")
+    if inputs["zw"] is None:
+        del inputs["zw"]
+    return d.node("ConvInteger", inputs, attrs)
+
+
+def _quantize(d: Drawing) -> Node:
+    shape = d.shape(1, 3)
+    axis, dtype = d.axis(len(shape)), d.one("uint8", "int8")
+    several = d.flag()
+    own = [shape[axis]] if several else []
+    scale = np.asarray(d.rng.choice(np.array([0.5, 1.0, 2.0, 4.0], np.float32), own), np.float32)
+    zero = d.data(own, dtype, -8, 8)
+    attrs = {"axis": axis} if several else {}
+    if d.flag():
+        x = (d.data(shape, "float32", -300, 300) / 2).astype("float32")
+        return d.node("QuantizeLinear", {"x": x, "s": scale, "z": zero}, attrs, opset=19)
+    inputs = {"x": d.data(shape, dtype, -100, 100), "s": scale, "z": zero}
+    return d.node("DequantizeLinear", inputs, attrs, opset=19)
+
+
+def _dynamic(d: Drawing) -> Node:
+    low = d.one(-9, 0, 2)
+    x = d.data(d.shape(1, 3), "float32", low, d.one(max(low, -1), max(low, 9)))
+    return d.node("DynamicQuantizeLinear", {"x": x}, outputs=3)
+
+
+# ---- places --------------------------------------------------------------------------------------------------------
+
+
+def _pad(d: Drawing) -> Node:
+    shape = d.shape(1, 3)
+    mode = d.one("constant", "constant", "edge", "reflect", "wrap")
+    axes = d.axes(len(shape)) if d.flag() else None
+    chosen = list(range(len(shape))) if axes is None else [a % len(shape) for a in axes]
+    most = [2 if mode in ("constant", "edge") else shape[a] - 1 for a in chosen]
+    widths = [d.int(0, n) for n in (*most, *most)]
+    inputs: dict[str, Any] = {"x": d.data(shape), "pads": _ints(*widths)}
+    inputs["value"] = d.data([], "float32") if mode == "constant" and d.flag() else None
+    if axes is not None:
+        inputs["axes"] = _ints(*axes)
+    elif inputs["value"] is None:
+        del inputs["value"]
+    return d.node("Pad", inputs, {"mode": mode}, known=("pads", "axes", "value"), opset=19)
+
+
+def _center(d: Drawing) -> Node:
+    shape = d.shape(1, 3)
+    axes = d.axes(len(shape)) if d.flag() else None
+    count = len(shape) if axes is None else len(axes)
+    sizes = [d.int(1, 8) for _ in range(count)]
+    return d.node("CenterCropPad", {"x": d.data(shape), "shape": _ints(*sizes)}, {} if axes is None else {"axes": axes},
+                  known=("shape",))  # fmt: skip
+
+
+def _slice(d: Drawing) -> Node:
+    shape = d.shape(1, 3)
+    axes = d.axes(len(shape))
+    starts, ends, steps = [], [], []
+    for a in axes:
+        n = shape[a]
+        bounds = st.sampled_from([*range(-n - 2, n + 3), -(2**31), 2**31 - 1])
+        starts.append(d.draw(bounds))
+        ends.append(d.draw(bounds))
+        steps.append(d.one(1, 1, 2, 3, -1, -2))
+    kept = all(len(range(*slice(s, e, t).indices(shape[a]))) for a, s, e, t in zip(axes, starts, ends, steps))
+    if not kept:
+        starts, ends, steps = [0] * len(axes), [1] * len(axes), [1] * len(axes)
+    inputs = {"x": d.data(shape), "starts": _ints(*starts), "ends": _ints(*ends), "axes": _ints(*axes)}
+    return d.node("Slice", {**inputs, "steps": _ints(*steps)}, known=("starts", "ends", "axes", "steps"))
+
+
+def _gather(d: Drawing) -> Node:
+    shape = d.shape(1, 3)
+    axis, n = d.axis(len(shape)), 0
+    n = shape[axis]
+    kind = d.one("Gather", "GatherElements", "ScatterElements")
+    dtype = d.one("int32", "int64")
+    if kind == "Gather":
+        return d.node(kind, {"x": d.data(shape), "i": d.data(d.shape(0, 2), dtype, -n, n - 1)}, {"axis": axis})
+    other = list(shape)
+    other[axis] = d.int(1, 4)
+    if kind == "GatherElements":
+        return d.node(kind, {"x": d.data(shape), "i": d.data(other, dtype, -n, n - 1)}, {"axis": axis})
+    places = np.stack([d.rng.permutation(n) for _ in range(int(np.prod(shape)) // n)])
+    index = np.moveaxis(places.reshape([*shape[: axis % len(shape)], *shape[axis % len(shape) + 1 :], n]), -1, axis)
+    other = [d.int(1, s) for s in shape]
+    inside = tuple(slice(0, o) for o in other)
+    reduction = d.one("none", "add", "mul", "max", "min")
+    inputs = {"x": d.data(shape), "i": index[inside].astype(dtype), "u": d.data(other)}
+    return d.node(kind, inputs, {"axis": axis, "reduction": reduction})
+
+
+def _gather_nd(d: Drawing) -> Node:
+    shape = [d.int(1, 4) for _ in range(d.int(2, 4))]
+    batch = d.int(0, min(2, len(shape) - 1))
+    size = d.int(1, len(shape) - batch)
+    lead = shape[:batch] + [d.int(1, 3) for _ in range(d.int(1 if not batch else 0, 1))]
+    limits = shape[batch : batch + size]
+    points = np.stack([d.data(lead, "int64", -n, n - 1) for n in limits], -1)
+    return d.node("GatherND", {"x": d.data(shape), "i": points}, {"batch_dims": batch})
+
+
+def _one_hot(d: Drawing) -> Node:
+    shape, depth = d.shape(1, 2), d.int(1, 5)
+    inputs = {
+        "i": d.data(shape, d.one("int32", "int64"), -depth, depth - 1), "depth": np.array(depth, np.int64),
+        "values": d.data([2], d.one("float32", "int32"), 0, 3),
+    }  # fmt: skip
+    known = ("depth", "values") if d.flag() else ("depth",)
+    return d.node("OneHot", inputs, d.attrs(axis=d.axis(len(shape) + 1)), known=known)
+
+
+def _topk(d: Drawing) -> Node:
+    shape = d.shape(1, 3)
+    axis = d.axis(len(shape))
+    inputs = {"x": d.data(shape, "float32", -2, 2), "k": _ints(d.int(1, shape[axis]))}
+    return d.node("TopK", inputs, {"axis": axis, "largest": d.int(0, 1)}, known=("k",), outputs=2)
+
+
+# ---- shapes --------------------------------------------------------------------------------------------------------
+
+
+def _split(d: Drawing) -> Node:
+    shape = d.shape(1, 3)
+    axis = d.axis(len(shape))
+    shape[axis] = d.int(2, 7)
+    n = shape[axis]
+    if d.flag():
+        first = d.int(1, n - 1)
+        return d.node("Split", {"x": d.data(shape), "split": _ints(first, n - first)}, {"axis": axis},
+                      known=("split",), outputs=2)  # fmt: skip
+    count = d.draw(st.sampled_from([k for k in range(1, n + 1) if (k - 1) * -(-n // k) < n]))
+    return d.node("Split", {"x": d.data(shape)}, {"axis": axis, "num_outputs": count}, outputs=count)
+
+
+def _reshaping(d: Drawing) -> Node:
+    op = d.one("Expand", "Tile", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Concat", "Trilu", "EyeLike")
+    shape = d.shape(2, 4)
+    rank, x = len(shape), None
+    x = d.data(shape)
+    if op == "Expand":
+        wanted = [d.int(2, 3) if n == 1 and d.flag() else d.one(n, 1) for n in shape]
+        extra = [d.int(1, 2)] if d.flag() else []
+        cut = d.int(0, rank - 1) if not extra else 0
+        return d.node(op, {"x": x, "shape": _ints(*extra, *wanted[cut:])}, known=("shape",))
+    if op == "Tile":
+        return d.node(op, {"x": x, "repeats": _ints(*(d.int(1, 3) for _ in shape))}, known=("repeats",))
+    if op == "Squeeze":
+        gone = d.axes(rank)
+        for a in gone:
+            shape[a] = 1
+        return d.node(op, {"x": d.data(shape), "axes": _ints(*gone)}, known=("axes",))
+    if op == "Unsqueeze":
+        count = d.int(1, 2)
+        new = d.draw(st.permutations(range(rank + count)))[:count]
+        axes = [a - rank - count if d.flag() else a for a in new]
+        return d.node(op, {"x": x, "axes": _ints(*axes)}, known=("axes",))
+    if op == "Flatten":
+        return d.node(op, {"x": x}, {"axis": d.int(-rank, rank)})
+    if op == "Transpose":
+        return d.node(op, {"x": x}, d.attrs(perm=list(d.draw(st.permutations(range(rank))))))
+    if op == "Concat":
+        axis = d.axis(rank)
+        other = list(shape)
+        other[axis] = d.int(1, 3)
+        return d.node(op, {"x": x, "z": d.data(other)}, {"axis": axis})
+    if op == "Trilu":
+        inputs = {"x": x, "k": np.array(d.int(-3, 3), np.int64)}
+        return d.node(op, inputs, {"upper": d.int(0, 1)}, known=("k",))
+    return d.node(op, {"x": d.data(shape[:2])}, d.attrs(k=d.int(-2, 2)))
+
+
+# ---- reductions ----------------------------------------------------------------------------------------------------
+
+
+def _reduce(d: Drawing) -> Node:
+    op = d.one("ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceSumSquare",
+               "ReduceL2", "ReduceLogSumExp")  # fmt: skip
+    shape = d.shape(1, 4)
+    ints = op in ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean")
+    x = d.data(shape, d.one("float32", "int32") if ints else "float32", -3, 3)
+    attrs = d.attrs(keepdims=d.int(0, 1), noop_with_empty_axes=d.int(0, 1))
+    inputs: dict[str, Any] = {"x": x}
+    if d.int(0, 3) or op == "ReduceMean":
+        inputs["axes"] = _ints(*d.axes(len(shape)))
+    return d.node(op, inputs, attrs, known=("axes",))
+
+
+def _arg(d: Drawing) -> Node:
+    shape = d.shape(1, 3)
+    attrs = d.attrs(axis=d.axis(len(shape)), keepdims=d.int(0, 1), select_last_index=d.int(0, 1))
+    return d.node(d.one("ArgMax", "ArgMin"), {"x": d.data(shape, "float32", -1, 1)}, attrs)
+
+
+def _cumulative(d: Drawing) -> Node:
+    shape = d.shape(1, 3)
+    inputs = {"x": d.data(shape), "axis": np.array(d.axis(len(shape)), np.int64)}
+    return d.node("CumSum", inputs, d.attrs(exclusive=d.int(0, 1), reverse=d.int(0, 1)), known=("axis",))
+
+
+# ---- norms ---------------------------------------------------------------------------------------------------------
+
+
+def _softmax(d: Drawing) -> Node:
+    shape = d.shape(1, 4)
+    return d.node(d.one("Softmax", "LogSoftmax", "Hardmax"), {"x": d.data(shape)}, d.attrs(axis=d.axis(len(shape))))
+
+
+def _norm(d: Drawing) -> Node:
+    # Not LRN: the evaluator's sum ends one channel early.
+    kind = d.one("LayerNormalization", "GroupNormalization", "InstanceNormalization", "BatchNormalization",
+                 "LpNormalization")  # fmt: skip
+    groups, each = d.int(1, 3), d.int(1, 3)
+    shape = [d.int(1, 2), groups * each, d.int(1, 4), *([d.int(1, 3)] if d.flag() else [])]
+    x, channels = d.data(shape), shape[1]
+    if kind == "LayerNormalization":
+        axis = d.int(-len(shape), -1)
+        inputs = {"x": x, "s": d.data(shape[axis:]), **({"b": d.data(shape[axis:])} if d.flag() else {})}
+        return d.node(kind, inputs, {"axis": axis, "epsilon": 1.0}, opset=17)
+    if kind == "GroupNormalization":
+        opset = d.one(18, 21)
+        size = groups if opset == 18 else channels
+        return d.node(kind, {"x": x, "s": d.data([size]), "b": d.data([size])}, {"num_groups": groups, "epsilon": 1.0},
+                      opset=opset)  # fmt: skip
+    if kind == "InstanceNormalization":
+        return d.node(kind, {"x": x, "s": d.data([channels]), "b": d.data([channels])}, {"epsilon": 1.0})
+    if kind == "BatchNormalization":
+        inputs = {"x": x, "s": d.data([channels]), "b": d.data([channels]), "m": d.data([channels])}
+        inputs["v"] = d.data([channels], "float32", 1, 4)
+        if d.flag():
+            return d.node(kind, inputs, {"epsilon": 1.0, "training_mode": 1, "momentum": 0.75}, outputs=3, opset=15)
+        return d.node(kind, inputs, {"epsilon": 1.0}, opset=15)
+    return d.node(kind, {"x": d.data(shape, "float32", 1, 4)}, {"axis": d.axis(len(shape)), "p": d.int(1, 2)})
+
+
+# ---- arithmetic ------------------------------------------------------------------------------------------------------
+
+
+def _elementwise(d: Drawing) -> Node:
+    op = d.one("IsInf", "Clip", "Mod", "BitShift", "Pow", "Div", "PRelu", "Shrink", "ThresholdedRelu", "HardSigmoid")
+    shape = d.shape(1, 3)
+    other = [n if d.flag() else 1 for n in shape][d.int(0, 1) if len(shape) > 1 else 0 :]
+    x = d.data(shape)
+    if op == "IsInf":
+        ends = np.array([np.inf, -np.inf, 0, 1], np.float32)
+        attrs = d.attrs(detect_positive=d.int(0, 1), detect_negative=d.int(0, 1))
+        return d.node(op, {"x": d.rng.choice(ends, shape)}, attrs)
+    if op == "Clip":
+        low, high = (d.data([], "float32") if d.flag() else None for _ in range(2))
+        inputs = {"x": x, "low": low, **({"high": np.maximum(high, low) if low is not None else high}
+                                         if high is not None else {})}  # fmt: skip
+        return d.node(op, inputs, known=("low", "high") if d.flag() else ())
+    if op == "Mod":
+        dtype = d.one("int32", "int64", "float32")
+        by = d.data(other, dtype, 1, 3) * d.rng.choice([-1, 1], other).astype(dtype)
+        return d.node(
+            op, {"a": d.data(shape, dtype, -9, 9), "b": by}, {"fmod": 1 if dtype == "float32" else d.int(0, 1)}
+        )
+    if op == "BitShift":
+        inputs = {"a": d.data(shape, "uint8", 0, 255), "b": d.data(other, "uint8", 0, 7)}
+        return d.node(op, inputs, {"direction": d.one("LEFT", "RIGHT")})
+    if op == "Pow":
+        base, exponent = d.one(("float32", "float32"), ("float32", "int32"), ("int32", "int32"), ("int32", "float32"))
+        power = d.data(other, exponent, 0, 3)
+        if exponent == "float32":
+            power = (d.data(other, exponent, 0, 6) / 2).astype(exponent)
+        return d.node(op, {"a": d.data(shape, base, 0 if exponent == "float32" else -3, 4), "b": power}, opset=15)
+    if op == "Div":
+        dtype = d.one("int32", "float32")
+        return d.node(op, {"a": d.data(shape, dtype, 0, 9), "b": d.data(other, dtype, 1, 4)})
+    if op == "PRelu":
+        return d.node(op, {"x": x, "slope": d.data(other)})
+    limit = float(d.int(0, 3))
+    attrs = {"Shrink": {"lambd": limit, "bias": float(d.int(-2, 2))}, "ThresholdedRelu": {"alpha": limit},
+             "HardSigmoid": {"alpha": 0.25, "beta": 0.5}}[op]  # fmt: skip
+    return d.node(op, {"x": x}, attrs)
+
+
+def _products(d: Drawing) -> Node:
+    if d.flag():
+        m, k, n = d.int(1, 4), d.int(1, 4), d.int(1, 4)
+        a, b = d.int(0, 1), d.int(0, 1)
+        inputs = {"a": d.data([k, m] if a else [m, k]), "b": d.data([n, k] if b else [k, n])}
+        if d.flag():
+            inputs["c"] = d.data(d.one([n], [m, n], [m, 1], []))
+        return d.node("Gemm", inputs, {"transA": a, "transB": b, "alpha": 2.0, "beta": d.one(0.0, 1.0, 3.0)})
+    extents = {c: d.int(1, 3) for c in "ijkb"}
+    lead = [d.int(1, 2) for _ in range(d.int(0, 2))]
+    equation, left, right = d.one(
+        ("...ij,...jk->...ik", "ij", "jk"), ("...i,...i->...", "i", "i"), ("...ij,...j", "ij", "j"),
+        ("i...,...k->ki...", "i", "k"),
+    )  # fmt: skip
+    shapes = []
+    for labels in (left, right):
+        own = [n if d.flag() else 1 for n in lead][d.int(0, len(lead)) :]
+        own = own if equation[0] != "i" else [*lead]
+        shapes.append([*own, *(extents[c] for c in labels)])
+    if equation[0] == "i":
+        shapes[0] = [extents["i"], *lead]
+    return d.node("Einsum", {"a": d.data(shapes[0]), "b": d.data(shapes[1])}, {"equation": equation})
+
+
+# ---- recurrent, resizing, transforms ---------------------------------------------------------------------------------
+
+
+def _recurrent(d: Drawing) -> Node:
+    op = d.one("RNN", "GRU", "LSTM")
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op]
+    steps, batch, size, hidden = d.int(1, 3), d.int(1, 2), d.int(1, 3), d.int(1, 3)
+    direction = d.one("forward", "reverse", "bidirectional")
+    n = 2 if direction == "bidirectional" else 1
+    inputs: dict[str, Any] = {
+        "x": d.data([steps, batch, size], "float32", -1, 1), "w": d.data([n, gates * hidden, size], "float32", -1, 1),
+        "r": d.data([n, gates * hidden, hidden], "float32", -1, 1),
+        "b": d.data([n, 2 * gates * hidden], "float32", -1, 1) if d.flag() else None, "lens": None,
+        "h": d.data([n, batch, hidden], "float32", -1, 1) if d.flag() else None,
+    }  # fmt: skip
+    attrs: dict[str, Any] = {"hidden_size": hidden, "direction": direction}
+    if op == "GRU":
+        attrs["linear_before_reset"] = d.int(0, 1)
+    if op == "LSTM":
+        inputs["c"] = d.data([n, batch, hidden], "float32", -1, 1) if d.flag() else None
+        inputs["p"] = d.data([n, 3 * hidden], "float32", -1, 1) if d.flag() else None
+    while list(inputs.values())[-1] is None:
+        inputs.popitem()
+    count = 3 if op == "LSTM" else 2
+    made = d.node(op, inputs, attrs, outputs=count, opset=14)
+    if d.flag():
+        return made
+    # With layout 1 the batch comes first, in states and in outputs too.
+    turned = {k: a if a is None or k not in "xhc" else np.swapaxes(a, 0, 1).copy() for k, a in inputs.items()}
+
+    def batch_first(results: list[np.ndarray]) -> list[np.ndarray]:
+        return [results[0].transpose(2, 0, 1, 3), *(np.swapaxes(y, 0, 1) for y in results[1:])]
+
+    return d.node(op, turned, {**attrs, "layout": 1}, outputs=count, opset=14, twin=(made, batch_first))
+
+
+def _resize(d: Drawing) -> Node:
+    shape = [1, d.int(1, 2), d.int(2, 5), d.int(2, 5)]
+    mode = d.one("nearest", "nearest", "linear", "cubic")
+    attrs: dict[str, Any] = {
+        "mode": mode,
+        "coordinate_transformation_mode": d.one("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"),
+    }
+    if mode == "nearest":
+        attrs["nearest_mode"] = d.one("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+    if mode == "cubic":
+        attrs |= {"exclude_outside": d.int(0, 1), "cubic_coeff_a": d.one(-0.75, -0.5)}
+    inputs: dict[str, Any] = {"x": d.data(shape), "roi": None}
+    # Of one element the evaluator takes another place than the standard does.
+    least = 2 if attrs["coordinate_transformation_mode"] == "pytorch_half_pixel" else 1
+    if d.flag():
+        small = () if least > 1 else (0.5, 0.75)
+        inputs["scales"] = np.array([1, 1, *(d.one(*small, 1.0, 1.5, 2.0, 3.0) for _ in "hw")], np.float32)
+    else:
+        inputs |= {"scales": None, "sizes": _ints(*shape[:2], d.int(least, 8), d.int(least, 8))}
+    return d.node("Resize", inputs, attrs, known=("scales", "sizes"))
+
+
+def _inverse_dft(d: Drawing) -> Node:
+    """From half of the frequencies back: of a real signal, whose transform the evaluator makes first."""
+    signal = d.data([d.int(1, 2), d.int(2, 7), 1])
+    n = signal.shape[1]
+    half = np.fft.rfft(signal[..., 0], axis=1)
+    spectrum = np.stack([half.real, half.imag], -1).astype(np.float32)
+    inputs = {"x": spectrum, "length": np.array(n, np.int64), "axis": np.array(1, np.int64)}
+    made = d.node("DFT", inputs, {"inverse": 1, "onesided": 1}, known=("length", "axis"), opset=20)
+    made.twin = (d.node("Identity", {"x": signal}), list)
+    return made
+
+
+def _scan(d: Drawing) -> Node:
+    """Running sums, forwards or backwards, along any axis, stacked along any other."""
+    steps, width = d.int(1, 4), d.int(1, 3)
+    x, axis, out_axis = d.data([steps, width]), d.int(-2, 1), d.int(0, 1)
+    back, out_back = d.int(0, 1), d.int(0, 1)
+    info = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Add", ["s", "t"], ["s2"]), helper.make_node("Sub", ["s2", "t"], ["r"])], "body",
+        [info("s", onnx.TensorProto.FLOAT, [width]), info("t", onnx.TensorProto.FLOAT, [width])],
+        [info("s2", onnx.TensorProto.FLOAT, [width]), info("r", onnx.TensorProto.FLOAT, [width])],
+    )  # fmt: skip
+    start = d.data([width])
+    plain = d.node("Scan", {"s0": start, "x": x}, {"body": body, "num_scan_inputs": 1}, outputs=2)
+    given = x[::-1] if back else x
+    given = given.copy() if axis % 2 == 0 else given.T.copy()
+    attrs = {"scan_input_axes": [axis], "scan_input_directions": [back], "scan_output_axes": [out_axis],
+             "scan_output_directions": [out_back]}  # fmt: skip
+
+    def changed(results: list[np.ndarray]) -> list[np.ndarray]:
+        rows = results[1][::-1] if out_back else results[1]
+        return [results[0], rows if out_axis == 0 else rows.T]
+
+    twin = (plain, changed)
+    return d.node("Scan", {"s0": start, "x": given}, {**plain.attrs, **attrs}, outputs=2, twin=twin)
+
+
+def _dft(d: Drawing) -> Node:
+    shape = [d.int(1, 2), d.int(1, 6), d.int(1, 4)]
+    axis, onesided = d.int(1, 2), d.int(0, 1)
+    x = d.data([*shape, 1 if onesided else d.int(1, 2)])
+    return d.node("DFT", {"x": x}, {"axis": axis, "onesided": onesided}, opset=17)
+
+
+def _blocks(d: Drawing) -> Node:
+    b, c, h, w = d.int(1, 3), d.int(1, 2), d.int(1, 3), d.int(1, 3)
+    if d.flag():
+        return d.node(
+            "DepthToSpace", {"x": d.data([1, c * b * b, h, w])}, {"blocksize": b, "mode": d.one("DCR", "CRD")}
+        )
+    return d.node("SpaceToDepth", {"x": d.data([1, c, h * b, w * b])}, {"blocksize": b})
+
+
+OPERATORS: dict[str, Callable[[Drawing], Node]] = {
+    "pool": _pool, "conv": _conv, "conv_transpose": _conv_transpose, "matmul_integer": _matmul_integer,
+    "conv_integer": _conv_integer, "quantize": _quantize, "dynamic": _dynamic, "pad": _pad, "center": _center,
+    "slice": _slice, "gather": _gather, "gather_nd": _gather_nd, "one_hot": _one_hot, "topk": _topk, "split": _split,
+    "reshaping": _reshaping, "reduce": _reduce, "arg": _arg, "cumulative": _cumulative, "softmax": _softmax,
+    "norm": _norm, "elementwise": _elementwise, "products": _products, "recurrent": _recurrent, "resize": _resize,
+    "dft": _dft, "inverse_dft": _inverse_dft, "scan": _scan, "blocks": _blocks,
+}  # fmt: skip
+
+
+def difference(node: Node) -> str:
+    """Where the graph's interpreter differs from ONNX's evaluator, or from tensor expressions; "" for nowhere."""
+    wanted = node.expected()
+    graph = from_onnx(node.model())
+    values = interpreter.evaluate(graph, node.arrays)
+    found = _unlike(wanted, [values[v] for v in graph.outputs]) if wanted is not None else ""
+    if found:
+        return f"graph: {node}: {found}"
+    for item in graph.nodes:
+        tensors = to_te(item)
+        given = dict(zip(tensors, (values[v] for v in item.inputs)))
+        made = expressions.evaluate(tensors[len(given) :], given)
+        found = _unlike([values[v] for v in item.outputs], made)
+        if found:
+            return f"te: {item} of {node}: {found}"
+    return ""
+
+
+def _unlike(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> str:
+    for want, got in zip(wanted, found, strict=True):
+        same = want.shape == got.shape and want.dtype == got.dtype
+        if not same or not np.allclose(np.float64(want), np.float64(got), rtol=1e-4, atol=1e-4, equal_nan=True):
+            return f"{got.dtype}{list(got.shape)} {got} instead of {want.dtype}{list(want.shape)} {want}"
+    return ""
+
+
+@st.composite
+def nodes(draw: Draw, families: Sequence[str] = tuple(OPERATORS)) -> Node:
+    """One node of these families of operators."""
+    return OPERATORS[draw(st.sampled_from(list(families)))](Drawing(draw))

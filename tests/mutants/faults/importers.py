@@ -1,0 +1,150 @@
+"""Faults in the importer of ONNX: attributes that are overlooked, axes and ends that are mistaken."""
+
+from ..patch import Faults
+from ..siblings import imported
+
+ONNX_CONVOLUTION = Faults("onnx convolution", "minitvm.frontend.onnx.ops.convolution", [])
+ONNX_CONVOLUTION.edit(
+    "auto_pad ignores the dilation",
+    "window_padding",
+    "(-(-extent // s) - 1) * s + (k - 1) * d + 1 - extent",
+    "(-(-extent // s) - 1) * s + k - extent",
+    by=[imported("conv", examples=400)],
+)
+ONNX_CONVOLUTION.edit(
+    "output_shape ignores output_padding",
+    "_transposed_padding",
+    "total = (extent - 1) * s + e + (k - 1) * d + 1 - wanted",
+    "total = (extent - 1) * s + (k - 1) * d + 1 - wanted",
+    by=[imported("conv_transpose", examples=400)],
+)
+
+ONNX_ARITHMETIC = Faults(
+    "onnx arithmetic", "minitvm.frontend.onnx.ops.arithmetic", [imported("elementwise", examples=400)]
+)
+ONNX_ARITHMETIC.edit(
+    "a float exponent of an integer is cut off",
+    "power",
+    "if exponent.dtype.is_float:",
+    "if False:",
+)
+
+ONNX_CREATION = Faults("onnx creation", "minitvm.frontend.onnx.ops.creation", [imported("one_hot", examples=400)])
+ONNX_CREATION.edit(
+    "a negative axis of OneHot is counted without the new one",
+    "one_hot",
+    "axis = axis + indices.ndim + 1 if axis < 0 else axis",
+    "axis = axis + indices.ndim if axis < -1 else axis",
+)
+
+ONNX_ELEMENTWISE = Faults(
+    "onnx elementwise", "minitvm.frontend.onnx.ops.elementwise", [imported("elementwise", examples=400)]
+)
+ONNX_ELEMENTWISE.edit(
+    "IsInf takes the other sign",
+    "is_inf",
+    '"greater" if up else "less"',
+    '"less" if up else "greater"',
+)
+
+ONNX_INDEXING = Faults("onnx indexing", "minitvm.frontend.onnx.ops.indexing", [])
+ONNX_INDEXING.edit(
+    "pads of some axes are looked up by the axis",
+    "_pad",
+    "widths[a] = (pads[k], pads[len(axes) + k])",
+    "widths[a] = (pads[a], pads[len(axes) + a])",
+    by=[imported("pad", examples=400)],
+)
+ONNX_INDEXING.edit(
+    "an odd pad is larger in front",
+    "center_crop_pad",
+    "before = (size - extent) // 2",
+    "before = (size - extent + 1) // 2",
+    by=[imported("center", examples=400)],
+)
+
+ONNX_NORMALIZATION = Faults(
+    "onnx normalization", "minitvm.frontend.onnx.ops.normalization", [imported("norm", examples=400)]
+)
+ONNX_NORMALIZATION.edit(
+    "running statistics keep 1 - momentum of the old",
+    "_batch_norm_of_batch",
+    'kept = n.op("multiply", old, momentum)',
+    'kept = n.op("multiply", old, 1 - momentum)',
+)
+ONNX_NORMALIZATION.edit(
+    "scales of groups are tiled over the channels",
+    "group_norm_by_group",
+    'n.op("repeat", n[k], repeats=channels // groups, axis=0)',
+    'n.op("tile", n[k], reps=(channels // groups,))',
+)
+
+ONNX_QUANTIZATION = Faults("onnx quantization", "minitvm.frontend.onnx.ops.quantization", [])
+ONNX_QUANTIZATION.edit(
+    "the range of a dynamic scale need not hold 0",
+    "dynamic_quantize",
+    'low = n.op("minimum", n.op("min", x), 0.0)',
+    'low = n.op("min", x)',
+    by=[imported("dynamic", examples=400)],
+)
+ONNX_QUANTIZATION.edit(
+    "bytes less their zero point stay bytes",
+    "_shifted",
+    'dtype = "int16" if x.dtype.bits == 8 else "int32"',
+    'dtype = "int8" if x.dtype.bits == 8 else "int32"',
+    by=[imported("matmul_integer", examples=400)],
+)
+
+ONNX_RECURRENT = Faults("onnx recurrent", "minitvm.frontend.onnx.ops.recurrent", [imported("recurrent", examples=400)])
+ONNX_RECURRENT.edit(
+    "the output gate peeps at the old cell",
+    "lstm",
+    "o = gate(x, h, 1, peep(cell, 1), names[0])",
+    "o = gate(x, h, 1, peep(c, 1), names[0])",
+)
+ONNX_RECURRENT.edit(
+    "initial states with layout 1 are cut along the batch",
+    "_initial",
+    "axis = 1 if layout else 0",
+    "axis = 0",
+)
+
+ONNX_RESIZING = Faults("onnx resizing", "minitvm.frontend.onnx.ops.resizing", [imported("resize", examples=400)])
+ONNX_RESIZING.edit(
+    "sizes from scales are rounded",
+    "_scaled",
+    "return math.floor(dim * scale)",
+    "return round(dim * scale)",
+)
+
+ONNX_SAMPLING = Faults("onnx sampling", "minitvm.frontend.onnx.ops.sampling", [])
+ONNX_SAMPLING.edit(
+    "an ellipsis of fewer axes is aligned left",
+    "einsum",
+    "letters[longest - (x.ndim - len(t) + 3) :]",
+    "letters[: x.ndim - len(t) + 3]",
+    by=[imported("products", examples=400)],
+)
+ONNX_SAMPLING.edit(
+    "the middle frequency of an even length counts twice",
+    "_dft",
+    "weights[1 : (length + 1) // 2] *= 2",
+    "weights[1 : length // 2 + 1] *= 2",
+    by=[imported("inverse_dft", examples=400)],
+)
+
+ONNX_CONTROL = Faults("onnx control", "minitvm.frontend.onnx.ops.control", [imported("scan", examples=400)])
+ONNX_CONTROL.edit(
+    "scan_output_directions is ignored",
+    "scan",
+    "ordered = [row[::-1] if turned else row for row, turned in zip(rows, out_turns, strict=True)]",
+    "ordered = rows",
+)
+
+ONNX_SHAPING = Faults("onnx shaping", "minitvm.frontend.onnx.ops.shaping", [imported("split", examples=400)])
+ONNX_SHAPING.edit(
+    "a split that does not divide loses its rest",
+    "_split",
+    "chunk = -(-extent // count)",
+    "chunk = extent // count",
+)

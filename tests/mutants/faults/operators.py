@@ -1,0 +1,114 @@
+"""Faults in the tensor expressions of operators: windows, groups, ties, halves, the dtype of a sum."""
+
+from ..patch import Faults
+from ..siblings import imported
+
+TE_POOL = Faults("topi pool", "minitvm.topi.pool", [imported("pool", examples=400)])
+TE_POOL.edit(
+    "with ceil_mode a window may begin right behind the input",
+    "_Windows._count",
+    "if (count - 1) * s >= constant(extent, op) + self.before[axis]:",
+    "if (count - 1) * s > constant(extent, op) + self.before[axis]:",
+)
+TE_POOL.edit(
+    "dilated windows count a tap in the padding",
+    "_Windows._counted",
+    "te.maximum((low - start + (l - 1)) // l, 0)",
+    "te.maximum((low - start) // l, 0)",
+)
+
+TE_SHAPES = Faults("topi shapes", "minitvm.topi.shapes", [])
+TE_SHAPES.edit(
+    "paddings are read as pairs",
+    "paddings",
+    "return given[:count], given[count:]",
+    "return given[::2], given[1::2]",
+    by=[imported("conv", examples=400)],
+)
+TE_SHAPES.edit(
+    "axes are reduced in the order given",
+    "axes_of",
+    "return tuple(sorted(found))",
+    "return tuple(found)",
+    by=[imported("reduce", "arg", examples=400)],
+)
+
+TE_CONV = Faults("topi conv", "minitvm.topi.conv", [imported("conv", "conv_integer", examples=400)])
+TE_CONV.edit(
+    "products of a convolution wrap before they are summed",
+    "_conv",
+    "x.astype(dtype) * w.astype(dtype)",
+    "(x * w).astype(dtype)",
+)
+TE_CONV.edit(
+    "filters go round the groups",
+    "_conv",
+    "ff // filters_a_group * group_channels + rc.var",
+    "ff % groups * group_channels + rc.var",
+)
+
+TE_CONV_TRANSPOSE = Faults(
+    "topi conv_transpose", "minitvm.topi.conv_transpose", [imported("conv_transpose", examples=400)]
+)
+TE_CONV_TRANSPOSE.edit(
+    "a transposed convolution is cut alike on both sides",
+    "_conv_transpose",
+    "simple((d - 1) * s + r + 1 + e - b - a)",
+    "simple((d - 1) * s + r + 1 + e - 2 * b)",
+)
+
+TE_CUMULATIVE = Faults("topi cumulative", "minitvm.topi.cumulative", [imported("cumulative", examples=400)])
+TE_CUMULATIVE.edit(
+    "an exclusive running sum from the end includes its element",
+    "_cumulative",
+    "first < last if exclusive else first <= last",
+    "first < last if exclusive and not reverse else first <= last",
+)
+
+TE_REDUCE = Faults("topi reduce", "minitvm.topi.reduce", [imported("reduce", "arg", examples=400)])
+TE_REDUCE.edit(
+    "the mean of negative integers rounds down",
+    "mean",
+    "te.truncdiv(v, count)",
+    "v // count",
+)
+
+TE_GATHER = Faults("topi gather", "minitvm.topi.gather", [])
+TE_GATHER.edit(
+    "points behind batch axes are held against the batch's extents",
+    "gather_nd",
+    "dims(data)[batch_dims + k])",
+    "dims(data)[k])",
+    by=[imported("gather_nd", examples=400)],
+)
+TE_GATHER.edit(
+    "sorted downwards, the last of equals comes first",
+    "_ranks",
+    "tie = te.all(binary(EQ, other, own), j.var < i[at])",
+    "tie = te.all(binary(EQ, other, own), j.var < i[at] if ascending else j.var > i[at])",
+    by=[imported("topk", examples=400)],
+)
+
+TE_QUANTIZE = Faults("topi quantize", "minitvm.topi.quantize", [imported("quantize", examples=400)])
+TE_QUANTIZE.edit(
+    "halves are quantized away from zero",
+    "quantize",
+    "rounded = te.nearbyint(",
+    "rounded = te.round(",
+)
+
+TE_RESIZE = Faults("topi resize", "minitvm.topi.resize", [imported("resize", examples=400)])
+TE_RESIZE.edit(
+    "nearest neighbours repeat in every coordinate mode",
+    "_nearest",
+    'mode in ("half_pixel", "pytorch_half_pixel") and rounding.startswith("round")',
+    'rounding.startswith("round")',
+)
+
+TE_ELEMENTWISE = Faults("topi elementwise", "minitvm.topi.elementwise", [imported("elementwise", examples=400)])
+TE_ELEMENTWISE.edit(
+    "shrink takes its limit in",
+    "shrink",
+    "te.select(v > limit, v - b, zero)",
+    "te.select(v >= limit, v - b, zero)",
+)

@@ -1,0 +1,86 @@
+"""Faults in facts, bounds and boxes: what holds for most integers and is taken to hold for all."""
+
+from ..integers import boxes, dtypes, questions
+from ..patch import Faults
+from .arith import SUMS
+
+QUESTIONS, BOXES, DTYPES = questions(), boxes(), dtypes()
+
+ANALYZER = Faults("reasoning: analyzer", "minitvm.arith.analyzer", [])
+ANALYZER.edit(
+    "x >= y is assumed as x > y",
+    "Analyzer._assume",
+    "(1 if kind is GT else 0)",
+    "(1 if kind in (GT, GE) else 0)",
+    by=[QUESTIONS],
+)
+ANALYZER.edit(
+    "a lower bound from a fact is one too large where it divides",
+    "Analyzer._propagate",
+    "(-(highest // c), None) if c > 0",
+    "(-highest // c + 1, None) if c > 0",
+    by=[QUESTIONS],
+)
+ANALYZER.edit(
+    "x != 0 is assumed as x > 0 for negative x too",
+    "Analyzer._assume_nonzero",
+    "if low == 0:",
+    "if low is not None and low <= 0:",
+    by=[QUESTIONS],
+)
+ANALYZER.edit(
+    "an inequality is written one tighter",
+    "Analyzer._inequality",
+    "build(negative - (f.const + 1), dtype)",
+    "build(negative - f.const, dtype)",
+    by=[SUMS],
+)
+ANALYZER.edit(
+    "a fixed term counts once whatever its coefficient",
+    "Analyzer.modular",
+    "x.const + c * base",
+    "x.const + base",
+    by=[QUESTIONS],
+)
+
+DOMAIN = Faults("reasoning: domain", "minitvm.arith.domain", [QUESTIONS])
+DOMAIN.edit(
+    "a remainder is below its dividend, negative ones too",
+    "Domain._structure_interval",
+    "if a[0] is not None and a[0] >= 0 and a[1] is not None",
+    "if a[0] is not None and a[1] is not None",
+)
+DOMAIN.edit(
+    "bounds of a subtracted minimum take the wrong end",
+    "Domain.bounds",
+    "lower = (term.kind == MIN) == (c > 0)",
+    "lower = term.kind == MIN",
+)
+
+FOLD = Faults("reasoning: fold", "minitvm.arith.fold", [DTYPES])
+FOLD.edit(
+    "x + 0.0 and x - -0.0 fold to x",
+    "_is",
+    "return e.value == value and np.signbit(e.value) == np.signbit(value)",
+    "return e.value == value",
+)
+
+REGIONS = Faults("reasoning: regions", "minitvm.arith.regions", [BOXES])
+REGIONS.edit(
+    "a subtracted quotient takes the wrong end",
+    "_replace",
+    "end if c > 0 else 1 - end)",
+    "end)",
+)
+REGIONS.edit(
+    "steps that leave out one element count as dense",
+    "_dense",
+    "if step > filled:",
+    "if step > filled + 1:",
+)
+REGIONS.edit(
+    "a box covers another one that is no longer, wherever it starts",
+    "covers",
+    "analyzer.can_prove(y.start + y.extent <= x.start + x.extent)",
+    "analyzer.can_prove(y.extent <= x.extent)",
+)

@@ -1,0 +1,41 @@
+"""Faults in lowering that a block of ordinary statements shows."""
+
+from ..bodies import statements
+from ..patch import Faults
+from ..siblings import as_written
+from ..workloads import families, lowered
+
+STATEMENTS = as_written(statements)
+CARRIED = lowered(families("carried", "running"), ("split", "unroll", "vectorize"))
+
+SIMPLIFY = Faults("statements: simplify", "minitvm.tir.transform.simplify", [STATEMENTS])
+SIMPLIFY.edit(
+    "a loop whose other iterations do only the else branch runs once",
+    "_first_only",
+    "if not isinstance(stmt.body, If) or stmt.body.else_case is not None:",
+    "if not isinstance(stmt.body, If):",
+)
+
+COVERAGE = Faults("statements: coverage", "minitvm.tir.transform.coverage", [CARRIED])
+COVERAGE.edit(
+    "a guard that keeps out the last element counts as a bound",
+    "_Coverage.only_bounds",
+    "if room is not None and room[0] >= 0:",
+    "if room is not None and room[0] >= -1:",
+)
+
+PARTITION_LOOPS = Faults("statements: partition_loops", "minitvm.tir.transform.partition_loops", [STATEMENTS])
+PARTITION_LOOPS.edit(
+    "the second piece of a loop that starts elsewhere starts at the cut",
+    "_pieces",
+    "start = fold(loop.start.astype(dtype) + const(at, dtype), {})",
+    "start = fold(const(at, dtype), {})",
+)
+
+UNROLL = Faults("statements: unroll", "minitvm.tir.transform.unroll", [STATEMENTS])
+UNROLL.edit(
+    "an unrolled loop starts at 0",
+    "_unroll",
+    "const(first + i, stmt.var.dtype)",
+    "const(i, stmt.var.dtype)",
+)

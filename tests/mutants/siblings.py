@@ -1,0 +1,174 @@
+"""Workloads that hold one way to do a thing against another one, on programs as they are drawn.
+
+`as_written(...)`    programs lowered without a schedule, beside the interpreter
+`machine_code(...)`  the same, compiled
+`imported(...)`      ONNX nodes: ONNX's own evaluator, the graph's interpreter, the operators' tensor expressions
+`interpreters(...)`  programs, and programs gone wrong, in the slow mode and in the fast one, as loops and as kernels
+`expressions()`      index expressions under ranges and conditions, beside their values at every point
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from minitvm import build
+from minitvm.errors import ExecutionError, MinitvmError
+from minitvm.expr import rewrite, walk
+from minitvm.ir import IRModule
+from minitvm.reference import kernel as kernel_reference
+from minitvm.reference import random_inputs
+from minitvm.reference import te as te_reference
+from minitvm.reference import tir as tir_reference
+from minitvm.reference.strategies import te_computes
+from minitvm.te.nodes import PlaceholderOp
+from minitvm.tir.nodes import Evaluate, Seq
+from minitvm.tir.transform import lower as lower_function
+from tests.frontend.random_nodes import OPERATORS, difference, nodes
+from tests.tir.schedule.thread_programs import scratch_of_threads
+
+from . import structures
+from .oracle import Noticed, Trial, Workload, drawn
+from .workloads import Draw, Family, beside_the_interpreter, listed
+
+
+def as_written(of: Family, examples: int = 300) -> Workload:
+    """Programs lowered as they are."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        func = of(draw)
+        trial.same(func, lower_function(func, None, "main"), level="kernel")
+
+    return drawn(f"lowering {of.__name__} as written", body, examples)
+
+
+def machine_code(of: Family, examples: int = 40) -> Workload:
+    """Programs compiled as they are."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        func = of(draw)
+        trial.compared += 1
+        beside_the_interpreter(func, build(func, threads=2))
+
+    return drawn(f"compiled {of.__name__} as written", body, examples)
+
+
+def imported(*families: str, examples: int = 200) -> Workload:
+    """Single ONNX nodes of these families."""
+    chosen = families or tuple(OPERATORS)
+
+    def body(trial: Trial, draw: Draw) -> None:
+        node = draw(nodes(chosen))
+        trial.compared += 1
+        found = difference(node)
+        if found:
+            raise Noticed(found.split(":")[0], found)
+
+    return drawn(f"ONNX nodes of {listed(chosen)}", body, examples)
+
+
+def outcome(run: Any, func: Any, args: Sequence[Any], **options: Any) -> tuple[str, list[np.ndarray]]:
+    """What a run comes to: how it ends, and the arrays."""
+    arrays = [np.array(a) for a in args]
+    try:
+        run(func, *arrays, **options)
+    except ExecutionError as error:
+        finding = getattr(error, "finding", None)
+        return (finding.kind if finding is not None else str(error).split(":")[0]), []
+    return "", arrays
+
+
+def edges(draw: Draw, args: Sequence[Any]) -> list[Any]:
+    """The arguments, now and then made of the ends of their dtype, zeros of both signs, infinities and NaN."""
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    made = []
+    for a in args:
+        if not isinstance(a, np.ndarray) or a.dtype.kind == "b" or draw(st.booleans()):
+            made.append(a)
+            continue
+        ends = [0.0, -0.0, 1.5, -2.5, np.inf, -np.inf, np.nan]
+        if a.dtype.kind != "f":
+            info = np.iinfo(a.dtype)
+            ends = [info.min, info.min + 1, 0, 1, info.max // 2, info.max - 1, info.max]
+        made.append(rng.choice(np.array(ends, a.dtype), a.shape))
+    return made
+
+
+def interpreters(of: Family, examples: int = 150) -> Workload:
+    """Programs, some of them gone wrong: the two modes of the interpreter end alike, and give the same bits."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        func = of(draw)
+        args = edges(draw, random_inputs(func, 0))
+        trial.compared += 1
+        slow, wanted = outcome(tir_reference.run, func, args, mode="slow")
+        fast, found = outcome(tir_reference.run, func, args, mode="fast")
+        _same_end("tir", func, slow, fast, wanted, found)
+        if slow:
+            return
+        try:
+            module = lower_function(func, None, "main")
+        except MinitvmError:
+            return
+        for mode in ("slow", "fast"):
+            end, results = outcome(kernel_reference.run, module, args, mode=mode)
+            _same_end(f"kernel, {mode}", func, "", end, wanted, results)
+
+    return drawn(f"interpreters on {of.__name__}", body, examples)
+
+
+def _same_end(what: str, func: Any, slow: str, fast: str, wanted: Sequence[Any], found: Sequence[Any]) -> None:
+    if bool(slow) != bool(fast):  # of two things wrong either may come first
+        raise Noticed(what, f"{slow or 'no error'} in the one, {fast or 'no error'} in the other\n{func}")
+    for want, got in zip(wanted, found):
+        same = (want == got) & (np.signbit(want) == np.signbit(got)) if want.dtype.kind == "f" else want == got
+        if not (same | ((want != want) & (got != got))).all():
+            raise Noticed(what, f"{got} instead of {want}\n{func}")
+
+
+def tensor_modes(examples: int = 150) -> Workload:
+    """Tensor expressions element by element, and all elements together."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        kinds = [te_computes(), structures.tuple_reductions(), structures.filtered_sums(), structures.several()]
+        program = draw(st.one_of(kinds))
+        args = random_inputs(program, 0)
+        given = {t: a for t, a in zip(program, args) if isinstance(t.op, PlaceholderOp)}
+        outputs = [t for t in program if t not in given]
+        trial.compared += 1
+        slow, fast = (te_reference.evaluate(outputs, given, mode=mode) for mode in ("slow", "fast"))
+        _same_end("te", program, "", "", slow, fast)
+
+    return drawn("tensor expressions in both modes", body, examples)
+
+
+def thread_modes(examples: int = 60) -> Workload:
+    """Threads that share storage, as loops and lowered, in both modes; sometimes without one of their barriers."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        func = scratch_of_threads(draw)
+        args = random_inputs(func, 0)
+        module = lower_function(func, None, "main")
+        if draw(st.booleans()):
+            module = _without_barrier(draw, module)
+        trial.compared += 1
+        slow, wanted = outcome(kernel_reference.run, module, args, mode="slow")
+        fast, found = outcome(kernel_reference.run, module, args, mode="fast")
+        _same_end("kernel", module, slow, fast, wanted, found)
+        if not slow:
+            end, results = outcome(tir_reference.run, func, args)
+            _same_end("tir, kernel", func, end, slow, results, wanted)
+
+    return drawn("threads in both modes", body, examples)
+
+
+def _without_barrier(draw: Draw, module: Any) -> Any:
+    barriers = [(name, n) for name, f in module.items() for n in walk(f.body) if isinstance(n, Evaluate)]
+    if not barriers:
+        return module
+    name, gone = draw(st.sampled_from(barriers))
+    body = rewrite(module[name].body, lambda n: Seq(()) if n is gone else None)
+    return IRModule({**dict(module.items()), name: module[name].with_body(body)})
