@@ -35,13 +35,6 @@ ANALYZER.edit(
     "build(negative - f.const, dtype)",
     by=[SUMS],
 )
-ANALYZER.edit(
-    "a fixed term counts once whatever its coefficient",
-    "Analyzer.modular",
-    "x.const + c * base",
-    "x.const + base",
-    by=[QUESTIONS],
-)
 
 DOMAIN = Faults("reasoning: domain", "minitvm.arith.domain", [QUESTIONS])
 DOMAIN.edit(
@@ -49,12 +42,6 @@ DOMAIN.edit(
     "Domain._structure_interval",
     "if a[0] is not None and a[0] >= 0 and a[1] is not None",
     "if a[0] is not None and a[1] is not None",
-)
-DOMAIN.edit(
-    "bounds of a subtracted minimum take the wrong end",
-    "Domain.bounds",
-    "lower = (term.kind == MIN) == (c > 0)",
-    "lower = term.kind == MIN",
 )
 
 FOLD = Faults("reasoning: fold", "minitvm.arith.fold", [DTYPES])
