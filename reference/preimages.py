@@ -118,6 +118,8 @@ class Preimages:
             if key not in seen:
                 for source in sources:
                     self._down(source, values, ground, seen | {key})
+        elif isinstance(e, x.Add | x.Sub | x.Mul) and (line := affine(e)) is not None:
+            self._down(line.of, line.solved(values, e.dtype), ground, seen)
         elif isinstance(e, x.Add | x.Sub | x.Mul | x.Div | x.FloorDiv):
             self._through(e, values, ground, seen)
         elif isinstance(e, x.Min | x.Max):
@@ -208,6 +210,65 @@ class Preimages:
         if isinstance(e, x.Reduce):
             return Fraction(0)
         return Fraction(ground)
+
+
+@dataclass(frozen=True)
+class Line:
+    """factor * of + term, where `of` is a load."""
+
+    of: x.Expr
+    factor: Fraction
+    term: Fraction
+
+    def solved(self, values: Values, dtype: x.DType) -> Values:
+        """The loads for which it takes one of these values; for integers also those that wrap around to it."""
+        plain = {(v - self.term) / self.factor for v in values}
+        if not dtype.is_int or self.factor.denominator != 1 or self.term.denominator != 1:
+            return frozenset(plain)
+        for v in values:
+            if v.denominator == 1:
+                plain |= _modular(int(v - self.term), int(self.factor), dtype)
+        return frozenset(plain)
+
+
+def affine(e: x.Expr) -> Line | None:
+    """An expression as a line of one load, or None where it is none."""
+    if isinstance(e, t.BufferLoad | te.TensorLoad):
+        return Line(e, Fraction(1), Fraction(0))
+    if isinstance(e, x.Add | x.Sub):
+        a, b = _term(e.a), _term(e.b)
+        sign = 1 if isinstance(e, x.Add) else -1
+        if isinstance(a, Fraction) and isinstance(b, Line):
+            return Line(b.of, sign * b.factor, a + sign * b.term)
+        if isinstance(a, Line) and isinstance(b, Fraction):
+            return Line(a.of, a.factor, a.term + sign * b)
+        if isinstance(a, Line) and isinstance(b, Line) and x.structural_equal(a.of, b.of):
+            factor = a.factor + sign * b.factor
+            return Line(a.of, factor, a.term + sign * b.term) if factor else None
+    if isinstance(e, x.Mul):
+        a, b = _term(e.a), _term(e.b)
+        line, c = (a, b) if isinstance(a, Line) else (b, a)
+        if isinstance(line, Line) and isinstance(c, Fraction) and c:
+            return Line(line.of, line.factor * c, line.term * c)
+    return None
+
+
+def _term(e: x.Expr) -> Line | Fraction | None:
+    if isinstance(e, x.IntImm | x.FloatImm):
+        return Fraction(e.value) if math.isfinite(e.value) and not is_identity(e) else None
+    return affine(e)
+
+
+def _modular(value: int, factor: int, dtype: x.DType) -> set[Fraction]:
+    """Up to four integers of a dtype whose product with `factor` wraps around to `value`."""
+    modulus = 1 << dtype.bits
+    common = math.gcd(factor, modulus)
+    if value % common:
+        return set()
+    period = modulus // common
+    first = value // common * pow(factor // common, -1, period) % period if period > 1 else 0
+    low = int(dtype.min)
+    return {Fraction((first + k * period - low) % modulus + low) for k in range(min(common, 4))}
 
 
 def _keys(program: Program) -> list[Any]:

@@ -19,7 +19,7 @@ from .preimages import Preimages, Solution
 from .programs import Program
 from .signs import ORDERED, nodes
 
-HALVES = frozenset(Fraction(k, 2) for k in (-5, -3, -1, 1, 2, 3, 5))  # one whole number: ceil is not floor + 1
+HALVES = frozenset(Fraction(k, 2) for k in (-5, -3, -2, -1, 1, 2, 3, 5))  # whole ones: ceil is not floor + 1
 ROUNDINGS = ("floor", "ceil", "trunc", "round", "nearbyint")
 GROWING = {"exp": math.e, "exp2": 2.0, "exp10": 10.0, "sinh": math.e, "cosh": math.e, "sigmoid": math.e, "tanh": math.e}
 AT_ZERO = ("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "pow", "atanh", "acosh", "asin", "acos", "hypot")

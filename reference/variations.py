@@ -95,7 +95,7 @@ def between(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
     lists: list[np.ndarray | None] = []
     for k, p in enumerate(case.parameters):
         found = [v for v in case.facts.reached.get(k, ()) if v.denominator != 1]
-        lists.append(_kept(found, (), p, rng) if found and p.dtype.is_float and _chosen(case, p) else None)
+        lists.append(_kept([found], p, rng) if found and p.dtype.is_float and _chosen(case, p) else None)
     yield from _plants(lists, None, sizes, rng)
     broken = [s for s in case.facts.probes if any(v.denominator != 1 for v in s.values)]
     yield from _probes(case, broken, sizes, False, rng)
@@ -111,7 +111,7 @@ def poles(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
         p, n = case.parameters[place], np.size(inputs[place])
         if not p.dtype.is_float or not n:
             continue
-        every = _kept(found, (), p, rng)
+        every = _kept([found], p, rng)
         m = max(1, n // 2)
         for k in range(min(math.ceil(every.size / m), POLES)):
             changes: list[Change | None] = [None] * len(inputs)
@@ -176,23 +176,25 @@ def _numbers(p: Parameter, marks: Sequence[Fraction], reached: Collection[Fracti
         beside = {v for v in beside if v.denominator == 1}
     if p.dtype.is_int:
         beside |= {v + step for v in reached for step in (-1, 1) if v.denominator == 1}
-    return _kept(_as_planted({*marks, *reached}, p, whole), beside, p, rng)
+    return _planted({*marks, *reached}, beside, p, whole, rng)
 
 
-def _as_planted(values: Collection[Fraction], p: Parameter, whole: bool) -> set[Fraction]:
-    """Values as an argument can hold them: for integers what is next to them on both sides."""
-    if p.dtype.is_int:
-        return {Fraction(w) for v in values for w in (math.floor(v), math.ceil(v))}
-    return {v for v in values if v.denominator == 1} if whole else set(values)
+def _planted(values: frozenset[Fraction] | set[Fraction], beside: Collection[Fraction], p: Parameter, whole: bool,
+             rng: np.random.Generator) -> np.ndarray:  # fmt: skip
+    """Values as an argument can hold them; for integers then what is next to those that are none, then others."""
+    if not p.dtype.is_int:
+        return _kept([[v for v in values if v.denominator == 1] if whole else values, beside], p, rng)
+    exact = {v for v in values if v.denominator == 1}
+    near = {Fraction(w) for v in values - exact for w in (math.floor(v), math.ceil(v))}
+    return _kept([exact, near, beside], p, rng)
 
 
-def _kept(first: Collection[Fraction], then: Collection[Fraction], p: Parameter,
-          rng: np.random.Generator) -> np.ndarray:  # fmt: skip
-    """Those that a dtype holds, in random order but some before the others; not all where there are too many."""
+def _kept(ranked: Sequence[Collection[Fraction]], p: Parameter, rng: np.random.Generator) -> np.ndarray:
+    """Those that a dtype holds, in random order but the first collection before the next; not all of too many."""
     low, high = (Fraction(v) for v in (p.dtype.min, p.dtype.max))
     kept: list[Fraction] = []
-    for values in (sorted(set(first)), sorted(set(then) - set(first))):
-        held = [v for v in values if low <= v <= high]
+    for values in ranked:
+        held = sorted(v for v in set(values).difference(kept) if low <= v <= high)
         kept += [held[k] for k in rng.permutation(len(held))]
     return np.array([int(v) if p.dtype.is_int else float(v) for v in kept[:PLANTED]], p.dtype.numpy)
 
@@ -245,7 +247,7 @@ def _probes(case: Case, solutions: Sequence[Solution], sizes: Sequence[int], who
         p, n = case.parameters[solution.place], sizes[solution.place]
         if not n or not _chosen(case, p):
             continue
-        values = _kept(_as_planted(solution.values, p, whole), (), p, rng)
+        values = _planted(solution.values, (), p, whole, rng)
         if not values.size:
             continue
         ground = dict(solution.ground)
