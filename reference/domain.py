@@ -24,6 +24,8 @@ class Domain(Protocol):
     compute elsewhere is never used and must not raise. Operands are single elements or arrays that broadcast.
     """
 
+    lasting: bool  # whether runs share this instance, so that what is compiled for it is worth keeping
+
     def stored(self, dtype: x.DType) -> np.dtype:
         """What a float of that dtype is stored as. Zero bytes must be the number 0."""
         ...

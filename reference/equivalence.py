@@ -107,8 +107,9 @@ def check(
     if not told:
         told = replace(told, programs=(before, after), seed=seed)
     return replace(
-        told, ran=tuple(ran), refused=refused, tried=tried_sizes, inout=updated, excused=excused, short=short
-    )
+        told, ran=tuple(ran), refused=refused, tried=tried_sizes, inout=updated, excused=excused, short=short,
+        untaken=cases.untaken() if told else (),
+    )  # fmt: skip
 
 
 def _at_sizes(cases: _Cases) -> str:
@@ -239,6 +240,10 @@ class _Cases:
         judged = [self.cases[k].sizes for k in self.ran if not self.cases[k].undefined]
         wanted = {one.name: one.tile for one, _ in self.rounds}
         return {name: tile for name, tile in wanted.items() if all(sizes[name] < 3 * tile for sizes in judged)}
+
+    def untaken(self) -> tuple[str, ...]:
+        """The sides of comparisons and clips that no input took."""
+        return tuple(dict.fromkeys(text for one in self.cases[0].facts.coverages for text in one.never()))
 
     def tried(self) -> tuple[Mapping[str, int], ...]:
         """The values of open dimensions at which the programs were compared."""

@@ -51,6 +51,7 @@ class Field:
     """Elements without an order."""
 
     cell = CELL
+    lasting = False
 
     def stored(self, dtype: x.DType) -> np.dtype:
         return self.cell

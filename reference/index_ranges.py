@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from minitvm import expr as x
@@ -58,7 +59,9 @@ class Span:
 
 def index_spans(program: Program, dims: Mapping[x.Var, int]) -> dict[int, Span]:
     """For each parameter, by its place, that holds indices: the integers that keep all of them inside."""
-    accesses = [n for n in nodes(program) if isinstance(n, t.BufferLoad | t.BufferStore | te.TensorLoad) and _points(n)]
+    every = nodes(program)
+    names = {n.var for n in every if isinstance(n, t.LetStmt | x.Let)}
+    accesses = [n for n in every if isinstance(n, t.BufferLoad | t.BufferStore | te.TensorLoad) and _points(n, names)]
     if not accesses:
         return {}
     search = _Search(Preimages(program))
@@ -71,9 +74,10 @@ def index_spans(program: Program, dims: Mapping[x.Var, int]) -> dict[int, Span]:
     return search.found
 
 
-def _points(n: Any) -> bool:
-    """Whether an index may hold data."""
-    return any(isinstance(inner, t.BufferLoad | te.TensorLoad | x.Var) for i in n.indices for inner in x.walk(i))
+def _points(n: Any, names: set[x.Var]) -> bool:
+    """Whether an index may hold data: a load, or one of these names."""
+    return any(isinstance(inner, t.BufferLoad | te.TensorLoad) or inner in names
+               for i in n.indices if not isinstance(i, x.IntImm) for inner in x.walk(i))  # fmt: skip
 
 
 def _size(extent: x.Expr, dims: Mapping[x.Var, int]) -> int | None:
@@ -134,7 +138,14 @@ class _Search:
             return {}
         left = bool(self.back.reach(e.a))
         mine, other = (e.a, e.b) if left else (e.b, e.a)
-        c = other.value if isinstance(other, x.IntImm) else 0 if isinstance(e, x.Add | x.Sub) else None
+        c = other.value if isinstance(other, x.IntImm) else None
+        if c is None and isinstance(e, x.Add | x.Sub):
+            low, high = self._between(other)
+            if isinstance(e, x.Add):
+                return self._needs(mine, span.mapped(lambda v: v - low, lambda v: v - high), seen, depth)
+            if left:
+                return self._needs(mine, span.mapped(lambda v: v + high, lambda v: v + low), seen, depth)
+            c = 0
         if c is not None:
             if isinstance(e, x.Add):
                 return self._needs(mine, span.mapped(lambda v: v - c, lambda v: v - c), seen, depth)
@@ -155,6 +166,36 @@ class _Search:
             if isinstance(e, x.Min | x.Max):
                 return self._needs(mine, span, seen, depth)
         return {place: Span(None, None, span.extent) for place in self.back.reach(e)}
+
+
+    def _between(self, e: x.Expr) -> tuple[int, int]:
+        """The least and the greatest value of an expression of loop variables, 0 where it is not simple to say."""
+        if isinstance(e, x.IntImm):
+            return e.value, e.value
+        if isinstance(e, x.Var):
+            return 0, max(0, self.extents.get(e, 1) - 1)
+        if isinstance(e, x.Cast):
+            return self._between(e.value)
+        if isinstance(e, x.Add | x.Sub | x.Mul):
+            (a, b), (c, d) = self._between(e.a), self._between(e.b)
+            if isinstance(e, x.Add):
+                return a + c, b + d
+            if isinstance(e, x.Sub):
+                return a - d, b - c
+            corners = (a * c, a * d, b * c, b * d)
+            return min(corners), max(corners)
+        return 0, 0
+
+    @cached_property
+    def extents(self) -> dict[x.Var, int]:
+        """How often loops run, where that is a constant."""
+        found: dict[x.Var, int] = {}
+        for n in nodes(self.back.program):
+            if isinstance(n, t.For) and isinstance(n.extent, x.IntImm):
+                found[n.var] = n.extent.value
+            elif isinstance(n, x.IterVar) and n.dom is not None and isinstance(n.dom.extent, x.IntImm):
+                found[n.var] = n.dom.extent.value
+        return found
 
 
 def _is_array(key: Any) -> bool:

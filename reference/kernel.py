@@ -18,6 +18,7 @@ from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.tir import nodes as t
 
 from . import shadow as checks
+from .coverage import watched
 from .dependence import Dependence, facts_of
 from .domain import Domain
 from .domain_expressions import in_domain
@@ -48,18 +49,20 @@ def run(
     sizes: Mapping[str, int] | None = None,
     entry: str | None = None,
     domain: Domain | None = None,
+    coverage: Any = None,
 ) -> None:
     """Run a lowered module's host function, or a single kernel, on arrays; results are written in place.
 
     Buffers are flat at this level, and an array of any shape with the right number of elements is taken. `sizes` gives
     symbolic dimensions by name where flat shapes do not (n * m elements tell neither n nor m). `order` is the order of
     threads and of other independent iterations, in slow mode. Of a `domain`, floats are elements (`reference.domain`).
-    The rest is as in `reference.tir.run`.
+    A `coverage` hears the comparisons of the
+    fast mode. The rest is as in `reference.tir.run`.
     """
     if isinstance(module, t.PrimFunc):
         module = t.IRModule({module.name: module})
     host = host_function(module, entry)
-    settings = Settings(shadow, order, seed, listeners, threads, domain)
+    settings = Settings(shadow, order, seed, listeners, threads, domain, coverage)
     run_host(module, host, args, settings, mode, inout, sizes or {})
 
 
@@ -82,10 +85,11 @@ def run_host(module: t.IRModule, host: t.PrimFunc, args: Sequence[Any], settings
     domain, values = settings.domain, bind_dimensions(host, flat, sizes, settings.domain)
     written = stored_buffers(host, module)
     facts: dict[str, Dependence] = {}
+    kernels = watched(in_domain(LockstepKernels, domain), settings.coverage)
     Run(
         host, flat, values, [p for p in host.buffers if p in written], settings, inout,
         lambda: in_domain(KernelCompiler, domain)(host, settings, module),
-        lambda in_order: in_domain(LockstepKernels, domain)(host, settings, in_order, module, facts),
+        lambda in_order: kernels(host, settings, in_order, module, facts),
     ).start(mode)  # fmt: skip
     for array, used in zip(args, flat):
         if isinstance(array, np.ndarray) and not np.may_share_memory(array, used):

@@ -98,6 +98,13 @@ def on_floats(case: Case, inputs: Sequence[Any], judged: bool = False) -> Verdic
     return None
 
 
+def apart_or_none(case: Case, inputs: Sequence[Any]) -> Verdict | None:
+    """A finite number that was lost on these inputs; None also where `before` does not take them."""
+    with suppress(ExecutionError, Unsupported):
+        return apart(case, inputs, values=False)
+    return None
+
+
 def other_inputs(case: Case, inputs: Sequence[Any]) -> list[list[Any]]:
     """The same arguments with floats of each of `SPANS`."""
     rng = np.random.default_rng((case.seed, 0xF10A7))

@@ -115,20 +115,22 @@ def same_signature(before: Program, after: Program) -> str:
 
 
 def execute(program: Program, args: Sequence[Any], shadow: bool = True, sizes: Mapping[str, int] | None = None,
-            domain: Domain | None = None, **options: Any) -> None:  # fmt: skip
+            domain: Domain | None = None, coverage: Any = None, **options: Any) -> None:  # fmt: skip
     """Run any program on arrays in calling order; outputs are written in place.
 
-    `options` are those of the level's interpreter: `mode`, `order`, `seed`; a te program has `mode` only.
+    A `coverage` (`reference.coverage`) hears the comparisons. `options` are those of the level's interpreter: `mode`,
+    `order`, `seed`; a te program has `mode` only.
     """
     if not isinstance(program, t.PrimFunc | t.IRModule):
-        _run_tensors(program, args, options.get("mode", "fast"), domain)
+        _run_tensors(program, args, options.get("mode", "fast"), domain, coverage)
         return
     func = entry(program)
     inout = [func.params[k].name for k in func.attrs.get(INOUT, ())]
     if is_lowered(program):
-        kernel.run(program, *args, shadow=shadow, sizes=sizes, domain=domain, inout=inout, **options)
+        kernel.run(program, *args, shadow=shadow, sizes=sizes, domain=domain, inout=inout, coverage=coverage, **options)
         return
-    settings = Settings(shadow, options.get("order", "forward"), options.get("seed", 0), domain=domain)
+    settings = Settings(shadow, options.get("order", "forward"), options.get("seed", 0), domain=domain,
+                        coverage=coverage)  # fmt: skip
     runner.run_level_3(func, args, settings, options.get("mode", "fast"), inout)
 
 
@@ -149,8 +151,9 @@ def split_tensors(
     return inputs, scalars, outputs
 
 
-def _run_tensors(program: Sequence[Any], args: Sequence[Any], mode: str, domain: Domain | None) -> None:
+def _run_tensors(program: Sequence[Any], args: Sequence[Any], mode: str, domain: Domain | None,
+                 coverage: Any = None) -> None:  # fmt: skip
     inputs, scalars, outputs = split_tensors(program, args)
-    results = tensors.evaluate([one for one, _ in outputs], inputs, scalars, mode, domain=domain)
+    results = tensors.evaluate([one for one, _ in outputs], inputs, scalars, mode, domain=domain, coverage=coverage)
     for (_, array), result in zip(outputs, results):
         array[...] = result

@@ -12,6 +12,7 @@ from minitvm import expr as x
 from minitvm.errors import ExecutionError, InputError
 from minitvm.tir import nodes as t
 
+from .coverage import watched
 from .dependence import facts_of
 from .domain_expressions import in_domain
 from .lockstep import GridView, LockstepCompiler, NeedsOrder
@@ -107,7 +108,9 @@ class Run:
         What a run changes is in its environment; a compiled function has nothing of it.
         """
         facts = facts_of(self.func)
-        key = (self.settings.shadow, self.settings.while_limit, frozenset(in_order), frozenset(facts.several_masks))
+        how = self.settings
+        masks = frozenset(facts.several_masks)
+        key = (how.shadow, how.while_limit, how.coverage, how.domain, frozenset(in_order), masks)
         if self.keep and key in facts.compiled:
             return facts.compiled[key]
         compiler = self.fast(in_order)
@@ -163,9 +166,14 @@ def run_level_3(func: t.PrimFunc, args: Sequence[Any], settings: Settings, mode:
     func = written_out(func)
     domain, written, facts = settings.domain, stored_buffers(func), facts_of(func)
     values = bind_dimensions(func, args, domain=domain)
+
+    def lockstep(in_order: set[t.For]) -> LockstepCompiler:
+        kind = watched(in_domain(LockstepCompiler, domain), settings.coverage)
+        return kind(func, settings, in_order, facts)
+
     Run(
         func, args, values, [p for p in func.buffers if p in written], settings, inout,
         lambda: in_domain(StatementCompiler, domain)(func, settings),
-        lambda in_order: in_domain(LockstepCompiler, domain)(func, settings, in_order, facts),
-        keep=domain is None,
+        lockstep,
+        keep=domain is None or domain.lasting,
     ).start(mode)  # fmt: skip

@@ -57,6 +57,7 @@ class Settings:
     listeners: Sequence[events.Listener] = ()
     threads: int = 1
     domain: Domain | None = None
+    coverage: Any = None  # a `reference.coverage.Coverage`, which hears the comparisons of the fast mode
     while_limit: int = field(default_factory=lambda: while_limit())
     random: random.Random = field(init=False)
     executions: Iterator[int] = field(default_factory=itertools.count)

@@ -37,13 +37,12 @@ class Site:
     pole: bool = False
 
 
-def solutions(program: Program, pole: bool) -> list[Solution]:
-    """The inputs that lead to the sites of a program: those where floats overflow, or all others."""
-    back = Preimages(program)
+def solutions(program: Program) -> tuple[list[Solution], list[Solution]]:
+    """The inputs that lead to the sites of a program: first where formulas change, then where floats overflow."""
+    back, beyond = Preimages(program), Preimages(program)
     for site in sites(program, back):
-        if site.pole == pole:
-            back.solve(site.operand, site.values)
-    return back.solutions()
+        (beyond if site.pole else back).solve(site.operand, site.values)
+    return back.solutions(), beyond.solutions()
 
 
 def sites(program: Program, back: Preimages) -> Iterator[Site]:

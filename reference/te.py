@@ -17,6 +17,7 @@ from minitvm import expr as x
 from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.te import nodes as te
 
+from .coverage import watched
 from .domain import Domain, stored
 from .domain_expressions import in_domain
 from .grid import GRID, MASK, GridCompiler, axis_values, inside, narrowed
@@ -35,13 +36,14 @@ def evaluate(
     mode: str = "fast",
     compiler: type[TensorCompiler] | None = None,
     domain: Domain | None = None,
+    coverage: Any = None,
 ) -> list[np.ndarray]:
     """The arrays of the outputs, given an array for each placeholder.
 
     Symbolic dimensions take their values from the arrays' shapes, other free variables from `scalars`. An inner tensor
     may be given too; it is not computed then. `compiler` gives expressions another meaning, in fast mode; of a
-    `domain`, floats are elements (`reference.domain`). Raises `InputError` for arrays that do not fit, `ExecutionError`
-    where an element reads outside a tensor.
+    `domain`, floats are elements (`reference.domain`); a `coverage` hears the comparisons. Raises `InputError` for
+    arrays that do not fit, `ExecutionError` where an element reads outside a tensor.
     """
     if mode not in ("fast", "slow"):
         raise InputError(f"mode {mode!r} is unknown; known: fast, slow")
@@ -55,7 +57,8 @@ def evaluate(
         _check_shape(tensor, array, values)
     with np.errstate(all="ignore"):
         for tensor in wanted:
-            kind = in_domain(_ElementCompiler if mode == "slow" else compiler or TensorCompiler, domain)
+            fast = watched(compiler or TensorCompiler, coverage)
+            kind = in_domain(_ElementCompiler if mode == "slow" else fast, domain)
             _compute(tensor, arrays, values, mode, kind)
     return [arrays[tensor] for tensor in wanted]
 

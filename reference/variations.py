@@ -2,9 +2,9 @@
 
 Plants: the landmarks of both programs (`reference.landmarks`) and their neighbours, each in every argument, and what
 leads to their sites (`reference.sites`). Probes: the same where it takes one argument alone, the others 0 or 1. Far:
-everything beyond the largest of these, of one sign. Ties: few different elements, the same in several arguments, the
-best at the corners. Full: integers of the whole range of their dtype; ends: all of them its least or its greatest. A
-program need not be defined on these; then the modes leave them out.
+everything beyond the largest of these, of one sign. Sweeps: numbers of every magnitude. Ties: few different elements,
+the same in several arguments, the best at the corners. Full: integers of the whole range of their dtype; ends: all of
+them its least or its greatest. A program need not be defined on these; then the modes leave them out.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ PLANTED = 48  # numbers at most, drawn where there are more
 ROUNDS = 5  # of plants, at most
 ORDINARY = 16  # how far ordinary inputs reach
 FARTHEST = 2**60
+SWEPT = (None, 24)  # powers of 2 of which all elements are; None: each of another
+LARGEST_POWER = 40
 PARTS = (6, 2, 4)  # of the elements are planted where an argument is probed against itself
 PROBES = len(PARTS)  # of one solution, at most
-PROBED = 9  # of all
+PROBED = 5  # of all
 POLES = 2  # of one argument
 SOURCES = 3  # different elements of an input with ties
 
@@ -86,6 +88,27 @@ def variations(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterat
     if any(ints):
         yield from _full(case.parameters, ints, sizes, rng, case.facts.converts)
         yield from _ends(case.parameters, ints, sizes)
+
+
+def sweeps(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterator[Variation]:
+    """Numbers of every magnitude, as long as a comparison or clip has a side that no input took yet."""
+    rng = np.random.default_rng((case.seed, 0x5EEE))
+    for step in SWEPT:
+        if case.facts.covered:
+            return
+        changes: list[Change | None] = [None] * len(inputs)
+        for k, p in enumerate(case.parameters):
+            n = np.size(inputs[k])
+            if not n or not _chosen(case, p):
+                continue
+            most = p.dtype.bits - 2 if p.dtype.is_int else LARGEST_POWER if p.dtype.bits > 16 else 14
+            least = 0 if whole or p.dtype.is_int else -most // 2
+            powers = rng.integers(least, most + 1, n) if step is None else np.full(n, min(step, most - 4))
+            values = np.ldexp(1.0 if step is None else rng.integers(1, 16, n), np.maximum(powers, least))
+            signs = np.ones(n) if p.dtype.kind == "uint" else rng.choice((-1, 1), n)
+            changes[k] = _everywhere(values * signs, p.dtype)
+        if any(c is not None for c in changes):
+            yield changes
 
 
 def between(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
@@ -318,14 +341,14 @@ def _full(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence
 
 
 def _ends(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence[int]) -> Iterator[Variation]:
-    """Every element the least of its dtype, or the greatest; in turn, where several arguments have such."""
-    for pattern in ((0, 0), (1, 1), (0, 1)) if sum(ints) > 1 else ((0,), (1,)):
+    """Every element the least of its dtype, or the greatest."""
+    for greatest in (False, True):
         changes: list[Change | None] = []
         for p, taken, n in zip(parameters, ints, sizes):
             if not taken:
                 changes.append(None)
                 continue
-            end = (p.dtype.min, p.dtype.max)[pattern[sum(c is not None for c in changes) % len(pattern)]]
+            end = p.dtype.max if greatest else p.dtype.min
             changes.append(_everywhere(np.full(n, int(end), p.dtype.numpy), p.dtype))
         yield changes
 

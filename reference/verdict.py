@@ -12,6 +12,7 @@ from minitvm.notebook import verdict_html
 
 from .findings import Access, Finding
 
+SIDES, WIDTH = 3, 70  # untaken sides that a verdict lists, and how long each may be
 SHOWN = 4  # elements of an input that a message lists
 
 
@@ -26,9 +27,9 @@ class Verdict:
     Of an equal verdict, `tried` has the sizes of symbolic dimensions at which the programs were compared, and
     `unjudged` says where they round at other dtypes, if no mode that ran judges rounding; `excused` counts
     the inputs on which they differ and may, as one of them rounds there; `short` has the tiles that no size tried goes
-    round three times, by dimension. `inout` names
-    the parameters that were taken as in and out. The mode "signature" says that one program writes what the other does
-    not. A difference keeps the `programs` and the `seed`, for `script`.
+    round three times, by dimension; `untaken` has the sides of comparisons and clips of data that no input took.
+    `inout` names the parameters that were taken as in and out. The mode "signature" says that one program writes what
+    the other does not. A difference keeps the `programs` and the `seed`, for `script`.
     """
 
     equal: bool
@@ -48,6 +49,7 @@ class Verdict:
     unjudged: str = ""
     inout: tuple[str, ...] = ()
     excused: int = 0
+    untaken: tuple[str, ...] = ()
     short: Mapping[str, int] = field(default_factory=dict)
     programs: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
     seed: int = 0
@@ -85,10 +87,19 @@ class Verdict:
         if self.excused:
             times = "1 input" if self.excused == 1 else f"{self.excused} inputs"
             lines.append(f"  on {times} they differ where one of them rounds, which was not judged (mode bound does)")
+        if self.untaken:
+            lines.append(f"  one side only: {_some(self.untaken)}")
         for name, why in self.refused.items():
             reason = why.removeprefix(f"{name} mode: ").splitlines()
             lines.append(f"  {name} did not run: {reason[0]}")
         return "\n".join(lines)
+
+
+def _some(texts: Sequence[str]) -> str:
+    """The first of several texts, each cut to what a line shows."""
+    cut = [text if len(text) <= WIDTH else f"{text[: WIDTH // 2]} ... {text[-WIDTH // 2 :]}" for text in texts[:SIDES]]
+    rest = f"; and {len(texts) - SIDES} others" if len(texts) > SIDES else ""
+    return "; ".join(cut) + rest
 
 
 def difference(mode: str, output: str, wrong: np.ndarray, wanted: np.ndarray, found: np.ndarray,

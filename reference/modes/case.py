@@ -15,6 +15,7 @@ from minitvm import expr as x
 from minitvm.errors import ExecutionError, Unsupported
 
 from ..arguments import copies, random_inputs
+from ..coverage import Coverage, coverage_of
 from ..endings import RUN, deciding
 from ..findings import UndefinedBehaviour
 from ..flow import Flow, computes_with_floats, keys
@@ -65,19 +66,30 @@ class Facts:
         return landmarks(self.before) | landmarks(self.after)
 
     @cached_property
+    def coverages(self) -> tuple[Coverage, Coverage]:
+        """Which sides of their comparisons and clips the two programs took so far."""
+        return coverage_of(self.before), coverage_of(self.after)
+
+    @property
+    def covered(self) -> bool:
+        """Whether both took every side of what they reached."""
+        return all(one.complete for one in self.coverages)
+
+    @cached_property
     def compares(self) -> bool:
         """Whether one of them decides something by an order, so that equal elements may make a difference."""
         return any(decides(n) for one in (self.before, self.after) for n in nodes(one))
 
     @cached_property
-    def _solutions(self) -> list[Solution]:
-        return [s for one in (self.before, self.after) for s in solutions(one, pole=False)]
+    def _solutions(self) -> tuple[list[Solution], list[Solution]]:
+        (one, its_poles), (other, other_poles) = solutions(self.before), solutions(self.after)
+        return one + other, its_poles + other_poles
 
     @cached_property
     def reached(self) -> dict[int, frozenset[Fraction]]:
         """For each parameter, by its place, the values that lead to a site, whatever the others hold."""
         found: dict[int, frozenset[Fraction]] = {}
-        for s in self._solutions:
+        for s in self._solutions[0]:
             if s.values and not s.ground:
                 found[s.place] = found.get(s.place, frozenset()) | s.values
         return found
@@ -86,7 +98,7 @@ class Facts:
     def probes(self) -> list[Solution]:
         """What leads to a site where the others hold 0 or 1; of the two programs in turn, equal ones once."""
         met: dict[tuple[int, Ground], frozenset[Fraction]] = {}
-        for s in self._solutions:
+        for s in self._solutions[0]:
             if s.ground:
                 met[s.place, s.ground] = met.get((s.place, s.ground), frozenset()) | s.values
         return [Solution(place, ground, values) for (place, ground), values in met.items()]
@@ -94,7 +106,7 @@ class Facts:
     @cached_property
     def poles(self) -> list[Solution]:
         """What makes the floats of one of them overflow, or is where its functions are not defined."""
-        return [s for one in (self.before, self.after) for s in solutions(one, pole=True)]
+        return self._solutions[1]
 
     @cached_property
     def hashes(self) -> set[str]:
@@ -236,7 +248,7 @@ class Case:
         """The arguments after a run of `before`, whose undefined actions are errors: there is nothing to compare."""
         args = copies(inputs)
         with self.bounded():
-            execute(self.before, args, self.shadow, self.sizes, **options)
+            execute(self.before, args, self.shadow, self.sizes, coverage=self.facts.coverages[0], **options)
         return args
 
     def bounded(self) -> AbstractContextManager[None]:
@@ -247,7 +259,7 @@ class Case:
         """The arguments after a run of `after`; raises `Undefined`, which the check turns into a verdict."""
         args = copies(inputs)
         try:
-            execute(self.after, args, self.shadow, self.sizes, **options)
+            execute(self.after, args, self.shadow, self.sizes, coverage=self.facts.coverages[1], **options)
         except ExecutionError as error:
             raise Undefined(error, inputs) from error
         self.watched = self.watched or self.shadow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from ..ordinary import apart
 from ..programs import Program
 from ..runner import Run
 from ..signs import signs, with_signs
-from ..variations import blend, ties, variations, varied
+from ..variations import blend, sweeps, ties, variations, varied
 from ..verdict import Verdict
 from .case import Case
 
@@ -63,7 +64,7 @@ class ExactMode:
             tied = ties(case, inputs)
             for k, chosen in enumerate(signs(case.parameters)):
                 yield with_signs(varied(inputs, tied) if tied is not None and k else inputs, chosen)
-        for variation in variations(case, inputs, whole=True):
+        for variation in itertools.chain(variations(case, inputs, whole=True), sweeps(case, inputs, whole=True)):
             yield varied(inputs, variation)
 
     def _if_defined(self, case: Case, inputs: Sequence[Any]) -> Verdict:

@@ -8,8 +8,7 @@ show what overflows or is never a number where exact mode has not run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,17 @@ from minitvm.errors import ExecutionError, Unsupported
 from ..arguments import copies, random_inputs
 from ..field import Field, NeedsCompanion, lift
 from ..field_order import SPANS, OrderedField, Undecided
-from ..ordinary import apart, on_floats, other_inputs
+from ..ordinary import apart, apart_or_none, on_floats, other_inputs
 from ..programs import Program, execute
 from ..signs import signs
-from ..variations import Variation, between, variations, varied
+from ..variations import Variation, between, sweeps, variations, varied
 from ..verdict import Verdict
 from .case import Case, Undefined
+
+# One instance of each for all runs: what is compiled for them is kept.
+FIELD, ORDERED = Field(), tuple(map(OrderedField, SPANS))
+for _domain in (FIELD, *ORDERED):
+    _domain.lasting = True
 
 
 class FieldMode:
@@ -45,24 +49,45 @@ class FieldMode:
             return self._confirmed(case, verdict, inputs) if case.facts.hashes else verdict
         # The formulas are the same; what floats make of them is judged here where exact mode did not.
         found = on_floats(case, inputs) if case.judges_chosen else None
-        return verdict if found is None else found
+        if found is not None or case.exact_held or not case.judges_chosen:
+            return verdict if found is None else found
+        return self._swept(case, inputs)
 
     def _in_a_field(self, case: Case, inputs: Sequence[Any]) -> Verdict:
         try:
-            verdict = self._in(case, Field(), inputs, random=True)
-            return self._on_others(case, Field, inputs) if verdict else verdict
+            verdict = self._in(case, FIELD, inputs, random=True)
+            return self._on_others(case, FIELD, inputs) if verdict else verdict
         except NeedsCompanion:
             pass
         reason: Undecided | None = None
-        for span in SPANS:
+        for domain in ORDERED:
             try:
-                verdict = self._in(case, OrderedField(span), inputs, random=True)
+                verdict = self._in(case, domain, inputs, random=True)
             except Undecided as undecided:
                 reason = reason or undecided
                 continue
-            return self._on_others(case, partial(OrderedField, span), inputs) if verdict else verdict
+            return self._on_others(case, domain, inputs) if verdict else verdict
         assert reason is not None
         raise reason
+
+    def _swept(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+        """A difference where numbers are of another magnitude, as long as some side of a comparison was not taken."""
+        for variation in sweeps(case, inputs):
+            found = apart_or_none(case, varied(inputs, variation))
+            if found is not None:
+                case.told_by_floats = True
+                return found
+            for domain in (FIELD, ORDERED[0]):
+                try:
+                    verdict = self._in(case, domain, inputs, random=True, variation=variation)
+                except NeedsCompanion:
+                    continue
+                except (ExecutionError, Unsupported):
+                    break
+                if not verdict:
+                    return verdict
+                break
+        return Verdict(True, self.name)
 
     def _confirmed(self, case: Case, verdict: Verdict, inputs: Sequence[Any]) -> Verdict:
         """A difference of programs with functions, if floats show one too: a hash knows no laws, such as log(exp x)."""
@@ -84,7 +109,7 @@ class FieldMode:
         why = "ordinary floats agree within their bounds" if told else "no error bounds tell whether floats agree"
         raise Undecided(f"field mode: could not decide: a field knows no laws of {names}, and {why}")
 
-    def _on_others(self, case: Case, domain: Callable[[], Field], inputs: Sequence[Any]) -> Verdict:
+    def _on_others(self, case: Case, domain: Field, inputs: Sequence[Any]) -> Verdict:
         """A difference on floats of chosen signs, or on inputs that reach the programs' constants, if there is one.
 
         Inputs that `before` does not take, or that are not decided, are left out. What exact mode judged on its inputs
@@ -93,13 +118,13 @@ class FieldMode:
         others: list[dict[str, Any]] = []
         if case.brief:
             return Verdict(True, self.name)
-        if isinstance(domain(), OrderedField):
+        if isinstance(domain, OrderedField):
             others += [{"chosen": chosen} for chosen in signs(case.parameters)]
         left = between(case, inputs) if case.exact_held else variations(case, inputs)
         others += [{"variation": variation} for variation in left]
         for options in others:
             try:
-                verdict = self._in(case, domain(), inputs, random=True, **options)
+                verdict = self._in(case, domain, inputs, random=True, **options)
             except (ExecutionError, Unsupported, NeedsCompanion):
                 continue
             if not verdict:
@@ -111,9 +136,9 @@ class FieldMode:
         if case.told_by_floats:
             return apart(case, inputs, values=bool(case.facts.hashes)) or Verdict(True, self.name)
         try:
-            return self._in(case, Field(), inputs, random=False)
+            return self._in(case, FIELD, inputs, random=False)
         except NeedsCompanion:
-            return self._in(case, OrderedField(), inputs, random=False)
+            return self._in(case, ORDERED[0], inputs, random=False)
 
     def _in(self, case: Case, domain: Field, inputs: Sequence[Any], random: bool, chosen: Sequence[int] = (),
             variation: Variation | None = None) -> Verdict:  # fmt: skip

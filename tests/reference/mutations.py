@@ -25,7 +25,8 @@ Fault = tuple[str, x.Expr]
 _OTHERS: dict[type, tuple[type, ...]] = {
     x.GT: (x.GE, x.LT), x.GE: (x.GT,), x.LT: (x.LE, x.GT), x.LE: (x.LT,), x.EQ: (x.NE,), x.NE: (x.EQ,),
     x.Add: (x.Sub,), x.Sub: (x.Add,), x.Mul: (x.Add,), x.Min: (x.Max,), x.Max: (x.Min,),
-    x.FloorDiv: (x.Div,), x.Div: (x.FloorDiv,), x.FloorMod: (x.Mod,), x.Mod: (x.FloorMod,), x.And: (x.Or,), x.Or: (x.And,),
+    x.FloorDiv: (x.Div,), x.Div: (x.FloorDiv,), x.FloorMod: (x.Mod,), x.Mod: (x.FloorMod,),
+    x.And: (x.Or,), x.Or: (x.And,),
 }  # fmt: skip
 _ROUNDINGS = ("round", "nearbyint", "floor", "ceil", "trunc")
 
