@@ -79,12 +79,14 @@ $(BIN)/python:
 
 # Without --no-warn-conflicts pip would call it an error that the package below stands there without its dependencies.
 $(STAMPS)/%: setup.cfg pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --no-warn-conflicts --editable '.[$*]'
+	@echo "installing minitvm[$*] and what it needs into $(VENV) (numpy, numba, sympy, ...: up to 750 MB)"
+	@$(BIN)/python -m pip install --quiet --no-warn-conflicts --editable '.[$*]'
 	@mkdir -p $(STAMPS) && touch $@
 
 # Only the model files of this wheel are used, so neither its dependencies nor its limits on Python's version matter.
 $(STAMPS)/models: | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --no-deps --ignore-requires-python 'rapidocr-onnxruntime==1.4.4'
+	@echo "installing the model files of rapidocr-onnxruntime into $(VENV) (15 MB)"
+	@$(BIN)/python -m pip install --quiet --no-deps --ignore-requires-python 'rapidocr-onnxruntime==1.4.4'
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/demo $(STAMPS)/test $(STAMPS)/bench: | $(STAMPS)/models

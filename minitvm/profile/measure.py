@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..executable import Barrier, CallExternal, CallKernel, Copy, Executable, Location, evaluate
+from ..executable import ArenaSlice, Barrier, CallExternal, CallKernel, Copy, Executable, Location, Output, evaluate
 from ..expr import Var
 from ..runtime import GraphModule
 from ..tir.nodes import Buffer, PrimFunc
@@ -97,6 +97,7 @@ def _profile(
             Row(
                 group.operator, _kernels(executable, group), seconds, waiting, flops, moved, tuple(by_level.items()),
                 2 * slots / peak.peak, sum(by_level.values()), peak.peak, all(work[step].exact for step in group.steps),
+                _values(executable, group.steps, sizes),
             )
         )  # fmt: skip
     totals = (stamps[:, 0, -1] - stamps[:, 0, 0]) * 1e-9
@@ -152,6 +153,27 @@ def _groups(executable: Executable) -> list[_Group]:
             starts.append((name, number))
     ends = [number for _, number in starts[1:]] + [len(executable.steps)]
     return [_Group(name, range(start, end)) for (name, start), end in zip(starts, ends, strict=True)]
+
+
+def _values(executable: Executable, steps: range, sizes: Mapping[Var, Any]) -> tuple[str, ...]:
+    """The names of what some steps compute for others: a concatenation's, where they write a part of it in place."""
+    names: dict[str, None] = {}
+    for number in steps:
+        step = executable.steps[number]
+        if not isinstance(step, CallKernel):
+            continue
+        for arg, param in zip(step.args, executable.kernels[step.kernel].params, strict=True):
+            if "w" not in param.access:
+                continue
+            if isinstance(arg, Output):
+                names[executable.outputs[arg.index].name] = None
+            elif isinstance(arg, ArenaSlice):
+                at = evaluate(arg.offset, sizes)
+                for one in executable.arenas[arg.arena].residents:
+                    inside = 0 <= at - evaluate(one.offset, sizes) < evaluate(one.nbytes, sizes)
+                    if inside and one.first <= number <= one.last and one.last not in steps:
+                        names[one.name] = None
+    return tuple(names)
 
 
 def step_name(executable: Executable, number: int) -> str:

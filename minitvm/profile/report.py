@@ -19,7 +19,8 @@ class Row:
     quantised network), `bytes` what its kernels read and write, each byte once a kernel. `compute_seconds` is what
     the operations take at the machine's peak, an addition without a multiplication as long as both;
     `memory_seconds` what the bytes take, `levels` how much of that goes to each level of memory that they come from.
-    `exact` is false where only a run can tell how much is done.
+    `exact` is false where only a run can tell how much is done. `values` are the names that the model gives to what
+    the operator computes.
     """
 
     operator: str
@@ -33,6 +34,7 @@ class Row:
     memory_seconds: float
     peak: float
     exact: bool = True
+    values: tuple[str, ...] = ()
 
     @property
     def rate(self) -> float:

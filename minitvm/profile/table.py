@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from .report import Profile, Row
 
-_HEAD = ("operator", "ms", "time", "GFLOP/s", "of peak", "MB", "FLOP/B", "bound by", "of bound", "waits")
+_HEAD = ("operator", "ms", "time", "GFLOP/s", "of peak", "MB", "FLOP/B", "bound by", "of bound", "waits", "computes")
+_SHOWN = 2  # values of an operator, whose names the model gives
 
 
 def table(profile: Profile, by_time: bool = True) -> str:
@@ -40,6 +41,7 @@ def _line(row: Row, total: float) -> tuple[str, ...]:
         bound,
         f"{row.share_of_bound:.1%}" if row.bytes else "-",
         f"{row.waiting:.0%}",
+        ", ".join(row.values[:_SHOWN]) + (", ..." if len(row.values) > _SHOWN else ""),
     )
 
 
@@ -50,7 +52,7 @@ def _sum(profile: Profile, total: float) -> tuple[str, ...]:
     rate = profile.flops / total
     return (
         "all", f"{total * 1e3:.3f}", "100.0%", f"{rate / 1e9:.1f}", f"{rate / profile.machine.peak:.1%}",
-        f"{moved / 1e6:.3f}", f"{profile.flops / max(moved, 1):.2f}", "-", f"{least / total:.1%}", f"{waiting:.0%}",
+        f"{moved / 1e6:.3f}", f"{profile.flops / max(moved, 1):.2f}", "-", f"{least / total:.1%}", f"{waiting:.0%}", "",
     )  # fmt: skip
 
 
@@ -58,7 +60,7 @@ def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return [
         "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
+            cell.ljust(width) if column in (0, len(_HEAD) - 1) else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines

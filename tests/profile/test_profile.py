@@ -49,6 +49,21 @@ def profiled(request: pytest.FixtureRequest) -> tuple[GraphModule, Profile]:
         measure.machine = before
 
 
+def test_rows_name_the_values_of_the_model() -> None:
+    """Inside of blocked layouts, and where parts of a concatenation are written in place."""
+    b = GraphBuilder("parts")
+    x = b.input("x", (1, 16, 8, 8))
+    weights = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype("float32")
+    first = b.op("nn.relu", b.op("nn.conv2d", x, weights, padding=1), name="first")
+    parts = [b.op("nn.relu", b.op("nn.conv2d", first, weights, padding=1), name=f"part_{k}") for k in range(2)]
+    both = b.op("concatenate", *parts, axis=1, name="both")
+    graph = b.build(b.op("nn.conv2d", both, np.ones((16, 32, 1, 1), "float32"), name="total"))
+    profile = tvm.build(graph, threads=1, accuracy="strict").profile(np.ones((1, 16, 8, 8), np.float32), runs=1)
+    named = [value for row in profile.rows for value in row.values]
+    assert [name for name in named if name in ("first", "both", "total")] == ["first", "both", "both", "total"]
+    assert f"  {'total'}" in str(profile)
+
+
 def test_rows_are_the_operators_in_order(profiled: tuple[GraphModule, Profile]) -> None:
     module, profile = profiled
     fused = tvm.lower(layers(), stop_at="kernel")

@@ -141,7 +141,7 @@ class _Blocking:
         inputs = [self.operand(v, item.output) for v in item.inputs]
         if any(v is None for v in inputs):
             return False
-        self.blocked[item.output] = self.op(item.op, *inputs, **item.attrs)  # type: ignore[arg-type]
+        self.blocked[item.output] = self.op(item.op, *inputs, name=item.output.name, **item.attrs)  # type: ignore[arg-type]
         return True
 
     def operand(self, value: Value, output: Value) -> Value | None:
@@ -276,7 +276,7 @@ class _Blocking:
         if data not in self.blocked or not self.block(item.output):
             return False
         op = {"nn.global_avg_pool": "mean", "nn.global_max_pool": "max"}[item.op]
-        self.blocked[item.output] = self.op(op, self.blocked[data], axis=(2, 3), keepdims=True)
+        self.blocked[item.output] = self.op(op, self.blocked[data], name=item.output.name, axis=(2, 3), keepdims=True)
         return True
 
     def concatenate(self, item: OpNode) -> bool:
@@ -289,7 +289,7 @@ class _Blocking:
         if not any(v in self.blocked for v in item.inputs):
             return False
         parts = [self.as_blocked(v) for v in item.inputs]
-        self.blocked[item.output] = self.op("concatenate", *parts, axis=1)
+        self.blocked[item.output] = self.op("concatenate", *parts, name=item.output.name, axis=1)
         return True
 
     def bias_add(self, item: OpNode) -> bool:
@@ -298,7 +298,7 @@ class _Blocking:
             return False
         width = self.block(data) or 1
         array = self.split_channels(self.data[bias].reshape(1, -1, 1, 1), width)
-        self.blocked[item.output] = self.op("add", self.blocked[data], self.b.constant(array))
+        self.blocked[item.output] = self.op("add", self.blocked[data], self.b.constant(array), name=item.output.name)
         return True
 
     def quantize(self, item: OpNode) -> bool:
