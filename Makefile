@@ -59,6 +59,10 @@ $(if $(MINITVM_TVM_PYTHON),$(STAMPS)/tvm:;@true)
 pairs: $(STAMPS)/test ## count the pairs of a program and a legal call that the oracle judges, of every primitive (PRIMITIVES="...")
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m tests.tir.schedule.pairs $(PRIMITIVES)
 
+.PHONY: drawn
+drawn: $(STAMPS)/test ## draw from all strategies, count what occurs and which branches of passes are taken (docs/oracle.md)
+	$(BIN)/python -m tests.drawn
+
 .PHONY: mutants
 mutants: $(STAMPS)/test ## plant faults in the compiler, one at a time, and see that the oracle notices each (20 minutes)
 	$(BIN)/python -m tests.mutants

@@ -91,7 +91,8 @@ def _intrinsic(draw: Draw, inner: st.SearchStrategy[Expr], dtype: DType) -> Expr
     a = draw(inner)
     of_any = ["let", "abs", "likely", "reinterpret"]
     of_floats = (*WHOLE, "copysign", "fmod", "test", "fma")
-    kind = draw(st.sampled_from([*of_any, *(of_floats if dtype.is_float else _BITS)]))
+    fixed_point = ("q_multiply_shift",) if dtype == "int32" else ()
+    kind = draw(st.sampled_from([*of_any, *(of_floats if dtype.is_float else (*_BITS, *fixed_point))]))
     if kind == "let":
         variable = Var("t", dtype)
         return Let(variable, a, variable * variable - draw(inner))
@@ -110,6 +111,8 @@ def _intrinsic(draw: Draw, inner: st.SearchStrategy[Expr], dtype: DType) -> Expr
         return call("fma", a, draw(inner), draw(inner))
     if kind == "fmod":
         return call("fmod", a, const(draw(st.sampled_from([2, 3, -3])), dtype))
+    if kind == "q_multiply_shift":
+        return call(kind, a, draw(inner), const(draw(st.integers(2, 4))), const(draw(st.integers(0, 2))))
     if kind.startswith("shift"):
         return call(kind, a, const(draw(st.integers(0, 3)), dtype))
     return call(kind, a, draw(inner))

@@ -11,21 +11,44 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from minitvm import strategy, te
-from minitvm.errors import ScheduleError
+from minitvm.errors import MinitvmError, ScheduleError, Unsupported
+from minitvm.expr import SCALARS, DType, Var
 from minitvm.graph import optimize
 from minitvm.graph.lower import to_prim_func
-from minitvm.reference.strategies import exprs, graphs, prim_funcs, te_computes
+from minitvm.graph.passes.convert_layout import ConvertLayout
+from minitvm.reference.strategies import NEST_KINDS, any_calls, exprs, graphs, prim_funcs, te_computes
+from minitvm.reference.strategies.programs import BUILD
+from minitvm.reference.strategies.value_blocks import ROUNDING
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
-from minitvm.tir.schedule import Schedule
+from minitvm.tir.schedule import PRIMITIVES, Schedule
+from minitvm.tir.schedule.handles import to_handles
+from minitvm.tir.schedule.pipelines import DOUBLE, ORDER, STAGE, inner_parts
 from minitvm.tir.schedule.registry import transforms
 from minitvm.tir.transform import lower
+from tests.mutants import programs, structures
+from tests.tir.schedule import pipeline_programs
+from tests.tir.schedule.property_programs import PROGRAMS
+from tests.tir.schedule.thread_programs import scheduled_for_gpu, scratch_of_threads
 
 from .tally import Tally
 
 SEED = 0
 CPU = Target("cpu -vector_bits=256 -vector_registers=16")
 NAMES = tuple(p.name for p in transforms())
+LOOPS = ("split", "split", "reorder", "fuse", "vectorize", "vectorize", "unroll", "parallel", "compute_at")
+ALL_KINDS = (*BUILD, *(k for k in BUILD if k not in NEST_KINDS))
+DTYPES = (
+    "float32", "int32", "float32", "int32", "int8", "uint8", "float16", "int64", "float64", "int16", "uint16", "uint32",
+    "uint64",
+)  # fmt: skip
+FAMILIES = (
+    structures.views, structures.strided, structures.data_loops, structures.long_rows, structures.triangles,
+    structures.sequences, structures.running, structures.in_turns, structures.carried, structures.gaps,
+    structures.private, structures.private_workspaces, structures.turned, structures.contraction, structures.chain,
+    programs.branches, programs.in_place, programs.shared_cells, programs.folds, programs.split_indices,
+    programs.quotients, programs.pointwise,
+)  # fmt: skip
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
@@ -51,13 +74,13 @@ class Source:
 
 
 def _lowered(tally: Tally, func: PrimFunc, target: Target | None) -> None:
-    with contextlib.suppress(ScheduleError):  # a pipeline that a later step has made impossible
+    with contextlib.suppress(ScheduleError, Unsupported):  # a pipeline that a later step has made impossible
         tally.kernels(lower(func, target, "main", callback=tally.lowering))
 
 
 def _steps(tally: Tally, draw: Draw, func: PrimFunc, *names: str) -> PrimFunc:
     sch = Schedule(func)
-    for _ in range(draw(st.integers(1, 5))):
+    for _ in range(draw(st.integers(1, 4))):
         call = sch.draw(lambda n: draw(st.integers(0, n - 1)), *names)
         if call is None:
             break
@@ -66,25 +89,79 @@ def _steps(tally: Tally, draw: Draw, func: PrimFunc, *names: str) -> PrimFunc:
     return sch.func
 
 
+def _any_steps(tally: Tally, draw: Draw, func: PrimFunc) -> None:
+    """Calls of which many are refused."""
+    sch = Schedule(func)
+    for _ in range(draw(st.integers(2, 6))):
+        call = draw(any_calls(sch))
+        with contextlib.suppress(MinitvmError):
+            call(sch)
+            tally.step(PRIMITIVES[call.name])
+
+
 def _loop_programs(tally: Tally, draw: Draw) -> None:
-    func = draw(prim_funcs())
+    func = draw(prim_funcs(kinds=ALL_KINDS, dtypes=DTYPES, symbolic=draw(st.integers(0, 7)) == 7))
     tally.program(func)
     _lowered(tally, func, draw(st.sampled_from([None, CPU])))
     with tally.requirements():
-        after = _steps(tally, draw, func, *draw(st.sampled_from([(), (draw(st.sampled_from(NAMES)),)])))
+        after = _steps(tally, draw, func, *draw(st.sampled_from([(), LOOPS, (draw(st.sampled_from(NAMES)),)])))
+        _any_steps(tally, draw, func)
     tally.program(after)
     _lowered(tally, after, draw(st.sampled_from([None, CPU])))
 
 
+def _primitives(tally: Tally, draw: Draw) -> None:
+    """Each primitive on the programs that suit it."""
+    name = draw(st.sampled_from(NAMES))
+    func = draw(PROGRAMS.get(name, PROGRAMS[""]))
+    tally.program(func)
+    with tally.requirements():
+        after = _steps(tally, draw, func, name)
+        _any_steps(tally, draw, func)
+    _lowered(tally, after, None)
+
+
 def _by_strategy(tally: Tally, draw: Draw) -> None:
-    func = draw(prim_funcs())
+    func = draw(prim_funcs(kinds=ALL_KINDS, dtypes=DTYPES))
     after = strategy.schedule(func, CPU).func
     tally.program(after)
     _lowered(tally, after, CPU)
 
 
+def _families(tally: Tally, draw: Draw) -> None:
+    func = draw(st.sampled_from(FAMILIES))(draw)
+    tally.program(func)
+    after = _steps(tally, draw, func, *LOOPS) if draw(st.booleans()) else strategy.schedule(func, CPU).func
+    _lowered(tally, after, draw(st.sampled_from([None, CPU])))
+
+
+def _threads(tally: Tally, draw: Draw) -> None:
+    func = draw(st.sampled_from([scratch_of_threads, lambda draw: scheduled_for_gpu(draw)[1].func]))(draw)
+    tally.program(func)
+    _lowered(tally, func, None)
+
+
+def _pipelines(tally: Tally, draw: Draw) -> None:
+    sch = Schedule(draw(pipeline_programs.staged_loops()))
+    for loop in list(sch.state.tree().loops.values()):
+        count = len(inner_parts(loop))
+        with contextlib.suppress(ScheduleError):
+            if draw(st.integers(0, 3)) == 0:
+                sch.bind(to_handles(loop), draw(st.sampled_from(["vthread", "vthread.x"])))
+            elif count > 1:
+                sch.annotate(to_handles(loop), STAGE, sorted(draw(st.integers(0, 2)) for _ in range(count)))
+                if draw(st.booleans()):
+                    sch.annotate(to_handles(loop), ORDER, list(draw(st.permutations(range(count)))))
+    for block in list(sch.state.tree().blocks.values()):
+        if block.block.writes and draw(st.integers(0, 2)) == 0:
+            with contextlib.suppress(ScheduleError):
+                sch.annotate(to_handles(block), DOUBLE, 0)
+    tally.program(sch.func)
+    _lowered(tally, sch.func, None)
+
+
 def _tensor_expressions(tally: Tally, draw: Draw) -> None:
-    tensors = draw(te_computes())
+    tensors = draw(te_computes(functions=ROUNDING[:4]))
     tally.tensors(tensors)
     func = te.create_prim_func(tensors)
     tally.program(func)
@@ -92,26 +169,33 @@ def _tensor_expressions(tally: Tally, draw: Draw) -> None:
 
 
 def _networks(tally: Tally, draw: Draw) -> None:
-    case = draw(graphs())
-    tally.graph(case.graph)
-    fused = optimize(case.graph, CPU, callback=tally.graph_pass)
+    graph = draw(graphs()).graph
+    tally.graph(graph)
+    if draw(st.booleans()):
+        layout = draw(st.sampled_from([["NHWC", "default"], ["NHWC", "OHWI"], ["NCHW4c", "OIHW4i4o"]]))
+        changed = ConvertLayout({"nn.conv2d": layout})(graph)
+        tally.passed("ConvertLayout", str(graph) != str(changed))
+        graph = changed
+    fused = optimize(graph, CPU, callback=tally.graph_pass)
     for node in fused.nodes:
-        func = to_prim_func(node)
-        _lowered(tally, strategy.schedule(func, CPU).func, CPU)
+        tally.graph(node.attrs["graph"])
+        _lowered(tally, strategy.schedule(to_prim_func(node), CPU).func, CPU)
 
 
 def _expressions(tally: Tally, draw: Draw) -> None:
-    from minitvm.expr import Var
-    from minitvm.expr.dtypes import SCALARS, DType
-
     variables = [Var(f"x{k}", DType(draw(st.sampled_from(SCALARS)))) for k in range(2)]
-    tally.nodes(draw(exprs(variables, draw(st.sampled_from(["int32", "float32", "bool"])))))
+    dtype = draw(st.sampled_from(["int32", "float32", "bool", "uint8"]))
+    tally.nodes(draw(exprs(variables, dtype, intrinsics=draw(st.booleans()))))
 
 
 SOURCES = (
-    Source("prim_funcs", _loop_programs, 600),
-    Source("prim_funcs, by the strategy", _by_strategy, 200),
+    Source("prim_funcs under random steps", _loop_programs, 500),
+    Source("each primitive on its programs", _primitives, 400),
+    Source("prim_funcs by the strategy", _by_strategy, 200),
+    Source("families of nests", _families, 300),
+    Source("threads of a GPU", _threads, 150),
+    Source("pipelines", _pipelines, 150),
     Source("te_computes", _tensor_expressions, 200),
-    Source("graphs", _networks, 200),
-    Source("exprs", _expressions, 200),
+    Source("graphs", _networks, 500),
+    Source("exprs", _expressions, 300),
 )

@@ -153,6 +153,8 @@ class Tally:
 
     def passed(self, name: str, changed: bool) -> None:
         self.add("pass changes" if changed else "pass changes nothing", name)
+        if changed:
+            self.add("graph pass changes", name)
 
     def graph_pass(self, name: str, before: Graph, after: Graph) -> None:
         """A pass over a graph has run."""

@@ -8,13 +8,16 @@ import minitvm.tir.nodes as tir_nodes
 from minitvm.expr import INTRINSICS, Expr
 from minitvm.expr.dtypes import SCALARS
 from minitvm.graph import registry as graph_registry
-from minitvm.tir.annotations import LANES, PREFETCH
+from minitvm.graph.passes.pipeline import passes as graph_passes
+from minitvm.target import Target
+from minitvm.tir.annotations import ALIGNMENTS, LANES, PREFETCH
 from minitvm.tir.nodes import ForKind, Stmt
 from minitvm.tir.places import SCOPES, THREAD_AXES
 from minitvm.tir.schedule.pipelines import DOUBLE, KEYS
-from minitvm.tir.schedule.primitives.storage import ALIGNMENTS
 from minitvm.tir.schedule.registry import transforms
 from minitvm.tir.transform.pipeline import PASSES
+
+GRAPH_PASSES = list(dict.fromkeys(name for name, _ in graph_passes(Target("cpu"))))
 
 # What only the machinery between levels makes of these is no part of a program.
 _ABSTRACT = {"Expr", "BinaryOp", "CompareOp", "LogicalOp", "Stmt"}
@@ -51,5 +54,6 @@ def vocabulary() -> dict[str, list[str]]:
         "requirement refuses": requirements,
         "pass changes": [p.name for p in PASSES],
         "pass changes nothing": [p.name for p in PASSES],
+        "graph pass changes": [*GRAPH_PASSES, "ConvertLayout"],
         "graph operator": sorted(graph_registry.names()),
     }

@@ -9,6 +9,8 @@ import warnings
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from minitvm.errors import InternalError
 from minitvm.runtime.cpu import kernel_cache
@@ -56,6 +58,18 @@ def test_another_source_or_cpu_is_another_key(monkeypatch: pytest.MonkeyPatch) -
     assert kernel_cache.key_of(SOURCE, "j") != key
     monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
     assert kernel_cache.key_of(*JOB) != key
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(length=st.sampled_from([1, 100, 5_000, 70_000, 300_000]), at=st.integers(0, 1 << 20), name=st.booleans())
+def test_one_letter_anywhere_is_another_key_and_another_file(length: int, at: int, name: bool) -> None:
+    """Sources and names are as long as they like: no part of them is left out of the key."""
+    text = "a" * length
+    other = text[: at % length] + "b" + text[at % length + 1 :]
+    jobs = [(SOURCE, text), (SOURCE, other)] if name else [(text, "k"), (other, "k")]
+    assert len({kernel_cache.key_of(*job) for job in jobs}) == 2
+    assert len({kernel_cache.source_path(*job) for job in jobs}) == 2
+    assert kernel_cache.key_of(text + "k", "k") != kernel_cache.key_of(text, "kk")
 
 
 DAMAGE = {

@@ -1,0 +1,28 @@
+"""Why something that can be expressed is not drawn: each by name, so that a new hole is seen."""
+
+from __future__ import annotations
+
+from .branches import Branch
+from .vocabulary import Row
+
+_ACCELERATOR = "storage of an accelerator: nothing here runs it, programs carry the name"
+_GRID = "an axis as the others of its kind; schedules of random programs have two dimensions"
+
+REASONS: dict[Row, str] = {
+    **{("storage scope", name): _ACCELERATOR for name in
+       ("warp", "wmma", "m16n8k8", "metal", "texture", "amx", "vtcm", "acc", "inp", "wgt", "out")},
+    **{("thread axis", name): _GRID for name in ("blockIdx.z", "threadIdx.z", "vthread.y", "vthread.z")},
+    ("expression", "BufferData"): "the address in a foreign call, which has no meaning that could be run",
+    ("pass changes nothing", "drop_blocks"): "every function has a root block",
+}  # fmt: skip
+
+
+def reason_of_branch(branch: Branch) -> str | None:
+    """Why a branch is not taken, where its shape says so: what refuses, what checks after a pass, what names types."""
+    if branch.goes_to.startswith("raise ") or "refus" in branch.function:
+        return "a refusal: the errors' texts are pinned by tests of their own"
+    if branch.file.endswith("verify_kernel.py"):
+        return "the verifier: it runs where a test asks for it, and yields for what no pass makes"
+    if branch.goes_to.startswith("yield ") or "verif" in branch.condition or "callback" in branch.condition:
+        return "a check after a pass"
+    return None
