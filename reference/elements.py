@@ -15,6 +15,7 @@ from minitvm.tir import nodes as t
 
 from . import shadow as checks
 from .findings import Access
+from .index_arithmetic import reaches
 from .scalar import ITERATION, LANES, Environment, Evaluate, Execute, ScalarCompiler, Value
 from .settings import Settings, stored_buffers
 from .storage import View
@@ -30,6 +31,7 @@ class ElementCompiler(ScalarCompiler):
     def __init__(self, func: t.PrimFunc, settings: Settings, module: t.IRModule | None = None) -> None:
         super().__init__()
         self.settings = settings
+        self.reach = reaches(func)
         self.stored = stored_buffers(func, module)
         self.outputs = {p for p in func.buffers if p in self.stored}
         self.hear = {name: events.heard(settings.listeners, name) for name in _REPORTS}

@@ -18,6 +18,7 @@ from minitvm import expr as x
 from minitvm.errors import ExecutionError
 
 from . import operations
+from .index_arithmetic import is_sum, overflow
 from .intrinsics import VECTOR_REDUCTIONS, as_value, meaning
 from .scalar import _REDUCERS, Environment, Evaluate, ScalarCompiler, Value
 
@@ -42,8 +43,38 @@ class GridCompiler(ScalarCompiler):
     def __init__(self, reserved: int = RESERVED) -> None:
         super().__init__(reserved)
 
-    def _binary(self, e: x.BinaryOp) -> Evaluate:
-        a, b = self.expr(e.a), self.expr(e.b)
+    def _checked_sum(self, e: x.Expr, low: int, high: int) -> Evaluate:
+        # Beside the wrapped sum goes one of float64, which is near enough to tell whether it wrapped.
+        wrapped, near = self._wrapped_sum(e), self._exact_sum(e)
+
+        def evaluate(env: Environment) -> Value:
+            value, size = wrapped(env), near(env)
+            if type(size) is not np.ndarray:
+                if low <= size <= high:
+                    return value
+                raise overflow(e, size)
+            if size.size == 0 or (size.min() >= low and size.max() <= high):
+                return value
+            wrong = (size < low) | (size > high)
+            needed = wrong if env[MASK] is None else wrong & env[MASK]
+            if needed.any():
+                raise overflow(e, int(np.broadcast_to(size, needed.shape)[needed].flat[0]))
+            return value
+
+        return evaluate
+
+    def _exact_sum(self, e: Any) -> Evaluate:
+        if is_sum(e):
+            return super()._exact_sum(e)
+        value = self.expr(e)
+
+        def evaluate(env: Environment) -> Value:
+            found = value(env)
+            return found.astype(np.float64) if type(found) is np.ndarray else found
+
+        return evaluate
+
+    def _operation(self, e: x.BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
         on_arrays = operations.on_arrays(type(e), e.a.dtype)
         on_values = operations.on_values(type(e), e.a.dtype.scalar)
 
@@ -127,7 +158,10 @@ class GridCompiler(ScalarCompiler):
         plain = e.op in x.INTRINSICS and x.INTRINSICS[e.op].result != "void" and e.op != "if_then_else"
         if not plain or e.op in VECTOR_REDUCTIONS:
             return super()._call(e)
-        args = [self.expr(a) for a in e.args]
+        checked = self.index_sum(e)
+        return self._function(e, [self.expr(a) for a in e.args]) if checked is None else checked
+
+    def _function(self, e: x.Call, args: list[Evaluate]) -> Evaluate:
         function, dtype = meaning(e.op, e.dtype, e.args[0].dtype), e.dtype.scalar
 
         def evaluate(env: Environment) -> Value:

@@ -165,6 +165,8 @@ class _Call:
 class KernelCompiler(StatementCompiler):
     """The slow mode, with kernel calls and barriers."""
 
+    checks_indices = False  # lowering rearranges sums; what is undefined was found before
+
     def __init__(self, func: t.PrimFunc, settings: Settings, module: t.IRModule) -> None:
         super().__init__(func, settings, module)
         self.module, self.calls = module, {}  # type: ignore[var-annotated]
@@ -335,6 +337,8 @@ _DONE = object()
 
 class LockstepKernels(LockstepCompiler):
     """The fast mode, with kernel calls and barriers."""
+
+    checks_indices = False
 
     def __init__(self, func: t.PrimFunc, settings: Settings, in_order: set[t.For], module: t.IRModule,
                  facts: dict[str, Dependence]) -> None:  # fmt: skip

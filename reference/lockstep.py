@@ -24,6 +24,7 @@ from .grid import GRID, MASK, inside, narrowed
 from .grid_elements import GridElements, NeedsOrder
 from .grid_run import GridNest, largest
 from .grid_storage import GridMemory, GridView
+from .index_arithmetic import reaches
 from .level import Level
 from .scalar import Environment, Evaluate, Execute, Value
 from .settings import INDEPENDENT, Settings
@@ -41,6 +42,7 @@ class LockstepCompiler(Statements, GridElements):
     ) -> None:
         super().__init__(settings, facts or Dependence(func), set(func.buffers))
         self.in_order = in_order
+        self.reach = reaches(func)
         self.rank = 0  # loops of the deepest grid; known when compilation is done, used when the program runs
         self.counter = Counter()
     def environment(self) -> Environment:

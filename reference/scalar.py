@@ -17,6 +17,7 @@ from minitvm.errors import ExecutionError, InternalError, Unsupported
 
 from . import operations
 from .domain import Domain, stored
+from .index_arithmetic import is_index_sum, is_sum, overflow, reach
 from .intrinsics import VECTOR_REDUCTIONS, as_value, meaning
 
 Value = Any
@@ -38,13 +39,16 @@ class ScalarCompiler:
 
     domain: Domain | None = None
     mask_slot = LANES
+    checks_indices = True  # whether a sum of indices that leaves its dtype is an error; else it wraps
 
     def __init__(self, reserved: int = RESERVED) -> None:
+        self.reach: dict[x.Var, int] = {}  # the largest magnitude of variables, where the program says it
         self.slots: dict[Any, int] = {}
         self.size = reserved
         self._handlers: dict[type, Callable[[Any], Evaluate]] = {
-            x.Var: self._var, x.SizeVar: self._var, x.IntImm: self._constant, x.FloatImm: self._constant,
-            x.Cast: self._cast, x.And: self._and, x.Or: self._or, x.Not: self._not, x.Select: self._select,
+            x.Var: self._var, x.SizeVar: self._var, x.DataVar: self._var, x.IntImm: self._constant,
+            x.FloatImm: self._constant, x.Cast: self._cast, x.And: self._and, x.Or: self._or, x.Not: self._not,
+            x.Select: self._select,
             x.Let: self._let, x.Call: self._call, x.Ramp: self._ramp, x.Broadcast: self._broadcast,
             x.Shuffle: self._shuffle,
         }  # fmt: skip
@@ -95,8 +99,50 @@ class ScalarCompiler:
         value = operations.constant(e)
         return lambda env: value
 
+    def index_sum(self, e: x.Expr) -> Evaluate | None:
+        """The closure of a sum of indices that might leave its dtype; None for every other expression."""
+        if not (self.checks_indices and is_sum(e)) or not is_index_sum(e):
+            return None
+        low, high = int(e.dtype.min), int(e.dtype.max)
+        most = reach(e, self.reach)
+        return None if most is not None and most <= high else self._checked_sum(e, low, high)
+
+    def _checked_sum(self, e: x.Expr, low: int, high: int) -> Evaluate:
+        exact = self._exact_sum(e)
+
+        def evaluate(env: Environment) -> int:
+            value: int = exact(env)
+            if low <= value <= high:
+                return value
+            raise overflow(e, value)
+
+        return evaluate
+
+    def _exact_sum(self, e: Any) -> Evaluate:
+        """The same sum in Python's integers."""
+        if not is_sum(e):
+            return self.expr(e)
+        if isinstance(e, x.Call):
+            shifted, factor = self._exact_sum(e.args[0]), 1 << e.args[1].value  # type: ignore[attr-defined]
+            return self.operation(e.op, e.dtype, lambda env: shifted(env) * factor)
+        a, b = self._exact_sum(e.a), self._exact_sum(e.b)
+        return self.operation(type(e).__name__.lower(), e.dtype, _EXACT[type(e)](a, b))
+
+    def _wrapped_sum(self, e: Any) -> Evaluate:
+        """A sum that wraps, the sums in it included: with data in one of them, all of them are data."""
+        if not is_sum(e):
+            return self.expr(e)
+        if isinstance(e, x.Call):
+            return self._function(e, [self._wrapped_sum(e.args[0]), self.expr(e.args[1])])
+        return self._operation(e, self._wrapped_sum(e.a), self._wrapped_sum(e.b))
+
     def _binary(self, e: x.BinaryOp) -> Evaluate:
-        a, b = self.expr(e.a), self.expr(e.b)
+        checked = self.index_sum(e)
+        if checked is not None:
+            return checked
+        return self._wrapped_sum(e) if is_sum(e) else self._operation(e, self.expr(e.a), self.expr(e.b))
+
+    def _operation(self, e: x.BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
         kind, dtype = type(e), e.a.dtype
         if dtype.lanes > 1:
             function = operations.on_arrays(kind, dtype)
@@ -164,9 +210,14 @@ class ScalarCompiler:
             return self._if_then_else(e)
         if e.op in VECTOR_REDUCTIONS:
             return self._vector_reduce(e)
+        checked = self.index_sum(e)
+        if checked is not None:
+            return checked
         if e.op not in x.INTRINSICS or x.INTRINSICS[e.op].result == "void":
             return self.opaque(e)
-        args = [self.expr(a) for a in e.args]
+        return self._function(e, [self.expr(a) for a in e.args])
+
+    def _function(self, e: x.Call, args: list[Evaluate]) -> Evaluate:
         function = meaning(e.op, e.dtype, e.args[0].dtype)
         dtype = e.dtype
         if dtype.is_bool:
@@ -264,11 +315,12 @@ def _guarded_and(env: Environment, first: np.ndarray, second: Evaluate) -> np.nd
     return np.zeros_like(first) if found is None else np.asarray(first & found)
 
 
-_FLOAT_FORMS: dict[type, Callable[[Evaluate, Evaluate], Evaluate]] = {
+_EXACT: dict[type, Callable[[Evaluate, Evaluate], Evaluate]] = {
     x.Add: lambda a, b: lambda env: a(env) + b(env),
     x.Sub: lambda a, b: lambda env: a(env) - b(env),
     x.Mul: lambda a, b: lambda env: a(env) * b(env),
 }
+_FLOAT_FORMS = _EXACT
 
 
 def _add(a: Evaluate, b: Evaluate, low: int, high: int, wrap: Callable[[int], int]) -> Evaluate:

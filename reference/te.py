@@ -156,6 +156,7 @@ def _slow(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict
     spatial, results = _domain(op.axis, values), _results(op, values, compiler)
     reduce = _reduction(op)
     slots = [compiler.define(a.var) for a in op.axis]
+    _note_reach(compiler, op.axis, spatial)
     for variable in values:
         compiler.define(variable)
     if reduce is None:
@@ -186,6 +187,11 @@ def _results(op: te.ComputeOp, values: Mapping[x.Var, Any], compiler: ScalarComp
     return [np.empty(shape, compiler.cells(b.dtype)) for b in op.body]
 
 
+def _note_reach(compiler: ScalarCompiler, axes: Sequence[x.IterVar], domain: Sequence[range]) -> None:
+    """How far the variables of axes go."""
+    compiler.reach.update({a.var: max(abs(r.start), abs(r.stop)) for a, r in zip(axes, domain, strict=True)})
+
+
 class _Fold:
     """A reduction: start values combined with one tuple of sources after the other, in the order of the axes."""
 
@@ -194,6 +200,7 @@ class _Fold:
         start = reduce.init or combiner.identity
         self.start = [compiler.expr(e) for e in start]
         self.axes = [compiler.define(a.var) for a in reduce.axes]
+        _note_reach(compiler, reduce.axes, domain)
         self.domain = domain
         self.count = math.prod(map(len, domain))
         self.condition = compiler.expr(reduce.condition)
@@ -280,6 +287,7 @@ def _fast(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict
     spatial, results = _domain(op.axis, values), _results(op, values, compiler)
     reduce, rank = _reduction(op), len(op.axis)
     slots = [compiler.define(a.var) for a in op.axis]
+    _note_reach(compiler, op.axis, spatial)
     for variable in values:
         compiler.define(variable)
     if reduce is None:

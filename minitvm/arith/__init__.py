@@ -2,5 +2,6 @@
 
 from . import iter_map, regions
 from .analyzer import Analyzer, simplify
+from .normal import holds_data
 
-__all__ = ["Analyzer", "iter_map", "regions", "simplify"]
+__all__ = ["Analyzer", "holds_data", "iter_map", "regions", "simplify"]

@@ -7,8 +7,8 @@
         analyzer.can_prove(j * 16 + i < 48)               # True
 
 After TVM's `arith::Analyzer`. A proof is never wrong but may be missed. int32 and int64 are index dtypes, whose
-arithmetic over variables is taken not to overflow (see `normal`); other integers wrap, floats round, and only what
-preserves every value is done to them.
+sums over indices do not overflow (see `normal`); data and other integers wrap, floats round, and only what preserves
+every value is done to them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from math import gcd
 from typing import Any
 
-from ..errors import TypeMismatch
+from ..errors import InternalError, TypeMismatch
 from ..expr import (
     EQ,
     GE,
@@ -32,6 +32,7 @@ from ..expr import (
     Cast,
     CompareOp,
     Div,
+    DType,
     Expr,
     FloorDiv,
     FloorMod,
@@ -56,7 +57,7 @@ from ..expr import (
 from . import fold, rules
 from .affine import FLOORDIV, OPAQUE, Affine, Atom, term_variables
 from .domain import UNKNOWN, Domain, Interval
-from .normal import Normalizer, imm, is_index_dtype
+from .normal import Normalizer, TooWide, imm, is_index_dtype
 
 _ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max)
 _TRUE, _FALSE = IntImm(1, "bool"), IntImm(0, "bool")  # type: ignore[arg-type]
@@ -97,8 +98,8 @@ class Analyzer:
             low, high = (self._end(v) for v in values)
         else:
             r = values if isinstance(values, Range) else Range.of(values)
-            start = self._normal.affine(r.start)
-            low, high = start, start + self._normal.affine(r.extent) - 1
+            start = self._normal.exact(r.start)
+            low, high = start, start + self._normal.exact(r.extent) - 1
         self._forget()
         interval = (
             None if low is None else domain.bounds(low)[0],
@@ -115,7 +116,7 @@ class Analyzer:
     def _end(self, value: Any) -> Affine | None:
         if isinstance(value, int) and value.bit_length() > 63:
             return None  # an end of uint64: no index dtype holds it, and an open end is still true
-        return None if value is None else self._normal.affine(as_expr(value))
+        return None if value is None else self._normal.exact(as_expr(value))
 
     def bind_value(self, var: Var, value: Expr) -> None:
         """Say that a variable lies within the bounds of an expression (a `Let`)."""
@@ -220,7 +221,29 @@ class Analyzer:
 
     def to_expr(self, x: Affine, dtype: Any) -> Expr:
         """A normal form as an expression of that dtype."""
-        return self._normal.expr(self._fixed(x), dtype)
+        x = self._fixed(x)
+        try:
+            return self._normal.expr(x, dtype)
+        except TooWide:
+            if dtype == "int64":
+                raise InternalError(f"an index expression that int64 does not hold: {x}") from None
+            return Cast(DType(dtype), self.to_expr(x, DType("int64")))
+
+    def _written(self, x: Affine, e: Expr) -> Expr:
+        """A normal form of `e` as an expression; `e` as it is where the form does not fit.
+
+        Not even its operands change: without the data in one of them, a sum of others would be one of indices.
+        """
+        try:
+            return self._normal.expr(x, e.dtype)
+        except TooWide:
+            return e
+
+    def _side(self, x: Affine, dtype: Any) -> Expr:
+        """A side of a comparison: a sum that may wrap is not the number that was compared."""
+        if self._normal.may_wrap(x, dtype):
+            raise TooWide
+        return self._normal.expr(x, dtype)
 
     # -- questions --------------------------------------------------------------------------------------------------
 
@@ -253,7 +276,9 @@ class Analyzer:
         x, y = as_expr(a), as_expr(b)
         if is_index_dtype(x.dtype) and is_index_dtype(y.dtype):
             f, g = self._normal.affine(x), self._normal.affine(y)
-            return f == g or self.can_prove(
+            # Sums of data are equal with what wraps of them; in two dtypes they wrap differently.
+            wraps = x.dtype != y.dtype and (self._normal.may_wrap(f, x.dtype) or self._normal.may_wrap(g, y.dtype))
+            return (f == g and not wraps) or self.can_prove(
                 EQ(x.astype("int64"), y.astype("int64")) if x.dtype != y.dtype else EQ(x, y)
             )
         return self.can_prove(x == y)
@@ -268,8 +293,9 @@ class Analyzer:
 
         Coefficient 0: e is base. (1, 0): nothing is known.
         """
-        x = self._normal.affine(as_expr(e))
-        coefficient = 0
+        e = as_expr(e)
+        x = self._normal.affine(e)
+        coefficient = 1 << e.dtype.bits if self._normal.may_wrap(x, e.dtype) else 0
         for term, c in x.terms.items():
             step, base = self._term_modular(term)
             coefficient = gcd(coefficient, c * step)
@@ -304,7 +330,7 @@ class Analyzer:
     def _simplify(self, e: Expr) -> Expr:
         if isinstance(e, (*_ARITHMETIC, Var)):
             if is_index_dtype(e.dtype):
-                return self._normal.expr(self._fixed(self._normal.affine(e)), e.dtype)
+                return self._written(self._fixed(self._normal.affine(e)), e)
             return e if isinstance(e, Var) else fold.arithmetic(map_children(e, self.simplify))
         if isinstance(e, CompareOp):
             return self._compare(e)
@@ -342,6 +368,12 @@ class Analyzer:
             if x == y:
                 return _TRUE if isinstance(e, EQ | LE | GE) else _FALSE
             return map_children(e, self.simplify)
+        try:
+            return self._decided(e, x, y)
+        except TooWide:
+            return e
+
+    def _decided(self, e: CompareOp, x: Affine, y: Affine) -> Expr:
         if isinstance(e, EQ | NE):
             return self._equality(e, x - y)
         if isinstance(e, GT | GE):
@@ -361,7 +393,7 @@ class Analyzer:
         """f >= 0 with positive terms on either side, as people write it."""
         positive = Affine({t: c for t, c in f.terms.items() if c > 0})
         negative = Affine({t: -c for t, c in f.terms.items() if c < 0})
-        build = self._normal.expr
+        build = self._side
         if not negative.terms:
             return GE(build(positive, dtype), imm(-f.const, dtype))
         if not positive.terms:
@@ -390,7 +422,7 @@ class Analyzer:
         positive = Affine({t: c for t, c in f.terms.items() if c > 0})
         negative = Affine({t: -c for t, c in f.terms.items() if c < 0})
         left, right = (positive, negative - f.const) if positive.terms else (negative, Affine({}, f.const))
-        return type(e)(self._normal.expr(left, e.a.dtype), self._normal.expr(right, e.a.dtype))
+        return type(e)(self._side(left, e.a.dtype), self._side(right, e.a.dtype))
 
     def _logical(self, e: And | Or) -> Expr:
         a = self.simplify(e.a)
@@ -429,7 +461,7 @@ class Analyzer:
             value = self.simplify(e.args[0])
             return value if isinstance(value, IntImm) else Call(e.dtype, "likely", (value,))
         if is_index_dtype(e.dtype) and e.op in ("shift_left", "shift_right", "bitwise_and"):
-            return self._normal.expr(self._normal.affine(e), e.dtype)
+            return self._written(self._normal.affine(e), e)
         return fold.bits(map_children(e, self.simplify))
 
     def _if_then_else(self, e: Call) -> Expr:
@@ -455,7 +487,7 @@ class Analyzer:
 
     def _cast(self, e: Cast) -> Expr:
         if is_index_dtype(e.dtype) and is_index_dtype(e.value.dtype):
-            return self._normal.expr(self._normal.affine(e), e.dtype)
+            return self._written(self._normal.affine(e), e)
         return fold.cast(map_children(e, self.simplify))
 
 

@@ -203,7 +203,7 @@ class _Space:
                 raise _NotAffine(f"{e} does not divide by a positive constant")
             floor = f"floor(({self.text(e.a)}) / {e.b.value})"
             return floor if isinstance(e, FloorDiv) else f"({self.text(e.a)} - {e.b.value} * {floor})"
-        if isinstance(e, Cast) and e.dtype in ("int32", "int64") and e.value.dtype in ("int32", "int64"):
+        if isinstance(e, Cast) and e.dtype in ("int32", "int64") and e.value.dtype == "int32":
             return self.text(e.value)
         if isinstance(e, Min | Max):
             return self.extreme(e)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
-from ..expr import SizeVar, Var
+from ..expr import DataVar, SizeVar, Var
 from .affine import (
     FLOORDIV,
     FLOORMOD,
@@ -107,7 +107,7 @@ class Domain:
         if isinstance(term, Var):
             if isinstance(term, SizeVar):
                 return intersect(known, (0, None))
-            return known
+            return intersect(known, (int(term.dtype.min), int(term.dtype.max))) if _is_data(term) else known
         return intersect(known, self._structure_interval(term))
 
     def _structure_interval(self, atom: Atom) -> Interval:
@@ -294,6 +294,10 @@ class Domain:
                     results.append(f.scaled(abs(d)) - fact.scaled(abs(c)))
                     break
         return results
+
+
+def _is_data(var: Var) -> bool:
+    return isinstance(var, DataVar) and var.dtype.is_int
 
 
 def _symbolic_modulo(term: Any) -> TypeGuard[Atom]:

@@ -127,6 +127,7 @@ class _Detector:
         self.limits: list[tuple[dict[Any, Affine], Affine]] = []  # a sum's steps and the extent that a predicate gives
         self.padded = False
         self.keep_unit = keep_unit
+        self.iters = iters
         for var, r in iters.items():
             self.marks[var] = IterMark(var, self.affine(r.extent), self.affine(r.start))
 
@@ -199,9 +200,19 @@ class _Detector:
             return self.quotient(e, inner, by) if isinstance(e, FloorDiv) else self.remainder(e, inner, by)
         from ..expr import Cast
 
-        if isinstance(e, Cast) and e.value.dtype.is_int and e.dtype.is_int:
+        if isinstance(e, Cast) and self.keeps_value(e):
             return self.parse(e.value)
         raise NotAffine(f"{e} is not a sum of iterators, their quotients and remainders")
+
+    def keeps_value(self, e: Any) -> bool:
+        """Whether a conversion between integer dtypes keeps the value, whatever the iterators are."""
+        source, target = e.value.dtype, e.dtype
+        if not (source.is_int and target.is_int):
+            return False
+        if target.min <= source.min and source.max <= target.max:
+            return True
+        low, high = Analyzer(self.iters).bounds(e.value)
+        return low is not None and high is not None and bool(target.min <= low and high <= target.max)
 
     def added(self, a: IterSum, b: IterSum) -> IterSum:
         args = list(a.args)

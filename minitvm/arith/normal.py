@@ -1,8 +1,9 @@
 """Index expressions to their normal form and back.
 
-Only int32 and int64 count as index dtypes. Their arithmetic is taken not to overflow, as in TVM and as C compilers do,
-where it is over variables alone. What comes out of memory or a call is data and may wrap: sums of data are rearranged
-(wrapping addition and multiplication form a ring) but never divided or compared as if they could not wrap.
+Only int32 and int64 count as index dtypes. Over indices alone (every variable but a `DataVar`) sums and products do not
+overflow, by definition: see "Integers" in docs/architecture.md. What comes out of memory, a call or a `DataVar` is data
+and may wrap: sums of data are rearranged (wrapping addition and multiplication form a ring) but never divided, compared
+or converted to another dtype as if they could not wrap.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ..expr import (
     BinaryOp,
     Call,
     Cast,
+    DataVar,
     Div,
     DType,
     Expr,
@@ -42,6 +44,7 @@ from .affine import (
     MAX,
     MIN,
     OPAQUE,
+    PRODUCT,
     Affine,
     Atom,
     Term,
@@ -61,12 +64,16 @@ def is_index_dtype(dtype: DType) -> bool:
     return dtype in _LIMITS
 
 
+class TooWide(Exception):
+    """A sum cannot be written in its dtype: a constant, or the sum for some values of its variables, does not fit."""
+
+
 @lru_cache(maxsize=4096)
 def imm(value: int, dtype: DType) -> Expr:
-    """An integer constant, shared; one that does not fit wraps, as the arithmetic that led to it would."""
+    """An integer constant, shared; raises `TooWide` for one that the dtype does not hold."""
     low, high = _LIMITS[dtype]
     if not low <= value <= high:
-        value = (value - low) % (high - low + 1) + low
+        raise TooWide
     return IntImm(value, dtype)
 
 
@@ -87,9 +94,13 @@ class Normalizer:
             return found
         terms: dict[Any, int] = {}
         constant = self._add(e, 1, terms)
+        if not terms and not _LIMITS[e.dtype][0] <= constant <= _LIMITS[e.dtype][1]:
+            constant = fold.wrap(constant, e.dtype)
         result = Affine(terms, constant)
         if len(terms) > 1:
             result = rules.merge_splits(self.domain, result)
+        if terms and self._leaves(result, _LIMITS[e.dtype]) and any(map(_is_data, walk(e))):
+            result = self._one_term(e)  # what is left of a sum whose data went away wraps as the sum did
         if len(self.memo) > _MEMO_LIMIT:
             self.memo.clear()
         self.memo[e] = result
@@ -98,7 +109,7 @@ class Normalizer:
     def _add(self, e: Expr, scale: int, terms: dict[Any, int]) -> int:
         """terms += scale * e; returns what that adds to the constant."""
         kind = type(e)
-        if kind is Var or kind is SizeVar:
+        if kind is Var or kind is SizeVar or kind is DataVar:
             total = terms.get(e, 0) + scale
             if total:
                 terms[e] = total
@@ -187,12 +198,25 @@ class Normalizer:
         if not is_index_dtype(source):
             return self._opaque(e)
         inner = self.affine(e.value)
-        if e.dtype.bits >= source.bits:
-            return self._opaque(e) if self.may_wrap(inner, source) else inner
-        limits = _LIMITS[e.dtype]
-        if all(isinstance(t, Var) and _inside(self.domain.term_interval(t), limits) for t in inner.terms):
-            return inner
-        return self._opaque(e)
+        if self.may_wrap(inner, source):
+            return self._opaque(e)
+        if inner.is_const:
+            return Affine({}, fold.wrap(inner.const, e.dtype))
+        narrows = e.dtype.bits < source.bits
+        return self._opaque(e) if narrows and not self._fits(inner, _LIMITS[e.dtype]) else inner
+
+    def _fits(self, x: Affine, limits: Interval) -> bool:
+        """Whether a sum, its terms and what these are made of keep their values in a narrower dtype."""
+        if not _inside(self.domain.interval(x), limits):
+            return False
+        return all(self._term_fits(term, limits) for term in x.terms)
+
+    def _term_fits(self, term: Term, limits: Interval) -> bool:
+        if isinstance(term, Var) or term.kind == OPAQUE:
+            return _inside(self.domain.term_interval(term), limits)
+        if term.kind == PRODUCT:
+            return all(self._term_fits(factor, limits) for factor in term.args)
+        return all(self._fits(arg, limits) for arg in term.args)
 
     def _call(self, e: Call) -> Affine:
         if e.op in ("shift_left", "shift_right", "bitwise_and") and isinstance(e.args[1], IntImm):
@@ -242,6 +266,18 @@ class Normalizer:
         value = self.affine(e)
         return UNKNOWN if self.may_wrap(value, e.dtype) else self.domain.bounds(value)
 
+    def exact(self, e: Expr) -> Affine:
+        """The normal form as a number in mathematics: data that may wrap is one term, what is left of it."""
+        x = self.affine(e)
+        if not self.may_wrap(x, e.dtype):
+            return x
+        return self._one_term(e)
+
+    def _one_term(self, e: Expr) -> Affine:
+        atom = Atom(OPAQUE, (e,))
+        self.domain.narrow(atom, _LIMITS[e.dtype])
+        return Affine.of(atom)
+
     def may_wrap(self, x: Affine, dtype: DType) -> bool:
         """Whether the sum has data in it and could leave the range of its dtype."""
         if not any(map(_has_data, x.terms)):
@@ -251,9 +287,14 @@ class Normalizer:
     # -- and back ---------------------------------------------------------------------------------------------------
 
     def expr(self, x: Affine, dtype: DType) -> Expr:
-        """The sum as people write it: outer (larger) terms first, the constant last, no leading minus if avoidable."""
+        """The sum as people write it: outer (larger) terms first, the constant last, no leading minus if avoidable.
+
+        Raises `TooWide` where a sum of indices in it, or a constant, is known not to fit the dtype.
+        """
         if not x.terms:
             return imm(x.const, dtype)
+        if self._leaves(x, _LIMITS[dtype]):
+            raise TooWide
         ordered = self._ordered(x)
         if ordered[0][1] < 0:
             first = next((i for i, (_, c) in enumerate(ordered) if c > 0), None)
@@ -269,6 +310,12 @@ class Normalizer:
         if x.const and ordered[0][1] > 0:
             result = Add(result, imm(x.const, dtype)) if x.const > 0 else Sub(result, imm(-x.const, dtype))
         return result
+
+    def _leaves(self, x: Affine, limits: Interval) -> bool:
+        """Whether a sum of indices has values outside of the limits, as far as its ends are known."""
+        low, high = self.domain.interval(x)
+        outside = (low is not None and low < limits[0]) or (high is not None and high > limits[1])  # type: ignore[operator]
+        return outside and not any(map(_has_data, x.terms))
 
     def _ordered(self, x: Affine) -> list[tuple[Any, int]]:
         if len(x.terms) == 1:
@@ -315,7 +362,7 @@ def _inside(interval: Interval, limits: Interval) -> bool:
 
 def _has_data(term: Term) -> bool:
     if isinstance(term, Var):
-        return False
+        return isinstance(term, DataVar)
     if term.data is None:
         term.data = _find_data(term)
     return term.data
@@ -323,10 +370,19 @@ def _has_data(term: Term) -> bool:
 
 def _find_data(term: Atom) -> bool:
     if term.kind == OPAQUE:
-        return any(isinstance(part, Expr) and not _is_index_arithmetic(part) for part in walk(term.args[0]))
+        return any(map(_is_data, walk(term.args[0])))
     if term.kind == "product":
         return any(_has_data(factor) for factor in term.args)
     return any(_has_data(inner) for arg in term.args for inner in arg.terms)
+
+
+def holds_data(e: Expr) -> bool:
+    """Whether an expression of index dtype has data in it (a load, a call, a `DataVar`, another dtype): it wraps."""
+    return is_index_dtype(e.dtype) and any(map(_is_data, walk(e)))
+
+
+def _is_data(part: Any) -> bool:
+    return isinstance(part, Expr) and not _is_index_arithmetic(part)
 
 
 def _is_index_arithmetic(e: Expr) -> bool:
@@ -335,4 +391,4 @@ def _is_index_arithmetic(e: Expr) -> bool:
         return e.op in ("if_then_else", "likely", "shift_left", "shift_right", "bitwise_and")
     if isinstance(e, Cast):
         return is_index_dtype(e.value.dtype) or e.value.dtype.is_bool
-    return isinstance(e, Var | IntImm | BinaryOp | Not | Select)
+    return isinstance(e, Var | IntImm | BinaryOp | Not | Select) and not isinstance(e, DataVar)

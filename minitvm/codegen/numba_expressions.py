@@ -30,6 +30,7 @@ from ..expr import (
     Call,
     Cast,
     CompareOp,
+    DataVar,
     Div,
     DType,
     Expr,
@@ -126,7 +127,7 @@ class NumbaExpressions(Emitter):
             return str(e.value)
         if isinstance(e, Var):
             return self.names[e] if e in self.wide else f"{self.use('i64')}({self.names[e]})"
-        if isinstance(e, Cast) and e.dtype.is_int and e.dtype.bits >= 32 and is_index(e.value):
+        if isinstance(e, Cast) and is_index(e) and self.keeps_value(e):
             return self.index(e.value)
         if not is_index(e):
             return f"{self.use('i64')}({self.value(e)})"
@@ -141,6 +142,11 @@ class NumbaExpressions(Emitter):
         if isinstance(e, FloorDiv | FloorMod | Div | Mod):
             return self.division(e)
         return f"{self.use('i64')}({self.value(e)})"
+
+    def keeps_value(self, e: Cast) -> bool:
+        """Whether a conversion of an index does not narrow it, or not for the values that it has."""
+        low, high = (0, 0) if e.dtype.bits >= e.value.dtype.bits else self.analyzer.bounds(e.value)
+        return low is not None and high is not None and e.dtype.min <= low and high <= e.dtype.max
 
     def operand(self, e: Expr, parenthesised: Any) -> str:
         text = self.index(e)
@@ -407,11 +413,11 @@ def _enclosed(text: str) -> bool:
 
 
 def is_index(e: Expr) -> bool:
-    """Whether an expression is integer arithmetic over variables and constants only, to be done in int64."""
+    """Whether an expression is integer arithmetic over indices and constants only, to be done in int64."""
     if e.dtype not in ("int32", "int64"):
         return False
     if isinstance(e, Var | IntImm):
-        return True
+        return not isinstance(e, DataVar)
     if isinstance(e, Cast):
         return is_index(e.value)
     return (

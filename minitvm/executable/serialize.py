@@ -148,7 +148,7 @@ def blob(executable: n.Executable) -> tuple[int, Iterator[bytes | memoryview]]:
 
 class _Reader:
     def __init__(self, variables: list[list[str]]) -> None:
-        kinds = {"Var": e.Var, "SizeVar": e.SizeVar}
+        kinds = {"Var": e.Var, "SizeVar": e.SizeVar, "DataVar": e.DataVar}
         self.variables = [kinds[kind](name, e.DType(dtype)) for kind, name, dtype in variables]
 
     def expr(self, j: Any) -> Any:

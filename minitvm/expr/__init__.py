@@ -20,6 +20,7 @@ from .nodes import (
     Cast,
     CommReducer,
     CompareOp,
+    DataVar,
     Div,
     Expr,
     FloatImm,
@@ -57,10 +58,10 @@ from .visitor import children, free_vars, map_children, replace, rewrite, rewrit
 
 __all__ = [
     "EQ", "GE", "GT", "INTRINSICS", "LE", "LT", "NE", "OPAQUE", "REDUCE", "SCALARS", "SPATIAL", "Add", "And",
-    "BinaryOp", "Broadcast", "Call", "Cast", "CommReducer", "CompareOp", "DType", "Div", "Expr", "ExprPrinter",
-    "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "LogicalOp", "Max", "Min", "Mod", "Mul", "Node",
-    "Not", "Or", "Ramp", "Range", "Reduce", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var", "as_expr",
-    "binary", "call", "children", "const", "dtype_of_value", "first_difference", "format_expr", "free_vars",
+    "BinaryOp", "Broadcast", "Call", "Cast", "CommReducer", "CompareOp", "DType", "DataVar", "Div", "Expr",
+    "ExprPrinter", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "LogicalOp", "Max", "Min", "Mod",
+    "Mul", "Node", "Not", "Or", "Ramp", "Range", "Reduce", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var",
+    "as_expr", "binary", "call", "children", "const", "dtype_of_value", "first_difference", "format_expr", "free_vars",
     "map_children", "match", "node", "promote", "replace", "rewrite", "rewrite_statements", "structural_equal",
     "substitute", "walk",
 ]  # fmt: skip

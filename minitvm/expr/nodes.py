@@ -182,8 +182,8 @@ class Var(Expr):
         _set(self, "dtype", DType(self.dtype))
 
     def with_name(self, name: str) -> Var:
-        """A fresh variable of the same dtype."""
-        return Var(name, self.dtype)
+        """A fresh variable of the same kind and dtype."""
+        return type(self)(name, self.dtype)
 
 
 @node
@@ -197,6 +197,14 @@ def _in_our_order(constant: Any) -> None:
         dtype, value = constant.value, constant.dtype
         _set(constant, "value", value)
         _set(constant, "dtype", dtype)
+
+
+@node
+class DataVar(Var):
+    """A variable that holds data: a scalar argument that is no size, a name for what was loaded. Its arithmetic wraps.
+
+    Every other variable of int32 or int64 is an index, whose sums and products stay within its dtype.
+    """
 
 
 @node

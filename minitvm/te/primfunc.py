@@ -11,6 +11,7 @@ from ..expr import (
     REDUCE,
     BinaryOp,
     Call,
+    DataVar,
     DType,
     Expr,
     IntImm,
@@ -225,7 +226,7 @@ class _Lowering:
         if len(buffers) == 1:
             return init, BufferStore(buffers[0], results[0], point)
         # All results are computed before the first is stored: each may read all the old values.
-        names = [Var(f"v_{b.name}", b.dtype) for b in buffers]
+        names = [DataVar(f"v_{b.name}", b.dtype) for b in buffers]
         update = Seq.of(*(BufferStore(b, v, point) for b, v in zip(buffers, names, strict=True)))
         for var, result in reversed(list(zip(names, results, strict=True))):
             update = LetStmt(var, result, update)

@@ -446,7 +446,7 @@ def _evaluated(e: Expr, values: dict[Var, np.ndarray[Any, Any]]) -> Any:
     if isinstance(e, Var):
         return values[e]
     if isinstance(e, Cast) and e.dtype.is_int:
-        return _evaluated(e.value, values)
+        return np.asarray(_evaluated(e.value, values)).astype(e.dtype.numpy).astype(np.int64)
     parts = e.args if isinstance(e, Call) else (e.a, e.b) if isinstance(e, BinaryOp) else ()
     operation = _BINARY.get(e.op if isinstance(e, Call) else type(e).__name__)
     if operation is not None and len(parts) == 2:

@@ -64,7 +64,7 @@ INTEGER_OPERATORS: dict[type, Any] = {
 @given(data=st.data())
 def test_integer_operators_wrap(dtype: x.DType, data: st.DataObject) -> None:
     a, b = data.draw(integers_of(dtype)), data.draw(integers_of(dtype))
-    left, right = x.Var("a", dtype), x.Var("b", dtype)
+    left, right = x.DataVar("a", dtype), x.DataVar("b", dtype)
     for kind, meaning in INTEGER_OPERATORS.items():
         if b == 0 and kind in (x.Div, x.Mod, x.FloorDiv, x.FloorMod):
             continue
@@ -81,7 +81,7 @@ def test_integer_operators_wrap(dtype: x.DType, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("kind", [x.Div, x.Mod, x.FloorDiv, x.FloorMod])
 def test_division_by_zero(kind: type) -> None:
-    a, b = x.Var("a"), x.Var("b")
+    a, b = x.DataVar("a"), x.DataVar("b")
     with pytest.raises(ExecutionError, match="division"):
         scalar.evaluate(kind(a, b), {a: 1, b: 0})
     with pytest.raises(ExecutionError, match="division"):
@@ -95,7 +95,7 @@ def test_division_by_zero(kind: type) -> None:
 def test_float_operators_give_the_same_bits_on_values_and_arrays(dtype: x.DType, data: st.DataObject) -> None:
     numbers = st.floats(width=dtype.bits)
     a, b = dtype.numpy.type(data.draw(numbers)), dtype.numpy.type(data.draw(numbers))
-    left, right = x.Var("a", dtype), x.Var("b", dtype)
+    left, right = x.DataVar("a", dtype), x.DataVar("b", dtype)
     for kind in (x.Add, x.Sub, x.Mul, x.Div, x.Mod, x.FloorDiv, x.FloorMod, x.Min, x.Max, x.LT, x.EQ):
         e = kind(left, right)
         with np.errstate(all="ignore"):
@@ -110,7 +110,7 @@ def test_float_operators_give_the_same_bits_on_values_and_arrays(dtype: x.DType,
 @pytest.mark.parametrize("kind", [x.Min, x.Max])
 def test_nan_wins(kind: type) -> None:
     nan, one = np.float32("nan"), np.float32(1)
-    a, b = x.Var("a", "float32"), x.Var("b", "float32")
+    a, b = x.DataVar("a", "float32"), x.DataVar("b", "float32")
     for left, right in ((nan, one), (one, nan), (nan, nan)):
         assert np.isnan(scalar.evaluate(kind(a, b), {a: left, b: right}))
         assert np.isnan(on_grid(kind(a, b), {a: [left], b: [right]})).all()
@@ -124,7 +124,7 @@ def test_unary_intrinsics(name: str, dtype: x.DType, data: st.DataObject) -> Non
     value = dtype.numpy.type(data.draw(st.floats(-30, 30, width=dtype.bits)))
     wanted = _wanted(name, float(value))
     assume(wanted is not None)
-    e = x.call(name, x.Var("v", dtype))
+    e = x.call(name, x.DataVar("v", dtype))
     var = e.args[0]  # type: ignore[attr-defined]
     with np.errstate(all="ignore"):
         found = scalar.evaluate(e, {var: value})
@@ -155,7 +155,7 @@ def test_fma_rounds_once(dtype: x.DType, data: st.DataObject) -> None:
     numbers = st.floats(allow_nan=False, allow_infinity=False, width=dtype.bits)
     kind: Any = dtype.numpy.type
     a, b, c = (kind(data.draw(numbers)) for _ in range(3))
-    variables = [x.Var(n, dtype) for n in "abc"]
+    variables = [x.DataVar(n, dtype) for n in "abc"]
     exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
     with np.errstate(all="ignore"):
         found = scalar.evaluate(x.call("fma", *variables), dict(zip(variables, (a, b, c))))
@@ -171,7 +171,7 @@ def test_bits_and_shifts(dtype: x.DType, data: st.DataObject) -> None:
         data.draw(integers_of(dtype)),
         data.draw(st.integers(0, dtype.bits + 3)),
     )
-    u, v = x.Var("u", dtype), x.Var("v", dtype)
+    u, v = x.DataVar("u", dtype), x.DataVar("v", dtype)
     unsigned = a % (1 << dtype.bits)
     wanted = {
         "bitwise_and": a & b, "bitwise_or": a | b, "bitwise_xor": a ^ b,
@@ -185,7 +185,7 @@ def test_bits_and_shifts(dtype: x.DType, data: st.DataObject) -> None:
 
 
 def test_a_negative_shift_is_refused() -> None:
-    u = x.Var("u")
+    u = x.DataVar("u")
     with pytest.raises(ExecutionError, match="a shift by -1"):
         scalar.evaluate(u << u, {u: -1})
 
@@ -195,7 +195,7 @@ def test_a_negative_shift_is_refused() -> None:
 @given(data=st.data())
 def test_casts_to_integers_truncate(source: x.DType, target: x.DType, data: st.DataObject) -> None:
     value = source.numpy.type(data.draw(st.floats(width=source.bits)))
-    v = x.Var("v", source)
+    v = x.DataVar("v", source)
     e = x.Cast(target, v)
     inside = math.isfinite(value) and target.min <= math.trunc(float(value)) <= target.max
     if not inside:
@@ -214,7 +214,7 @@ def test_casts_to_integers_truncate(source: x.DType, target: x.DType, data: st.D
 @given(data=st.data())
 def test_casts_of_integers(source: x.DType, target: x.DType, data: st.DataObject) -> None:
     value = data.draw(integers_of(source))
-    v = x.Var("v", source)
+    v = x.DataVar("v", source)
     with np.errstate(all="ignore"):
         found = scalar.evaluate(x.Cast(target, v), {v: value})
     if target.is_float:
@@ -235,7 +235,7 @@ def test_rationals_are_rounded_once() -> None:
 
 
 def test_short_circuits() -> None:
-    a = x.Var("a")
+    a = x.DataVar("a")
     unsafe = x.FloorDiv(x.const(1), a) > 0
     assert scalar.evaluate(x.And(x.NE(a, x.const(0)), unsafe), {a: 0}) is False
     assert scalar.evaluate(x.Or(x.EQ(a, x.const(0)), unsafe), {a: 0}) is True
@@ -254,7 +254,7 @@ def test_vectors() -> None:
     assert scalar.evaluate(total) == 9 + 25 + 49 + 81
     chosen = x.call("if_then_else", ramp > 4, x.FloorDiv(x.Broadcast(x.const(100), 4), ramp - 3), ramp)
     assert scalar.evaluate(chosen).tolist() == [3, 50, 25, 16]
-    unit = x.Var("unit")
+    unit = x.DataVar("unit")
     assert on_grid(x.Call(x.DType("int32"), "vector_reduce_max", (ramp * unit,)), {unit: [1, -1]}).tolist() == [9, -3]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...arith import holds_data
 from ...errors import InputError, MinitvmError, ParseError, nearest, report
 from ...expr import (
     EQ,
@@ -18,6 +19,7 @@ from ...expr import (
     LT,
     NE,
     And,
+    DataVar,
     Expr,
     IntImm,
     Let,
@@ -340,7 +342,7 @@ class Evaluator:
         if not isinstance(where, ast.Dict) or len(where.keys) != 1 or not isinstance(where.keys[0], ast.Name):
             raise self.error(where, "T.Let binds one name", wanted="T.Let(body, where={x: value})")
         name, value = where.keys[0].id, self.expr(where.values[0])
-        variable = Var(name, value.dtype)
+        variable = (DataVar if holds_data(value) else Var)(name, value.dtype)
         outer = dict(self.variables)
         self.variables[name] = variable
         body = self.expr(node.args[0])

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ...arith import holds_data
 from ...errors import MinitvmError, ParseError
-from ...expr import DType, Expr, IntImm, IterVar, Range, SizeVar, Var, as_expr, const, structural_equal
+from ...expr import DataVar, DType, Expr, IntImm, IterVar, Range, SizeVar, Var, as_expr, const, structural_equal
 from ..nodes import (
     Allocate,
     Assert,
@@ -58,7 +59,7 @@ from .descriptions import (
 )  # fmt: skip
 from .evaluate import Evaluator, Source, Store, describe, is_scalar, load_of
 from .regions import accessed_regions
-from .signatures import declared_dimensions, is_buffer, quoted_names, with_names
+from .signatures import declared_dimensions, is_buffer, names_of_sizes, quoted_names, with_names
 
 
 @dataclass(slots=True)
@@ -83,6 +84,7 @@ class FunctionParser(Evaluator):
         self.loops: dict[Var, Range] = {}
         self.handles: dict[str, Buffer | None] = {}
         self.dimensions: dict[str, Var] = {}
+        self.sizes: set[str] = set()  # what the shapes of buffers name
         self.end: ast.stmt | None = None  # the function's last statement
         self.offsets: set[str] = set()  # the buffers whose offset the text uses
 
@@ -97,6 +99,7 @@ class FunctionParser(Evaluator):
         frame = _Frame(node.name)
         self.frames.append(frame)
         self._parameter_list(node.args)
+        self.sizes = names_of_sizes(node)
         self.end = node.body[-1]
         self.offsets = {
             part.value.id for part in ast.walk(node)
@@ -168,7 +171,7 @@ class FunctionParser(Evaluator):
         if isinstance(kind, BufferSpec):
             value = kind.named(name, name in self.offsets)
         elif isinstance(kind, TypeName):
-            value = Var(name, kind.dtype)
+            value = (Var if name in self.sizes else DataVar)(name, kind.dtype)
         elif isinstance(kind, Var):
             value = type(kind)(name, kind.dtype)
         else:
@@ -343,7 +346,7 @@ class FunctionParser(Evaluator):
         self.variables[name] = value
 
     def _let_rest(self, name: str, value: Expr) -> Callable[[Stmt], Stmt]:
-        variable = Var(name, value.dtype)
+        variable = (DataVar if holds_data(value) else Var)(name, value.dtype)
         self.variables[name] = variable
         return lambda body: LetStmt(variable, value, body)
 

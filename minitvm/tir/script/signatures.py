@@ -39,6 +39,21 @@ def declared_dimensions(
                 yield statement.targets[0].id, kind.dtype
 
 
+_DECLARES = ("Buffer", "match_buffer", "alloc_buffer", "sblock_alloc_buffer", "decl_buffer")
+
+
+def names_of_sizes(node: ast.FunctionDef) -> set[str]:
+    """The names in shapes, strides and offsets of buffers: a scalar parameter among them is a symbolic size."""
+    found: set[str] = set()
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call) and ast.unparse(call.func).rsplit(".", 1)[-1] in _DECLARES:
+            parts = [*call.args, *(k.value for k in call.keywords)]
+            found |= {name.id for part in parts for name in ast.walk(part) if isinstance(name, ast.Name)}
+            found |= {c.value for part in parts for c in ast.walk(part)
+                      if isinstance(c, ast.Constant) and isinstance(c.value, str)}  # fmt: skip
+    return found
+
+
 def is_buffer(annotation: ast.expr | None) -> bool:
     return isinstance(annotation, ast.Call) and ast.unparse(annotation.func).endswith("Buffer")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Expr, Node, Var, map_children, rewrite_statements, walk
+from ...expr import DataVar, Expr, Node, Var, map_children, rewrite_statements, walk
 from ...expr.conditions import certain_parts
 from ..nodes import BufferLoad, BufferStore, LetStmt, PrimFunc, Seq, Stmt
 from .affine import structural_key
@@ -49,7 +49,9 @@ def _shared_run(run: list[BufferStore]) -> list[Stmt]:
             counts[key] = counts.get(key, 0) + 1
             loads.setdefault(key, load)
     shared = {
-        key: Var(f"{load.buffer.name}_{load_name(load)}", load.dtype) for key, load in loads.items() if counts[key] > 1
+        key: DataVar(f"{load.buffer.name}_{load_name(load)}", load.dtype)
+        for key, load in loads.items()
+        if counts[key] > 1
     }
     if not shared:
         return list(run)

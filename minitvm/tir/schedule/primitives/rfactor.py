@@ -10,6 +10,7 @@ from ....expr import (
     OPAQUE,
     REDUCE,
     SPATIAL,
+    DataVar,
     Expr,
     IterVar,
     Node,
@@ -402,7 +403,7 @@ def _combination(
         body: Stmt = BufferStore(update.buffers[0], results[0], update.indices)
     else:
         # All results are computed before the first is stored: each may read all the old values.
-        lets = [Var(f"v_{b.name}", b.dtype) for b in update.buffers]
+        lets = [DataVar(f"v_{b.name}", b.dtype) for b in update.buffers]
         body = Seq.of(*(BufferStore(b, v, update.indices) for b, v in zip(update.buffers, lets, strict=True)))
         for var, result in reversed(list(zip(lets, results, strict=True))):
             body = LetStmt(var, result, body)
