@@ -21,6 +21,7 @@ from .executable.plan_memory import Lifetime, plan_memory
 from .expr import DType, Expr, IntImm, Node, Var, substitute, walk
 from .tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, IRModule, KernelCall, PrimFunc, Seq, Stmt
 from .tir.transform.flatten_buffers import symbolic_dimensions
+from .tir.transform.keep_roles import written_parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +194,16 @@ def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
     outputs: list[x.TensorSpec] = []
     calling: list[x.Input | x.Output] = []
     args: list[Slot | Expr] = []
-    for param, flat in zip(lowered.func.params, lowered.host.params, strict=True):
+    writes = written_parameters(lowered.host, lowered.module)
+    for position, (param, flat) in enumerate(zip(lowered.func.params, lowered.host.params, strict=True)):
         if isinstance(param, Var):
             calling.append(x.Input(len(inputs)))
             inputs.append(x.ScalarSpec(param.name, param.dtype, param))
             args.append(param)
             continue
         assert isinstance(flat, Buffer)
-        mode = access.get(flat, "r")
+        # An output that no kernel writes keeps what the caller passes in.
+        mode = access.get(flat, "r") if flat in access or position not in writes else "rw"
         shape = tuple(_plain(d) for d in param.shape)
         place: x.Input | x.Output
         if mode == "r":

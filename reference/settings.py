@@ -128,7 +128,8 @@ def _stored_buffers(func: t.PrimFunc, module: t.IRModule | None) -> set[t.Buffer
             kernel = module[call.kernel]
             inner = stored_buffers(kernel, module)
             stored |= {a for p, a in zip(kernel.params, call.args) if p in inner and isinstance(a, t.Buffer)}
-    return stored
+    # What was an output before lowering is one, whether or not a write is left.
+    return stored | {p for k in func.attrs.get("tir.writes", ()) if isinstance(p := func.params[k], t.Buffer)}
 
 
 def written_elements(buffer: t.Buffer, memory: Memory, view: View) -> None:

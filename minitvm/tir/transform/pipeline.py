@@ -23,6 +23,7 @@ from .inject_prefetch import inject_prefetch
 from .inject_software_pipeline import inject_software_pipeline
 from .inject_virtual_thread import inject_virtual_thread
 from .insert_barriers import insert_barriers
+from .keep_roles import keep_roles
 from .lower_init import lower_init
 from .lower_match_buffers import lower_match_buffers
 from .parallel_loops import fuse_parallel_loops
@@ -105,12 +106,13 @@ def lower(
     require_runnable(func)
     verify_if_asked("scheduling", func)
     context = PassContext.current()
+    whole = func
     for step in PASSES:
         before = func
         func = context.run(step.name, functools.partial(_applied, step, target), func, IRModule.from_expr)
         if callback is not None:
             callback(step.name, before, func)
-    module = split_host(func, name or func.name)
+    module = keep_roles(whole, split_host(func, name or func.name), name or func.name)
     if callback is not None:
         callback("split_host", func, module)
     verify_if_asked("lowering", module, level="kernel")

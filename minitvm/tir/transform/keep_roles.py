@@ -1,0 +1,36 @@
+"""What a function's text writes stays an output, also where lowering finds that no write ever happens."""
+
+from __future__ import annotations
+
+from ...expr import replace, walk
+from ..nodes import Block, Buffer, BufferStore, IRModule, KernelCall, PrimFunc
+
+WRITES = "tir.writes"  # attribute of a host function: the positions of the parameters that are outputs
+
+
+def written_parameters(func: PrimFunc, module: IRModule | None = None) -> tuple[int, ...]:
+    """The positions of the parameters that the text of a function writes: itself, through views, in its kernels."""
+    stored: set[Buffer] = set()
+    views: list[tuple[Buffer, Buffer]] = []
+    for node in walk(func.body):
+        if isinstance(node, BufferStore):
+            stored.add(node.buffer)
+        elif isinstance(node, Block):
+            views += [(match.buffer, match.source.buffer) for match in node.match_buffers]
+        elif isinstance(node, KernelCall) and module is not None:
+            inner = written_parameters(module[node.kernel])
+            stored |= {arg for k, arg in enumerate(node.args) if k in inner and isinstance(arg, Buffer)}
+    for view, source in reversed(views):  # a view of a view comes after what it views
+        if view in stored:
+            stored.add(source)
+    own = {k for k, param in enumerate(func.params) if param in stored}
+    return tuple(sorted(own | set(func.attrs.get(WRITES, ()))))
+
+
+def keep_roles(func: PrimFunc, module: IRModule, name: str) -> IRModule:
+    """The module that `func` became, its host function with `func`'s outputs: an attribute where its text lost one."""
+    host = module[name]
+    writes = written_parameters(func)
+    if writes == written_parameters(host, module):
+        return module
+    return IRModule({**dict(module.items()), name: replace(host, attrs={**host.attrs, WRITES: writes})})
