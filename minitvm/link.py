@@ -7,7 +7,7 @@ after lowering, so that workspaces share memory with everything else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
@@ -18,8 +18,9 @@ from .errors import InternalError
 from .executable import nodes as x
 from .executable.alignment import aligned_copy
 from .executable.plan_memory import Lifetime, plan_memory
-from .expr import DType, Expr, IntImm, Node, Var, substitute, walk
-from .tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, IRModule, KernelCall, PrimFunc, Seq, Stmt
+from .expr import DType, Expr, IntImm, Var, substitute, walk
+from .tir.kernel_access import buffer_access, elements_written
+from .tir.nodes import Allocate, Buffer, IRModule, KernelCall, PrimFunc, Seq, Stmt
 from .tir.transform.flatten_buffers import symbolic_dimensions
 from .tir.transform.keep_roles import written_parameters
 
@@ -87,6 +88,7 @@ class Linker:
     kernels: list[x.Kernel] = field(default_factory=list)
     steps: list[_Call | _Copy] = field(default_factory=list)
     _known: dict[PrimFunc, int] = field(default_factory=dict)
+    _functions: list[PrimFunc] = field(default_factory=list)
     _operator: str = ""
 
     def call(
@@ -125,6 +127,7 @@ class Linker:
         func = lowered.module[name]
         if func not in self._known:
             self._known[func] = len(self.kernels)
+            self._functions.append(func)
             taken = {k.name for k in self.kernels}
             unique = name if name not in taken else f"{name}_{len(self.kernels)}"
             self.kernels.append(
@@ -140,7 +143,11 @@ class Linker:
         constants: Sequence[x.Constant] = (),
         calling: Sequence[x.Input | x.Output] = (),
     ) -> x.Executable:
-        """The executable. Slots that have no location yet go into one arena by their lifetimes."""
+        """The executable. Slots that have no location yet go into one arena by their lifetimes.
+
+        Raises `InternalError` for an output that the steps do not write, or a slot that is read before it is written.
+        """
+        self._check_written(outputs)
         # Thread 0 keeps its own steps in order; as soon as others take part, they must wait for each other.
         parallel = [isinstance(step, _Call) and step.parallel for step in self.steps]
         waits = [before or now for before, now in pairwise([False, *parallel])]
@@ -160,6 +167,45 @@ class Linker:
             name, self.target, tuple(inputs), tuple(outputs), tuple(constants), arenas, tuple(self.kernels),
             tuple(steps), tuple(calling),
         )  # fmt: skip
+
+    def _check_written(self, outputs: Sequence[x.TensorSpec]) -> None:
+        """Memory that nothing writes holds whatever was there: a run would give it out as a result."""
+        written: dict[Slot, int | None] = {}  # at most that many bytes of each slot with memory of its own
+        for step in self.steps:
+            for slot, mode, nbytes in self._touched(step):
+                home, _ = slot.storage()
+                if mode == "r" and home not in written and _is_scratch(home, outputs) and slot.nbytes != 0:
+                    raise InternalError(f"{step.operator} reads {slot.name}, which no step before it writes")
+                if "w" in mode:
+                    before = written.get(home, 0)
+                    written[home] = None if before is None or nbytes is None else before + nbytes
+        found: dict[int, tuple[Slot, list[int | None]]] = {}
+        for slot, nbytes in written.items():
+            if isinstance(slot.location, x.Output):
+                found.setdefault(slot.location.index, (slot, []))[1].append(nbytes)
+        for index, spec in enumerate(outputs):
+            if spec.inout or any(isinstance(d, int) and d == 0 for d in spec.shape):
+                continue
+            if index not in found:
+                raise InternalError(f"no step writes the output {spec.name}")
+            slot, parts = found[index]
+            total = None if None in parts else sum(part for part in parts if part is not None)
+            if total is not None and isinstance(slot.nbytes, int) and total < slot.nbytes:
+                raise InternalError(f"the steps write {total} of the {slot.nbytes} bytes of output {spec.name} at most")
+
+    def _touched(self, step: _Call | _Copy) -> Iterator[tuple[Slot, str, int | None]]:
+        """The slots of a step, how each is accessed, and at most how many bytes of it are written."""
+        if isinstance(step, _Copy):
+            yield step.src, "r", 0
+            yield step.dst, "w", step.src.nbytes if isinstance(step.src.nbytes, int) else None
+            return
+        kernel = self.kernels[step.kernel]
+        func = self._functions[step.kernel]
+        counts = elements_written(func.body)
+        for param, described, arg in zip(func.params, kernel.params, step.args, strict=True):
+            if isinstance(arg, Slot) and isinstance(param, Buffer):
+                count = counts.get(param, 0)
+                yield arg, described.access, None if count is None else count * param.dtype.bytes
 
     def _plan(self, numbers: Sequence[int]) -> tuple[x.Arena, ...]:
         """One arena for all slots that have no location; `numbers` are those of the steps in the executable."""
@@ -186,6 +232,12 @@ class Linker:
         return (x.Arena("arena", plan.size, residents=tuple(residents)),)
 
 
+def _is_scratch(slot: Slot, outputs: Sequence[x.TensorSpec]) -> bool:
+    """Whether a slot holds nothing when a run begins: memory of the arena, or an output that is no input too."""
+    location = slot.location
+    return location is None or (isinstance(location, x.Output) and not outputs[location.index].inout)
+
+
 def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
     """The executable of one tir function: what it only reads is an input, what it writes an output."""
     linker = Linker(target)
@@ -202,8 +254,9 @@ def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
             args.append(param)
             continue
         assert isinstance(flat, Buffer)
-        # An output that no kernel writes keeps what the caller passes in.
+        # Where no kernel writes an output, or not all of it, it keeps what the caller passes in.
         mode = access.get(flat, "r") if flat in access or position not in writes else "rw"
+        mode = "rw" if mode == "w" and _is_partial(lowered, flat) else mode
         shape = tuple(_plain(d) for d in param.shape)
         place: x.Input | x.Output
         if mode == "r":
@@ -218,6 +271,22 @@ def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
     return linker.finish(lowered.func.name, inputs, outputs, calling=calling)
 
 
+def _is_partial(lowered: LoweredFunc, buffer: Buffer) -> bool:
+    """Whether the kernels store fewer elements than a parameter has."""
+    total = 0
+    for item in walk(lowered.host.body):
+        if isinstance(item, KernelCall):
+            kernel = lowered.module[item.kernel]
+            counts = elements_written(kernel.body)
+            for param, arg in zip(kernel.params, item.args, strict=True):
+                count = counts.get(param, 0) if arg is buffer and isinstance(param, Buffer) else 0
+                if count is None:
+                    return False
+                total += count
+    size = tensor_bytes(buffer.shape, buffer.dtype)
+    return isinstance(size, int) and total * buffer.dtype.bytes < size
+
+
 def kernel_params(kernel: PrimFunc) -> tuple[x.KernelParam, ...]:
     """The parameters of a kernel with how it accesses them."""
     access = buffer_access(kernel.body)
@@ -227,25 +296,6 @@ def kernel_params(kernel: PrimFunc) -> tuple[x.KernelParam, ...]:
         else x.KernelParam(p.name, p.dtype, x.SCALAR)
         for p in kernel.params
     )
-
-
-def buffer_access(body: Node) -> dict[Buffer, str]:
-    """What each buffer that a statement accesses is for: "r" read only, "w" written first, "rw" read, then written.
-
-    A buffer whose first access in program order is a store holds nothing that matters before: that it is read again
-    later does not make it an input.
-    """
-    modes: dict[Buffer, str] = {}
-    for item in walk(body):
-        if isinstance(item, BufferStore):
-            if item.buffer not in modes:
-                loads = any(isinstance(n, BufferLoad) and n.buffer is item.buffer for n in walk(item))
-                modes[item.buffer] = "r" if loads else "w"
-            if modes[item.buffer] == "r":
-                modes[item.buffer] = "rw"
-        elif isinstance(item, BufferLoad):
-            modes.setdefault(item.buffer, "r")
-    return modes
 
 
 def host_access(lowered: LoweredFunc) -> dict[Buffer, str]:
