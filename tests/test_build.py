@@ -114,7 +114,7 @@ def test_the_same_model_gives_the_same_source():
 def test_passes_are_reported_in_order():
     seen = []
     tvm.lower(matmul_relu(4, 4, 4), callback=lambda name, before, after: seen.append(name))
-    assert seen[0] == "lower_match_buffers" and seen[-1] == "split_host"
+    assert seen[0] == "dense_parameters" and seen[-1] == "split_host"
 
 
 @pytest.mark.parametrize(

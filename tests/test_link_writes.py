@@ -1,4 +1,4 @@
-"""Nothing is linked that leaves an output, or what a step reads, unwritten; a store of a part is no write of the whole."""
+"""Nothing is linked that leaves an output, or what a step reads, unwritten; a part is not the whole."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ from .nodes import (
 )  # fmt: skip
 from .scopes import Scope, conditions, dimensions, every_node, scoped, used_buffer
 from .script.regions import Box, box_of
+from .strides import why_not_strides
 from .threads import is_thread, why_not_again
 
 Broken = Iterator[tuple[Node, str]]
@@ -130,6 +131,21 @@ def dimensions_can_be_bound(func: PrimFunc) -> Broken:
             for item in walk(part):
                 if isinstance(item, Var) and item not in scalars and item not in alone:
                     yield buffer, f"{item.name} stands only inside {part}: no argument tells its value"
+
+
+@rule(SHARED_RULES)
+def strides_are_injective(func: PrimFunc) -> Broken:
+    """explicit strides are as many as dimensions, and lead each element to a place of its own"""
+    buffers: list[tuple[Node, Buffer]] = [(b, b) for b in func.buffers]
+    for node in every_node(func):
+        if isinstance(node, Block):
+            buffers += [(b, b) for b in node.alloc_buffers] + [(m, m.buffer) for m in node.match_buffers]
+        elif isinstance(node, Allocate):
+            buffers.append((node, node.buffer))
+    for node, buffer in buffers:
+        wrong = why_not_strides(buffer.shape, buffer.strides, buffer.elem_offset)
+        if wrong:
+            yield node, f"{buffer.name}: {wrong}"
 
 
 @rule(SHARED_RULES)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, TypeMismatch, nearest
-from ...expr import DType, Range, Var, as_expr, const
+from ...expr import DType, Expr, Range, Var, as_expr, const
 from ...expr.conditions import is_const
 from ..nodes import Buffer as BufferNode
 from ..nodes import BufferData, BufferLoad, BufferRegion
 from ..places import COMMON_SCOPES, SCOPES, is_scope
+from ..strides import row_major_text, why_not_strides
 from .descriptions import AllocSpec, BufferSpec, ConstSpec, DeclSpec, Handle, MatchSpec, TypeName
 
 
@@ -46,6 +47,8 @@ def _describe(
     if axis_separators:
         fields["axis_separators"] = tuple(int(a) for a in axis_separators)
     dimensions = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    if strides:
+        _check_strides(dimensions, fields["strides"], fields.get("elem_offset", const(0)))
     return BufferSpec(dimensions, fields, int(offset_factor or 0), _storage(data))
 
 
@@ -61,6 +64,18 @@ def _storage(data: Any) -> Any:
     if isinstance(data, BufferData):
         return data.buffer
     raise InputError(f"data={data!r} is no storage of this function\n  wanted: a parameter T.handle, or A.data")
+
+
+def _check_strides(shape: Sequence[Any], strides: Sequence[Expr], offset: Expr) -> None:
+    dims = tuple(as_expr(d) for d in shape)
+    wrong = why_not_strides(dims, strides, offset)
+    if wrong:
+        raise InputError(
+            f"{wrong}\n"
+            "  wanted: a stride for each dimension, with which every element has a place of its own\n"
+            f"  found:  shape ({', '.join(map(str, dims))}), strides ({', '.join(map(str, strides))})\n"
+            f"  try:    {row_major_text(dims)}"
+        )
 
 
 class _BufferMaker:

@@ -40,15 +40,6 @@ def carries_no_value(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
     return True
 
 
-def covers_its_reads(stmt: Stmt, buffer: Buffer) -> bool:
-    """Whether a statement reads from `buffer` only what it wrote before. Sound, not complete."""
-    try:
-        _Coverage(buffer).scan(stmt, [], {}, [])
-    except _MayCarry:
-        return False
-    return True
-
-
 class _Coverage:
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer

@@ -68,7 +68,8 @@ def _size(buffer: Buffer) -> Expr:
     # One past the greatest offset; a free stride variable makes this symbolic.
     last: Expr = buffer.elem_offset + 1
     for dim, stride in zip(buffer.shape, buffer.strides):
-        last = last + (dim - 1) * stride
+        backwards = isinstance(stride, IntImm) and stride.value < 0  # the offset makes room for it
+        last = last if backwards else last + (dim - 1) * stride
     return expr(linear(last), last.dtype)
 
 

@@ -15,6 +15,7 @@ from ..verifier import verify_if_asked
 from .align_storage import align_storage
 from .bind_threads import bind_threads
 from .compact_buffers import compact_buffers
+from .dense_parameters import dense_parameters
 from .drop_blocks import drop_blocks
 from .flatten_buffers import flatten_buffers
 from .hoist_conditions import hoist_conditions
@@ -58,6 +59,7 @@ def _plain(function: Callable[[PrimFunc], PrimFunc], meaning: str) -> Pass:
 
 
 PASSES: tuple[Pass, ...] = (
+    _plain(dense_parameters, "parameters are dense arrays, whatever strides their types give them"),
     _plain(lower_match_buffers, "accesses through views become accesses of the buffer viewed"),
     _plain(inject_double_buffer, "blocks that fill double buffers are to run an iteration ahead: as a pipeline"),
     _plain(inject_software_pipeline, "annotated loops run in stages, on several versions of their buffers"),

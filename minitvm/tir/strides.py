@@ -1,0 +1,63 @@
+"""Which strides a buffer can have: one a dimension, and every element in a place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+
+from ..expr import Expr, IntImm
+
+_ENUMERATED = 1 << 16  # elements up to which offsets are compared one by one
+
+
+def why_not_strides(shape: Sequence[Expr], strides: Sequence[Expr], offset: Expr) -> str:
+    """What is wrong with explicit strides, counted in elements; "" where nothing is, or symbols leave it open."""
+    if not strides:
+        return ""
+    if len(strides) != len(shape):
+        return f"{len(strides)} strides for {len(shape)} dimensions"
+    pairs = [
+        (n.value, s.value) for n, s in zip(shape, strides) if isinstance(n, IntImm) and isinstance(s, IntImm)
+    ]  # fmt: skip
+    steps = sorted(((n, s) for n, s in pairs if n > 1), key=lambda pair: abs(pair[1]))
+    if any(n == 0 for n, _ in pairs):
+        return ""
+    clash = _alias(steps)
+    if clash:
+        return f"{clash} with strides ({', '.join(map(str, strides))})"
+    lowest = sum((n - 1) * s for n, s in steps if s < 0)
+    if len(pairs) == len(shape) and isinstance(offset, IntImm) and offset.value + lowest < 0:
+        return f"the strides lead {-(offset.value + lowest)} elements before the data"
+    return ""
+
+
+def _alias(steps: Sequence[tuple[int, int]]) -> str:
+    """Two elements in one place, as text. Dimensions with a symbolic extent or stride are left out."""
+    covered = 0
+    nested = True
+    for extent, stride in steps:
+        nested = nested and abs(stride) > covered
+        covered += (extent - 1) * abs(stride)
+    if nested:
+        return ""
+    if any(stride == 0 for _, stride in steps):
+        return "all elements along a dimension share one place"
+    if prod(n for n, _ in steps) > _ENUMERATED:
+        return ""
+    seen: set[int] = set()
+    for point in product(*(range(n) for n, _ in steps)):
+        place = sum(i * s for i, (_, s) in zip(point, steps, strict=True))
+        if place in seen:
+            return f"two elements share the place {place}"
+        seen.add(place)
+    return ""
+
+
+def row_major_text(shape: Sequence[Expr]) -> str:
+    """What to write in the place of wrong strides."""
+    steps, step = [], 1
+    for dim in reversed(shape):
+        steps.append(str(step))
+        step = step * dim.value if isinstance(dim, IntImm) else step
+    return f"strides=[{', '.join(reversed(steps))}], or none: rows one after the other"

@@ -1,0 +1,66 @@
+"""Parameters are dense arrays: that is how a caller hands them over, whatever strides the text gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import VerificationError, report
+from ...expr import Expr, IntImm, map_children, replace, walk
+from ..nodes import Allocate, Block, Buffer, BufferLoad, BufferRegion, BufferStore, PrimFunc
+from ..strides import row_major_text, why_not_strides
+
+
+def dense_parameters(func: PrimFunc) -> PrimFunc:
+    """`A: T.Buffer((4, 4), strides=[5, 1])` -> `A: T.Buffer((4, 4))`: the elements that an index names are the same.
+
+    Strides that are symbols stay: a view may be told by them. Raises `VerificationError` for strides with which two
+    elements of any buffer share a place.
+    """
+    if not any(buffer.strides or not _is_zero(buffer.elem_offset) for buffer in _buffers(func)):
+        return func
+    for buffer in _buffers(func):
+        wrong = why_not_strides(buffer.shape, buffer.strides, buffer.elem_offset)
+        if wrong:
+            raise VerificationError(
+                report(
+                    f"{func.name}: strides_are_injective",
+                    program=func.script(mark={buffer: wrong}),
+                    wanted=f"a stride for each dimension of {buffer.name}, and a place of its own for each element",
+                    found=wrong,
+                    tries=(row_major_text(buffer.shape),),
+                )
+            )
+    dense = {b: replace(b, strides=(), elem_offset=IntImm(0)) for b in func.buffers if _is_laid_out(b)}
+    if not dense:
+        return func
+
+    def go(node: Any) -> Any:
+        new = map_children(node, go)
+        held = getattr(new, "buffer", None)
+        return replace(new, buffer=dense[held]) if held in dense and isinstance(new, _HOLDERS) else new
+
+    params = tuple(dense.get(p, p) if isinstance(p, Buffer) else p for p in func.params)
+    return PrimFunc(params, go(func.body), func.attrs)
+
+
+_HOLDERS = (BufferLoad, BufferStore, BufferRegion)
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, IntImm) and e.value == 0
+
+
+def _is_laid_out(buffer: Buffer) -> bool:
+    parts = (*buffer.strides, buffer.elem_offset)
+    constant = all(isinstance(part, IntImm) for part in parts)
+    return constant and bool(buffer.strides or not _is_zero(buffer.elem_offset))
+
+
+def _buffers(func: PrimFunc) -> list[Buffer]:
+    found = list(func.buffers)
+    for node in walk(func.body):
+        if isinstance(node, Block):
+            found += node.alloc_buffers
+        elif isinstance(node, Allocate):
+            found.append(node.buffer)
+    return found
