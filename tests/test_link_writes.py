@@ -28,7 +28,7 @@ MOVES = ("unary", "arithmetic", "transpose", "concatenate", "stack", "split", "s
 
 
 @given(graphs(largest=4, moves=MOVES, symbolic=False, empty=False), st.integers(0, 99))
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_a_graph_without_one_of_its_steps_is_not_linked(drawn: RandomGraph, choice: int) -> None:
     """As after a wrong fusion: nobody computes a value that is read, or given out."""
     finish: Callable[..., Any] = Linker.finish

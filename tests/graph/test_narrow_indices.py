@@ -18,7 +18,7 @@ from .graphs import by_te
 
 
 @given(graphs(largest=2, moves=tuple(INDEXING), symbolic=False, empty=False))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_indices_of_any_width_reach_the_whole_axis(drawn: RandomGraph) -> None:
     wanted = interpreter.run(drawn.graph, drawn.inputs)
     for a, b in zip(wanted, by_te(drawn.graph, drawn.inputs), strict=True):

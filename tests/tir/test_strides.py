@@ -18,7 +18,7 @@ from minitvm.tir.verifier import verify
 
 
 @given(st.data())
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_legal_strides_change_nothing(data: st.DataObject) -> None:
     func = data.draw(prim_funcs(max_blocks=2))
     spread = data.draw(strided(func))
@@ -30,7 +30,7 @@ def test_legal_strides_change_nothing(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_aliasing_strides_are_refused(data: st.DataObject) -> None:
     func = data.draw(prim_funcs(max_blocks=2))
     clashing = data.draw(strided(func, legal=False))
