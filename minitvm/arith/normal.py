@@ -293,7 +293,7 @@ class Normalizer:
         """
         if not x.terms:
             return imm(x.const, dtype)
-        if self._leaves(x, _LIMITS[dtype]):
+        if dtype in _LIMITS and self._leaves(x, _LIMITS[dtype]):
             raise TooWide
         ordered = self._ordered(x)
         if ordered[0][1] < 0:

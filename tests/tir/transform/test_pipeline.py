@@ -171,6 +171,14 @@ def ahead(note: str) -> Callable[[], PrimFunc]:
     return annotated
 
 
+@T.prim_func
+def rows_with_gaps(A: T.Buffer((4, 5), "float32", strides=(7, 1)), B: T.Buffer((4, 5), "float32")):
+    for i, j in T.grid(4, 5):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+
+
 PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
     "plain": lambda: programs.matmul(5, 6, 7),
     "tiled_matmul": tiled_matmul,
@@ -180,6 +188,7 @@ PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
     "turned_tile": turned_tile,
     "padded_rows": padded_rows,
     "rows_through_views": lambda: rows_through_views,
+    "rows_with_gaps": lambda: rows_with_gaps,
     "pipelined": ahead(STAGE),
     "double_buffered": ahead(DOUBLE),
 }
