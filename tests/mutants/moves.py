@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from minitvm.graph import Value
 from minitvm.reference.strategies.graph_drawing import Drawing, Fact, fixed
-from minitvm.reference.strategies.graph_moves import MOVES
+from minitvm.reference.strategies.graphs import MOVES
 
 
 def _constant(d: Drawing, array: np.ndarray) -> Value:
@@ -110,7 +110,7 @@ def _joined(d: Drawing) -> None:
 
 
 EXTRA: dict[str, Callable[[Drawing], Any]] = {
-    "scaled_product": _scaled_product, "ones": _ones, "moved_pad": _moved_pad, "twins": _twins,
+    "scaled_product": _scaled_product, "ones": _ones, "moved_pad": _moved_pad, "twin_constants": _twins,
     "same_operator": _same_operator, "joined": _joined,
 }  # fmt: skip
 MOVES.update(EXTRA)

@@ -9,7 +9,7 @@ from ..patch import Faults
 from ..workloads import graphs
 from .graph import in_blocks
 
-TWINS = graphs(common_subexpressions, "common_subexpressions", ("twins", "twins"))
+TWINS = graphs(common_subexpressions, "common_subexpressions", ("twin_constants", "twin_constants"))
 NORMS = graphs(fold_batch_norm, "fold_batch_norm", ("scaled_product", "scaled_product", "unary"))
 SHAPES = graphs(simplify, "simplify", ("ones", "moved_pad", "reshape"))
 BLOCKS = graphs(in_blocks, "blocked_layout", ("scaled_product", "pool", "concatenate"))
