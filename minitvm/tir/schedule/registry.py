@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import InputError, InternalError, nearest
+from ...errors import InputError, InternalError, ScheduleError, nearest
 from ...expr import Node
 from ..nodes import BlockRealize, For
 from .state import ScheduleState
@@ -271,6 +271,13 @@ def lookup(name: str) -> Primitive:
         if name == known.kind or name in known.aka.values():
             return known
     raise KeyError(f"no schedule primitive {name!r}; {nearest(name, list(PRIMITIVES))}")
+
+
+def registered(name: str) -> Primitive:
+    """The primitive of that name; raises `ScheduleError` with the nearest."""
+    if name not in PRIMITIVES:
+        raise ScheduleError(f"no schedule primitive {name!r}; {nearest(name, list(PRIMITIVES))}")
+    return PRIMITIVES[name]
 
 
 def document(name: str) -> str:

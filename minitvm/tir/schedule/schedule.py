@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -32,7 +32,8 @@ from .handles import (
 from .lambdas import require_text
 from .messages import arguments_text, foreign, marked_program, name_of
 from .randomness import RandomNumbers
-from .registry import PRIMITIVES, RESERVED, Primitive, Refused, Requirement, on_registration, transforms
+from .registry import PRIMITIVES, RESERVED, Primitive, Refused, Requirement, on_registration, registered, transforms
+from .space import draw_call, legal_calls
 from .state import ScheduleState
 from .trace import Instruction, Trace, plain
 from .tree import with_own_keys
@@ -401,9 +402,7 @@ class Schedule(Methods):
 
     def space(self, *names: str) -> list[Call]:
         """The calls that are legal now, of the named primitives or of all: what tests draw from and tuners try."""
-        chosen = [registered(name) for name in names] if names else list(transforms())
-        tried = (self._legal(primitive, values) for primitive in chosen for values in self._candidates(primitive))
-        return [call for call in tried if call is not None]
+        return legal_calls(self._chosen(names), self._fresh_state, self._would_take)
 
     def draw(self, choose: Callable[[int], int], *names: str, tries: int | None = None) -> Call | None:
         """One legal call, without trying all of them: first a primitive, then one of its calls.
@@ -413,26 +412,13 @@ class Schedule(Methods):
         (by default 6, where there is another one) to the next primitive. None when nothing legal was found. `names` as
         in `space`.
         """
-        chosen = [registered(name) for name in names] if names else list(transforms())
-        first, at = choose(len(chosen)), choose(1 << 16)
-        most = tries or (6 if len(chosen) > 1 else None)
-        for primitive in (*chosen[first:], *chosen[:first]):
-            candidates = list(self._candidates(primitive))
-            start = at % len(candidates) if candidates else 0
-            for values in (candidates[start:] + candidates[:start])[:most]:
-                call = self._legal(primitive, values)
-                if call is not None:
-                    return call
-        return None
+        return draw_call(self._chosen(names), self._fresh_state, self._would_take, choose, tries)
 
-    def _candidates(self, primitive: Primitive) -> Iterable[tuple[Any, ...]]:
-        if primitive.calls is None:
-            return ()
-        return primitive.calls(self._fresh_state())
+    def _chosen(self, names: Sequence[str]) -> list[Primitive]:
+        return [registered(name) for name in names] if names else list(transforms())
 
-    def _legal(self, primitive: Primitive, values: tuple[Any, ...]) -> Call | None:
-        """The call with these arguments (nodes), None when it is refused."""
-        arguments = bind(primitive, values, {})
+    def _would_take(self, primitive: Primitive, arguments: Mapping[str, Any]) -> Call | None:
+        """The call with these arguments (nodes), None when it is refused or a trace could not say how to find them."""
         # Some conditions show only while a primitive works, so a call is tried on a copy: states are values.
         try:
             self._require_declared(primitive, self._state)
@@ -479,13 +465,6 @@ class Schedule(Methods):
                 raise AttributeError(name)
             known = [n for n in dir(type(self)) if not n.startswith("_")]
             raise AttributeError(f"a Schedule has no {name!r}; {nearest(name, known)}", name=name, obj=self)
-
-
-def registered(name: str) -> Primitive:
-    """The primitive of that name; raises `ScheduleError` with the nearest."""
-    if name not in PRIMITIVES:
-        raise ScheduleError(f"no schedule primitive {name!r}; {nearest(name, list(PRIMITIVES))}")
-    return PRIMITIVES[name]
 
 
 def _run(chosen: Primitive, state: ScheduleState, nodes: Mapping[str, Any]) -> Any:
