@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def explain(options: argparse.Namespace) -> int:
 
     loaded = read_primitives(Path(options.load)) if options.load else []
     if options.primitive is None:
-        print(overview(loaded or PRIMITIVES.values()))
+        print(lines_of(loaded) if loaded else overview(PRIMITIVES.values()))
         return 0
     try:
         chosen = lookup(options.primitive)
@@ -68,11 +69,17 @@ GROUPS = {
 }
 
 
+def lines_of(primitives: Iterable[Primitive]) -> str:
+    """A line for each primitive: its name and the first sentence of its documentation."""
+    return "\n".join(
+        f"{one.name:<24} {(one.function.__doc__ or '').strip().splitlines()[0]}" for one in primitives
+    )
+
+
 def overview(primitives: Iterable[Primitive]) -> str:
-    """A line for each primitive, in groups; those from outside the package come last."""
-    lines: dict[str, list[str]] = {group: [] for group in (*GROUPS, "Others")}
+    """The lines of primitives in groups; those from outside the package come last."""
+    members: dict[str, list[Primitive]] = {group: [] for group in (*GROUPS, "Others")}
     for one in primitives:
         file = one.function.__module__.rpartition(".")[2]
-        group = next((group for group, files in GROUPS.items() if file in files), "Others")
-        lines[group].append(f"  {one.name:<24} {(one.function.__doc__ or '').strip().splitlines()[0]}")
-    return "\n\n".join("\n".join([group, *rows]) for group, rows in lines.items() if rows)
+        members[next((group for group, files in GROUPS.items() if file in files), "Others")].append(one)
+    return "\n\n".join(f"{group}\n{indent(lines_of(some), '  ')}" for group, some in members.items() if some)

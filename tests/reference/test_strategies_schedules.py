@@ -61,7 +61,7 @@ def test_every_tensor_is_an_argument_or_read(tensors: list[te.Tensor]) -> None:
     assert outputs and tensors[-len(outputs) :] == outputs
     func = te.create_prim_func(tensors)
     made = [b for b in walk(func) if isinstance(b, Block) and b.name != "root"]
-    assert 2 <= len(made) <= 3
+    assert 2 <= len(made) <= 6, "two or three stages, some of two blocks: two results, or an index and what it picks"
     assert len(func.params) == len(tensors)
 
 

@@ -220,7 +220,7 @@ def test_signatures_stay_tight_after_inlining() -> None:
     assert [b.name for b in sch.get(sch.get_block("root")).alloc_buffers] == ["C"]
 
 
-def test_cache_read_copies_only_what_is_read() -> None:
+def test_cache_read_at_the_root_copies_an_input_whole_as_tvm_does() -> None:
     @T.prim_func
     def part(A: T.Buffer((8, 8), "float32"), B: T.Buffer((4,), "float32")):
         for i in range(4):
@@ -230,7 +230,10 @@ def test_cache_read_copies_only_what_is_read() -> None:
 
     sch = Schedule(part)
     copy = sch.cache_read("B", 0, "local")
-    assert [sch.get(loop).extent.value for loop in sch.get_loops(copy)] == [4, 1]
+    assert [sch.get(loop).extent.value for loop in sch.get_loops(copy)] == [8, 8]
+    assert check(part, sch.func)
+    sch.compute_at(copy, sch.get_loops("B")[0])
+    assert [sch.get(loop).extent.value for loop in sch.get_loops(copy)] == [4], "one element each time"
     assert check(part, sch.func)
 
 

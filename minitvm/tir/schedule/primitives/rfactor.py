@@ -480,10 +480,8 @@ def _second_nest(outermost: For, block: BlockRealize, loops: Sequence[For], loop
     def go(stmt: Stmt) -> Stmt:
         if stmt is block:
             return made
-        if isinstance(stmt, For) and stmt in gone:
-            return go(stmt.body)
         if isinstance(stmt, For) and stmt in loops:
-            return replace(stmt, body=go(stmt.body))
+            return go(stmt.body) if stmt in gone else replace(stmt, body=go(stmt.body))
         if isinstance(stmt, Seq):
             return Seq.of(go(stmt.stmts[0]), *stmt.stmts[1:])
         return stmt
@@ -494,9 +492,7 @@ def _second_nest(outermost: For, block: BlockRealize, loops: Sequence[For], loop
 @rfactor.space
 def _rfactor_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     tree = state.tree()
-    for block in tree.blocks.values():
-        if block.block.init is None:
-            continue
+    for block in (b for b in tree.blocks.values() if b.block.init is not None):
         for loop in _reduction_loops(block, tree.loops_above(block)):
             for axis in range(block.block.writes[0].buffer.ndim + 1):
                 yield loop, axis
