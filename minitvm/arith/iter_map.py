@@ -437,10 +437,10 @@ def detect(
     """Read `bindings` as a quasi-affine map of the loops `iters` ({var: Range | extent}, outermost first).
 
     `level` says what must hold for the result to be without errors:
-    With `fuse_first` quotients of sums stay quotients of one fused iterator, as TVM writes them.
     "none": the form only. "surjective": every combination of values of the bindings is reached (TVM's level of the same
     name; loops that no binding uses are allowed). "injective": two points of the loops at which `predicate` holds never
     give the same values. "bijective": both. Never claims what does not hold; may fail on maps that have the property.
+    With `fuse_first` quotients of sums stay quotients of one fused iterator, as TVM writes them.
     """
     if level not in LEVELS:
         raise ValueError(f"level {level!r} is not one of {', '.join(LEVELS)}")

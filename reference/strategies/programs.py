@@ -17,8 +17,8 @@ from .statement_blocks import STATEMENTS
 from .value_blocks import VALUES
 
 BUILD = {**PLAIN, **STATEMENTS, **VALUES, **NESTS}
-# Left out by default: a narrowing cast is folded as if it could not wrap; intrinsics are no formulas to the field mode.
-KINDS = tuple(k for k in (*PLAIN, *STATEMENTS, *VALUES) if k not in ("narrowed", "intrinsic", "rounding"))
+# Left out by default: intrinsics are no formulas to the field mode, and where they round, modes refuse.
+KINDS = tuple(k for k in (*PLAIN, *STATEMENTS, *VALUES) if k not in ("intrinsic", "rounding"))
 NEST_KINDS = tuple(NESTS)  # drawn where they are asked for: not all that takes programs takes loops over threads
 
 
