@@ -20,6 +20,7 @@ from minitvm.te import nodes as te
 from minitvm.tir import nodes as t
 
 from .exact import is_identity
+from .field_numbers import meaning_of
 from .programs import Program, entry, parameters
 from .signs import nodes
 
@@ -185,9 +186,7 @@ class Preimages:
     def at(self, e: x.Expr, ground: int, depth: int = 8) -> Fraction | None:
         """An expression where all data is `ground`; None where that is not simple to say."""
         if isinstance(e, x.IntImm | x.FloatImm):
-            if is_identity(e) or not math.isfinite(e.value):
-                return None
-            return Fraction(e.value)
+            return _number(e)
         if depth == 0:
             return Fraction(ground)
         if isinstance(e, t.BufferLoad | te.TensorLoad | x.Var):
@@ -255,8 +254,15 @@ def affine(e: x.Expr) -> Line | None:
 
 def _term(e: x.Expr) -> Line | Fraction | None:
     if isinstance(e, x.IntImm | x.FloatImm):
-        return Fraction(e.value) if math.isfinite(e.value) and not is_identity(e) else None
+        return _number(e)
     return affine(e)
+
+
+def _number(e: x.IntImm | x.FloatImm) -> Fraction | None:
+    """A constant as field mode reads it: 0.1 is a tenth, so that ten times a number may be whole."""
+    if is_identity(e) or not math.isfinite(e.value):
+        return None
+    return Fraction(e.value) if isinstance(e, x.IntImm) else meaning_of(e.value, e.dtype)
 
 
 def _modular(value: int, factor: int, dtype: x.DType) -> set[Fraction]:

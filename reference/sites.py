@@ -15,8 +15,9 @@ from typing import Any
 
 from minitvm import expr as x
 
+from .crossings import crossings, far_crossings
 from .preimages import Preimages, Solution
-from .programs import Program
+from .programs import Program, parameters
 from .signs import ORDERED, nodes
 
 HALVES = frozenset(Fraction(k, 2) for k in (-5, -3, -2, -1, 1, 2, 3, 5))  # whole ones: ceil is not floor + 1
@@ -74,7 +75,9 @@ def _cast(e: x.Cast, back: Preimages) -> Iterator[Site]:
     source, target = e.value.dtype, e.dtype
     if not target.is_int or target.is_bool or not back.reach(e.value):
         return
-    values: frozenset[Fraction] = HALVES if source.is_float and not _whole(e.value) else frozenset()
+    values: frozenset[Fraction] = frozenset()
+    if source.is_float and not _whole(e.value):
+        values = HALVES | _crossed(e.value, Fraction(1, 2), back)
     if target.bits <= 32 and (source.is_float or source.bits > target.bits or source.kind != target.kind):
         values |= {Fraction(int(target.min)), Fraction(int(target.max))}
     yield Site(e.value, values)
@@ -85,13 +88,13 @@ def _called(e: x.Call, back: Preimages) -> Iterator[Site]:
         return
     first, dtype = e.args[0], e.args[0].dtype
     if e.op in ROUNDINGS:
-        yield Site(first, HALVES)
+        yield Site(first, HALVES | _crossed(first, Fraction(1, 2), back))
     elif e.op == "abs":
         yield Site(first, frozenset((Fraction(0), Fraction(1), Fraction(-1))))
     elif e.op == "shift_right":
         amount = e.args[1]
         if isinstance(amount, x.IntImm) and 0 < amount.value < 63:
-            yield Site(first, _around(2**amount.value))
+            yield Site(first, _around(2**amount.value) | _crossed(first, Fraction(2**amount.value), back))
     elif e.op in GROWING and dtype.is_float:
         steps = [math.ceil(n / math.log2(GROWING[e.op])) + 1 for n in _EXPONENTS[dtype.bits]]
         yield Site(first, frozenset(Fraction(s * n) for n in steps for s in (-1, 1)), pole=True)
@@ -108,7 +111,20 @@ def _divided(e: Any, back: Preimages) -> Iterator[Site]:
         elif back.reach(e.a):
             yield Site(x.Div(e.a, e.b), HALVES)
     elif isinstance(e.b, x.IntImm) and e.b.value and back.reach(e.a):
-        yield Site(e.a, _around(abs(e.b.value)))
+        yield Site(e.a, _around(abs(e.b.value)) | _crossed(e.a, Fraction(abs(e.b.value)), back))
+
+
+def _crossed(e: x.Expr, step: Fraction, back: Preimages) -> frozenset[Fraction]:
+    """Multiples of `step` that an operand takes at numbers which a parameter behind it holds."""
+    term, one = back.at(e, 0), back.at(e, 1)
+    if term is None or one is None:
+        return frozenset()
+    found: set[Fraction] = set()
+    for dtype in {parameters(back.program)[place].dtype for place in back.reach(e)}:
+        found |= crossings(one - term, term, step, dtype)
+        if dtype.is_int and e.dtype.is_int:
+            found |= far_crossings(one - term, term, step, dtype)
+    return frozenset(found)
 
 
 def _whole(e: x.Expr) -> bool:

@@ -4,7 +4,8 @@ Plants: the landmarks of both programs (`reference.landmarks`) and their neighbo
 leads to their sites (`reference.sites`). Probes: the same where it takes one argument alone, the others 0 or 1. Far:
 everything beyond the largest of these, of one sign. Sweeps: numbers of every magnitude. Ties: few different elements,
 the same in several arguments, the best at the corners. Full: integers of the whole range of their dtype; ends: all of
-them its least or its greatest. A program need not be defined on these; then the modes leave them out.
+them its least or its greatest, of several arguments also each at another end (`reference.corners`), bools alike. A
+program need not be defined on these; then the modes leave them out.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from minitvm import expr as x
 
+from .corners import corners
 from .preimages import Solution
 from .programs import Parameter
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 PLANTED = 48  # numbers at most, drawn where there are more
 ROUNDS = 5  # of plants, at most
+ROUNDS_OF_FEW = 16  # where arguments are so small that few numbers have place in one round
+FEW = 128  # elements of all arguments in all such rounds
 ORDINARY = 16  # how far ordinary inputs reach
 FARTHEST = 2**60
 SWEPT = (None, 24)  # powers of 2 of which all elements are; None: each of another
@@ -88,6 +92,7 @@ def variations(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterat
     if any(ints):
         yield from _full(case.parameters, ints, sizes, rng, case.facts.converts)
         yield from _ends(case.parameters, ints, sizes)
+    yield from _corners(case, sizes, rng)
 
 
 def sweeps(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterator[Variation]:
@@ -226,7 +231,8 @@ def _plants(lists: Sequence[np.ndarray | None], tied: Variation | None, sizes: S
             rng: np.random.Generator, least: int = 1) -> Iterator[Variation]:  # fmt: skip
     lists = [None if v is None or not v.size or not n else v for v, n in zip(lists, sizes)]
     needed = [max(least, math.ceil(v.size / _places(n))) for v, n in zip(lists, sizes) if v is not None]
-    for k in range(min(max(needed, default=0), ROUNDS)):
+    rounds = max(ROUNDS, min(ROUNDS_OF_FEW, FEW // max(1, sum(sizes))))
+    for k in range(min(max(needed, default=0), rounds)):
         changes: list[Change | None] = []
         for place, (v, n) in enumerate(zip(lists, sizes)):
             tie = None if tied is None else tied[place]
@@ -351,6 +357,14 @@ def _ends(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence
             end = p.dtype.max if greatest else p.dtype.min
             changes.append(_everywhere(np.full(n, int(end), p.dtype.numpy), p.dtype))
         yield changes
+
+
+def _corners(case: Case, sizes: Sequence[int], rng: np.random.Generator) -> Iterator[Variation]:
+    taken = [n and (p.dtype.is_int and _chosen(case, p) or (p.dtype.is_bool and p.given))
+             for p, n in zip(case.parameters, sizes)]  # fmt: skip
+    for row in corners([p.dtype if t else None for p, t in zip(case.parameters, taken)], rng):
+        yield [None if v is None else _everywhere(np.full(n, v, p.dtype.numpy), p.dtype)
+               for v, p, n in zip(row, case.parameters, sizes)]  # fmt: skip
 
 
 def _at(places: np.ndarray, values: np.ndarray, n: int) -> Change:

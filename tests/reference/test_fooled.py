@@ -1,6 +1,6 @@
 """What random inputs do not reach: small programs that differ in one place only are told apart, equal ones are not.
 
-The pairs are those of `fooled_pairs`, a family for each class of places.
+The pairs are those of `fooled_pairs` and `crossing_pairs`, a family for each class of places.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import pytest
 
 from minitvm.reference import check
 
-from . import fooled_pairs
+from . import crossing_pairs, fooled_pairs
 
 DIFFERENT = [
     pytest.param(before, after, id=f"{family}: {name}")
-    for family, pairs in fooled_pairs.DIFFERENT_FAMILIES.items()
+    for family, pairs in {**fooled_pairs.DIFFERENT_FAMILIES, **crossing_pairs.DIFFERENT_FAMILIES}.items()
     for name, before, after in pairs()
 ]
 EQUAL = [pytest.param(before, after, id=name) for name, before, after in fooled_pairs.equal()]

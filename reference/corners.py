@@ -1,0 +1,60 @@
+"""Bools and the ends of integers, each argument at another one: what differs only where x is the least and y is -1.
+
+Every argument holds one value everywhere, so that the values meet whatever the indices are. Few arguments take all
+combinations; many take those in which all agree, those in which one differs from the others, and some by chance.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from minitvm import expr as x
+
+ALL = 8  # combinations at most, where all are taken
+CHANCE = 4  # of more
+
+
+def corners(dtypes: Sequence[x.DType | None], rng: np.random.Generator) -> Iterator[list[int | None]]:
+    """Values for the arguments of these dtypes (None: not varied), one combination after the other.
+
+    Those in which all integers are at the same end are left out where there are no bools.
+    """
+    taken = [k for k, dtype in enumerate(dtypes) if dtype is not None]
+    bools = [k for k in taken if _of(dtypes, k).is_bool]
+    if not bools and len(taken) < 2:
+        return
+    for row in _rows(len(taken), rng):
+        if bools or len(set(row)) > 1:
+            yield _values(dtypes, {k: _end(_of(dtypes, k), greatest) for k, greatest in zip(taken, row)})
+    signed = [k for k in taken if _of(dtypes, k).kind == "int"]
+    for k in signed[:CHANCE] if len(signed) > 1 else ():
+        yield _values(dtypes, {j: _end(_of(dtypes, j), False) for j in taken} | {k: -1})
+
+
+def _rows(n: int, rng: np.random.Generator) -> Iterator[tuple[bool, ...]]:
+    if 2**n <= ALL:
+        yield from itertools.product((False, True), repeat=n)
+        return
+    for greatest in (False, True):
+        yield (greatest,) * n
+        for k in range(min(n, CHANCE)):
+            yield tuple((j == k) != greatest for j in range(n))
+    for _ in range(CHANCE):
+        yield tuple(bool(bit) for bit in rng.integers(0, 2, n))
+
+
+def _of(dtypes: Sequence[x.DType | None], k: int) -> x.DType:
+    dtype = dtypes[k]
+    assert dtype is not None
+    return dtype
+
+
+def _end(dtype: x.DType, greatest: bool) -> int:
+    return int(greatest) if dtype.is_bool else int(dtype.max if greatest else dtype.min)
+
+
+def _values(dtypes: Sequence[x.DType | None], values: dict[int, int]) -> list[int | None]:
+    return [values.get(k) for k in range(len(dtypes))]
