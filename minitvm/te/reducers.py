@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import InputError, TypeMismatch
-from ..expr import REDUCE, CommReducer, Expr, IterVar, Reduce, Var, as_expr, binary, const
+from ..expr import REDUCE, CommReducer, DataVar, Expr, IterVar, Reduce, as_expr, binary, const
 from ..expr import Max as MaxNode
 from ..expr import Min as MinNode
 from ..tir.op import highest, lowest
@@ -37,8 +37,9 @@ def comm_reducer(
         sources = tuple(as_expr(e) for e in (expr if several else (expr,)))
         axes = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
         _check_axes(name, axes)
-        lhs = tuple(Var(f"x{k}" if several else "x", s.dtype) for k, s in enumerate(sources))
-        rhs = tuple(Var(f"y{k}" if several else "y", s.dtype) for k, s in enumerate(sources))
+        # Data, not indices: an int32 sum wraps.
+        lhs = tuple(DataVar(f"x{k}" if several else "x", s.dtype) for k, s in enumerate(sources))
+        rhs = tuple(DataVar(f"y{k}" if several else "y", s.dtype) for k, s in enumerate(sources))
         combined = fcombine(lhs, rhs) if several else (fcombine(lhs[0], rhs[0]),)
         identity = fidentity(*(s.dtype for s in sources))
         results = _typed(name, combined, sources)

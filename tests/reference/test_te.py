@@ -95,3 +95,16 @@ def test_arrays_that_do_not_fit() -> None:
         reference.evaluate([c], {a: np.zeros(3, "float64"), b: np.zeros(3, "float32")})
     with pytest.raises(InputError, match="no array was given for B"):
         reference.evaluate([c], {a: np.zeros(3, "float32")})
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("reduce", [te.sum, te.prod])
+def test_a_reduction_of_integers_is_data_and_wraps(reduce: Any, dtype: str) -> None:
+    a, axis = te.placeholder((4,), dtype, name="A"), te.reduce_axis((0, 4), name="k")
+    c = te.compute((1,), lambda i: reduce(a[axis], axis=axis), name="C")
+    program, least = te.create_prim_func([a, c]), np.iinfo(dtype).min
+    for values in ([least, least, 3, 1], [-1 - least, 1, 5, 7]):
+        (found,) = both([c], {a: np.array(values, dtype)})
+        result = np.empty((1,), dtype)
+        loops.run(program, np.array(values, dtype), result)
+        assert result.tobytes() == found.tobytes()
