@@ -360,7 +360,7 @@ def _ends(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence
 
 
 def _corners(case: Case, sizes: Sequence[int], rng: np.random.Generator) -> Iterator[Variation]:
-    taken = [n and (p.dtype.is_int and _chosen(case, p) or (p.dtype.is_bool and p.given))
+    taken = [n and ((p.dtype.is_int and _chosen(case, p)) or (p.dtype.is_bool and p.given))
              for p, n in zip(case.parameters, sizes)]  # fmt: skip
     for row in corners([p.dtype if t else None for p, t in zip(case.parameters, taken)], rng):
         yield [None if v is None else _everywhere(np.full(n, v, p.dtype.numpy), p.dtype)

@@ -70,7 +70,7 @@ def meeting() -> Iterator[Pair]:
         ("the least by -1", "int32", "int64", f"T.truncdiv({wide.format('A[i]')}, {wide.format(divisor)})",
          wide.format(f"T.truncdiv(A[i], {divisor})")),
         ("or, not equal", "bool", "bool", "A[i] != B[i]", "A[i] or B[i]"),
-        ("all of four", "bool", "bool", "A[i] and B[i] and C[i] and D[i]", "A[i] and B[i] and C[i] and not D[i] and D[i]"),
+        ("all of four", "bool", "bool", "A[i] and B[i] and C[i] and D[i]", "D[i] and not D[i]"),
         ("a majority", "bool", "bool", "(A[i] and B[i]) or (B[i] and C[i]) or (A[i] and C[i])",
          "(A[i] and B[i]) or (B[i] and C[i])"),
     ]  # fmt: skip
