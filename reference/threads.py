@@ -1,7 +1,9 @@
 """What a grid of GPU threads means at level 3, written out in terms that every interpreter has.
 
-TVM's programs leave four things unsaid, which its lowering adds. `written_out` adds them for the interpreters:
+TVM's programs leave five things unsaid, which its lowering adds. `written_out` adds them for the interpreters:
 
+- **Threads that reduce go in order.** A loop over threadIdx that drives a reduction iterator of a block below it (a
+  cross-thread reduction) is a serial loop. It owns no storage.
 - **A thread is bound once.** A loop over threadIdx.x inside another one over threadIdx.x is no second loop: each thread
   does its own iteration of it.
 - **Storage has owners.** A buffer in "shared" exists once for each block of threads, one in "local" (or another scope
@@ -46,7 +48,7 @@ def written_out(func: t.PrimFunc) -> t.PrimFunc:
 
 
 def _explicit(body: t.Stmt) -> t.Stmt:
-    written = _in_step(_with_owners(_bound_once(body, {})))
+    written = _in_step(_with_owners(_bound_once(_reductions_in_order(body), {})))
     assert isinstance(written, t.Stmt)
     return written
 
@@ -62,6 +64,27 @@ def _is_virtual(loop: t.For) -> bool:
 def _is_thread(node: x.Node) -> bool:
     """Whether a node is a loop over the threads of a block, virtual ones among them."""
     return isinstance(node, t.For) and node.kind is t.ForKind.THREAD and not str(node.thread).startswith("blockIdx")
+
+
+# --- threads that reduce go in order -------------------------------------------------------------------------------
+
+
+def _reductions_in_order(body: x.Node) -> x.Node:
+    reducing = {
+        v
+        for node in x.walk(body)
+        if isinstance(node, t.BlockRealize)
+        for axis, value in zip(node.block.iter_vars, node.iter_values, strict=True)
+        if axis.kind == x.REDUCE
+        for v in x.free_vars(value)
+    }
+
+    def change(node: x.Node) -> x.Node | None:
+        if isinstance(node, t.For) and str(node.thread).startswith("threadIdx") and node.var in reducing:
+            return x.replace(node, kind=t.ForKind.SERIAL, thread=None)
+        return None
+
+    return x.rewrite(body, change) if reducing else body
 
 
 # --- a thread is bound once ----------------------------------------------------------------------------------------

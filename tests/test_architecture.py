@@ -77,7 +77,7 @@ MAY_IMPORT: dict[str, str] = {
     "reference": NODES,
     # Strategies for Hypothesis also draw schedules and graphs, through the public Schedule and GraphBuilder, and
     # `draw_pairs` lowers what it has scheduled.
-    "reference.strategies": f"{NODES} te tir.schedule tir.transform graph reference",
+    "reference.strategies": f"{NODES} te tir.schedule tir.threads tir.transform graph reference",
 }
 
 # Doors through the walls, open only inside a function: (importer, imported, why).

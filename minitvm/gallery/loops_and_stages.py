@@ -176,11 +176,17 @@ def _make(sch: Schedule, name: str, loop: Any) -> Any:
     return getattr(sch, name)(loop, *_extra.get(name, ()))
 
 
+def _on_threads(sch: Schedule) -> None:
+    sch.reverse_compute_at(sch.cache_write("C", 0, "local"), loop(sch, "C"))
+    sch.bind(loop(sch, "C"), "threadIdx.x")
+
+
 _kinds = _both("parallel", "vectorize", "unroll", "bind")
-_kinds("serial_loop", M, lambda s, n: _make(s, n, loop(s, "C")), lambda s: s.parallel(loop(s, "C")))
+_kinds("changeable_kind", M, lambda s, n: _make(s, n, loop(s, "C")), _on_threads)
 _concurrent = _both("parallel", "vectorize", "bind")
 _concurrent("structured_below", running_sum, lambda s, n: _make(s, n, loop(s, "A")))
-_concurrent("only_spatial", M, lambda s, n: _make(s, n, loop(s, "C", 2)))
+_both("parallel", "vectorize")("only_spatial", M, lambda s, n: _make(s, n, loop(s, "C", 2)))
+CASES["bind.only_spatial"] = on(M, lambda s: s.bind(loop(s, "C", 2), "blockIdx.x"))
 _concurrent("quasi_affine_bindings", squares, lambda s, n: _make(s, n, loop(s, "A")))
 _concurrent("no_races", one_cell, lambda s, n: _make(s, n, loop(s, "B")))
 CASES["vectorize.constant_extent"] = on(lambda: M(SizeVar("m")), lambda s: s.vectorize(loop(s, "C")))
@@ -192,7 +198,9 @@ CASES["bind.blocks_around_threads"] = on(
     M, lambda s: s.bind(loop(s, "C", 1), "blockIdx.x"), lambda s: s.bind(loop(s, "C"), "threadIdx.x")
 )
 
-CASES["split.plain_loops"] = on(M, lambda s: s.split(loop(s, "C"), [2, None]), lambda s: s.parallel(loop(s, "C")))
+CASES["split.plain_loops"] = on(
+    M, lambda s: s.split(loop(s, "C"), [2, None]), lambda s: s.bind(loop(s, "C"), "blockIdx.x")
+)
 CASES["split.starts_at_zero"] = on(shifted, lambda s: s.split(loop(s, "A"), [2, None]))
 CASES["split.valid_factors"] = on(M, lambda s: s.split(loop(s, "C"), [None, None]))
 CASES["split.covers"] = on(M, lambda s: s.split(loop(s, "C"), [2, 3]))

@@ -57,7 +57,7 @@ CASES["merge.same_extents"] = on(programs.chain, lambda s: _merged(s, ("B", 0), 
 CASES["merge.keeps_order_of_nests"] = on(two_rows, lambda s: _merged(s, ("B", 0), ("C", 0)))
 
 CASES["loop_partition.plain_loops"] = on(
-    M, lambda s: s.loop_partition(loop(s, "C"), [2]), lambda s: s.parallel(loop(s, "C"))
+    M, lambda s: s.loop_partition(loop(s, "C"), [2]), lambda s: s.bind(loop(s, "C"), "blockIdx.x")
 )
 CASES["loop_partition.known_bounds"] = on(lambda: M(SizeVar("m")), lambda s: s.loop_partition(loop(s, "C"), [2]))
 CASES["loop_partition.positive_factors"] = on(M, lambda s: s.loop_partition(loop(s, "C"), [None, 2, None]))

@@ -4,14 +4,18 @@ As in TVM, a program leaves to lowering what its threads share. A loop over thre
 threadIdx.x is the same thread again: it does its own iteration (*cooperative fetching*). A buffer in "shared" exists
 once for each block of threads and one in "local" once for each thread, wherever they are allocated. Threads that share
 storage go in step, from statement to statement. `reference.threads` writes that meaning out for the interpreters.
+
+A loop over threadIdx may drive a reduction (a *cross-thread reduction*). Its iterations mean what a serial loop means:
+they run in order and own no storage. How threads add up together is left to lowering, which refuses it so far.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from ..expr import Expr, IntImm, Node, Var, children, free_vars, structural_equal, walk
-from .nodes import BlockRealize, BufferLoad, BufferStore, For, ForKind, If, LetStmt, Stmt
+from ..errors import Unsupported, report
+from ..expr import REDUCE, Expr, IntImm, Node, Var, children, free_vars, structural_equal, walk
+from .nodes import BlockRealize, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Stmt
 
 
 def is_virtual(loop: For) -> bool:
@@ -20,8 +24,8 @@ def is_virtual(loop: For) -> bool:
 
 
 def is_thread(loop: For) -> bool:
-    """Whether a loop runs over the threads of a block, virtual ones among them."""
-    return loop.kind is ForKind.THREAD and not str(loop.thread).startswith("blockIdx")
+    """Whether a loop runs over the threads of a block, virtual ones among them, each for itself."""
+    return loop.kind is ForKind.THREAD and not str(loop.thread).startswith("blockIdx") and not adds_up(loop)
 
 
 def is_hardware_thread(loop: For) -> bool:
@@ -29,9 +33,51 @@ def is_hardware_thread(loop: For) -> bool:
     return is_thread(loop) and not is_virtual(loop)
 
 
+def adds_up(loop: For) -> bool:
+    """Whether a loop is bound to threadIdx and drives a reduction: its threads compute one result together."""
+    return loop.kind is ForKind.THREAD and str(loop.thread).startswith("threadIdx") and bool(reductions_over(loop))
+
+
+def reductions_over(loop: For) -> list[BlockRealize]:
+    """The blocks below a loop of which it drives a reduction iterator."""
+    return [
+        node
+        for node in walk(loop.body)
+        if isinstance(node, BlockRealize)
+        and any(
+            axis.kind == REDUCE and loop.var in free_vars(value)
+            for axis, value in zip(node.block.iter_vars, node.iter_values, strict=True)
+        )
+    ]
+
+
+def refuse_thread_reductions(func: PrimFunc) -> None:
+    """Raise `Unsupported` for a function with a cross-thread reduction, naming its loop and block."""
+    from .script.printer import script
+
+    loop = thread_reduction(func)
+    if loop is None:
+        return
+    name = reductions_over(loop)[0].block.name
+    raise Unsupported(
+        report(
+            f"cross-thread reduction: {loop.var.name}, bound to {loop.thread}, drives a reduction of {name}",
+            program=script(func, mark={loop: "its threads compute one result together"}, context=6),
+            wanted="a reduction that each thread does for itself: lowering knows no other",
+            found=f"{loop.var.name} binds a reduction iterator of block {name}",
+            tries=(f"rfactor({loop.var.name}, ...) in place of bind, then bind the loop of the partial results",),
+        )
+    )
+
+
+def thread_reduction(func: PrimFunc) -> For | None:
+    """The first loop of a function over threads that compute one result together; None where there is none."""
+    return next((node for node in walk(func.body) if isinstance(node, For) and adds_up(node)), None)
+
+
 def owns(loop: For, scope: str) -> bool:
     """Whether each iteration of a loop over the grid has storage of a scope for itself."""
-    if loop.kind is not ForKind.THREAD or scope.startswith("global"):
+    if loop.kind is not ForKind.THREAD or scope.startswith("global") or adds_up(loop):
         return False
     return not scope.startswith("shared") or not is_thread(loop)
 
@@ -98,6 +144,9 @@ def why_not_again(outer: For, inner: For) -> str | None:
     Its iterations, all done by every thread before, are then shared out among the threads. That is the same if they
     are as many as the threads, if they do not depend on the thread, and if all threads see what they write.
     """
+    for loop in (outer, inner):
+        if reductions_over(loop):
+            return f"{loop.var.name} drives a reduction"
     if not (_same(outer.extent, inner.extent) and _same(outer.start, inner.start)):
         return f"{inner.var.name} has extent {inner.extent}, {outer.var.name} has {outer.extent}"
     if depends(outer, inner):

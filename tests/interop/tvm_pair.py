@@ -162,8 +162,6 @@ class Pair:
         except Unsupported as reason:
             return Outcome(UNDECIDED, primitive, str(reason).split("\n")[0], str(reason))
         if wrong:
-            if primitive == "bind" and refusal:  # a cross-thread reduction: TVM's lowering knows what it means
-                return Outcome(UNDECIDED, primitive, refusal, wrong)
             return Outcome(TVM_WRONG, primitive, f"{_cause(wrong)}{about}", wrong)
         return Outcome(OVER_STRICT if refusal else AGREE, primitive, refusal, same_text=same)
 

@@ -74,17 +74,22 @@ def _accesses(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[Access]:
 
 
 def exact(
-    found: Sequence[Access], before: Sequence[For], after: Sequence[For], parallel: bool
+    found: Sequence[Access], before: Sequence[For], after: Sequence[For], parallel: bool, accumulating: bool = False
 ) -> Dependence | Undecided | None:
     """A pair of iterations that a new order of loops (all of them, outermost first) turns round; None: there is none.
 
-    With `parallel` the last loop of `after` has no order among its iterations.
+    With `parallel` the last loop of `after` has no order among its iterations, which with `accumulating` may still
+    accumulate in one element.
     """
-    return reordered(found, [l.var for l in before], [l.var for l in after], parallel)
+    return reordered(found, [l.var for l in before], [l.var for l in after], parallel, accumulating)
 
 
 def reordered(
-    found: Sequence[Access], before: Sequence[Expr], after: Sequence[Expr], parallel: bool = False
+    found: Sequence[Access],
+    before: Sequence[Expr],
+    after: Sequence[Expr],
+    parallel: bool = False,
+    accumulating: bool = False,
 ) -> Dependence | Undecided | None:
     """As `exact`, for orders that are expressions over the loops."""
     sources = {point_of(access): access for access in found}
@@ -95,7 +100,7 @@ def reordered(
         {point: in_step(sources[point], before, free) for point in points},
         {point: in_step(sources[point], after, free) for point in points},
         (len(after) - 1,) if parallel else (),
-        None if parallel else lambda a, b: commute(sources[a], sources[b]),
+        None if parallel and not accumulating else lambda a, b: commute(sources[a], sources[b]),
     )
 
 

@@ -14,6 +14,7 @@ from ...expr import OPAQUE, REDUCE, Node, free_vars, replace
 from ..conditions import is_const, uses
 from ..nodes import BlockRealize, For, ForKind, LetStmt, Seq
 from ..places import COMMON_SCOPES, SCOPES, is_scope, suggestion
+from ..threads import adds_up
 from ..verifier import variables_are_defined
 from .analysis import Scope, loops_binding, why_unstructured
 from .bindings import loop_ranges, not_quasi_affine, why_not_injective
@@ -26,15 +27,17 @@ from .tree import Tree
 
 @requirement
 def plain_loops(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """kind(l) = serial, l has no annotation and no thread, for all loops l"""
+    """l has no annotation and no thread, for all loops l
+
+    Another kind is dropped, as in TVM: the new loops are serial, one of the orders that a kind allows.
+    """
     for loop in loops:
-        if loop.kind != ForKind.SERIAL:
-            kind = f"bound to {loop.thread}" if loop.kind == ForKind.THREAD else str(loop.kind)
+        if loop.kind == ForKind.THREAD:
             return Failure(
                 {loop: "here"},
-                "a serial loop",
-                f"{loop.var.name} is {kind}",
-                ("do this before the loop gets its kind",),
+                "a loop that is bound to no thread axis",
+                f"{loop.var.name} is bound to {loop.thread}",
+                ("do this before the loop is bound",),
             )
         if loop.annotations:
             keys = ", ".join(loop.annotations)
@@ -240,8 +243,13 @@ def structured_below(state: ScheduleState, loop: For) -> Failure | None:
 
 
 @requirement
-def only_spatial(state: ScheduleState, loop: For) -> Failure | None:
-    """the loop appears in the bindings of spatial iterators only, for every block below"""
+def only_spatial(state: ScheduleState, loop: For, thread_axis: str | None = None) -> Failure | None:
+    """the loop appears in the bindings of spatial iterators only (threadIdx: also of reductions), for every block below
+
+    The threads of a block may compute one result together: a cross-thread reduction.
+    """
+    if str(thread_axis).startswith("threadIdx"):
+        return None
     tree = state.home(loop)
     for realize in tree.blocks_in(loop):
         if loop.var in loops_binding(realize, (REDUCE, OPAQUE)):
@@ -268,16 +276,19 @@ def no_races(state: ScheduleState, loop: For, thread_axis: str | None = None) ->
 
     For accesses a, b to one buffer, one a write, at iterations l != l' of the loop and any of the loops inside it:
     box(a, l) and box(b, l') are disjoint. Left out is storage that each iteration on a GPU's grid owns, and such that
-    its threads share and fill in step with the same values.
+    its threads share and fill in step with the same values. Where threads compute one result together, so are the
+    accesses of a block that accumulates.
     """
     tree = state.home(loop)
     above = tree.all_loops_above(loop)
     bound = loop if thread_axis is None else replace(loop, kind=ForKind.THREAD, thread=thread_axis)
     safe = safe_storage(state, tree, loop, bound)
     found = [a for a in accesses(tree, loop) if a.buffer not in safe]
-    if all(shown_apart(above, loop, a, b) for a, b in conflicting_pairs(found)):
+    together = adds_up(bound)
+    pairs = [(a, b) for a, b in conflicting_pairs(found) if not (together and commute(a, b))]
+    if all(shown_apart(above, loop, a, b) for a, b in pairs):
         return None
-    witness = exact(found, [*above, loop], [*above, loop], parallel=True)
+    witness = exact(found, [*above, loop], [*above, loop], parallel=True, accumulating=together)
     if witness is None:
         return None
     return witnessed(found, witness, f"iterations of {loop.var.name} run in no order")

@@ -11,6 +11,7 @@ from ...expr.foreign import require_runnable
 from ..meanings import written_out
 from ..nodes import IRModule, PrimFunc
 from ..pass_context import PassContext
+from ..threads import refuse_thread_reductions
 from ..verifier import verify_if_asked
 from .align_storage import align_storage
 from .bind_threads import bind_threads
@@ -102,10 +103,11 @@ def lower(
     `callback(pass name, before, after)` sees every step; after the last one, "split_host", it gets the module.
     With MINITVM_VERIFY=1 the rules of level 3 are checked on `func` and those of the kernel level on the result.
     A nest of loops that are bound to a GPU's grid is a kernel; code for it there is none yet. Raises `Unsupported`
-    for a function that calls foreign code.
+    for a function that calls foreign code, or whose threads compute one result together.
     """
     func = written_out(func)
     require_runnable(func)
+    refuse_thread_reductions(func)
     verify_if_asked("scheduling", func)
     context = PassContext.current()
     whole = func

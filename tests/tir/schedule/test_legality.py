@@ -630,11 +630,11 @@ def test_a_loop_of_the_chain_that_is_not_used_stays() -> None:
 def test_what_rfactor_left_is_not_to_be_factored_again() -> None:
     def bound(s: Schedule) -> None:
         s.rfactor(loop(s, "C", 2), 0)
-        s.bind(s.get_loops("C")[-1], "threadIdx.x")
+        s.parallel(s.get_loops("C")[-1])
 
     told = refused(programs.matmul(8, 8, 8), "only_spatial", bound)
     assert "rfactor(" not in told and "choose a spatial loop, of C or of C_rf" in told
-    told = refused(programs.matmul(8, 8, 8), "only_spatial", lambda s: s.bind(loop(s, "C", 2), "threadIdx.x"))
+    told = refused(programs.matmul(8, 8, 8), "only_spatial", lambda s: s.parallel(loop(s, "C", 2)))
     assert "rfactor(k, ...)" in told
 
 

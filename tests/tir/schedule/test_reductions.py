@@ -327,8 +327,8 @@ def test_no_reducer_where_an_update_only_looks_like_one() -> None:
 # ---- threads -------------------------------------------------------------------------------------------------------
 
 
-def test_partial_results_on_threads_and_no_thread_for_a_reduction_loop() -> None:
-    """There is no lowering of reductions across threads: such a loop is refused, with the way to go."""
+def test_partial_results_on_threads_and_no_block_of_threads_for_a_reduction_loop() -> None:
+    """Threads of one block may reduce together, blocks of threads may not: the partial results are the way to go."""
     func = row_sums()
     sch = Schedule(func)
     _, inner = sch.split(sch.get_loops("B")[1], [None, 4])
@@ -337,7 +337,7 @@ def test_partial_results_on_threads_and_no_thread_for_a_reduction_loop() -> None
     sch.bind(sch.get_loops(made)[2], "threadIdx.x")
     assert check(func, sch.func)
     with pytest.raises(ScheduleError, match="only_spatial"):
-        sch.bind(sch.get_loops("B")[1], "threadIdx.x")
+        sch.bind(sch.get_loops("B")[1], "blockIdx.x")
 
 
 # ---- decompose_reduction -------------------------------------------------------------------------------------------

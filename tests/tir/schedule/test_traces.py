@@ -49,11 +49,11 @@ def test_a_trace_whose_last_step_is_illegal_changes_nothing() -> None:
     source = Schedule(programs.chain(20, 16))
     i, _ = source.get_loops("C")
     source.split(i, [None, 6])
-    source.parallel(source.get_loops("B")[0])
+    source.split(source.get_loops("B")[0], [None, 2])
     other = Schedule(programs.chain(20, 16))
-    other.parallel(other.get_loops("B")[0])
+    other.bind(other.get_loops("B")[0], "blockIdx.x")
     before = other.mod
-    with pytest.raises(ScheduleError, match=r"step 6 of 6 is refused, sch\.parallel[\s\S]*serial_loop"):
+    with pytest.raises(ScheduleError, match=r"step 6 of 6 is refused, [^\n]*sch\.split[\s\S]*plain_loops"):
         source.trace.apply_to_schedule(other)
     assert other.mod is before
     assert len(other.trace) == 3

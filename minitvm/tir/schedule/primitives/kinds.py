@@ -10,8 +10,30 @@ from ...nodes import For, ForKind
 from ...places import THREAD_AXES, is_thread_axis, suggestion
 from ...threads import why_not_again
 from .. import requirements as req
+from ..dependences import accesses
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
+
+
+@requirement
+def changeable_kind(state: ScheduleState, loop: For) -> Failure | None:
+    """kind(loop) is no thread axis, or all buffers that are touched below it are in global storage
+
+    The new kind takes the place of the old one. A thread owns its local storage, and shares what is in shared storage
+    with the others; what was legal for threads may not be for another kind.
+    """
+    if loop.kind != ForKind.THREAD:
+        return None
+    for access in accesses(state.home(loop), loop):
+        buffer = access.buffer
+        if not buffer.scope.startswith("global"):
+            return Failure(
+                {loop: "here", access.spot: f"{buffer.scope} storage"},
+                "a loop that is bound to no thread axis, or global storage below it",
+                f"{loop.var.name} is bound to {loop.thread}, and {buffer.name} is in {buffer.scope} storage",
+                ("undo() the step that bound it",),
+            )
+    return None
 
 
 @requirement
@@ -89,7 +111,7 @@ def blocks_around_threads(state: ScheduleState, loop: For, thread_axis: str) -> 
 
 
 _CONCURRENT = (
-    serial_loop, req.structured_below, req.only_spatial, req.quasi_affine_bindings, req.no_races,
+    changeable_kind, req.structured_below, req.only_spatial, req.quasi_affine_bindings, req.no_races,
 )  # fmt: skip
 
 
@@ -105,7 +127,7 @@ def parallel(state: ScheduleState, loop: For) -> None:
         for i in T.parallel(8):
             with T.block("B"): B[vi] = A[vi] * 2.0
     """
-    state.replace({loop: replace(loop, kind=ForKind.PARALLEL)})
+    state.replace({loop: replace(loop, kind=ForKind.PARALLEL, thread=None)})
 
 
 @primitive(aka={"Halide": "vectorize"}, requires=(*_CONCURRENT, constant_extent))
@@ -120,10 +142,10 @@ def vectorize(state: ScheduleState, loop: For) -> None:
         for i in T.vectorized(8):
             with T.block("B"): B[vi] = A[vi] * 2.0
     """
-    state.replace({loop: replace(loop, kind=ForKind.VECTORIZED)})
+    state.replace({loop: replace(loop, kind=ForKind.VECTORIZED, thread=None)})
 
 
-@primitive(aka={"Halide": "unroll", "Exo": "unroll_loop"}, requires=[serial_loop])
+@primitive(aka={"Halide": "unroll", "Exo": "unroll_loop"}, requires=[changeable_kind])
 def unroll(state: ScheduleState, loop: For) -> None:
     """Write the iterations of a loop out, one after the other.
 
@@ -135,13 +157,13 @@ def unroll(state: ScheduleState, loop: For) -> None:
         for i in T.unroll(8):
             with T.block("B"): B[vi] = A[vi] * 2.0
     """
-    state.replace({loop: replace(loop, kind=ForKind.UNROLLED)})
+    state.replace({loop: replace(loop, kind=ForKind.UNROLLED, thread=None)})
 
 
 @primitive(
     aka={"Halide": "gpu_blocks"},
     requires=[
-        serial_loop, thread_axis, axis_not_taken, blocks_around_threads, req.structured_below, req.only_spatial,
+        changeable_kind, thread_axis, axis_not_taken, blocks_around_threads, req.structured_below, req.only_spatial,
         req.quasi_affine_bindings, req.no_races,
     ],
 )  # fmt: skip
@@ -155,6 +177,9 @@ def bind(state: ScheduleState, loop: For, thread_axis: str) -> None:
     after:
         for i in T.thread_binding(8, thread="threadIdx.x"):
             with T.block("B"): B[vi] = A[vi] * 2.0
+
+    A loop that reduces may be bound to threadIdx: the threads compute one result together. Its iterations mean what
+    those of a serial loop mean. Lowering refuses such a program: there is no code for it yet.
     """
     state.replace({loop: replace(loop, kind=ForKind.THREAD, thread=thread_axis)})
 

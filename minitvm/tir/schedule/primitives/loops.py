@@ -81,6 +81,7 @@ def split(
 
     The order of iterations stays the same, so no dependence can break. Where the factors do not divide the extent,
     the blocks below get a predicate. `preserve_unit_iters=False` leaves loops of extent 1 out of the bindings.
+    The new loops are serial: split first, then say which of them is vectorised, unrolled or parallel.
     """
     dtype = loop.var.dtype
     analyzer = state.analyzer(loop)
@@ -173,7 +174,7 @@ def fuse(state: ScheduleState, *loops: For, preserve_unit_iters: bool = True) ->
                 vj = T.axis.spatial(4, i_j_fused % 4)
                 B[vi, vj] = A[vi, vj] * 2.0
 
-    The order of iterations stays the same, so no dependence can break.
+    The order of iterations stays the same, so no dependence can break. The new loop is serial.
     """
     dtype = loops[0].var.dtype
     outer_analyzer = state.analyzer(state.home(loops[0]).parent[loops[0]])

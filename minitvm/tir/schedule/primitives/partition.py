@@ -86,6 +86,10 @@ def plain_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     """the loops and those around them in their nests are serial, without annotation or thread, and start at 0"""
     tree = state.home(loops[0])
     nests = [loop for l in loops for loop in _nest(tree, l)]
+    for loop in nests:
+        if loop.kind not in (ForKind.SERIAL, ForKind.THREAD):
+            found, way = f"{loop.var.name} is {loop.kind}", "do this before the loop gets its kind"
+            return Failure({loop: "here"}, "a serial loop", found, (way,))
     return req.plain_loops.check(state=state, loops=nests) or req.starts_at_zero.check(state=state, loops=nests)
 
 
