@@ -255,8 +255,6 @@ def _slice(extent: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
         raise InputError("strided_slice: a stride is not 0")
     if isinstance(extent, int) and isinstance(begin, int) and isinstance(end, int):
         first, stop, _ = slice(begin, end, step).indices(extent)
-        if step < 0 and end < -extent:
-            stop = -1
         return first, len(range(first, stop, step))
     if step < 0:
         return _backwards(extent, begin, end, step)

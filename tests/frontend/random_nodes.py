@@ -20,8 +20,8 @@ from minitvm.frontend import from_onnx
 from minitvm.graph.lower import to_te
 from minitvm.reference import graph as interpreter
 from minitvm.reference import te as expressions
-
-Draw = Callable[[st.SearchStrategy[Any]], Any]
+from tests import drawing
+from tests.drawing import Draw
 
 
 @dataclass
@@ -81,39 +81,8 @@ class Node:
         return f"{self.op}-{self.opset}({shapes}; {dict(self.attrs)}; {values})"
 
 
-class Drawing:
+class Drawing(drawing.Drawing):
     """What the operators draw with."""
-
-    def __init__(self, draw: Draw) -> None:
-        self.draw = draw
-        self.rng = np.random.default_rng(draw(st.integers(0, 2**16)))
-
-    def one(self, *values: Any) -> Any:
-        return self.draw(st.sampled_from(values))
-
-    def int(self, low: int, high: int) -> int:
-        return self.draw(st.integers(low, high))
-
-    def flag(self) -> bool:
-        return self.draw(st.booleans())
-
-    def data(self, shape: Sequence[int], dtype: str = "float32", low: int = -4, high: int = 4) -> np.ndarray:
-        least = max(low, 0) if np.dtype(dtype).kind == "u" else low
-        return self.rng.integers(least, high + 1, tuple(shape)).astype(dtype)
-
-    def shape(self, least: int = 1, most: int = 4) -> list[int]:
-        return [self.one(1, 2, 3, 4, 5) for _ in range(self.int(least, most))]
-
-    def axis(self, rank: int) -> int:
-        return self.int(-rank, rank - 1)
-
-    def axes(self, rank: int, least: int = 1) -> list[int]:
-        some = self.draw(st.permutations(range(rank)))[: self.int(least, rank)]
-        return [a - rank if self.flag() else a for a in some]
-
-    def attrs(self, **given: Any) -> dict[str, Any]:
-        """Some of these attributes: those that are None, and some by chance, are left to their defaults."""
-        return {k: v for k, v in given.items() if v is not None and self.int(0, 4)}
 
     def node(self, op: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] = {}, **more: Any) -> Node:
         return Node(op, dict(inputs), dict(attrs), **more)

@@ -3,6 +3,7 @@
 `as_written(...)`    programs lowered without a schedule, beside the interpreter
 `machine_code(...)`  the same, compiled
 `imported(...)`      ONNX nodes: ONNX's own evaluator, the graph's interpreter, the operators' tensor expressions
+`called(...)`        random calls of operators: the graph's interpreter, the tensor expression, the fold
 `interpreters(...)`  programs, and programs gone wrong, in the slow mode and in the fast one, as loops and as kernels
 `expressions()`      index expressions under ranges and conditions, beside their values at every point
 """
@@ -28,10 +29,12 @@ from minitvm.te.nodes import PlaceholderOp
 from minitvm.tir.nodes import Evaluate, Seq
 from minitvm.tir.transform import lower as lower_function
 from tests.frontend.random_nodes import OPERATORS, difference, nodes
+from tests.reference.graph_operators.random_calls import random_call
+from tests.reference.graph_operators.runs import difference as difference_of_call
 from tests.tir.schedule.thread_programs import scratch_of_threads
 
 from . import structures
-from .oracle import Noticed, Trial, Workload, drawn
+from .oracle import Noticed, Trial, Workload, directed, drawn
 from .workloads import Draw, Family, beside_the_interpreter, listed
 
 
@@ -68,6 +71,18 @@ def imported(*families: str, examples: int = 200) -> Workload:
             raise Noticed(found.split(":")[0], found)
 
     return drawn(f"ONNX nodes of {listed(chosen)}", body, examples)
+
+
+def called(*families: str, calls: int = 200) -> Workload:
+    """Random calls of the operators of these families."""
+
+    def body(trial: Trial, case: tuple[str, int]) -> None:
+        trial.compared += 1
+        found = difference_of_call(random_call(*case))
+        if found:
+            raise Noticed(found.split(":")[0], found)
+
+    return directed(f"calls of {listed(families)}", lambda: [(f, k) for k in range(calls) for f in families], body)
 
 
 def outcome(run: Any, func: Any, args: Sequence[Any], **options: Any) -> tuple[str, list[np.ndarray]]:

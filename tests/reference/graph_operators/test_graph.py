@@ -7,15 +7,13 @@ import pytest
 
 from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.events import Listener, Step
-from minitvm.expr import DType, SizeVar, as_expr
-from minitvm.graph import Constant, Graph, GraphBuilder, OpNode, Value, registry, verify_graph
-from minitvm.graph.passes.constant_folding import constant_folding
+from minitvm.expr import SizeVar
+from minitvm.graph import Constant, Graph, GraphBuilder, OpNode, Value, registry
 from minitvm.reference import graph as interpreter
-from minitvm.reference import te as te_interpreter
 from minitvm.reference.graph_ops import OPERATORS
-from minitvm.te.nodes import PlaceholderOp, Tensor
 
 from .calls import CALLS, Call
+from .runs import by_folding, by_graph, by_te
 
 
 def test_every_operator_has_a_reference_implementation() -> None:
@@ -24,32 +22,6 @@ def test_every_operator_has_a_reference_implementation() -> None:
 
 def test_every_operator_has_an_example() -> None:
     assert sorted(set(registry.names()) - {call.op for call in CALLS}) == []
-
-
-def _by_te(call: Call) -> list[np.ndarray]:
-    operator = registry.get(call.op)
-    placeholders = []
-    for number, array in enumerate(call.inputs):
-        shape, dtype = tuple(as_expr(d) for d in array.shape), DType(array.dtype.name)
-        placeholders.append(Tensor(PlaceholderOp(f"x{number}", shape, dtype), shape, dtype))
-    outputs = operator.to_te(placeholders, operator.normalize(call.attrs))
-    return te_interpreter.evaluate(outputs, dict(zip(placeholders, call.inputs, strict=True)))
-
-
-def _by_graph(call: Call) -> list[np.ndarray]:
-    """Refuses results whose types are not the inferred ones."""
-    builder = GraphBuilder()
-    inputs = [builder.input(f"x{k}", a.shape, a.dtype.name) for k, a in enumerate(call.inputs)]
-    graph = builder.build(builder.op(call.op, *inputs, **call.attrs))
-    verify_graph(graph)
-    return interpreter.run(graph, call.inputs)
-
-
-def _by_folding(call: Call) -> list[np.ndarray]:
-    builder = GraphBuilder()
-    graph = constant_folding(builder.build(builder.op(call.op, *call.inputs, **call.attrs)))
-    assert not graph.nodes
-    return [graph.arrays()[value] for value in graph.outputs]
 
 
 def _assert_same(call: Call, found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
@@ -64,7 +36,7 @@ def _assert_same(call: Call, found: list[np.ndarray], wanted: list[np.ndarray]) 
 
 @pytest.mark.parametrize("call", CALLS, ids=str)
 def test_operator_equals_its_te_computation(call: Call) -> None:
-    _assert_same(call, _by_graph(call), _by_te(call))
+    _assert_same(call, by_graph(call), by_te(call))
 
 
 FOLDED = [call for call in CALLS if registry.get(call.op).fold or registry.get(call.op).fold_types]
@@ -72,12 +44,12 @@ FOLDED = [call for call in CALLS if registry.get(call.op).fold or registry.get(c
 
 @pytest.mark.parametrize("call", FOLDED, ids=str)
 def test_operator_equals_its_fold(call: Call) -> None:
-    _assert_same(call, _by_folding(call), _by_graph(call))
+    _assert_same(call, by_folding(call), by_graph(call))
 
 
 @pytest.mark.parametrize("call", [call for call in CALLS if registry.get(call.op).view], ids=str)
 def test_a_view_is_its_input_in_another_shape(call: Call) -> None:
-    (found,) = _by_graph(call)
+    (found,) = by_graph(call)
     np.testing.assert_array_equal(found.reshape(-1), call.inputs[0].reshape(-1), strict=True)
 
 

@@ -1,0 +1,88 @@
+"""Faults in operators that only some attributes or data show: in te, and in the graph interpreter beside it."""
+
+from ..patch import Faults
+from ..siblings import called
+
+Faults("topi pool: calls", "minitvm.topi.pool", [called("pool")]).edit(
+    "the mean of negative integers rounds down",
+    "_avg_pool",
+    "te.truncdiv(value, divisor)",
+    "value // divisor",
+)
+
+Faults("topi reduce: calls", "minitvm.topi.reduce", [called("arg")]).edit(
+    "of several NaN any may be the greatest",
+    "_arg",
+    "equal = te.any(equal, te.all(te.isnan(a[1]), te.isnan(b[1])))",
+    "pass",
+)
+
+Faults("topi matmul: calls", "minitvm.topi.matmul", [called("products")]).edit(
+    "products of a dense layer wrap before they are summed",
+    "dense",
+    "te.sum(data[(*rows, k.var)].astype(dtype) * weight[j, k.var].astype(dtype), axis=k)",
+    "te.sum((data[(*rows, k.var)] * weight[j, k.var]).astype(dtype), axis=k)",
+)
+
+Faults("topi norm: calls", "minitvm.topi.norm", [called("norm")]).edit(
+    "an even number of neighbours has its middle one place on",
+    "lrn",
+    "front = (size - 1) // 2",
+    "front = size // 2",
+)
+
+Faults("topi pad: calls", "minitvm.topi.pad", [called("pad")]).edit(
+    "an axis of one element is reflected with a period of 0",
+    "pad",
+    "if isinstance(extent, int) and extent == 1:",
+    "if False:",
+)
+
+Faults("topi sampling: calls", "minitvm.topi.sampling", [called("sample")]).edit(
+    "without align_corners samples reflect at the centres",
+    "_reflected",
+    "low = const(0.0 if align_corners else -0.5, p.dtype)",
+    "low = const(0.0, p.dtype)",
+)
+
+Faults("topi blocked: calls", "minitvm.topi.blocked", [called("blocked")]).edit(
+    "rows below the image are read where nothing is padded above",
+    "_padded",
+    "inside += [y < height + top] if bottom else []",
+    "inside += [y < height + top] if top else []",
+)
+
+Faults("topi winograd: calls", "minitvm.topi.winograd", [called("blocked")]).edit(
+    "the right end of Winograd's strips goes by the right padding",
+    "winograd_conv2d_nchwc",
+    "te.all(y >= top, y < height + top, x >= left, x < width + left)",
+    "te.all(y >= top, y < height + top, x >= left, x < width + right)",
+)
+
+Faults("reference operators pooling: calls", "minitvm.reference.graph_ops.pooling", [called("pool")]).edit(
+    "the graph interpreter's mean of integers rounds down",
+    "avg_pool",
+    "return np.asarray((sums - np.fmod(sums, counts)) // counts)",
+    "return np.asarray(sums // counts)",
+)
+
+Faults("reference operators normalization: calls", "minitvm.reference.graph_ops.normalization", [called("norm")]).edit(
+    "the graph interpreter's even neighbourhood is one place off",
+    "lrn",
+    "before, after = (size - 1) // 2, size - 1 - (size - 1) // 2",
+    "before, after = size // 2, size - 1 - size // 2",
+)
+
+Faults("reference operators indexing: calls", "minitvm.reference.graph_ops.indexing", [called("sort")]).edit(
+    "the graph interpreter sorts equals backwards",
+    "_sorted_places",
+    "np.flip(data.shape[axis] - 1 - turned, axis)",
+    "np.flip(np.argsort(data, axis, kind='stable'), axis)",
+)
+
+Faults("reference operators convolution: calls", "minitvm.reference.graph_ops.convolution", [called("conv")]).edit(
+    "the graph interpreter's filters go round the channels",
+    "_depthwise",
+    "repeated = np.repeat(np.arange(groups), w.shape[0] // groups)",
+    "repeated = np.tile(np.arange(groups), w.shape[0] // groups)",
+)

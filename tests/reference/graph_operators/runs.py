@@ -1,0 +1,66 @@
+"""The ways to run one call of an operator, and whether they agree."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minitvm.expr import DType, as_expr
+from minitvm.graph import GraphBuilder, registry, verify_graph
+from minitvm.graph.passes.constant_folding import constant_folding
+from minitvm.reference import graph as interpreter
+from minitvm.reference import te as te_interpreter
+from minitvm.te.nodes import PlaceholderOp, Tensor
+
+from .calls import Call
+
+
+def by_te(call: Call) -> list[np.ndarray]:
+    """By the operator's tensor expression, interpreted."""
+    operator = registry.get(call.op)
+    placeholders = []
+    for number, array in enumerate(call.inputs):
+        shape, dtype = tuple(as_expr(d) for d in array.shape), DType(array.dtype.name)
+        placeholders.append(Tensor(PlaceholderOp(f"x{number}", shape, dtype), shape, dtype))
+    outputs = operator.to_te(placeholders, operator.normalize(call.attrs))
+    return te_interpreter.evaluate(outputs, dict(zip(placeholders, call.inputs, strict=True)))
+
+
+def by_graph(call: Call) -> list[np.ndarray]:
+    """By the graph's interpreter; refuses results whose types are not the inferred ones."""
+    builder = GraphBuilder()
+    inputs = [builder.input(f"x{k}", a.shape, a.dtype.name) for k, a in enumerate(call.inputs)]
+    graph = builder.build(builder.op(call.op, *inputs, **call.attrs))
+    verify_graph(graph)
+    return interpreter.run(graph, call.inputs)
+
+
+def by_folding(call: Call) -> list[np.ndarray]:
+    """By constant folding, all inputs being constants."""
+    builder = GraphBuilder()
+    graph = constant_folding(builder.build(builder.op(call.op, *call.inputs, **call.attrs)))
+    assert not graph.nodes
+    return [graph.arrays()[value] for value in graph.outputs]
+
+
+def difference(call: Call) -> str:
+    """Where tensor expression or fold differ from the graph's interpreter; "" for nowhere.
+
+    Integers are the same; floats are within what another order of sums may change.
+    """
+    wanted = by_graph(call)
+    ways = {"te": by_te(call)}
+    operator = registry.get(call.op)
+    if operator.fold or operator.fold_types:
+        ways["fold"] = by_folding(call)
+    for way, found in ways.items():
+        for a, b in zip(found, wanted, strict=True):
+            if (a.dtype, a.shape) != (b.dtype, b.shape) or not _near(a, b):
+                return f"{way}: {call}: {a.dtype}{list(a.shape)} {a} instead of {b.dtype}{list(b.shape)} {b}"
+    return ""
+
+
+def _near(a: np.ndarray, b: np.ndarray) -> bool:
+    if a.dtype.kind != "f":
+        return np.array_equal(a, b)
+    scale = float(np.max(np.abs(b), initial=1.0, where=np.isfinite(b)))
+    return np.allclose(a, b, rtol=1e-4, atol=1e-5 * scale, equal_nan=True)
