@@ -121,6 +121,9 @@ class Preimages:
                     self._down(source, values, ground, seen | {key})
         elif isinstance(e, x.Add | x.Sub | x.Mul) and (line := affine(e)) is not None:
             self._down(line.of, line.solved(values, e.dtype), ground, seen)
+        elif isinstance(e, x.Mul) and (power := _power(e)) is not None:
+            base, n = power
+            self._down(base, frozenset(r for v in values for r in _roots(v, n)), ground, seen)
         elif isinstance(e, x.Add | x.Sub | x.Mul | x.Div | x.FloorDiv):
             self._through(e, values, ground, seen)
         elif isinstance(e, x.Min | x.Max):
@@ -263,6 +266,29 @@ def _number(e: x.IntImm | x.FloatImm) -> Fraction | None:
     if is_identity(e) or not math.isfinite(e.value):
         return None
     return Fraction(e.value) if isinstance(e, x.IntImm) else meaning_of(e.value, e.dtype)
+
+
+def _power(e: x.Expr) -> tuple[x.Expr, int] | None:
+    """The base and exponent of a product of equal factors."""
+    factors, stack = [], [e]
+    while stack:
+        n = stack.pop()
+        if isinstance(n, x.Mul):
+            stack += [n.a, n.b]
+        else:
+            factors.append(n)
+    first = factors[0]
+    return (first, len(factors)) if all(x.structural_equal(first, f) for f in factors[1:]) else None
+
+
+def _roots(value: Fraction, n: int) -> list[Fraction]:
+    """The real n-th roots of a number, exact where they are rational and of few digits."""
+    if value < 0 and n % 2 == 0:
+        return []
+    near = Fraction(abs(float(value)) ** (1 / n))
+    simple = near.limit_denominator(1 << 12)
+    root = simple if simple**n == abs(value) else near
+    return [root, -root] if n % 2 == 0 else [root if value >= 0 else -root]
 
 
 def _modular(value: int, factor: int, dtype: x.DType) -> set[Fraction]:

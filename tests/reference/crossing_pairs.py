@@ -79,4 +79,17 @@ def meeting() -> Iterator[Pair]:
             yield f"{name}, {n} elements", combined(one, dtype, out, n), combined(other, dtype, out, n)
 
 
-DIFFERENT_FAMILIES = {"crossings": rounding, "quotients": quotients, "ends and bools that meet": meeting}
+def powers() -> Iterator[Pair]:
+    square, cube = "A[i] * A[i]", "A[i] * A[i] * A[i]"
+    tried = [(square, 9, "float32"), (square, 2.25, "float32"), (cube, -27, "float32"), (square, 10201, "int32"),
+             (f"{square} * T.float32(0.5) - T.float32(3)", 5, "float32"),
+             (f"{square} + A[3 - i] * A[3 - i]", 25, "float32")]  # fmt: skip
+    for formula, value, dtype in tried:
+        chosen = "T.Select({0} {1} T.{3}({2}), A[i], T.{3}(7))"
+        both = [each(chosen.format(formula, op, value, dtype), dtype, n=4) for op in (">", ">=")]
+        yield f"{formula} over {value}", both[0], both[1]
+
+
+DIFFERENT_FAMILIES = {
+    "powers": powers, "crossings": rounding, "quotients": quotients, "ends and bools that meet": meeting,
+}  # fmt: skip
