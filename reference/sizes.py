@@ -2,7 +2,8 @@
 
 A split without its predicate goes wrong where a size is no multiple of the factor, a lost tail where it is odd, a
 constant in the place of a size wherever it is another. So there are several sizes, chosen by the numbers that stand in
-the two programs: 1, a prime above them, a number that is no multiple of any, one that is, and 0.
+the two programs: 1, a prime above them, a number that is no multiple of any, one that is, and 0; and what a size is
+compared with, and one more.
 
 A pipeline that is drained too early or a rolling buffer that is too small goes wrong in the third tile, and a cache
 that is filled once in the second. So one dimension at a time goes round its largest tile three times, plus one element,
@@ -31,6 +32,7 @@ ELEMENTS = 1 << 14  # of all arguments together: an interpreter runs the program
 ITERATIONS = 1 << 12  # the product of all sizes
 FIRST_PRIME = 11
 LARGEST_TILE = 1 << 10
+THRESHOLDS = 3  # constants of one dimension
 SMALL = (2, 3)  # of the dimensions beside one that is large
 
 
@@ -56,6 +58,7 @@ def sizes_to_try(before: Program, after: Program, seed: int, given: Mapping[str,
         found += [{**first, **small, name: value} for name in names[:3] for value in values[1:]]
     found += [{**first, **small, name: 0} for name in names[:3]]
     found.append({**first, **dict.fromkeys(names, values[2])})  # what is defined for equal sizes only
+    found += [{**first, **small, name: size} for name, size in _thresholds(before, after, names)]
     found = [one for k, one in enumerate(found) if one not in found[:k]]
     return [one for one in found if _affordable(before, names, one)] or [first]
 
@@ -114,6 +117,29 @@ def _tilings(program: Program) -> Iterator[tuple[set[str], int]]:
                     inner.setdefault(abs(factor.value), []).append(e)
     for number, expressions in inner.items():
         yield flow.variables(expressions), number
+
+
+def _thresholds(before: Program, after: Program, names: Sequence[str]) -> list[tuple[str, int]]:
+    """For each dimension the constants that it, or what runs up to it, is compared with or clipped to, and one more.
+
+    What is divided before that is multiplied again: `n // 32 > 4` asks for 128 and 129.
+    """
+    found: dict[str, set[int]] = {}
+    for program in (before, after):
+        flow = Flow(program)
+        for n in nodes(program):
+            if not isinstance(n, x.CompareOp | x.Min | x.Max) or not n.a.dtype.is_int:
+                continue
+            for e, constant in ((n.a, n.b), (n.b, n.a)):
+                if not isinstance(constant, x.IntImm):
+                    continue
+                divisors = [d.b for d in x.walk(e) if isinstance(d, x.FloorDiv | x.Div)]
+                size = constant.value * math.prod(d.value for d in divisors if isinstance(d, x.IntImm))
+                if 2 <= size <= LARGEST_TILE:
+                    for name in flow.variables([e]).intersection(names):
+                        found.setdefault(name, set()).add(size)
+    return [(name, size + more) for name, sizes in found.items() for size in sorted(sizes)[:THRESHOLDS]
+            for more in (0, 1)]  # fmt: skip
 
 
 def scalar_extents(before: Program, after: Program) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from typing import Any
 
 import pytest
 
@@ -134,3 +135,15 @@ def test_what_is_defined_for_equal_sizes_only() -> None:
     verdict = check(transposed, transposed)
     assert verdict
     assert all(sizes["n"] == sizes["m"] for sizes in verdict.tried if sizes["n"] and sizes["m"])
+
+
+@pytest.mark.parametrize(
+    "condition", ["n > 128", "n == 100", "n % 24 == 5", "i // 16 == 17", "T.min((n + 31) // 32, 4) < (n + 31) // 32"]
+)
+def test_what_a_size_is_compared_with_is_tried(condition: str) -> None:
+    def program(formula: str) -> Any:
+        text = "@T.prim_func\ndef main(a: T.handle, b: T.handle):\n    n = T.int32()\n"
+        text += '    A = T.match_buffer(a, (n,), "float32")\n    B = T.match_buffer(b, (n,), "float32")\n'
+        return from_source(f"{text}    for i in range(n):\n        B[i] = {formula}\n")
+
+    assert not check(program("A[i]"), program(f"T.if_then_else({condition}, T.float32(0), A[i])"))
