@@ -91,6 +91,15 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
           wanted: a variable is a parameter, a symbolic dimension, or defined by a loop, block or let around its use
           found:  i is not defined here
         """),
+    "strides_are_injective": (lambda: around(ONE, A, Buffer("S", (4, 4), strides=(const(1), const(1)))), "tir", """
+        main: strides_are_injective
+            @T.prim_func
+            def main(A: T.Buffer((8,), "float32"), S: T.Buffer((4, 4), "float32", strides=(1, 1))):
+                                                   ^ S: two elements share the place 1 with strides (1, 1)
+                A[0] = T.float32(1.0)
+          wanted: explicit strides are as many as dimensions, and lead each element to a place of its own
+          found:  S: two elements share the place 1 with strides (1, 1)
+        """),
     "variables_are_defined_once": (twice, "tir", """
         main: variables_are_defined_once
             @T.prim_func
