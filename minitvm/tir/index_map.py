@@ -129,10 +129,10 @@ class IndexMap:
     # ------------------------------------------------------------------ applying it
 
     def map_indices(self, indices: Sequence[Any]) -> list[Expr]:
-        """Where the element at `indices` goes."""
+        """Where the element at `indices` goes. An index of a narrow dtype is widened to that of the map's variables."""
         if len(indices) != len(self.initial_indices):
             raise InputError(f"{self}: wanted {len(self.initial_indices)} indices, found {len(indices)}")
-        values = dict(zip(self.initial_indices, map(as_expr, indices)))
+        values = {var: _widened(as_expr(index), var) for var, index in zip(self.initial_indices, indices)}
         if all(var.dtype == value.dtype for var, value in values.items()):
             return [substitute(e, values) for e in self.final_indices]
         return [_retyped(e, values) for e in self.final_indices]
@@ -413,6 +413,12 @@ def _is_separator(value: Any) -> bool:
 def _matched(a: Expr, b: Expr) -> tuple[Expr, Expr]:
     dtype = "int64" if "int64" in (a.dtype, b.dtype) else a.dtype
     return a.astype(dtype), b.astype(dtype)
+
+
+def _widened(index: Expr, var: Var) -> Expr:
+    """`129 - i0` does not fit an int8 that picks from 130 elements."""
+    narrow = index.dtype.is_int and index.dtype.bits < var.dtype.bits
+    return index.astype(var.dtype) if narrow else index
 
 
 def _retyped(e: Expr, values: dict[Var, Expr]) -> Expr:
