@@ -361,3 +361,20 @@ def test_a_removed_handle_is_refused_until_a_query_gives_it_again() -> None:
         kept.unroll(loop)
     with pytest.raises(ScheduleError, match="not part of this schedule"):
         sch.remove_rv(Schedule(programs.chain()).get_block("B"))
+
+
+def test_spaces_offer_no_map_over_an_extent_that_is_a_variable() -> None:
+    """Loops of a triangle and symbolic dimensions: `n - 1 - i0` is no map of i0 alone."""
+
+    @T.prim_func
+    def triangle(a: T.handle, b: T.handle):
+        n = T.int32()
+        A, B = T.match_buffer(a, (n, n)), T.match_buffer(b, (n, n))
+        for i in range(n):
+            for j in range(i + 1):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] + 1.0
+
+    for call in Schedule(triangle).space("transform_block_layout"):
+        Schedule(triangle).call(call.primitive, call.arguments)

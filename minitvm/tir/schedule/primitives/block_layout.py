@@ -7,7 +7,7 @@ from typing import Any
 
 from ....arith import Analyzer
 from ....errors import MinitvmError
-from ....expr import OPAQUE, Expr, IterVar, Node, Range, Var, const, free_vars, replace, substitute
+from ....expr import OPAQUE, Expr, IntImm, IterVar, Node, Range, Var, const, free_vars, replace, substitute
 from ...conditions import conjuncts, is_const
 from ...index_map import IndexMap
 from ...nodes import BlockRealize, For, ForKind, Stmt
@@ -192,10 +192,11 @@ def _transform_block_layout_space(state: ScheduleState) -> Iterator[tuple[Any, .
 
 
 def _reorderings(extents: list[Expr]) -> Iterator[Callable[..., Any]]:
-    """Iterations of another shape worth trying."""
+    """Iterations of another shape worth trying. A map uses its own indices only, so no extent that is a variable."""
     yield lambda *i: (*i[:-1], i[-1] // 2, i[-1] % 2)
     yield lambda *i: i[::-1]
-    yield lambda *i: (extents[0] - 1 - i[0], *i[1:])
-    if len(extents) > 1:
+    if isinstance(extents[0], IntImm):
+        yield lambda *i: (extents[0] - 1 - i[0], *i[1:])
+    if len(extents) > 1 and isinstance(extents[1], IntImm):
         yield lambda *i: (i[0] * extents[1] + i[1], *i[2:])
         yield lambda *i: (i[1] % 2, *i[2:], i[0], i[1] // 2)
