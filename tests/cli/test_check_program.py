@@ -13,6 +13,7 @@ from minitvm.cli.check_primitive import check_primitive
 from minitvm.reference import strategies
 from minitvm.reference.strategies.pairs import Tally
 from minitvm.tir.schedule.registry import transforms
+from minitvm.tir.schedule.testing import registrations_undone
 
 HEAD = "from minitvm.script import ir as I, tir as T\nfrom minitvm import tir\n\n"
 ROWS = '''
@@ -270,7 +271,8 @@ def test_what_a_primitive_of_the_user_raises_is_shown_at_its_line(
     path = tmp_path / "stumble.py"
     path.write_text(text)
     line = 1 + next(k for k, row in enumerate(text.split("\n")) if statement in row)
-    assert main(["check", str(path)]) == 2
+    with registrations_undone():
+        assert main(["check", str(path)]) == 2
     written = capsys.readouterr()
     assert written.err.startswith(f"minitvm check: {path}:{line}: ") and written.err.count("\n") == 1
 
