@@ -32,6 +32,8 @@ from minitvm.reference import tir as tir_reference
 from minitvm.reference.modes.exact import exact_arguments
 from minitvm.reference.strategies import graphs as random_graphs
 from minitvm.reference.strategies import prim_funcs, te_computes
+from minitvm.reference.strategies.layouts import strided
+from minitvm.script import from_source
 from minitvm.target import Target
 from minitvm.tir.nodes import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule
@@ -58,6 +60,29 @@ KINDS = ("vectorize", "vectorize", "parallel", "unroll")
 def random_blocks(draw: Draw) -> PrimFunc:
     """The strategy that everybody may use."""
     return draw(prim_funcs(min_blocks=2))
+
+
+def strided_parameters(draw: Draw) -> PrimFunc:
+    """Programs whose buffers, parameters too, have strides that their text asks for."""
+    return draw(strided(draw(prim_funcs(max_blocks=2))))
+
+
+def never_written(draw: Draw) -> PrimFunc:
+    """An output whose only write never happens, beside one that is written, through a view or not."""
+    extent = draw(st.integers(0, 1))
+    target = draw(st.sampled_from(["B", "v"]))
+    view = "v = T.match_buffer(B[0:4], (4,))" if target == "v" else "T.evaluate(0)"
+    return from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    for i in range({extent} * 0):
+        with T.block("b"):
+            vi = T.axis.spatial(4, i)
+            {view}
+            {target}[vi] = A[vi]
+    for i in range(4):
+        C[i] = A[i] + T.float32({draw(st.integers(0, 3))})
+""")
 
 
 def step(sch: Schedule, draw: Draw, name: str) -> bool:

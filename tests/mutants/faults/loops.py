@@ -22,7 +22,7 @@ SPLIT.drop("factors that cover too little", "split", "covers")
 SPLIT.drop("a loop that starts elsewhere", "split", "starts_at_zero")
 
 FUSE = Faults("fuse", PRIMITIVES + "loops", [schedules("fuse"), schedules("fuse", of=DEPENDENT, wild=True)])
-FUSE.edit("the inner loop's variable not wrapped", "fuse", "if k > 0 else rest", "if k > 1 else rest")
+FUSE.edit("the inner loop's variable not wrapped", "fuse", "extent if k > 0 else rest", "extent if k > 1 else rest")
 FUSE.edit("the outer loop runs fastest", "fuse", "reversed(list(enumerate(loops)))", "list(enumerate(loops))")
 FUSE.edit("as long as the first two", "fuse", "[loop.extent for loop in loops]", "[loop.extent for loop in loops[:1]]")
 FUSE.drop("an inner loop that depends on the outer", "fuse", "rectangular")
@@ -57,7 +57,7 @@ VECTOR.drop("iterations that meet", "vectorize", "no_races")
 VECTOR.drop("bindings that nobody understands", "vectorize", "quasi_affine_bindings")
 UNROLL = Faults("unroll", PRIMITIVES + "kinds", [schedules("unroll"), schedules("unroll", of=DEPENDENT)])
 UNROLL.edit("iterations in no order", "unroll", "ForKind.UNROLLED", "ForKind.VECTORIZED")
-UNROLL.edit("one iteration less", "unroll", "kind=ForKind.UNROLLED)", "kind=ForKind.UNROLLED, extent=loop.extent - 1)")
+UNROLL.edit("one iteration less", "unroll", "thread=None)", "thread=None, extent=loop.extent - 1)")
 BIND = Faults(
     "bind", PRIMITIVES + "kinds", [schedules("bind"), schedules("bind", of=DEPENDENT, prepare=("split", "reorder"))]
 )

@@ -2,7 +2,19 @@
 
 from ..contracts import storage
 from ..patch import Faults
-from ..workloads import KINDS, families, lowered, on_a_grid, pipelined, random_blocks, scratch, strategic
+from ..siblings import as_written
+from ..workloads import (
+    KINDS,
+    families,
+    lowered,
+    never_written,
+    on_a_grid,
+    pipelined,
+    random_blocks,
+    scratch,
+    strategic,
+    strided_parameters,
+)
 
 TRANSFORM = "minitvm.tir.transform."
 BLOCKS = lowered()
@@ -30,6 +42,21 @@ PRIVATE = lowered(families("private"), ("split", "parallel", "vectorize", "unrol
 WORKSPACES = lowered(families("private_workspaces"), ("parallel", "unroll"), most=1, examples=20)
 TURNED = strategic(families("turned"), "cpu -vector_bits=128")
 
+
+# -- dense_parameters, keep_roles
+
+DENSE = Faults("dense_parameters", TRANSFORM + "dense_parameters", [as_written(strided_parameters)])
+for _access in ("BufferLoad", "BufferStore"):
+    DENSE.edit(
+        f"{_access}: the indices in reverse",
+        "dense_parameters",
+        "replace(new, buffer=dense[held])",
+        "replace(new, buffer=dense[held], "
+        f"**({{'indices': new.indices[::-1]}} if isinstance(new, {_access}) else {{}}))",
+    )
+ROLES = Faults("keep_roles", TRANSFORM + "keep_roles", [as_written(never_written)])
+ROLES.edit("what nobody writes is no output", "keep_roles", "if writes == written", "if True or writes == written")
+ROLES.edit("the attribute says that nothing is", "keep_roles", "WRITES: writes}", "WRITES: ()}")
 
 # -- lower_match_buffers
 

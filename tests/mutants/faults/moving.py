@@ -74,8 +74,8 @@ INLINE.edit(
 INLINE.edit(
     "the value as it stands",
     "compute_inline",
-    "substitute(store.value, dict(zip(variables, load.indices, strict=True)))",
-    "substitute(store.value, dict(zip(variables, variables, strict=True)))",
+    "substitute(store.value, places)",
+    "substitute(store.value, {})",
 )
 INLINE.drop("a producer whose inputs change before its readers", "compute_inline", "inputs_settled")
 

@@ -29,24 +29,24 @@ REGION.edit("another region than was judged", "annotate_buffer_access",
             "BufferRegion(found[buffer_index].buffer, tuple(Range(r.start + r.extent - 1, as_expr(1)) for r in box))",
             )  # fmt: skip
 
-SCOPE = Faults("set_scope", PRIMITIVES + "storage", [primitive("set_scope")])
+SCOPE = Faults("set_scope", "minitvm.tir.schedule.views", [primitive("set_scope")])
 SCOPE.edit(
     "loads keep the old buffer",
-    "_with_buffers",
-    "isinstance(at, BufferLoad | BufferStore | BufferRegion)",
-    "isinstance(at, BufferStore | BufferRegion)",
+    "with_buffers",
+    "isinstance(at, BufferLoad | BufferStore | BufferRegion | BufferData)",
+    "isinstance(at, BufferStore | BufferRegion | BufferData)",
 )
-SCOPE.edit("not allocated", "_with_buffers", "tuple(moved.get(b, b) for b in at.alloc_buffers)", "at.alloc_buffers")
+SCOPE.edit("not allocated", "with_buffers", "tuple(moved.get(b, b) for b in at.alloc_buffers)", "at.alloc_buffers")
 DTYPE = Faults("unsafe_set_dtype", PRIMITIVES + "storage", [primitive("unsafe_set_dtype")])
 DTYPE.edit(
     "a dropped cast: the value is stored as zero",
     "unsafe_set_dtype",
-    "Cast(new.dtype, value)",
-    "Cast(new.dtype, value - value)",
+    "Cast(wanted, value)",
+    "Cast(wanted, value - value)",
 )
 DTYPE.edit(
     "loads keep the old buffer",
     "unsafe_set_dtype",
-    "return Cast(old.dtype, BufferLoad(new, at.indices, at.predicate))",
+    "return Cast(old.dtype, BufferLoad(moved[at.buffer], at.indices, at.predicate))",
     "return None",
 )
