@@ -124,6 +124,7 @@ class Preimages:
         elif isinstance(e, x.Mul) and (power := _power(e)) is not None:
             base, n = power
             self._down(base, frozenset(r for v in values for r in _roots(v, n)), ground, seen)
+            self._through(e, values, ground, seen)  # what is large itself overflows on the way
         elif isinstance(e, x.Add | x.Sub | x.Mul | x.Div | x.FloorDiv):
             self._through(e, values, ground, seen)
         elif isinstance(e, x.Min | x.Max):

@@ -76,7 +76,7 @@ def _rows(columns: str) -> str:
 
 
 skew.refuses(req.distinct_loops, "sch.skew(i, i)")
-skew.refuses(req.plain_loops, "sch.vectorize(j); sch.skew(i, j)")
+skew.refuses(req.plain_loops, "sch.bind(j, 'threadIdx.x'); sch.skew(i, j)")
 skew.refuses(req.starts_at_zero, "sch.skew(i, j)", before=_rows("2, 6"))
 skew.refuses(consecutive, "sch.skew(j, i)")
 skew.refuses(rectangular, "sch.skew(i, j)", before=_rows("i + 1"))
