@@ -10,6 +10,7 @@ from typing import Any
 from ...errors import InternalError
 from ...expr import first_difference
 from ..nodes import IRModule, PrimFunc
+from .handles import LoopRV
 from .registry import PRIMITIVES
 from .schedule import WATCHERS, Schedule
 from .trace import Trace
@@ -47,6 +48,12 @@ def _assert_same(wanted: Schedule, found: Schedule, kind: str) -> None:
         raise InternalError(f"the trace does not survive {kind}: the programs differ at {difference}")
     if wanted.trace.as_python() != found.trace.as_python():
         raise InternalError(f"the trace does not survive {kind}: replayed, it prints differently")
+
+
+def loop_handles(sch: Schedule) -> list[LoopRV]:
+    """Handles of the loops around blocks, in the order of the text: those that a query, and so a trace, leads to."""
+    tree = sch.state.tree()
+    return [LoopRV(var) for var, loop in tree.loops.items() if tree.blocks_in(loop)]
 
 
 @contextmanager

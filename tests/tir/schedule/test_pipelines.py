@@ -20,8 +20,8 @@ from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import Allocate, Block, Buffer, For, ForKind, PrimFunc
-from minitvm.tir.schedule import LoopRV
 from minitvm.tir.schedule.pipelines import inner_parts
+from minitvm.tir.schedule.testing import loop_handles
 from minitvm.tir.transform import lower
 from minitvm.tir.transform.inject_double_buffer import inject_double_buffer
 from minitvm.tir.transform.inject_software_pipeline import inject_software_pipeline
@@ -387,11 +387,10 @@ def test_random_virtual_threads_keep_the_meaning() -> None:
             call = sch.draw(lambda n: data.draw(st.integers(0, n - 1)), "split", "compute_at", "fuse", tries=4)
             if call is not None:
                 sch.apply(call)
-        tree = sch.state.tree()
-        for loop, node in list(tree.loops.items()):
-            if tree.blocks_in(node) and data.draw(st.booleans()):  # no handle leads to a loop inside of a block's body
+        for loop in loop_handles(sch):
+            if data.draw(st.booleans()):
                 with contextlib.suppress(ScheduleError):
-                    sch.bind(LoopRV(loop), "vthread")
+                    sch.bind(loop, "vthread")
                     count += 1
         if count:
             same_meaning(func, sch)

@@ -171,18 +171,14 @@ def test_rfactor_of_fused_reduction_loops() -> None:
 
 def test_rfactor_with_an_init_of_its_own_starts_partial_results_from_the_identity() -> None:
     """7 is in the result once, not once for every partial result; a maximum may start from it everywhere."""
-    func = row_sums(init=7)
-    sch = Schedule(func)
-    sch.rfactor(sch.get_loops("B")[1], 0)
-    text = _body(sch.func)
-    assert "B_rf[vk, v_i] = T.float32(0.0)" in text
-    assert "B[v_i] = T.float32(7.0)" in text
-    _all_agree(func, sch)
-    func = row_sums(reduce=te.max, init=2)
-    sch = Schedule(func)
-    sch.rfactor(sch.get_loops("B")[1], 0)
-    assert "B_rf[vk, v_i] = T.float32(2.0)" in _body(sch.func)
-    _all_agree(func, sch)
+    for func, own, start in [(row_sums(init=7), "7.0", "0.0"), (row_sums(reduce=te.max, init=2), "2.0", "2.0")]:
+        sch = Schedule(func)
+        _, inner = sch.split(sch.get_loops("B")[1], [None, 4])
+        sch.rfactor(inner, 0)
+        text = _body(sch.func)
+        assert f"B_rf[vk_1, v_i] = T.float32({start})" in text
+        assert f"B[v_i] = T.float32({own})" in text
+        _all_agree(func, sch)
 
 
 def _argmax(ties: str, shape: tuple[int, int] = (4, 12)) -> PrimFunc:

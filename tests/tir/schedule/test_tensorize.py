@@ -17,7 +17,8 @@ from minitvm.gallery.programs import row_sums, sum_of_four
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
 from minitvm.tir.nodes import Block, MatchBufferRegion, PrimFunc
-from minitvm.tir.schedule import LoopRV, Schedule
+from minitvm.tir.schedule import Schedule
+from minitvm.tir.schedule.testing import loop_handles
 from minitvm.tir.tensor_intrin import TensorIntrin, cpu
 
 from .layout_programs import tiled_matmuls
@@ -76,9 +77,8 @@ def test_conditions_on_outer_loops_stay_outside() -> None:
 @given(prim_funcs(), st.data())
 def test_random_subtrees_become_blocks(func: PrimFunc, data: Any) -> None:
     sch = Schedule(func)
-    loops = list(sch.state.tree().loops)
-    for var in loops[: data.draw(st.integers(0, 2))]:
-        sch.split(LoopRV(var), [None, data.draw(st.sampled_from([1, 2, 3]))])
+    for loop in loop_handles(sch)[: data.draw(st.integers(0, 2))]:
+        sch.split(loop, [None, data.draw(st.sampled_from([1, 2, 3]))])
     calls = sch.space("blockize")
     if calls:
         sch.apply(data.draw(st.sampled_from(calls)))
