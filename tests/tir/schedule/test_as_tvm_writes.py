@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm import te, tir
+from minitvm.errors import ScheduleError
 from minitvm.expr import replace, structural_equal
 from minitvm.reference import check
+from minitvm.script import from_source
 from minitvm.script import tir as T
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
@@ -292,3 +294,75 @@ def test_can_decompose_padding_asks_and_changes_nothing() -> None:
     assert sch.can_decompose_padding("B", sch.get_loops("B")[0])
     assert not sch.can_decompose_padding("C", sch.get_loops("C")[0])
     assert sch.func is func
+
+
+@st.composite
+def at_constants(draw: st.DrawFn) -> PrimFunc:
+    """B stored at iterators and constants, in any order, and read there; its value uses some of the iterators."""
+    places = draw(st.permutations(["vi", "vj", *map(str, draw(st.lists(st.integers(0, 2), max_size=2)))]))
+    index = ", ".join(places[: draw(st.integers(1, len(places)))])
+    used = [v for v in ("vi", "vj") if v in index]
+    value = draw(st.sampled_from(["T.float32(3)", *(f"A[{v}] * T.float32(2)" for v in used)]))
+    shape = ", ".join("3" for _ in index.split(","))
+    reads = draw(st.sampled_from([f"B[{index}] + A[vj]", f"B[{index}] * B[{index}]"]))
+    return from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((3,), "float32"), C: T.Buffer((3, 3), "float32")):
+    B = T.alloc_buffer(({shape},))
+    for i, j in T.grid(3, 3):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[{index}] = {value}
+    for i, j in T.grid(3, 3):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = {reads}
+""")
+
+
+@settings(max_examples=25, deadline=None)
+@given(at_constants())
+def test_a_producer_at_constant_indices_is_inlined(func: PrimFunc) -> None:
+    sch = Schedule(func)
+    sch.compute_inline("B")
+    assert not has_block(sch, "B")
+    verdict = check(func, sch.func)
+    assert verdict, f"{verdict}\n{func.script()}\n{sch.func.script()}"
+
+
+def test_a_scalar_that_follows_from_no_index_is_not_inlined() -> None:
+    func = from_source("""
+@T.prim_func
+def main(A: T.Buffer((3,), "float32"), C: T.Buffer((3,), "float32")):
+    B = T.alloc_buffer((1,))
+    for i in range(3):
+        with T.block("B"):
+            vi = T.axis.spatial(3, i)
+            B[0] = A[vi]
+    for i in range(3):
+        with T.block("C"):
+            vi = T.axis.spatial(3, i)
+            C[vi] = B[0]
+""")
+    with pytest.raises(ScheduleError, match="plain_indices"):
+        Schedule(func).compute_inline("B")
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 3), st.data())
+def test_a_copy_has_the_places_that_the_block_reads(stride: int, dilation: int, data: st.DataObject) -> None:
+    """Windows overlap: iterations that go to one place of the copy read one element. Other maps may not."""
+    A, W = te.placeholder((4, 20), name="A"), te.placeholder((3,), name="W")
+    r = te.reduce_axis((0, 3), name="r")
+    C = te.compute((4, 5), lambda i, j: te.sum(A[i, j * stride + r * dilation] * W[r], axis=r), name="C")
+    func = te.create_prim_func([A, W, C])
+    sch = Schedule(func)
+    rows = data.draw(st.permutations([0, 1, 2]))
+    more = data.draw(st.integers(2, 3))
+    sch.reindex_cache_read(
+        "C", 0, "shared", lambda i, j, r: [(i, j * stride + r * dilation, j)[k] for k in rows if k < more]
+    )
+    verdict = check(func, sch.func)
+    assert verdict, f"{verdict}\n{sch.func.script()}"
+    with pytest.raises(ScheduleError, match="map_of_read"):
+        Schedule(func).reindex_cache_read("C", 0, "shared", lambda i, j, r: (i, j // 2, r))

@@ -10,6 +10,7 @@ from ....arith import Analyzer
 from ....errors import InputError
 from ....expr import (
     Expr,
+    IntImm,
     Node,
     Range,
     Var,
@@ -70,15 +71,16 @@ def _store(block: BlockRealize) -> BufferStore:
 
 @requirement
 def plain_indices(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """it stores at its iterators: distinct variables, one a dimension, all that its value uses among them"""
+    """it stores at its iterators and at constants: distinct variables, all that its value uses among them"""
     store = _store(block)
     seen: list[Var] = []
     iterators = {it.var for it in block.block.iter_vars}
     for index in store.indices:
+        if isinstance(index, IntImm):
+            continue
         if not isinstance(index, Var) or index not in iterators or any(index is v for v in seen):
-            return Failure(
-                {store: "here"}, "distinct iterators as indices", f"{store.buffer.name}[{_listed(store.indices)}]"
-            )
+            written = f"{store.buffer.name}[{_listed(store.indices)}]"
+            return Failure({store: "here"}, "distinct iterators or constants as indices", written)
         seen.append(index)
     used = {v for v in free_vars(store.value) if v in iterators}
     if used - set(seen):
@@ -125,11 +127,10 @@ def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     scope = Scope.around(tree, block)
     store = _store(block)
     analyzer = Analyzer()
-    variables = [v for v in store.indices if isinstance(v, Var)]
-
     def inlined(load: BufferLoad) -> Expr:
         # An index may be looked up, in a dtype of its own.
-        places = {v: as_expr(i).astype(v.dtype) for v, i in zip(variables, load.indices, strict=True)}
+        pairs = zip(store.indices, load.indices, strict=True)
+        places = {v: as_expr(i).astype(v.dtype) for v, i in pairs if isinstance(v, Var)}
         value: Expr = substitute(store.value, places)
         return value
 

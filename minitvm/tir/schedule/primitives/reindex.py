@@ -7,7 +7,7 @@ from typing import Any
 
 from ....arith import Analyzer, iter_map
 from ....errors import InputError
-from ....expr import Expr, Node, free_vars, substitute
+from ....expr import Expr, Node, free_vars, structural_equal, substitute
 from ...index_map import IndexMap
 from ...nodes import Block, BlockRealize, Buffer
 from ..analysis import Scope, why_neither
@@ -145,7 +145,16 @@ def _bad_map(block: BlockRealize, buffer: Buffer, write: bool, index_map: Map) -
         reason = narrow.why_not_injective(extents)
     except InputError as error:
         return Failure(spots, "a map whose indices have known ranges from zero", str(error).splitlines()[0])
-    return None if reason is None else Failure(spots, "a map that takes no two iterations to one place", reason)
+    # A copy that is written twice at one place is written twice with the same element.
+    if reason is None or (not write and _contains(finals, point.indices)):
+        return None
+    return Failure(spots, "a map that takes no two iterations to one place", reason)
+
+
+def _contains(finals: Sequence[Expr], indices: Sequence[Expr]) -> bool:
+    analyzer = Analyzer()
+    places = [analyzer.simplify(e) for e in finals]
+    return all(any(structural_equal(analyzer.simplify(i), e) for e in places) for i in indices)
 
 
 def _narrowed(point: Point, finals: Sequence[Expr]) -> tuple[IndexMap, list[Expr]]:
@@ -162,7 +171,8 @@ def map_of_read(
     state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer, index_map: Map
 ) -> Failure | None:
     """the map takes the block's iterators to indices from zero, uses only those that index the buffer,
-    and takes no two of their values to one place
+    and takes no two of their values to one place: or only where both read one element, because all indices of the read
+    are among those of the map
     """
     region = region_of(block.block.reads, read_buffer_index)
     assert region is not None  # reads_it
@@ -302,6 +312,9 @@ def _reindex_cache_read_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]
             found = _turned(block, region.buffer, False)
             if found is not None:
                 yield block, k, "local", found
+                point = point_of(block, region.buffer, False)
+                assert isinstance(point, Point)  # it was turned
+                yield block, k, "local", IndexLambda(tuple(it.var for it in block.block.iter_vars), point.indices)
 
 
 @reindex_cache_write.space
