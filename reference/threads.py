@@ -11,6 +11,8 @@ TVM's programs leave five things unsaid, which its lowering adds. `written_out` 
   that holds all its accesses.
 - **Threads that share storage go in step.** Where a nest of threads writes "shared", all of them do one statement
   before any does the next, as with a barrier between statements: the loops over threads move inwards to the statements.
+  So do they where a loop inside is parallel or vectorised: its iterations do not depend on each other, and all threads
+  do one of them before any does the next.
 - **What does not depend on the thread is done once.** A statement that writes "shared" and is the same for all threads
   of a loop is done by one of them.
 
@@ -201,7 +203,7 @@ def _apart(stmt: x.Node, around: tuple[Wrapper, ...]) -> t.Stmt:
         return _apart(stmt.body, (*around, stmt))
     if isinstance(stmt, t.If) and stmt.else_case is None and not _loads(stmt.condition):
         return _apart(stmt.then_case, (*around, stmt))
-    if isinstance(stmt, t.For) and stmt.kind in (t.ForKind.SERIAL, t.ForKind.UNROLLED):
+    if isinstance(stmt, t.For) and stmt.kind is not t.ForKind.THREAD:
         varying = _varying(around)
         if not any(v in varying for e in (stmt.start, stmt.extent) for v in x.free_vars(e)):
             return x.replace(stmt, body=_apart(stmt.body, around))

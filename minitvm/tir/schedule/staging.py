@@ -175,14 +175,19 @@ def block_in(state: ScheduleState, nest: Stmt) -> BlockRealize:
 
 
 def refuse_races(state: ScheduleState, realize: BlockRealize) -> None:
-    """Refuse when a new block lets iterations of a concurrent loop around it touch each other's data."""
-    for outer in state.home(realize).all_loops_above(realize):
+    """Refuse when a new block lets iterations of a concurrent loop touch each other's data: of a loop around it, or
+    around a block with which it shares a buffer. Threads that owned a buffer, or filled it in step, race for it when it
+    is used outside of them too.
+    """
+    tree = state.home(realize)
+    touched = _buffers(realize)
+    for outer in _loops_around(tree, realize, touched):
         if outer.kind in CONCURRENT:
             race = req.no_races.check(state=state, loop=outer)
             if race is not None:
                 raise req.no_races.refuse(race)
-        for buffer in {r.buffer for r in (*realize.block.reads, *realize.block.writes) if owns(outer, r.buffer.scope)}:
-            if passes_on(state, state.home(realize), outer, buffer, buffer.scope):
+        for buffer in {b for b in touched if owns(outer, b.scope)}:
+            if passes_on(state, tree, outer, buffer, buffer.scope):
                 raise own_values.refuse(
                     Failure(
                         {outer: f"each has its own {buffer.name}", realize.block: f"uses {buffer.name}"},
@@ -191,6 +196,16 @@ def refuse_races(state: ScheduleState, realize: BlockRealize) -> None:
                         ("a scope that they share",),
                     )
                 )
+
+
+def _buffers(realize: BlockRealize) -> set[Buffer]:
+    return {r.buffer for r in (*realize.block.reads, *realize.block.writes)}
+
+
+def _loops_around(tree: Tree, realize: BlockRealize, buffers: set[Buffer]) -> list[For]:
+    """The loops around a block, and around those of its scope that touch one of some buffers."""
+    users = [b for b in Scope.around(tree, realize).blocks if b is realize or buffers & _buffers(b)]
+    return list(dict.fromkeys(l for user in users for l in tree.all_loops_above(user)))
 
 
 # ---- what is copied ------------------------------------------------------------------------------------------------

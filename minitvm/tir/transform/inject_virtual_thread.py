@@ -54,9 +54,8 @@ def _inward(loop: For, stmt: Stmt) -> Stmt:
     if isinstance(stmt, Allocate):
         wide = widened(loop, stmt.buffer)
         return replace(stmt, buffer=wide, body=_inward(loop, in_own_part(stmt.body, stmt.buffer, wide, loop)))
-    serial = isinstance(stmt, For) and stmt.kind in (ForKind.SERIAL, ForKind.UNROLLED)
-    if serial and fixed:
-        return replace(stmt, body=_inward(loop, stmt.body))  # type: ignore[attr-defined]
+    if isinstance(stmt, For) and stmt.kind is not ForKind.THREAD and fixed:
+        return replace(stmt, body=_inward(loop, stmt.body))
     if isinstance(stmt, LetStmt) and fixed:
         return replace(stmt, body=_inward(loop, stmt.body))
     if isinstance(stmt, If) and fixed:

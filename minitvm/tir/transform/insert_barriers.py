@@ -87,7 +87,7 @@ class _Threads:
             return self.for_all(stmt, If(stmt.condition, yes.visit(stmt.then_case), other), (condition,))
         if isinstance(stmt, While):
             self.refuse_waiting(stmt)
-        if not isinstance(stmt, For) or stmt.kind is ForKind.VECTORIZED:
+        if not isinstance(stmt, For):
             return stmt
         if is_hardware_thread(stmt):
             return with_changes(self, loops=(*self.loops, stmt)).inside(stmt)
@@ -96,7 +96,10 @@ class _Threads:
         body = with_changes(self, conditions=within).visit(stmt.body)
         if self.meet_later(stmt):
             body = Seq.of(body, _barrier())
-        return self.for_all(stmt, replace(stmt, body=body), (start, extent))
+        # Lanes have no barriers between them. They are independent, so one may go after the other.
+        lanes = stmt.kind is ForKind.VECTORIZED and _waits(body)
+        made = replace(stmt, body=body, kind=ForKind.SERIAL if lanes else stmt.kind)
+        return self.for_all(stmt, made, (start, extent))
 
     def sequence(self, stmt: Seq) -> Stmt:
         parts: list[Stmt] = []

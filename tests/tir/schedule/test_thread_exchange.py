@@ -12,6 +12,7 @@ from minitvm.reference import check
 from minitvm.script import from_source
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
+from minitvm.tir.transform import lower
 
 
 def in_two_loops(column: str) -> PrimFunc:
@@ -48,6 +49,51 @@ def main(A: T.Buffer((3, 4), "float32"), B: T.Buffer((3, 4), "float32")):
                 vt, vk = T.axis.remap("SS", [t, k])
                 B[vk, vt] = S[{other}]
 """)
+
+
+PLACES = {
+    "a row each": ("vv * {t} + vt", True), "a column each": ("vt * {v} + vv", True), "one for all": ("vt", False),
+    "passed on": ("(vt + vv) % {t}", False),
+}  # fmt: skip
+
+
+def lanes_that_exchange(place: str, axis: str, other: str, threads: int = 4, lanes: int = 2) -> PrimFunc:
+    """In each iteration of a loop inside, threads write an element each and read another thread's."""
+    at = place.format(t=threads, v=lanes)
+    return from_source(f"""
+@T.prim_func
+def main(A: T.Buffer(({lanes}, {threads}), "float32"), B: T.Buffer(({lanes}, {threads}), "float32")):
+    S = T.alloc_buffer(({lanes * threads},), scope="shared")
+    for b in T.thread_binding(1, thread="blockIdx.x"):
+        for t in T.thread_binding({threads}, thread="{axis}"):
+            for v in range({lanes}):
+                with T.block("S"):
+                    vt, vv = T.axis.remap("SS", [t, v])
+                    S[{at}] = A[vv, vt] * T.float32(2)
+                with T.block("B"):
+                    vt, vv = T.axis.remap("SS", [t, v])
+                    B[vv, vt] = S[{at.replace("vt", f"({other})")}]
+""")
+
+
+@pytest.mark.parametrize("kind", ["vectorize", "parallel"])
+@pytest.mark.parametrize("axis", ["threadIdx.x", "vthread"])
+@pytest.mark.parametrize("other", ["3 - vt", "(vt + 1) % 4"])
+@pytest.mark.parametrize("place", PLACES)
+def test_threads_go_in_step_through_lanes(place: str, other: str, axis: str, kind: str) -> None:
+    """Lanes are independent if no thread touches in one what any thread touches in another."""
+    at, independent = PLACES[place]
+    func = lanes_that_exchange(at, axis, other)
+    sch = Schedule(func)
+    loop = sch.get_loops("B")[2]
+    if not independent:
+        with pytest.raises(ScheduleError, match="no_races"):
+            getattr(sch, kind)(loop)
+        return
+    getattr(sch, kind)(loop)
+    for after in (sch.func, lower(sch.func)):
+        verdict = check(func, after)
+        assert verdict, f"{verdict}\n{after.script()}"
 
 
 def merged(sch: Schedule) -> Any:

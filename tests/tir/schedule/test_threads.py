@@ -144,6 +144,19 @@ def test_schedules_for_a_gpu_keep_the_meaning(data: Any) -> None:
     assert verdict, f"lowered: {verdict}\n{sch.trace}\n{module.script()}"
 
 
+@settings(max_examples=8)
+@given(st.data())
+def test_steps_after_a_schedule_for_a_gpu_keep_the_meaning(data: Any) -> None:
+    """Lanes around what threads share, and copies of copies that other blocks read."""
+    func, sch = scheduled_for_gpu(data.draw)
+    for _ in range(data.draw(st.integers(1, 3))):
+        call = sch.draw(lambda n: data.draw(st.integers(0, n - 1)), "cache_write", "vectorize", "reorder", tries=4)
+        if call is not None:
+            sch.apply(call)
+    verdict = check(func, sch.func, modes=MODES, shrink=False)
+    assert verdict, f"{verdict}\n{sch.trace}\n{sch.func.script()}"
+
+
 @settings(max_examples=20)
 @given(st.data())
 def test_kernels_of_a_grid_run_alike_in_both_modes(data: Any) -> None:

@@ -71,7 +71,11 @@ def _store(block: BlockRealize) -> BufferStore:
 
 @requirement
 def plain_indices(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """it stores at its iterators and at constants: distinct variables, all that its value uses among them"""
+    """it stores at its iterators and at constants: distinct variables, all that its value uses among them
+
+    Nothing else of the buffer is ever written. So what is read there has the constants as indices, too, and the value
+    is what it is at the other indices.
+    """
     store = _store(block)
     seen: list[Var] = []
     iterators = {it.var for it in block.block.iter_vars}
@@ -127,6 +131,7 @@ def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     scope = Scope.around(tree, block)
     store = _store(block)
     analyzer = Analyzer()
+
     def inlined(load: BufferLoad) -> Expr:
         # An index may be looked up, in a dtype of its own.
         pairs = zip(store.indices, load.indices, strict=True)
