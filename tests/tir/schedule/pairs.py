@@ -19,17 +19,18 @@ from minitvm.tir.schedule.registry import transforms
 
 from .property_programs import AT_LEAST, PREPARATION, PROGRAMS
 
+IN_A_TEST = 60  # pairs of each primitive in `make test`; `make test-full` and `make pairs` judge PAIRS
 EXAMPLES = 800  # programs at most: enough for a primitive that is legal on one in six
 DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"  # then more than PAIRS
 
 HEAD = f"{'primitive':<24} {'loops':>6} {'programs':>9} {'kernels':>8}"
 
 
-def tally(name: str) -> Tally:
-    """Draw `PAIRS` pairs of a primitive, compare, and count; fewer where its space has no more."""
+def tally(name: str, pairs: int = PAIRS) -> Tally:
+    """Draw so many pairs of a primitive, compare, and count; fewer where its space has no more."""
     return draw_pairs(
         name,
-        sys.maxsize if DEEP else PAIRS,
+        sys.maxsize if DEEP else pairs,
         programs=PROGRAMS.get(name, PROGRAMS[""]),
         preparation=PREPARATION.get(name, PREPARATION[""]),
         at_least=AT_LEAST.get(name, 0),

@@ -157,7 +157,7 @@ def test_a_symbolic_shape() -> None:
     np.testing.assert_array_equal(c, a @ b)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(prim_funcs(min_blocks=2), st.data())
 def test_random_layouts_of_any_buffer(func: PrimFunc, data: Any) -> None:
     """Any buffer, parameters too (compared through copies), in a random layout, at level 3 and as kernels."""
@@ -188,7 +188,7 @@ def test_random_layouts_of_any_buffer(func: PrimFunc, data: Any) -> None:
     same_at_both_levels(func, after)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(prim_funcs(), st.data())
 def test_random_iterations_of_any_block(func: PrimFunc, data: Any) -> None:
     sch = Schedule(func)

@@ -27,9 +27,8 @@ from minitvm.tir.transform.inject_double_buffer import inject_double_buffer
 from minitvm.tir.transform.inject_software_pipeline import inject_software_pipeline
 
 from .meaning import same_at_both_levels, same_meaning
+from .pairs import IN_A_TEST
 from .pipeline_programs import staged_loops
-
-PAIRS = 200
 
 
 class _Enough(KeyboardInterrupt):
@@ -331,12 +330,12 @@ def _until_enough(body: Any) -> None:
     @given(st.data())
     def pairs(data: Any) -> None:
         drawn[0] += body(data)
-        if drawn[0] >= PAIRS:
+        if drawn[0] >= IN_A_TEST:
             raise _Enough
 
     with contextlib.suppress(_Enough):
         pairs()
-    assert drawn[0] >= PAIRS
+    assert drawn[0] >= IN_A_TEST
 
 
 def test_random_pipelines_keep_the_meaning() -> None:

@@ -1,7 +1,7 @@
 """Every legal step keeps the meaning of the program: random programs, random legal steps, the reference interpreters.
 
-Every primitive gets at least `PAIRS` pairs of a program and a legal call in the ci profile;
-`reference.strategies.pairs` says how they are drawn and judged.
+Every primitive gets at least `IN_A_TEST` pairs of a program and a legal call in `make test`, and `PAIRS` in
+`make test-full`; `reference.strategies.pairs` says how they are drawn and judged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule, Trace
 from minitvm.tir.schedule.registry import transforms
 
-from .pairs import HEAD, PAIRS, row, tally
+from .pairs import HEAD, IN_A_TEST, PAIRS, row, tally
 
 TRANSFORMS = [p.name for p in transforms()]
 
@@ -35,9 +35,10 @@ def test_schedules_keep_the_meaning(func: PrimFunc, data: Any) -> None:
 
 @pytest.mark.hypothesis  # `make fuzz` takes it too: the test that is given data is inside
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_each_primitive_keeps_the_meaning(name: str) -> None:
-    count = tally(name)
-    assert count.pairs >= PAIRS, f"too few pairs of a program and a legal call were judged\n{HEAD}\n{row(count)}"
+@pytest.mark.parametrize("pairs", [IN_A_TEST, pytest.param(PAIRS, marks=pytest.mark.full)])
+def test_each_primitive_keeps_the_meaning(name: str, pairs: int) -> None:
+    count = tally(name, pairs)
+    assert count.pairs >= pairs, f"too few pairs of a program and a legal call were judged\n{HEAD}\n{row(count)}"
 
 
 @pytest.mark.full
