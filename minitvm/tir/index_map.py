@@ -30,23 +30,20 @@ from ..expr import (
     IntImm,
     Max,
     Min,
-    Mul,
-    Node,
     Not,
     Range,
     StringImm,
-    Sub,
     Var,
     as_expr,
     binary,
     const,
     free_vars,
-    rewrite,
     structural_equal,
     substitute,
     walk,
 )  # fmt: skip
 from .conditions import all_of, is_const
+from .index_sums import with_remainders
 from .python_text import python
 
 LARGEST = 1 << 20  # elements of a shape that are looked at one by one
@@ -210,6 +207,11 @@ class IndexMap:
             raise NotInjective(f"{self}: its inverse is not known\n  try:    give inverse_index_map")
         return IndexMap(places, back), self._padding(dims, places, back)
 
+    def image(self, shape: Sequence[Any], places: IndexMap) -> list[Expr]:
+        """The conditions, over the indices of the map back, under which a place of the new shape is no padding."""
+        dims = tuple(map(as_expr, shape))
+        return self._filled(dims, places.initial_indices, places.final_indices)
+
     def inverse(self, shape: Sequence[Any]) -> IndexMap:
         """The map back, of a map that fills its new shape; raises `NotInjective` where it leaves padding."""
         back, padding = self.non_surjective_inverse(shape)
@@ -220,8 +222,17 @@ class IndexMap:
     def _padding(self, dims: tuple[Expr, ...], places: tuple[Var, ...], back: tuple[Expr, ...]) -> Expr:
         # A place y is in the image exactly where back(y) is inside the shape and f(back(y)) = y: if y = f(x) then
         # back(y) = x, which is inside; and the other way round y is the image of back(y).
-        if self.fills(dims):
+        conditions = self._filled(dims, places, back)
+        if not conditions:
             return const(False)
+        inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims))})
+        filled: Expr = inside.simplify(all_of(conditions))
+        padding: Expr = inside.simplify(Not(filled))
+        return padding
+
+    def _filled(self, dims: tuple[Expr, ...], places: tuple[Var, ...], back: tuple[Expr, ...]) -> list[Expr]:
+        if self.fills(dims):
+            return []
         inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims))})
         conditions: list[Expr] = []
         for value, dim in zip(back, dims):
@@ -230,9 +241,7 @@ class IndexMap:
             for place, value in zip(places, self.map_indices(back)):
                 if not inside.can_prove_equal(place, value):
                     conditions.append(EQ(*_matched(inside.simplify(value), place)))
-        filled: Expr = inside.simplify(all_of(conditions))
-        padding: Expr = inside.simplify(Not(filled))
-        return padding
+        return conditions
 
     def fills(self, shape: Sequence[Any]) -> bool:
         """Whether an injective map surely leaves no padding: both shapes have equally many elements."""
@@ -256,7 +265,7 @@ class IndexMap:
         for var, dim in zip(self.initial_indices, dims):
             shift = moved[var]
             value = values.get(shift[0], const(shift[1], dim.dtype))
-            back.append(rewrite(inside.simplify(value.astype(dim.dtype) - shift[1]), _remainder))
+            back.append(with_remainders(inside.simplify(value.astype(dim.dtype) - shift[1])))
         return tuple(back)
 
     def _given_back(self, dims: tuple[Expr, ...], places: tuple[Var, ...]) -> tuple[Expr, ...] | None:
@@ -395,14 +404,6 @@ def index_variables(function: Callable[..., Any], ndim: int | None, dtype: str =
     if ndim is not None and len(names) != ndim:
         raise InputError(f"an index map of {ndim} indices: its function takes {len(names)}")
     return tuple(Var(name, DType(dtype)) for name in names)
-
-
-def _remainder(e: Node) -> Expr | None:
-    """`x - x // c * c` as `x % c`."""
-    if isinstance(e, Sub) and isinstance(e.b, Mul) and isinstance(e.b.a, FloorDiv):
-        if structural_equal(e.a, e.b.a.a) and structural_equal(e.b.a.b, e.b.b):
-            return e.a % e.b.b
-    return None
 
 
 def _is_separator(value: Any) -> bool:

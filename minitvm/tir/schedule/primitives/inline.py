@@ -9,6 +9,8 @@ from typing import Any
 from ....arith import Analyzer
 from ....errors import InputError
 from ....expr import (
+    GE,
+    LT,
     Expr,
     IntImm,
     Node,
@@ -23,8 +25,9 @@ from ....expr import (
     substitute,
     walk,
 )  # fmt: skip
-from ...conditions import all_of, both, conjuncts, is_const
+from ...conditions import all_of, both, conjuncts, is_const, rising
 from ...index_map import IndexMap
+from ...index_sums import last_first
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, Stmt
 from ..analysis import Scope, why_not_complete
 from ..bindings import covers_domain
@@ -286,8 +289,9 @@ def _at_iterators(load: BufferLoad) -> bool:
 
 
 @functools.lru_cache(maxsize=64)  # every requirement asks again
-def _way_back(block: Block, load: BufferLoad) -> tuple[IndexMap, tuple[Expr, ...]] | str:
-    """(from the indices of a load back to the block's iterators, the box of these indices), or why there is no way."""
+def _way_back(block: Block, load: BufferLoad) -> tuple[IndexMap, tuple[Expr, ...], tuple[Expr, ...]] | str:
+    """(from the indices of a load back to the block's iterators, the box of these indices, the conditions over them
+    under which an iteration reads them), or why there is no way."""
     if any(not is_const(it.dom.start, 0) for it in block.iter_vars):
         return "an iterator does not start at 0"
     if {v for index in load.indices for v in free_vars(index)} - {it.var for it in block.iter_vars}:
@@ -295,7 +299,9 @@ def _way_back(block: Block, load: BufferLoad) -> tuple[IndexMap, tuple[Expr, ...
     there = IndexMap(tuple(it.var for it in block.iter_vars), load.indices).simplified()
     extents = [it.dom.extent for it in block.iter_vars]
     try:
-        return there.inverse(extents), tuple(there.map_shape(extents))
+        back, _ = there.non_surjective_inverse(extents)
+        read = there.image(extents, back)
+        return back, tuple(there.map_shape(extents)), tuple(read)
     except InputError as error:
         return str(error).split("\n")[0]
 
@@ -303,7 +309,7 @@ def _way_back(block: Block, load: BufferLoad) -> tuple[IndexMap, tuple[Expr, ...
 @requirement
 def reads_its_own_point(state: ScheduleState, block: BlockRealize) -> Failure | None:
     """all loads of the producer's buffer are at one point: distinct iterators, all that have more than one value; or
-    indices that are a bijective quasi-affine map of the iterators, onto a box, whose inverse is known"""
+    indices that are an injective quasi-affine map of the iterators, whose inverse is known"""
     found = _merge(state, block)
     assert found is not None  # one_producer
     buffer = found[1].buffer
@@ -315,7 +321,7 @@ def reads_its_own_point(state: ScheduleState, block: BlockRealize) -> Failure | 
         back = _way_back(block.block, loads[0])
         if not isinstance(back, str):
             return None
-        wanted = "distinct iterators as indices, or a bijective map of the iterators"
+        wanted = "distinct iterators as indices, or an injective map of the iterators"
         return Failure({loads[0]: "this load"}, wanted, f"{loads[0]}: {back}")
     analyzer = Analyzer()
     for it in block.block.iter_vars:
@@ -457,7 +463,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockRealize) -> None:
         reads=union_regions([*producer.block.reads, *other_reads]),
         writes=tuple(substitute(r, values) for r in block.block.writes),
     )
-    predicate = _within(_box(block, load), producer, inner.indices)
+    predicate = _within(block, load, producer, inner.indices)
     bindings = dict(zip((it.var for it in producer.block.iter_vars), producer.iter_values, strict=True))
     realize = replace(producer, block=made, predicate=both(producer.predicate, substitute(predicate, bindings)))
     _apply(state, tree, {block: None, producer: realize}, Scope.around(tree, block), buffer)
@@ -481,18 +487,40 @@ def _iteration_at(block: BlockRealize, load: BufferLoad, indices: Sequence[Expr]
         return {**values, **dict(zip((i for i in load.indices if isinstance(i, Var)), indices, strict=True))}
     back = _way_back(block.block, load)
     assert not isinstance(back, str)  # reads_its_own_point
-    return dict(zip(values, back[0].map_indices(indices), strict=True))
+    there = back[0]
+    # As TVM inverts a map: from the last index to the first.
+    finals = tuple(last_first(e, there.initial_indices) for e in there.final_indices)
+    return dict(zip(values, replace(there, final_indices=finals).map_indices(indices), strict=True))
 
 
-def _within(box: Sequence[Range], producer: BlockRealize, indices: Sequence[Expr]) -> Expr:
+def _within(block: BlockRealize, load: BufferLoad, producer: BlockRealize, indices: Sequence[Expr]) -> Expr:
     """Where what the producer stores falls into the part of its buffer that the block reads."""
+    found: list[Expr] = []
+    if not _at_iterators(load):
+        back = _way_back(block.block, load)
+        assert not isinstance(back, str)  # reads_its_own_point
+        places = dict(zip(back[0].initial_indices, indices, strict=True))
+        found += [substitute(c, places) for c in back[2]]
+    found += [c for dom, i in zip(_box(block, load), indices, strict=True) for c in _in_range(i, dom)]
     analyzer = Analyzer({it.var: it.dom for it in producer.block.iter_vars})
-    conditions = []
-    for dom, value in zip(box, indices, strict=True):
-        for condition in (value >= dom.start, value < analyzer.simplify(dom.start + dom.extent)):
+    conditions: list[Expr] = []
+    for condition in found:
+        with analyzer.constraint(*conditions):
             if not analyzer.can_prove(condition):
-                conditions.append(condition)
+                conditions.append(_solved(condition, analyzer))
     return all_of(conditions)
+
+
+def _solved(condition: Expr, analyzer: Analyzer) -> Expr:
+    """A comparison simplified, `0 < i` and `2 <= i` as TVM writes it: strict where it was."""
+    simple = analyzer.simplify(condition)
+    if isinstance(condition, LT) and isinstance(simple, GE) and isinstance(simple.b, IntImm):
+        return const(simple.b.value - 1, simple.b.dtype) < simple.a
+    return rising(simple)
+
+
+def _in_range(index: Expr, domain: Range) -> tuple[Expr, Expr]:
+    return index >= domain.start, index < domain.start + domain.extent
 
 
 def _each_block(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
