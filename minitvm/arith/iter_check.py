@@ -252,9 +252,9 @@ def _take_apart(
     rest = list(args)
     ordered: list[IterSplit] = []
     while rest:
-        least = next(
-            s for s in rest if all(t is s or domain.nonnegative(_size(t, domain) - _size(s, domain)) for t in rest)
-        )
+        least = next((s for s in rest if all(t is s or _below(s, t, domain) for t in rest)), None)
+        if least is None:
+            raise ValueError("the order of the steps is not known")
         rest.remove(least)
         ordered.append(least)
     for split in reversed(ordered):
@@ -274,6 +274,12 @@ def _take_apart(
         digit = shifted // scale
         values.setdefault(split.mark, []).append((split, digit))
         value = value - digit * scale * sign
+
+
+def _below(one: IterSplit, other: IterSplit, domain: Any) -> bool:
+    """Whether one step is at most another: also where the other is all of it, as in `j * n + i` with i below n."""
+    size, next_size = _size(one, domain), _size(other, domain)
+    return bool(domain.nonnegative(next_size - size)) or multiply(size, one.extent) == next_size
 
 
 def _size(split: IterSplit, domain: Any) -> Affine:

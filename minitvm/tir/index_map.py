@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..arith import Analyzer, iter_check, iter_map, simplify
+from ..arith.affine import Affine
 from ..errors import InputError
 from ..expr import (
     EQ,
@@ -43,7 +44,7 @@ from ..expr import (
     walk,
 )  # fmt: skip
 from .conditions import all_of, is_const
-from .index_sums import with_remainders
+from .index_sums import padded_edges, with_remainders, with_unit_places
 from .python_text import python
 
 LARGEST = 1 << 20  # elements of a shape that are looked at one by one
@@ -58,6 +59,7 @@ class IndexMap:
     """A function from indices to indices: `final_indices` are expressions over the variables `initial_indices`.
 
     `inverse_index_map` may give the way back, where it cannot be worked out. Indices are integers of any one dtype.
+    Other variables are sizes, as in `lambda i, j: (j * n + i,)`.
     """
 
     initial_indices: tuple[Var, ...]
@@ -107,9 +109,6 @@ class IndexMap:
             value = as_expr(result)
             if not value.dtype.is_int:
                 raise InputError(f"an index map gives integers; found {value} of dtype {value.dtype}")
-            unknown = [v.name for v in free_vars(value) if v not in variables]
-            if unknown:
-                raise InputError(f"an index map uses its own indices only; {value} uses {', '.join(unknown)}")
             finals.append(value)
         inverse = inverse_index_map
         if inverse is None and hasattr(mapping_function, "parameters"):  # a function that a trace has kept
@@ -138,7 +137,10 @@ class IndexMap:
         return self.map_indices(indices)
 
     def map_shape(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> list[Expr]:
-        """The smallest shape that holds all elements of a shape, in `IntImm`s where that has; may hold padding.
+        """A shape that holds all elements of a shape, in `IntImm`s where that has; may hold padding.
+
+        The smallest, but for the remainder of a division by a constant: it has that many places. So 3 elements in tiles
+        of 4 have 4 places, as in TVM.
 
         Raises `InputError` where an index may become negative or its greatest value is not known.
         """
@@ -151,7 +153,8 @@ class IndexMap:
     def _mapped_shape(self, dims: tuple[Expr, ...], analyzer: Analyzer) -> list[Expr]:
         extents = [self._extent(row, dims, analyzer) for row in range(len(self.final_indices))]
         if all(e is not None for e in extents):
-            return [e for e in extents if e is not None]
+            whole = [_divisor(final) for final in self.final_indices]
+            return [e if c is None else const(c, e.dtype) for e, c in zip(extents, whole, strict=True) if e is not None]
         table = self._table(dims)
         if table is None:
             unknown = self.final_indices[extents.index(None)]
@@ -225,6 +228,8 @@ class IndexMap:
         conditions = self._filled(dims, places, back)
         if not conditions:
             return const(False)
+        if (edges := padded_edges(dims, self.map_shape(dims), places, back, len(conditions))) is not None:
+            return edges
         inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims))})
         filled: Expr = inside.simplify(all_of(conditions))
         padding: Expr = inside.simplify(Not(filled))
@@ -250,7 +255,11 @@ class IndexMap:
         if all(isinstance(d, IntImm) for d in (*dims, *self.map_shape(dims))):
             return before == after
         form = self._form(dims, Analyzer(), level="bijective")
-        return form is not None and bool(form[0])
+        if form is None or not form[0]:
+            return False
+        found, moved = form
+        # Bijective onto a box: onto that at zero where nothing is added before or after.
+        return not any(shift for _, shift in moved.values()) and all(row.base == Affine({}) for row in found.sums)
 
     def _way_back(self, dims: tuple[Expr, ...], places: tuple[Var, ...], analyzer: Analyzer) -> tuple[Expr, ...] | None:
         if self.inverse_index_map is not None:
@@ -260,13 +269,16 @@ class IndexMap:
             return None
         found, moved = form
         inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims))})
-        values = iter_check.inverse(found, places, inside)
+        try:
+            values = iter_check.inverse(found, places, inside)
+        except ValueError:  # which digit is the lower one is not known
+            return None
         back: list[Expr] = []
         for var, dim in zip(self.initial_indices, dims):
             shift = moved[var]
             value = values.get(shift[0], const(shift[1], dim.dtype))
             back.append(with_remainders(inside.simplify(value.astype(dim.dtype) - shift[1])))
-        return tuple(back)
+        return with_unit_places(back, self.initial_indices, self.final_indices, places, self.map_shape(dims))
 
     def _given_back(self, dims: tuple[Expr, ...], places: tuple[Var, ...]) -> tuple[Expr, ...] | None:
         """The inverse that the caller gave, where it is one."""
@@ -404,6 +416,11 @@ def index_variables(function: Callable[..., Any], ndim: int | None, dtype: str =
     if ndim is not None and len(names) != ndim:
         raise InputError(f"an index map of {ndim} indices: its function takes {len(names)}")
     return tuple(Var(name, DType(dtype)) for name in names)
+
+
+def _divisor(e: Expr) -> int | None:
+    """The constant c of an index `x % c`."""
+    return e.b.value if isinstance(e, FloorMod) and isinstance(e.b, IntImm) and e.b.value > 0 else None
 
 
 def _is_separator(value: Any) -> bool:

@@ -5,9 +5,30 @@ A simplified sum has neither: `x * 16 - x // 4 * 64` is `x % 4 * 16`, and its te
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
-from ..expr import Add, Expr, FloorDiv, IntImm, Mul, Node, Sub, Var, const, free_vars, rewrite, structural_equal
+from ..arith import Analyzer
+from ..expr import (
+    EQ,
+    Add,
+    And,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    Node,
+    Or,
+    Range,
+    Sub,
+    Var,
+    const,
+    free_vars,
+    rewrite,
+    structural_equal,
+)  # fmt: skip
+from ..expr.conditions import is_const
 
 Term = tuple[int, Expr | None]  # a factor and what it multiplies, None for 1
 
@@ -17,6 +38,19 @@ def with_remainders(e: Expr) -> Expr:
 
     def change(node: Node) -> Node | None:
         return _folded(node) if isinstance(node, Add | Sub) else None
+
+    changed: Expr = rewrite(e, change)
+    return changed
+
+
+def with_remainders_inside(e: Expr) -> Expr:
+    """An expression with a digit `x // a % b` written as TVM does: `x % (a * b) // a`."""
+
+    def change(node: Node) -> Node | None:
+        if not isinstance(node, FloorMod) or not isinstance(node.a, FloorDiv) or not isinstance(node.b, IntImm):
+            return None
+        x, step = node.a.a, node.a.b
+        return (x % (step.value * node.b.value)) // step if isinstance(step, IntImm) and step.value > 0 else None
 
     changed: Expr = rewrite(e, change)
     return changed
@@ -38,6 +72,78 @@ def last_first(e: Expr, order: Sequence[Var]) -> Expr:
     if all(factor < 0 for factor, term in ordered if term is not None):
         ordered.sort(key=lambda t: t[1] is not None)
     return _sum(ordered, e)
+
+
+def with_unit_places(
+    back: Sequence[Expr], variables: Sequence[Var], finals: Sequence[Expr], places: Sequence[Var], shape: Sequence[Expr]
+) -> tuple[Expr, ...]:
+    """The way back of a layout with the indices in it that are always 0, as TVM has them: `axis0 * 4 + axis1` where
+    all elements are in the first tile of 4.
+    """
+    made = dict(zip(variables, back, strict=True))
+    for final, place, dim in zip(finals, places, shape, strict=True):
+        index, step = (final.a, final.b) if isinstance(final, FloorDiv) else (final, const(1, final.dtype))
+        if not is_const(dim, 1) or not isinstance(index, Var) or index not in made or not isinstance(step, IntImm):
+            continue
+        tile = _product(step.value, place, made[index])
+        made[index] = tile if is_const(made[index], 0) else tile + made[index]
+    return tuple(made.values())
+
+
+def padded_edges(
+    dims: Sequence[Expr], shape: Sequence[Expr], places: Sequence[Var], back: Sequence[Expr], conditions: int
+) -> Expr | None:
+    """Where a layout of digits has padding, as TVM writes it: in which tile, and from where in it.
+
+    `axis0 == 3 and 2 <= axis1` for 14 elements in tiles of 4. `back` are the elements as sums over the `places` of the
+    new shape. None where there are other conditions than the `conditions` many that say which elements there are.
+    """
+    ranges = {p: Range(const(0, d.dtype), d) for p, d in zip(places, shape, strict=True)}
+    inside = Analyzer(ranges)
+    found: list[tuple[int, Expr]] = []
+    edges = 0
+    for value, dim in zip(back, dims, strict=True):
+        digits = terms(value)
+        start = -sum(k for k, t in digits if t is None)
+        whole = [(k, t) for k, t in digits if t is not None]
+        if not isinstance(dim, IntImm) or not whole or start < 0:
+            return None
+        step, tile = max(whole, key=lambda t: t[0])
+        if start == 0 and step == 1 and isinstance(tile, Var) and len(whole) == 1:  # not in tiles
+            low, high = inside.bounds(tile)
+            if high != dim.value - 1:
+                edges += 1
+                found.append((places.index(tile), _from(dim, tile, high)))
+            continue
+        rest = _sum([t for t in whole if t[1] is not tile], value)
+        low, high = inside.bounds(rest)
+        if not isinstance(tile, Var) or tile not in ranges or low is None or high is None or low < 0 or high >= step:
+            return None
+        last, left = divmod(dim.value + start, step)
+        if start:
+            edges += 1
+            if start > high:
+                return None
+            found.append((places.index(tile), _edge(inside, tile, 0, rest < start)))
+        if left > high:  # as where a digit of one value is left out
+            return None
+        if left:
+            edges += 1
+            found.append((places.index(tile), _edge(inside, tile, last, _from(const(left, rest.dtype), rest, high))))
+        if inside.bounds(tile)[1] != (last if left else last - 1):
+            return None
+    if edges != conditions:
+        return None
+    return functools.reduce(Or, [edge for _, edge in sorted(found, key=lambda e: e[0])])
+
+
+def _from(least: Expr, index: Expr, high: int | None) -> Expr:
+    last = high is not None and is_const(least, high)
+    return EQ(index, least) if isinstance(index, Var) and last else least <= index
+
+
+def _edge(inside: Analyzer, tile: Var, at: int, condition: Expr) -> Expr:
+    return condition if inside.bounds(tile) == (at, at) else And(EQ(tile, const(at, tile.dtype)), condition)
 
 
 def terms(e: Expr) -> list[Term]:

@@ -6,8 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...arith import Analyzer
-from ...expr import Expr, IterVar, Max, Min, Range, Var, const, map_children, replace, walk
+from ...expr import (
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Max,
+    Min,
+    Range,
+    Var,
+    const,
+    free_vars,
+    map_children,
+    replace,
+    walk,
+)  # fmt: skip
+from ..conditions import is_const
 from ..index_map import IndexMap
+from ..index_sums import with_remainders_inside
 from ..nodes import (
     Block,
     BlockRealize,
@@ -40,45 +57,58 @@ def chosen_region(block: BlockRealize, buffer: object) -> BufferRegion | None:
     return found[0] if found and all(r.buffer is found[0].buffer for r in found) else None
 
 
-def relaid(stmt: Any, old: Buffer, new: Buffer, mapped: Mapped, analyzer: Analyzer) -> Any:
-    """A statement with the accesses of `old` made at `mapped(indices)` of `new`; signatures of blocks follow.
-
-    `analyzer` knows the loops around the statement; it simplifies the new indices.
+def relaid(stmt: Any, old: Buffer, new: Buffer, mapped: Mapped) -> Any:
+    """A statement with the accesses of `old` made at `mapped(indices)` of `new`, simplified; signatures of blocks
+    follow.
     """
+    domains: dict[Var, Range] = {}
 
     def go(node: Any) -> Any:
         if isinstance(node, For):
-            analyzer.bind(node.var, Range(node.start, node.extent))
+            domains[node.var] = Range(node.start, node.extent)
         elif isinstance(node, Block):
-            for it in node.iter_vars:
-                analyzer.bind(it.var, it.dom)
+            domains.update((it.var, it.dom) for it in node.iter_vars)
         made = map_children(node, go)
         if isinstance(made, BufferLoad | BufferStore) and made.buffer is old:
-            return replace(made, buffer=new, indices=tuple(analyzer.simplify(i) for i in mapped(made.indices)))
-        return _with_regions(made, old, new, analyzer) if isinstance(made, Block) else made
+            return replace(made, buffer=new, indices=tuple(_simple(i, domains) for i in mapped(made.indices)))
+        return _with_regions(made, old, new, domains) if isinstance(made, Block) else made
 
     return go(stmt)
 
 
-def _with_regions(block: Block, old: Buffer, new: Buffer, analyzer: Analyzer) -> Block:
+def _simple(index: Expr, domains: Mapping[Var, Range]) -> Expr:
+    """A new index simplified as TVM does it: a variable of one value stays, and so does its place in a tile that it
+    does not fill, `v // 4` for three values.
+    """
+    plain = Analyzer().simplify(index)
+    kept = {v for v in free_vars(plain) if v not in domains or is_const(domains[v].extent, 1)}
+    for part in walk(plain):
+        if isinstance(part, FloorDiv | FloorMod) and isinstance(part.a, Var) and part.a in domains:
+            extent = domains[part.a].extent
+            if isinstance(extent, IntImm) and isinstance(part.b, IntImm) and extent.value < part.b.value:
+                kept.add(part.a)
+    known = Analyzer({v: domains[v] for v in free_vars(index) if v in domains and v not in kept})
+    return with_remainders_inside(known.simplify(index))
+
+
+def _with_regions(block: Block, old: Buffer, new: Buffer, domains: Mapping[Var, Range]) -> Block:
     if not any(r.buffer is old for r in (*block.reads, *block.writes)):
         return block
     own = signature(block)
 
     def change(regions: tuple[BufferRegion, ...], found: tuple[BufferRegion, ...]) -> tuple[BufferRegion, ...]:
         box = next((r for r in found if r.buffer is new), new.full_region())
-        shown = BufferRegion(new, tuple(_plain(r, dim, analyzer) for r, dim in zip(box.region, new.shape)))
+        shown = BufferRegion(new, tuple(_plain(r, dim, domains) for r, dim in zip(box.region, new.shape)))
         return tuple(shown if r.buffer is old else r for r in regions)
 
     return replace(block, reads=change(block.reads, own[0]), writes=change(block.writes, own[1]))
 
 
-def _plain(r: Range, dim: Expr, analyzer: Analyzer) -> Range:
+def _plain(r: Range, dim: Expr, domains: Mapping[Var, Range]) -> Range:
     """A range simplified; all of the dimension where it would be a contest of several bounds."""
     if any(isinstance(part, Min | Max) for part in (*walk(r.start), *walk(r.extent))):
         return Range(const(0, dim.dtype), dim)
-    made: Range = analyzer.simplify(r)
-    return made
+    return Range(_simple(r.start, domains), _simple(r.extent, domains))
 
 
 def point_block(

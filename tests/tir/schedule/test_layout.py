@@ -62,7 +62,11 @@ def two_steps_padded(A: T.Buffer((8, 16), "float32"), C: T.Buffer((8, 16), "floa
             v0, v1, v2 = T.axis.remap("SSS", [axis0, axis1, axis2])
             T.reads(A[v0, v1 * 5 + v2])
             T.writes(B[v0, v1, v2])
-            B[v0, v1, v2] = T.if_then_else(v1 * 5 + v2 >= 16, T.float32(7), A[v0, v1 * 5 + v2] * T.float32(2))
+            B[v0, v1, v2] = T.if_then_else(
+                v1 == 3 and 1 <= v2,  # noqa: SIM300
+                T.float32(7),
+                A[v0, v1 * 5 + v2] * T.float32(2),
+            )
     for i, j in T.grid(8, 16):
         with T.block("C"):
             vi, vj = T.axis.remap("SS", [i, j])

@@ -54,7 +54,7 @@ def test_it_is_computed_where_its_point_is(shape: Any, read: Any, point: Any, sh
 
 @st.composite
 def parts(draw: st.DrawFn) -> PrimFunc:
-    """A consumer of a part of its producer: digits of its iterators as indices, in any order, not all of them reached."""
+    """A consumer of a part of its producer: digits of its iterators as indices, in any order, some not reached."""
     shape = [draw(st.integers(1, 4)) for _ in range(draw(st.integers(1, 3)))]
     order = draw(st.permutations(range(len(shape))))
     fused = draw(st.integers(1, len(shape)))  # so many digits are one iterator

@@ -70,9 +70,10 @@ def loops_are_iterators(state: ScheduleState, block: BlockRealize) -> Failure | 
 
 @requirement
 def map_fits_iterators(state: ScheduleState, block: BlockRealize, index_map: Callable[..., Any]) -> Failure | None:
-    """the map takes as many indices as the block has iterators and gives at least one, in terms of these alone"""
+    """the map takes as many indices as the block has iterators and gives at least one, in terms of these and of the
+    sizes of the function"""
     count = len(block.block.iter_vars)
-    return fitting_map(index_map, count, f"{block.block.name} has {count} iterators", block.block)
+    return fitting_map(state.home(block), index_map, count, f"{block.block.name} has {count} iterators", block.block)
 
 
 def _extents(block: BlockRealize) -> list[Expr]:

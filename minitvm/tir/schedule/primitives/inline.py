@@ -490,7 +490,7 @@ def _iteration_at(block: BlockRealize, load: BufferLoad, indices: Sequence[Expr]
     there = back[0]
     # As TVM inverts a map: from the last index to the first.
     finals = tuple(last_first(e, there.initial_indices) for e in there.final_indices)
-    return dict(zip(values, replace(there, final_indices=finals).map_indices(indices), strict=True))
+    return dict(zip(values, IndexMap(there.initial_indices, finals).map_indices(indices), strict=True))
 
 
 def _within(block: BlockRealize, load: BufferLoad, producer: BlockRealize, indices: Sequence[Expr]) -> Expr:

@@ -6,16 +6,13 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ....arith import Analyzer, simplify
+from ....arith import simplify
 from ....errors import MinitvmError
 from ....expr import (
-    SPATIAL,
     Expr,
     FloatImm,
     IntImm,
-    IterVar,
     Node,
-    Range,
     Var,
     as_expr,
     const,
@@ -25,7 +22,7 @@ from ....expr import (
     substitute,
     walk,
 )  # fmt: skip
-from ...conditions import conjuncts, is_const
+from ...conditions import is_const
 from ...index_map import IndexMap, NotInjective, given
 from ...nodes import (
     Block,
@@ -34,15 +31,12 @@ from ...nodes import (
     BufferLoad,
     BufferRegion,
     BufferStore,
-    For,
-    ForKind,
     MatchBufferRegion,
     PrimFunc,
     Seq,
     Stmt,
 )  # fmt: skip
-from ...op import if_then_else
-from ..boxes import signature
+from ..padded_writer import over_new_shape, whole_nest
 from ..registry import Failure, primitive, requirement
 from ..relayout import SIDES, chosen_region, in_old_layouts, point_block, relaid
 from ..state import ScheduleState
@@ -139,14 +133,22 @@ def _known_map(index_map: Callable[..., Any], ndim: int) -> tuple[IndexMap, list
     return made.simplified(), separators
 
 
-def fitting_map(index_map: Callable[..., Any], ndim: int, what: str, spot: Node) -> Failure | None:
-    """How a map fails to be a function of `ndim` indices to at least one, None where it is one."""
+def fitting_map(tree: Tree, index_map: Callable[..., Any], ndim: int, what: str, spot: Node) -> Failure | None:
+    """How a map fails to be a function of `ndim` indices to at least one, None where it is one. It may use the sizes of
+    the function too.
+    """
     try:
         made, _ = _map(index_map, ndim)
     except (MinitvmError, TypeError) as error:
         return Failure({spot: what}, f"a function of {ndim} indices, to one or more", str(error))
     if not made.final_indices:
         return Failure({spot: what}, f"a function of {ndim} indices, to one or more", f"{made} gives none")
+    sizes = {v for b in tree.func.buffers for d in b.shape for v in free_vars(d)} | set(tree.func.params)
+    for final in made.final_indices:
+        unknown = [v.name for v in free_vars(final) if v not in made.initial_indices and v not in sizes]
+        if unknown:
+            wanted = "a map of its own indices and of the sizes of the function"
+            return Failure({spot: what}, wanted, f"{final} uses {', '.join(unknown)}")
     return None
 
 
@@ -154,9 +156,11 @@ def fitting_map(index_map: Callable[..., Any], ndim: int, what: str, spot: Node)
 def map_fits_buffer(
     state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any]
 ) -> Failure | None:
-    """the map takes as many indices as the buffer has dimensions and gives at least one, in terms of these alone"""
+    """the map takes as many indices as the buffer has dimensions and gives at least one, in terms of these and of the
+    sizes of the function"""
     found = named_buffer(block, buffer)
-    return fitting_map(index_map, found.ndim, f"{found.name} has {found.ndim} dimensions", block.block)
+    what = f"{found.name} has {found.ndim} dimensions"
+    return fitting_map(state.home(block), index_map, found.ndim, what, block.block)
 
 
 @requirement
@@ -200,9 +204,19 @@ def _padding(made: IndexMap, shape: tuple[Expr, ...]) -> tuple[IndexMap | None, 
 
 @requirement
 def padding_has_value(
-    state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any], pad_value: object
+    state: ScheduleState,
+    block: BlockRealize,
+    buffer: object,
+    index_map: Callable[..., Any],
+    pad_value: object,
+    assume_injective_transform: bool,
 ) -> Failure | None:
-    """where the new shape has places that no element goes to, pad_value says what they hold"""
+    """where the new shape has places that no element goes to, pad_value says what they hold
+
+    With assume_injective_transform they may hold anything, as in TVM: nobody reads them.
+    """
+    if assume_injective_transform:
+        return None
     found = named_buffer(block, buffer)
     made, _ = _map(index_map, found.ndim)
     _, where = _padding(made, found.shape)
@@ -336,15 +350,15 @@ def transform_layout(
     home = _home(tree, block, old)
     assert home is not None  # not_a_view
     changes: dict[Stmt, Stmt | None] = {}
-    if where is not None and not is_const(where, 0) and producers:
+    if where is not None and not is_const(where, 0) and producers and pad_value is not None:
         assert back is not None  # known_padding
 
         def value(indices: Sequence[Expr]) -> Expr:
             return _pad_expr(pad_value, old, indices)
 
-        nest = _whole_nest(tree, producers[0], old) if len(producers) == 1 else None
+        nest = whole_nest(tree, producers[0], old) if len(producers) == 1 else None
         if nest is not None:
-            changes[nest] = _over_new_shape(producers[0], new, back, where, value)
+            changes[nest] = over_new_shape(producers[0], new, made, back, where, value)
         else:
 
             def pad(v: tuple[Var, ...]) -> BufferStore:
@@ -358,8 +372,7 @@ def transform_layout(
             changes[last] = Seq.of(last, point_block(f"{old.name}_pad", new.shape, pad, outside))
     name = next(n for n, f in state.mod.items() if f is tree.func)
     func = tree.rebuild(changes) if changes else tree.func
-    analyzer = Analyzer()
-    body = relaid(func.body, old, new, made.map_indices, analyzer)
+    body = relaid(func.body, old, new, made.map_indices)
     params = tuple(new if p is old else p for p in func.params)
     func = PrimFunc(params, with_allocation(body, old, new), func.attrs)
     state.set_func(tree, func)
@@ -386,62 +399,6 @@ def _statement_of(tree: Tree, home: BlockRealize, inner: Stmt) -> Stmt:
     ):
         at = tree.parent[at]
     return at
-
-
-def _whole_nest(tree: Tree, producer: BlockRealize, buffer: Buffer) -> For | None:
-    """The loops of a block that stores every element once and does nothing else, as their outermost; else None."""
-    # Iterations are independent: the block writes this buffer only, each element once, and does not read it.
-    store, block = producer.block.body, producer.block
-    plain = isinstance(store, BufferStore) and block.init is None and not block.alloc_buffers
-    if not plain or conjuncts(producer.predicate) or any(r.buffer is buffer for r in block.reads):
-        return None
-    assert isinstance(store, BufferStore)
-    loops = tree.loops_above(producer)
-    if not loops or len(loops) != len(producer.iter_values) or len(store.indices) != len(loops):
-        return None
-    if any(l.kind != ForKind.SERIAL or l.annotations or l.var in free_vars(block) for l in loops):
-        return None
-    chained = [*loops[1:], producer]
-    if any(loop.body is not inner for loop, inner in zip(loops, chained)):
-        return None
-    analyzer = Analyzer()
-    loop_of = {loop.var: loop for loop in loops}
-    axis_of = {it.var: (it, v) for it, v in zip(block.iter_vars, producer.iter_values)}
-    seen: set[Var] = set()
-    for index, dim in zip(store.indices, buffer.shape):
-        if not isinstance(index, Var) or index not in axis_of or index in seen:
-            return None
-        seen.add(index)
-        it, value = axis_of[index]
-        if it.kind != SPATIAL or not isinstance(value, Var) or value not in loop_of:
-            return None
-        loop = loop_of[value]
-        whole = is_const(loop.start, 0) and is_const(it.dom.start, 0)
-        if not whole or not all(analyzer.can_prove_equal(e, dim) for e in (loop.extent, it.dom.extent)):
-            return None
-    return loops[0]
-
-
-def _over_new_shape(
-    producer: BlockRealize, new: Buffer, back: IndexMap, where: Expr, pad: Callable[[Sequence[Expr]], Expr]
-) -> Stmt:
-    """The producer over the places of the new shape: in the padding the pad value, elsewhere its own."""
-    store = producer.block.body
-    assert isinstance(store, BufferStore)  # _whole_nest
-    loops = [Var(f"axis{k}", d.dtype) for k, d in enumerate(new.shape)]
-    iters = tuple(IterVar(Var(f"v{k}", d.dtype), Range(const(0, d.dtype), d)) for k, d in enumerate(new.shape))
-    here = tuple(it.var for it in iters)
-    elements: dict[Var, Expr] = {
-        index: value for index, value in zip(store.indices, back.map_indices(here)) if isinstance(index, Var)
-    }
-    padding = substitute(where, dict(zip(back.initial_indices, here)))
-    value = if_then_else(padding, pad(here), substitute(store.value, elements))
-    block = replace(producer.block, iter_vars=iters, body=BufferStore(new, value, here))
-    reads, writes = signature(block)
-    nest: Stmt = replace(producer, iter_values=tuple(loops), block=replace(block, reads=reads, writes=writes))
-    for loop, dim in reversed(list(zip(loops, new.shape))):
-        nest = For(loop, const(0, loop.dtype), dim, ForKind.SERIAL, nest)
-    return nest
 
 
 def _maps(buffer: Buffer) -> Iterator[tuple[IndexMap, int | None]]:
