@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....arith import Analyzer
-from ....arith.subspace import Divided, subspace_divide
+from ....arith.subspace import Divided, Division, subspace_divide
 from ....expr import (
     OPAQUE,
     REDUCE,
@@ -258,8 +258,9 @@ def blockize(
                         vi_i, vj_i = T.axis.remap("SS", [i_1, j_1])
                         B[vi_o * 4 + vi_i, vj_o * 8 + vj_i] = A[vi_o * 4 + vi_i, vj_o * 8 + vj_i] * 2.0
 
-    The init of a reduction moves to the outer block, in loops of its own. Without `preserve_unit_iters` an iterator of
-    the outer block that has one value only is left out.
+    The init of a reduction moves to the outer block, in a block of its own. An iterator of the outer block that has one
+    value only stays, driven by the loops of one iteration around; without `preserve_unit_iters` it is a constant, and
+    nobody uses it.
 
     Of a list of blocks whose nests follow one on the other, all become one block "outer_B_C_", with an iterator for
     each loop around it that is used inside; these blocks stay as they are.
@@ -274,21 +275,21 @@ def blockize(
     inner_iters: list[IterVar] = []
     inner_values: list[Expr] = []
     whole: dict[Var, Expr] = {}
-    for it, part in zip(block.iter_vars, divided.parts):
-        outside: Expr = part.outer_range.start
-        if preserve_unit_iters or not is_const(part.outer_range.extent, 1):
-            var = it.var.with_name(f"{it.var.name}_o")
-            outer_iters.append(replace(it, var=var, dom=part.outer_range))
-            outer_values.append(part.outer)
-            outside = var
+    for it, value, part in zip(block.iter_vars, realize.iter_values, divided.parts, strict=True):
+        var = it.var.with_name(f"{it.var.name}_o")
+        single = is_const(part.outer_range.extent, 1)
+        outer_iters.append(replace(it, var=var, dom=part.outer_range))
+        outer_values.append(_of_unit_loops(value, loops, part) if single and preserve_unit_iters else part.outer)
+        outside: Expr = part.outer_range.start if single else var
         if is_const(part.inner_extent, 1):
-            whole[it.var] = outside
+            whole[it.var] = var if preserve_unit_iters else outside
             continue
         var = it.var.with_name(f"{it.var.name}_i")
         inner_iters.append(replace(it, var=var, dom=Range(const(0, var.dtype), part.inner_extent)))
         inner_values.append(part.inner)
         whole[it.var] = var if is_const(outside, 0) else outside * part.inner_extent + var
-    analyzer = Analyzer({it.var: it.dom for it in (*outer_iters, *inner_iters)})
+    moving = [it for it in outer_iters if not is_const(it.dom.extent, 1)]  # one with one value stays in the indices
+    analyzer = Analyzer({it.var: it.dom for it in (*moving, *inner_iters)})
     inner = with_simple_indices(substitute(replace(block, iter_vars=(), init=None), whole), analyzer)
     inner = replace(inner, iter_vars=tuple(inner_iters))
     if block.init is not None:
@@ -304,7 +305,7 @@ def blockize(
         moved = with_simple_indices(substitute(block.init, whole), analyzer)
         init = _init_nest(block.name, moved, inner_iters, inner_values, loops, divided.inner_predicate)
     outer = Block(tuple(outer_iters), (), (), f"{block.name}_o", body, init, id=BlockId())
-    around = Analyzer({it.var: it.dom for it in outer_iters})
+    around = Analyzer({it.var: it.dom for it in moving})
     domains = {it.var: it.dom for it in inner_iters}
     hidden = {r.buffer for r in inner.writes} if init is not None else set()
     reads = [_whole_region(r, domains, around) for r in inner.reads if r.buffer not in hidden]
@@ -314,6 +315,15 @@ def blockize(
     found = state.block(outer.id)
     assert found is not None  # it was just put there
     return found
+
+
+def _of_unit_loops(value: Expr, inner: Sequence[For], part: Division) -> Expr:
+    """The outer part of an iterator that has one value there: of the loops of one iteration around, if there are any."""
+    outside = substitute(value, {l.var: l.start for l in inner})
+    if not free_vars(outside):
+        return part.outer
+    simple: Expr = Analyzer().simplify(outside // part.inner_extent)
+    return simple
 
 
 def _grouped(state: ScheduleState, blocks: Sequence[BlockRealize], preserve_unit_iters: bool) -> BlockRealize:
@@ -352,7 +362,8 @@ def _init_nest(
     """The init in loops over the spatial iterators of the subtree, as a block of its own."""
     spatial = [(it, value) for it, value in zip(iters, values) if it.kind == SPATIAL]
     if not spatial:
-        return fresh_copy(init)
+        reads, writes = signature(Block((), (), (), f"{name}_init", init))
+        return fresh_copy(BlockRealize((), const(True), Block((), reads, writes, f"{name}_init", init)))
     own = {it.var: it.var.with_name(f"{it.var.name}_init") for it, _ in spatial}
     axes = tuple(replace(it, var=own[it.var]) for it, _ in spatial)
     body = substitute(init, own)
