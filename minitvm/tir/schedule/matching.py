@@ -80,6 +80,8 @@ class Matcher:
         a = self.without_unit_loops(a, b)
         if isinstance(a, Seq) and len(a.stmts) == 1:
             a = a.stmts[0]
+        if isinstance(a, BlockRealize) and not isinstance(b, BlockRealize) and _only_wraps(a):
+            return self.stmt(a.block.body, b)
         if type(a) is not type(b):
             raise Mismatch(a, b, _kind(b), _kind(a))
         if isinstance(a, For):
@@ -306,6 +308,13 @@ class Matcher:
         if not all(self.analyzer.can_prove_equal(x, y) for x, y in zip(offsets, begins)):
             text = ", ".join(map(str, begins))
             raise Mismatch(a, b, f"{_place(b)} in the box of {mine.name} that begins at ({text})", _place(a))
+
+
+def _only_wraps(a: BlockRealize) -> bool:
+    """Whether a block adds nothing to its body, as the one around the init of a block that `blockize` makes."""
+    block = a.block
+    own = (*block.iter_vars, *block.alloc_buffers, *block.match_buffers)
+    return not own and block.init is None and is_const(a.predicate, 1)
 
 
 def _axis(it: IterVar, value: Expr) -> str:

@@ -20,6 +20,7 @@ from minitvm.tir.nodes import Block, MatchBufferRegion, PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.schedule.testing import loop_handles
 from minitvm.tir.tensor_intrin import TensorIntrin, cpu
+from minitvm.tir.verifier import verify
 
 from .layout_programs import tiled_matmuls
 from .meaning import same_at_both_levels, same_meaning
@@ -55,12 +56,18 @@ def test_a_tile_becomes_a_block() -> None:
     same_meaning(func, sch)
 
 
-@pytest.mark.parametrize(("keep", "count"), [(True, 3), (False, 2)])
-def test_unit_iterators_stay_or_go(keep: bool, count: int) -> None:
-    sch = Schedule(programs.matmul())
-    outer = sch.get(sch.blockize(sch.get_loops("C")[2], keep))
-    assert len(outer.iter_vars) == count
-    same_at_both_levels(programs.matmul(), sch.func)
+@pytest.mark.parametrize(("at", "keep", "value"), [(2, True, "j_0"), (2, False, "0"), (1, True, "0"), (0, False, "0")])
+def test_an_outer_iterator_of_one_value_is_driven_by_the_unit_loops_around(at: int, keep: bool, value: str) -> None:
+    """All iterators stay. One with one value uses the loop of one iteration around it, or is a constant without it."""
+    func = programs.matmul()
+    sch = Schedule(func)
+    sch.split(sch.get_loops("C")[1], [1, None])
+    outer = sch.blockize(sch.get_loops("C")[at], keep)
+    realize = sch.state.block(outer.key)
+    assert realize is not None and len(realize.iter_values) == 3
+    assert str(realize.iter_values[1]) == value
+    verify(sch.func)
+    same_at_both_levels(func, sch.func)
 
 
 def test_conditions_on_outer_loops_stay_outside() -> None:

@@ -318,7 +318,7 @@ def blockize(
 
 
 def _of_unit_loops(value: Expr, inner: Sequence[For], part: Division) -> Expr:
-    """The outer part of an iterator that has one value there: of the loops of one iteration around, if there are any."""
+    """The outer part of an iterator that has one value there: of the loops of one iteration around, if any."""
     outside = substitute(value, {l.var: l.start for l in inner})
     if not free_vars(outside):
         return part.outer

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ....arith import Analyzer
-from ....errors import InputError
 from ....expr import (
-    GE,
-    LT,
     Expr,
     IntImm,
     Node,
-    Range,
     Var,
     as_expr,
-    const,
     free_vars,
     replace,
     rewrite,
@@ -25,14 +19,13 @@ from ....expr import (
     substitute,
     walk,
 )  # fmt: skip
-from ...conditions import all_of, both, conjuncts, is_const, rising
-from ...index_map import IndexMap
-from ...index_sums import last_first
+from ...conditions import both, conjuncts, is_const
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, Stmt
 from ..analysis import Scope, why_not_complete
 from ..bindings import covers_domain
 from ..boxes import fills, in_iterators, signature, union_regions
 from ..dependences import Access, accesses, overwritten
+from ..inverse_reads import at_iterators, box_read, iteration_at, loads_of, way_back, where_read
 from ..placement import broken_flow, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import own_iterators
@@ -279,33 +272,6 @@ def producer_is_one_store(state: ScheduleState, block: BlockRealize) -> Failure 
     return None if reason is None else Failure({producer.block: "this producer"}, "every element written", reason)
 
 
-def _loads(block: BlockRealize, buffer: Buffer) -> list[BufferLoad]:
-    return [n for n in walk(block.block.body) if isinstance(n, BufferLoad) and n.buffer is buffer]
-
-
-def _at_iterators(load: BufferLoad) -> bool:
-    """Whether the indices are distinct variables."""
-    return len({id(i) for i in load.indices}) == len(load.indices) and all(isinstance(i, Var) for i in load.indices)
-
-
-@functools.lru_cache(maxsize=64)  # every requirement asks again
-def _way_back(block: Block, load: BufferLoad) -> tuple[IndexMap, tuple[Expr, ...], tuple[Expr, ...]] | str:
-    """(from the indices of a load back to the block's iterators, the box of these indices, the conditions over them
-    under which an iteration reads them), or why there is no way."""
-    if any(not is_const(it.dom.start, 0) for it in block.iter_vars):
-        return "an iterator does not start at 0"
-    if {v for index in load.indices for v in free_vars(index)} - {it.var for it in block.iter_vars}:
-        return "it is no function of the iterators alone"
-    there = IndexMap(tuple(it.var for it in block.iter_vars), load.indices).simplified()
-    extents = [it.dom.extent for it in block.iter_vars]
-    try:
-        back, _ = there.non_surjective_inverse(extents)
-        read = there.image(extents, back)
-        return back, tuple(there.map_shape(extents)), tuple(read)
-    except InputError as error:
-        return str(error).split("\n")[0]
-
-
 @requirement
 def reads_its_own_point(state: ScheduleState, block: BlockRealize) -> Failure | None:
     """all loads of the producer's buffer are at one point: distinct iterators, all that have more than one value; or
@@ -313,12 +279,12 @@ def reads_its_own_point(state: ScheduleState, block: BlockRealize) -> Failure | 
     found = _merge(state, block)
     assert found is not None  # one_producer
     buffer = found[1].buffer
-    loads = _loads(block, buffer)
+    loads = loads_of(block, buffer)
     for load in loads:
         if not structural_equal(load.indices, loads[0].indices):
             return Failure({load: "this load"}, "one point", f"{loads[0]} and {load}")
-    if loads and not _at_iterators(loads[0]):
-        back = _way_back(block.block, loads[0])
+    if loads and not at_iterators(loads[0]):
+        back = way_back(block.block, loads[0])
         if not isinstance(back, str):
             return None
         wanted = "distinct iterators as indices, or an injective map of the iterators"
@@ -342,9 +308,9 @@ def stays_in_the_buffer(state: ScheduleState, block: BlockRealize) -> Failure | 
     found = _merge(state, block)
     assert found is not None  # one_producer
     buffer = found[1].buffer
-    load = _loads(block, buffer)[0]
+    load = loads_of(block, buffer)[0]
     analyzer = Analyzer()
-    for index, dom, dim in zip(load.indices, _box(block, load), buffer.shape, strict=True):
+    for index, dom, dim in zip(load.indices, box_read(block, load), buffer.shape, strict=True):
         if dom.start is index:  # of a block around both
             continue
         if analyzer.can_prove(dom.start >= 0) and analyzer.can_prove(dom.start + dom.extent <= dim):
@@ -356,16 +322,6 @@ def stays_in_the_buffer(state: ScheduleState, block: BlockRealize) -> Failure | 
             (f"compute_inline({found[0].block.name})",),
         )
     return None
-
-
-def _box(block: BlockRealize, load: BufferLoad) -> list[Range]:
-    """What each index of a load runs over."""
-    if _at_iterators(load):
-        domains = {it.var: it.dom for it in block.block.iter_vars}
-        return [domains.get(i, Range(i, const(1, i.dtype))) for i in load.indices if isinstance(i, Var)]
-    back = _way_back(block.block, load)
-    assert not isinstance(back, str)  # reads_its_own_point
-    return [Range(const(0, extent.dtype), extent) for extent in back[1]]
 
 
 @requirement
@@ -404,7 +360,7 @@ def _changes(state: ScheduleState, other: BlockRealize, producer: BlockRealize, 
     written = [a for a in accesses(tree, other) if a.is_write]
     found = _merge(state, block)
     assert found is not None  # one_producer
-    values = _iteration_at(block, _loads(block, found[1].buffer)[0], _store(producer).indices)
+    values = iteration_at(block, loads_of(block, found[1].buffer)[0], _store(producer).indices)
     bindings = dict(zip((it.var for it in producer.block.iter_vars), producer.iter_values, strict=True))
     around = tuple(tree.all_loops_above(producer))
     others = [substitute(substitute(r, values), bindings) for r in block.block.reads if r.buffer is not found[1].buffer]
@@ -453,8 +409,8 @@ def reverse_compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     tree = state.home(block)
     buffer = read.buffer
     inner, outer = _store(producer), _store(block)
-    load = _loads(block, buffer)[0]
-    values = _iteration_at(block, load, inner.indices)
+    load = loads_of(block, buffer)[0]
+    values = iteration_at(block, load, inner.indices)
     body = _replaced(outer, buffer, inner.value, values)
     other_reads = [substitute(r, values) for r in block.block.reads if r.buffer is not buffer]
     made = replace(
@@ -463,7 +419,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockRealize) -> None:
         reads=union_regions([*producer.block.reads, *other_reads]),
         writes=tuple(substitute(r, values) for r in block.block.writes),
     )
-    predicate = _within(block, load, producer, inner.indices)
+    predicate = where_read(block, load, producer, inner.indices)
     bindings = dict(zip((it.var for it in producer.block.iter_vars), producer.iter_values, strict=True))
     realize = replace(producer, block=made, predicate=both(producer.predicate, substitute(predicate, bindings)))
     _apply(state, tree, {block: None, producer: realize}, Scope.around(tree, block), buffer)
@@ -478,49 +434,6 @@ def _replaced(store: BufferStore, buffer: Buffer, value: Expr, values: Mapping[V
     moved = substitute(store, values)
     result: BufferStore = rewrite(moved, change)
     return result
-
-
-def _iteration_at(block: BlockRealize, load: BufferLoad, indices: Sequence[Expr]) -> dict[Var, Expr]:
-    """The iteration of the block in which the load is of the element at `indices`."""
-    values: dict[Var, Expr] = {it.var: it.dom.start for it in block.block.iter_vars}
-    if _at_iterators(load):
-        return {**values, **dict(zip((i for i in load.indices if isinstance(i, Var)), indices, strict=True))}
-    back = _way_back(block.block, load)
-    assert not isinstance(back, str)  # reads_its_own_point
-    there = back[0]
-    # As TVM inverts a map: from the last index to the first.
-    finals = tuple(last_first(e, there.initial_indices) for e in there.final_indices)
-    return dict(zip(values, IndexMap(there.initial_indices, finals).map_indices(indices), strict=True))
-
-
-def _within(block: BlockRealize, load: BufferLoad, producer: BlockRealize, indices: Sequence[Expr]) -> Expr:
-    """Where what the producer stores falls into the part of its buffer that the block reads."""
-    found: list[Expr] = []
-    if not _at_iterators(load):
-        back = _way_back(block.block, load)
-        assert not isinstance(back, str)  # reads_its_own_point
-        places = dict(zip(back[0].initial_indices, indices, strict=True))
-        found += [substitute(c, places) for c in back[2]]
-    found += [c for dom, i in zip(_box(block, load), indices, strict=True) for c in _in_range(i, dom)]
-    analyzer = Analyzer({it.var: it.dom for it in producer.block.iter_vars})
-    conditions: list[Expr] = []
-    for condition in found:
-        with analyzer.constraint(*conditions):
-            if not analyzer.can_prove(condition):
-                conditions.append(_solved(condition, analyzer))
-    return all_of(conditions)
-
-
-def _solved(condition: Expr, analyzer: Analyzer) -> Expr:
-    """A comparison simplified, `0 < i` and `2 <= i` as TVM writes it: strict where it was."""
-    simple = analyzer.simplify(condition)
-    if isinstance(condition, LT) and isinstance(simple, GE) and isinstance(simple.b, IntImm):
-        return const(simple.b.value - 1, simple.b.dtype) < simple.a
-    return rising(simple)
-
-
-def _in_range(index: Expr, domain: Range) -> tuple[Expr, Expr]:
-    return index >= domain.start, index < domain.start + domain.extent
 
 
 def _each_block(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
