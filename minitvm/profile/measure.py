@@ -126,8 +126,9 @@ def _times(executable: Executable, stamps: Any, group: _Group) -> tuple[float, f
 
 
 def _timeline(executable: Executable, stamps: Any, groups: Sequence[_Group]) -> tuple[Any, ...]:
-    """One run as (operator, kernel, thread, start, end) in seconds."""
-    zero = stamps[0, 0]
+    """One run as (operator, kernel, thread, start, end) in seconds, from when its first thread began."""
+    first = stamps[:, 0]
+    zero = first[first != 0].min(initial=stamps[0, 0])  # no stamp, no part in the run
     events = []
     for group in groups:
         for step in group.steps:

@@ -102,6 +102,15 @@ def test_the_timeline_is_a_run(profiled: tuple[GraphModule, Profile]) -> None:
     assert {event[2] for event in profile.timeline} == set(range(profile.threads if parallel else 1))
 
 
+def test_a_run_begins_with_its_first_thread(profiled: tuple[GraphModule, Profile]) -> None:
+    """Which is not always thread 0."""
+    module, _ = profiled
+    steps = np.arange(len(module.executable.steps) + 1)
+    stamps = np.stack([1000 + 100 * steps, 960 + 110 * steps])
+    events = measure._timeline(module.executable, stamps, measure._groups(module.executable))
+    assert events and all(0 <= start < end for *_, start, end in events)
+
+
 def test_the_trace_is_one_that_viewers_read(profiled: tuple[GraphModule, Profile], tmp_path: Path) -> None:
     _, profile = profiled
     data = json.loads(profile.save_trace(tmp_path / "trace.json").read_text())
