@@ -24,8 +24,12 @@ demo: $(STAMPS)/demo ## draw a line of text, read it with a compiled PP-OCRv4, s
 	$(BIN)/minitvm demo $(if $(TEXT),--text "$$TEXT")
 
 .PHONY: test
-test: $(STAMPS)/test ## run the tests that need no special hardware (15 minutes at most on two cores)
+test: $(STAMPS)/test ## run the tests that need no special hardware (13 minutes at most on two cores)
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+.PHONY: quick
+quick: $(STAMPS)/test ## run the quick ones, properties on a few examples each: the inner loop (a minute on two cores)
+	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -q -n 2 --dist worksteal -p tests.quick
 
 .PHONY: test-full
 test-full: $(STAMPS)/test ## run those and the long ones: all networks, the whole ONNX suite, deep properties

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-MAKE_TARGETS = {"demo", "test", "test-full", "lint", "bench", "fuzz", "clean"}
+MAKE_TARGETS = {"demo", "quick", "test", "test-full", "lint", "bench", "fuzz", "clean"}
 
 
 def run_python(code: str, **environment: str) -> str:
