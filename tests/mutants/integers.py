@@ -42,8 +42,9 @@ from minitvm.expr import (
 from minitvm.reference import scalar
 from minitvm.reference.strategies import exprs
 from tests.arith.expressions import evaluate, points
+from tests.drawing import Drawing, Seeded
 
-from .oracle import Noticed, Trial, Workload, drawn
+from .oracle import Noticed, Trial, Workload, directed, drawn
 from .workloads import Draw
 
 COMPARE = (LT, LE, GT, GE, EQ, NE)
@@ -52,14 +53,9 @@ COMPARE = (LT, LE, GT, GE, EQ, NE)
 class _Forms:
     """Sums, quotients, remainders, minima and powers of a few variables; divisors may be sizes."""
 
-    def __init__(self, draw: Draw, variables: list[Var], sizes: list[Var]) -> None:
-        self.draw, self.variables, self.sizes = draw, variables, sizes
-
-    def one(self, *values: Any) -> Any:
-        return self.draw(st.sampled_from(values))
-
-    def int(self, low: int, high: int) -> int:
-        return self.draw(st.integers(low, high))
+    def __init__(self, dice: Drawing, variables: list[Var], sizes: list[Var]) -> None:
+        self.one, self.int = dice.one, dice.int
+        self.variables, self.sizes = variables, sizes
 
     def sum(self) -> Expr:
         total = self.one(*self.variables) * self.one(1, 1, 2, 3, 4, 8, -1, -2)
@@ -126,18 +122,19 @@ def _mod(a: Expr, b: Expr) -> Expr:
 def questions(examples: int = 400) -> Workload:
     """One situation, many questions."""
 
-    def body(trial: Trial, draw: Draw) -> None:
+    def body(trial: Trial, seed: int) -> None:
+        dice = Seeded(seed, 0)
         box: dict[Var, tuple[int, int]] = {}
-        for name in "xyz"[: draw(st.integers(1, 3))]:
-            low = draw(st.sampled_from([-5, -3, -1, 0, 0, 3, 8]))
-            box[Var(name)] = (low, low + draw(st.integers(0, 6)))
-        sizes = [SizeVar("n")] if draw(st.booleans()) else []
-        f = _Forms(draw, list(box), sizes)
+        for name in "xyz"[: dice.int(1, 3)]:
+            low = dice.one(-5, -3, -1, 0, 0, 3, 8)
+            box[Var(name)] = (low, low + dice.int(0, 6))
+        sizes = [SizeVar("n")] if dice.flag() else []
+        f = _Forms(dice, list(box), sizes)
         analyzer = Analyzer(box)
         for n in sizes:
-            analyzer.bind(n, draw(st.sampled_from([(1, None), (2, 4), (2, 3)])))
-        facts = [f.condition() for _ in range(draw(st.integers(0, 3)))]
-        forms = [f.form() for _ in range(draw(st.integers(1, 3)))]
+            analyzer.bind(n, dice.one((1, None), (2, 4), (2, 3)))
+        facts = [f.condition() for _ in range(dice.int(0, 3))]
+        forms = [f.form() for _ in range(dice.int(1, 3))]
         truths = [f.condition() for _ in range(2)]
         whole = {**box, **dict.fromkeys(sizes, (2, 3))}
         trial.compared += 1
@@ -151,7 +148,7 @@ def questions(examples: int = 400) -> Workload:
                     _hold(bool(evaluate(simple, env)) == bool(evaluate(c, env)), f"{c} -> {simple} at {env}, {facts}")
                     _hold(not proved or bool(evaluate(c, env)), f"proved {c} at {env} under {facts}")
 
-    return drawn("questions of integers", body, examples)
+    return directed("questions of integers", lambda: range(examples), body)
 
 
 def _ask(analyzer: Analyzer, e: Expr, every: list[dict[Var, int]], facts: list[Expr]) -> None:
@@ -181,15 +178,16 @@ def _hold(holds: bool, text: str) -> None:
 def boxes(examples: int = 300) -> Workload:
     """Boxes of accesses whose inner loops may depend on outer ones."""
 
-    def body(trial: Trial, draw: Draw) -> None:
+    def body(trial: Trial, seed: int) -> None:
+        dice = Seeded(seed, 1)
         i, j, k = Var("i"), Var("j"), Var("k")
-        first = draw(st.sampled_from([i, -i, i * 2, const(0), const(0)]))
+        first = dice.one(i, -i, i * 2, const(0), const(0))
         domains = {
-            i: Range(const(draw(st.integers(-2, 2))), const(draw(st.integers(1, 4)))),
-            j: Range(first, const(draw(st.integers(1, 5)))),
+            i: Range(const(dice.int(-2, 2)), const(dice.int(1, 4))),
+            j: Range(first, const(dice.int(1, 5))),
         }
-        f = _Forms(draw, [i, j, k], [])
-        indices = [draw(st.sampled_from([f.sum, f.form]))() for _ in range(draw(st.integers(1, 2)))]
+        f = _Forms(dice, [i, j, k], [])
+        indices = [dice.one(f.sum, f.form)() for _ in range(dice.int(1, 2))]
         trial.compared += 1
         found = regions.evaluate(indices, domains, Analyzer({k: (-3, 4)}))
         made = []
@@ -202,9 +200,9 @@ def boxes(examples: int = 300) -> Workload:
             if found.exact:
                 _hold(len(touched) == len(list(itertools.product(*cells))), f"{indices} is not all of {cells}")
             made.append(cells)
-        other = tuple(_range(draw, k) for _ in indices)
+        other = tuple(_range(dice, k) for _ in indices)
         analyzer = Analyzer({k: (-3, 4)})
-        mine = tuple(_range(draw, k) for _ in indices)
+        mine = tuple(_range(dice, k) for _ in indices)
         covers, apart = regions.covers(mine, other, analyzer), regions.disjoint(mine, other, analyzer)
         meet, both = regions.intersect(mine, other, analyzer), regions.hull(mine, other, analyzer)
         for at in range(-3, 5):
@@ -214,12 +212,12 @@ def boxes(examples: int = 300) -> Workload:
             _hold(all(set(x) & set(y) == set(z) for x, y, z in zip(a, b, m)), f"{mine} meets {other} in {meet}")
             _hold(all(set(x) | set(y) <= set(z) for x, y, z in zip(a, b, h)), f"hull of {mine} and {other}: {both}")
 
-    return drawn("boxes", body, examples)
+    return directed("boxes", lambda: range(examples), body)
 
 
-def _range(draw: Draw, k: Var) -> Range:
-    start = draw(st.sampled_from([const(0), k, k * 2, -k, k // 2])) + draw(st.integers(-2, 3))
-    return Range(start, const(draw(st.integers(0, 5))))
+def _range(dice: Drawing, k: Var) -> Range:
+    start = dice.one(const(0), k, k * 2, -k, k // 2) + dice.int(-2, 3)
+    return Range(start, const(dice.int(0, 5)))
 
 
 def _interval(r: Range, env: dict[Var, int]) -> range:
@@ -237,31 +235,32 @@ def _iterations(domains: dict[Var, Range], env: dict[Var, int]) -> list[dict[Var
 def bindings(examples: int = 400) -> Workload:
     """Claims about maps of loops, under predicates of all kinds."""
 
-    def body(trial: Trial, draw: Draw) -> None:
-        loops = {Var("ij"[k]): draw(st.integers(1, 6)) for k in range(draw(st.integers(1, 2)))}
+    def body(trial: Trial, seed: int) -> None:
+        dice = Seeded(seed, 2)
+        loops = {Var("ij"[k]): dice.int(1, 6) for k in range(dice.int(1, 2))}
         names = list(loops)
 
         def fused() -> Expr:
             last = loops[names[-1]]
-            total: Expr = names[0] * draw(st.sampled_from([1, last, last, last - 1, last + 1, 2]))
+            total: Expr = names[0] * dice.one(1, last, last, last - 1, last + 1, 2)
             if len(names) > 1:
-                total = total + names[1] * draw(st.sampled_from([1, 1, 2]))
+                total = total + names[1] * dice.one(1, 1, 2)
             return total
 
-        d = draw(st.integers(2, 4))
+        d = dice.int(2, 4)
 
         def part(y: Expr) -> Expr:
-            kind = draw(st.sampled_from(["whole", "whole", "quotient", "quotient", "remainder", "remainder"]))
+            kind = dice.one("whole", "whole", "quotient", "quotient", "remainder", "remainder")
             return {"whole": y, "quotient": y // d, "remainder": y % d}[kind]
 
         y = fused()
-        wanted = [part(draw(st.sampled_from([y, y, names[0], fused()]))) for _ in range(draw(st.integers(1, 2)))]
-        relation = draw(st.sampled_from([None, None, LT, LE, GT, GE]))
+        wanted = [part(dice.one(y, y, names[0], fused())) for _ in range(dice.int(1, 2))]
+        relation = dice.one(None, None, LT, LE, GT, GE)
         predicate: Any = True
         if relation is not None:
-            limit = const(draw(st.integers(0, 12)))
+            limit = const(dice.int(0, 12))
             predicate = relation(y, limit) if relation in (LT, LE) else relation(limit, y)
-        level = draw(st.sampled_from(["surjective", "injective", "bijective"]))
+        level = dice.one("surjective", "injective", "bijective")
         trial.compared += 1
         found = detect(wanted, loops, predicate, level)
         if not found:
@@ -288,9 +287,9 @@ def bindings(examples: int = 400) -> Workload:
                 told = values(row)
                 if told is not None:
                     first, count = (evaluate(Analyzer().to_expr(x, "int32"), {}) for x in told)
-                    _hold(side == set(range(first, first + count)), f"{e} is {side}, not {count} from {first} on")
+                    _hold(side == set(range(first, first + count)), f"{e} is {side}, not {count} from {first} on: {wanted} on {loops} where {predicate}, {level}")
 
-    return drawn("bindings", body, examples)
+    return directed("bindings", lambda: range(examples), body)
 
 
 def dtypes(examples: int = 400) -> Workload:
