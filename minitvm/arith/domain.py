@@ -121,7 +121,7 @@ class Domain:
             return low, high
         if atom.kind == MAX:
             return intersect(a, b)[0], hull(a, b)[1]
-        if b[0] is None or b[0] < 0:
+        if b[0] is None or b[0] < 0 or b[1] == 0:
             return UNKNOWN
         b = (max(b[0], 1), b[1])  # nothing is divided by zero
         if atom.kind == FLOORDIV:

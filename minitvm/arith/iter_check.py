@@ -48,11 +48,9 @@ def _independence(sums: tuple[IterSum, ...], detector: _Detector) -> list[str]:
             _collect(split, used)
             direct.add(detector.key(split))
     for steps, _ in detector.limits:
-        apart = [
-            s for splits in used.values() for s in splits if detector.key(s) in steps and detector.key(s) in direct
-        ]
-        if apart:
-            return [f"{apart[0]} is used apart from the sum that the predicate bounds"]
+        apart = next((s for splits in used.values() for s in splits if _apart(s, steps, direct, detector)), None)
+        if apart is not None:
+            return [f"{apart} is used apart from the sum that the predicate bounds"]
     limited = [key for steps, _ in detector.limits for key in steps]
     if len(limited) != len(set(limited)):
         return ["two bounds of the predicate share an iterator"]
@@ -60,6 +58,20 @@ def _independence(sums: tuple[IterSum, ...], detector: _Detector) -> list[str]:
     for mark, splits in used.items():
         errors += _disjoint_digits(mark, splits, detector)
     return errors
+
+
+def _apart(split: IterSplit, steps: dict[Any, Affine], direct: set[Any], detector: _Detector) -> bool:
+    """Whether a split has digits of an iterator in a bounded sum and is not the part that stands in the sum."""
+    key = detector.key(split)
+    if key in steps:
+        return key in direct
+    end = detector.times(split.lower_factor, split.extent)
+    for mark, lower, extent in steps:
+        if mark == id(split.mark):
+            above = detector.at_most(detector.times(lower, extent), split.lower_factor)
+            if not above and not detector.at_most(end, lower):
+                return True
+    return False
 
 
 def _collect(split: IterSplit, used: dict[IterMark, list[IterSplit]]) -> None:
