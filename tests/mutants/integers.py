@@ -287,7 +287,8 @@ def bindings(examples: int = 400) -> Workload:
                 told = values(row)
                 if told is not None:
                     first, count = (evaluate(Analyzer().to_expr(x, "int32"), {}) for x in told)
-                    _hold(side == set(range(first, first + count)), f"{e} is {side}, not {count} from {first} on: {wanted} on {loops} where {predicate}, {level}")
+                    spot = f"{wanted} on {loops} where {predicate}, {level}"
+                    _hold(side == set(range(first, first + count)), f"{e} is {side}, not {count} from {first}: {spot}")
 
     return directed("bindings", lambda: range(examples), body)
 
