@@ -21,8 +21,10 @@ def lifetimes(draw: st.DrawFn, symbolic: bool = False) -> list[Lifetime]:
         first = draw(st.integers(0, 12))
         size: Any = draw(st.integers(0, 500))
         if symbolic and draw(st.booleans()):
-            size = N * draw(st.sampled_from([4, 8, 12]))
-        values.append(Lifetime(f"v{k}", size, first, draw(st.integers(first, 12))))
+            size = N * draw(st.sampled_from([4, 4, 8]))
+        # Most live shortly, so that several of one size take turns at one place.
+        last = min(12, first + draw(st.sampled_from([0, 0, 1, 2, 4, 12])))
+        values.append(Lifetime(f"v{k}", size, first, last))
     return values
 
 

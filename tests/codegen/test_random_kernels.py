@@ -1,0 +1,131 @@
+"""Machine code of random kernels and of random expressions of every dtype, beside the interpreter of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minitvm.codegen.numba_cpu import generate
+from minitvm.codegen.numba_expressions import rounded
+from minitvm.expr import Add, Cast, Div, DType, Expr, FloatImm, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub, Var, const
+from minitvm.reference import kernel as reference
+from minitvm.reference.strategies.expressions import exprs
+from minitvm.runtime.cpu.compiler import compile_kernel
+from minitvm.runtime.cpu.executor import native_call
+from minitvm.runtime.cpu.loader import load_kernel
+from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc, Seq, Stmt
+from tests.tir.transform.kernel_programs import UPDATED, kernel_arguments, kernel_program
+from tests.tir.transform.test_kernel_passes import CPU, FLAT
+
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+
+
+def run_compiled(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1) -> list[np.ndarray]:
+    """The arrays after each thread's share of the kernel has run."""
+    copies = [a.copy() for a in arrays]
+    loaded = load_kernel(compile_kernel(generate(func), func.name), func.name)
+    words = np.array([a.ctypes.data for a in copies], np.int64)
+    call = native_call(loaded.address)
+    for thread in range(threads):
+        call(words.ctypes.data, thread, threads)
+    return copies
+
+
+def compare(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1, inout: Sequence[str] = ()) -> None:
+    wanted = [a.copy() for a in arrays]
+    reference.run(func, *wanted, inout=inout)
+    for found, want in zip(run_compiled(func, arrays, threads), wanted, strict=True):
+        np.testing.assert_array_equal(found, want, err_msg=f"{func}\n{generate(func)}")
+
+
+def kernel_alike(seed: int) -> None:
+    """A kernel, some of the passes on it, and those without which there is no code."""
+    dtype = ("int32", "float32", "int8", "uint16", "int64", "float64")[seed % 6]
+    func, random = kernel_program(seed, dtype), Random(seed)
+    for p in FLAT:
+        if p.name in ("vectorize", "unroll") or random.random() < 0.4:
+            func = p.run(func, CPU)
+    compare(func, kernel_arguments(seed, dtype), inout=UPDATED)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_kernels_compute_what_the_interpreter_does(seed: int) -> None:
+    kernel_alike(seed)
+
+
+@pytest.mark.full
+def test_many_kernels_compute_what_the_interpreter_does() -> None:
+    for seed in range(100, 250):
+        kernel_alike(seed)
+
+
+FIRST, COUNT = -5, 16  # the loop's iterations: from below zero
+
+
+def of_expressions(values: Sequence[Expr], data: Sequence[Buffer], i: Var) -> PrimFunc:
+    """A parallel loop that starts below zero and stores one row of results an expression."""
+    rows = [Buffer(f"R{k}", (const(COUNT),), str(e.dtype)) for k, e in enumerate(values)]
+    stores: list[Stmt] = [BufferStore(r, e, (i - FIRST,)) for r, e in zip(rows, values, strict=True)]
+    loop = For(i, const(FIRST), const(COUNT), ForKind.PARALLEL, Seq.of(*stores))
+    return PrimFunc((*data, *rows), loop, {"global_symbol": "k"})
+
+
+def ends(dtype: str, rng: np.random.Generator) -> np.ndarray:
+    """Numbers from the ends of a dtype, and small ones."""
+    info = np.iinfo(dtype)
+    far = rng.integers(info.min, info.max, COUNT, dtype=dtype, endpoint=True)
+    near = rng.integers(max(info.min, -9), 10, COUNT).astype(dtype)
+    return np.where(rng.random(COUNT) < 0.5, far, near)
+
+
+def index(random: Random, i: Var, depth: int) -> Expr:
+    """Sums, products, and quotients of all kinds, of numbers of both signs."""
+    if depth == 0 or random.random() < 0.1:
+        return random.choice([i, i, i * 3, const(random.randint(-9, 9))])
+    a, b = index(random, i, depth - 1), index(random, i, depth - 1)
+    kind = random.choice([Add, Add, Add, Sub, Sub, Sub, Mul, Min, Max, FloorDiv, FloorMod, Div, Mod])
+    if kind is Mul:
+        return a * random.randint(-4, 4)
+    if kind in (FloorDiv, FloorMod, Div, Mod):
+        return kind(a, const(random.choice([1, 2, 3, 4, 5, 8, 16, -3, -4])))  # type: ignore[no-any-return]
+    return kind(a, b)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_index_expressions_compute_what_the_interpreter_does(seed: int) -> None:
+    i, random = Var("i"), Random(seed)
+    values = [Cast(DType("int64"), index(random, i, 3)) for _ in range(20)]  # indices are 64 bits wide
+    compare(of_expressions(values, (), i), [np.zeros(COUNT, "int64") for _ in values], threads=3)
+
+
+@settings(max_examples=2)
+@given(st.data())
+def test_expressions_of_every_dtype_compute_what_the_interpreter_does(data: Any) -> None:
+    i, rng = Var("i"), np.random.default_rng(data.draw(st.integers(0, 99)))
+    inputs = [Buffer(f"A_{d}", (const(COUNT),), d) for d in INTEGERS]
+    loads = [b[i - FIRST] for b in inputs]
+    values = [data.draw(exprs(loads, d, max_depth=2)) for d in (*INTEGERS, *INTEGERS)]
+    func = of_expressions(values, inputs, i)
+    arrays = [ends(d, rng) for d in INTEGERS]
+    compare(func, [*arrays, *(np.zeros(COUNT, str(e.dtype)) for e in values)], threads=2)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_fractions_beside_the_middle_of_two_numbers_are_rounded_once(dtype: str) -> None:
+    """A sliver above or below the middle decides, however small; what rounds on the way loses it."""
+    kind = np.dtype(dtype).type
+    for a in np.random.default_rng(0).uniform(-60, 60, 40).astype(dtype):
+        b = np.nextafter(a, kind(np.inf))
+        low, high = Fraction(float(a)), Fraction(float(b))
+        for bits in (30, 50, 200):
+            sliver = (high - low) / 2**bits
+            middle = (low + high) / 2
+            assert rounded(FloatImm(middle - sliver, dtype)) == float(a)  # type: ignore[arg-type]
+            assert rounded(FloatImm(middle + sliver, dtype)) == float(b)  # type: ignore[arg-type]
