@@ -17,6 +17,7 @@ from typing import Any
 
 from ..errors import TargetError, nearest
 from .kinds import Cache, Kind, find_kind
+from .tvm_options import as_ours
 
 _CURRENT: ContextVar[Target | None] = ContextVar("target", default=None)
 _BITS = {"bool": 8}
@@ -40,6 +41,7 @@ class Target:
             host = spec.host if host is None else host
         else:
             name, options = _parse(spec) if isinstance(spec, str) else _from_mapping(spec)
+            name, options = as_ours(name, options)
             host = options.pop("host", None) if host is None else host
             row = find_kind(name)
             kind, description = row.names[0], _describe(row, options)
@@ -150,7 +152,7 @@ def _parse(text: str) -> tuple[str, dict[str, Any]]:
 def _from_mapping(spec: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if "kind" not in spec:
         raise TargetError(f"a target needs a kind, found the options {', '.join(spec) or '(none)'}")
-    options = {k: v for k, v in spec.items() if k not in ("kind", "keys", "tag", "libs")}
+    options = {k: v for k, v in spec.items() if k not in ("kind", "keys", "tag") and (k != "libs" or v)}
     return str(spec["kind"]), options
 
 

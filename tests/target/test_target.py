@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minitvm.errors import TargetError
-from minitvm.target import CPU, KINDS, Cache, Kind, Target, detect_cpu, register_kind
+from minitvm.target import CPU, KINDS, Cache, Kind, Target, detect_cpu, register_kind, tvm_options
 
 TARGETS = [
     "cpu",
@@ -136,3 +137,42 @@ def test_a_plug_in_adds_a_kind() -> None:
 def test_import_pulls_in_nothing_heavy() -> None:
     code = "import sys, minitvm.target; print(*sorted({'numpy', 'numba', 'sympy', 'llvmlite'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
+
+
+UNDERSTOOD = {
+    "llvm -mcpu=cascadelake -num-cores=4": {"vector_bits": 512, "cores": 4, "name": "cascadelake"},
+    "llvm -mcpu=core-avx2": {"vector_bits": 256, "has_fma": True},
+    "llvm -keys=cpu -mcpu=znver4 --num-cores=16": {"vector_bits": 512, "cores": 16},
+    "llvm -mattr=+avx2,+fma": {"vector_bits": 256, "features": ("avx2", "fma")},
+    "llvm -vector-width=128": {"vector_bits": 128},
+    f"llvm -mtriple={platform.machine()}-linux-gnu": {"kind": "cpu"},
+    "nvidia/nvidia-a100": {"arch": "sm_80"},
+    "cuda -arch=sm_80 -keys=cuda,gpu": {"arch": "sm_80"},
+}
+
+
+@pytest.mark.parametrize("text", UNDERSTOOD)
+def test_target_strings_of_tvm_are_understood(text: str) -> None:
+    made = Target(text)
+    assert {key: getattr(made, key) for key in UNDERSTOOD[text]} == UNDERSTOOD[text]
+    assert Target(str(made)) == made
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *tvm_options.KINDS_REFUSED, *(f"llvm -{key}=1" for key in tvm_options.OPTIONS_REFUSED),
+        "llvm -fast-math-nnan=1", "llvm -mtriple=riscv64-unknown-elf", "nvidia/geforce-rtx-3090",
+        "raspberry-pi/4b-aarch64", "aws/cpu/c5.9xlarge",
+    ],
+)  # fmt: skip
+def test_target_strings_of_tvm_without_a_counterpart_are_refused_with_one_that_has(text: str) -> None:
+    """What to write instead is itself a target."""
+    with pytest.raises(TargetError, match="has no counterpart") as caught:
+        Target(text)
+    assert text.split(" -")[-1].split("=")[0] in str(caught.value)
+    assert Target(str(caught.value).split("Target('")[1].split("')")[0]).kind
+
+
+def test_cpus_of_llvm_are_like_models_that_exist() -> None:
+    assert {Target(f"llvm -mcpu={name}").name for name in tvm_options.MODELS} == set(tvm_options.MODELS)
