@@ -7,11 +7,25 @@ in place, under "all reduction iterators stand at their start".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...arith import Analyzer
-from ...expr import EQ, REDUCE, Expr, IterVar, SizeVar, Var, free_vars, map_children, replace, substitute, walk
+from ...arith import Analyzer, iter_map
+from ...expr import (
+    EQ,
+    REDUCE,
+    Expr,
+    IterVar,
+    Range,
+    SizeVar,
+    Var,
+    free_vars,
+    map_children,
+    replace,
+    structural_equal,
+    substitute,
+    walk,
+)  # fmt: skip
 from ..conditions import all_of, conjuncts, is_const, uses
 from ..nodes import Block, BlockRealize, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
 from .unroll import bind
@@ -57,8 +71,9 @@ class _Lowering:
 def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | None:
     """(the loop to put it before, the init in loops of its own), or None where it must stay in place.
 
-    Legal when below that loop nobody else touches what the init writes, nobody writes what it reads, and spatial and
-    reduction loops are separate: then every element is initialised once, before its first update, as it was.
+    Legal when below that loop nobody else touches what the init writes, nobody writes what decides on it or what it
+    reads, spatial and reduction loops are separate, and the reduction has a first step: then every element is
+    initialised once, before its first update, as it was. Symbolic sizes are taken as at least 1.
     """
     block = node.block
     reduced = _variables(node, block.iter_vars, reduction=True)
@@ -71,21 +86,28 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
     if any(l.var not in reduced | spatial and not is_const(l.extent, 1) for l in inner):
         return None  # a loop that binds no iterator repeats the block, its init too
     ordered = all(loop.kind in (ForKind.SERIAL, ForKind.UNROLLED) for loop in inner if loop.var in reduced)
-    if not ordered or not _alone(block, block.init, first) or not _begins(node, loops):
+    analyzer = _where_sizes_are_not_0(node.predicate, loops)
+    runs = all(analyzer.can_prove(loop.extent > 0) for loop in inner if loop.var in reduced)
+    if not ordered or not runs or not _begins(node, loops):
         return None
     conditions = conjuncts(node.predicate)
     kept = [c for c in conditions if not uses(c, reduced)]
     dropped = [c for c in conditions if uses(c, reduced)]
     starts = {loop.var: loop.start for loop in loops if loop.var in reduced}
-    if any(uses(c, spatial) or not _holds_first(c, starts) for c in dropped):
+    if any(uses(c, spatial) or not analyzer.can_prove(substitute(c, starts)) for c in dropped):
         return None
     # A reduction loop of one iteration comes along where a condition on spatial loops names it.
     own = [l for l in inner if l.var in spatial or (is_const(l.extent, 1) and any(uses(c, {l.var}) for c in kept))]
-    if any(uses(loop.extent, reduced) or uses(loop.start, reduced) for loop in own):
+    decides = [e for loop in own for e in (loop.start, loop.extent)]
+    chosen = [(v, axis) for v, axis in zip(node.iter_values, block.iter_vars) if axis.kind != REDUCE]
+    if any(uses(e, reduced) for e in decides):
+        return None
+    if not _alone(block, block.init, [*decides, *kept, *(v for v, _ in chosen)], first):
+        return None
+    if not _elements_of_their_own(block, block.init, {a.var: v for v, a in chosen}, own):
         return None
     body: Stmt = BlockRealize(node.iter_values, all_of(kept), _init_block(block, block.init))
     # Iterators that are not spatial do not occur in an init; their values drop out with them.
-    chosen = [(v, axis) for v, axis in zip(node.iter_values, block.iter_vars) if axis.kind != REDUCE]
     body = replace(body, iter_values=tuple(v for v, _ in chosen))
     for loop in reversed(own):
         body = replace(loop, body=body)
@@ -99,16 +121,24 @@ def _begins(node: BlockRealize, loops: tuple[For, ...]) -> bool:
     return all(Analyzer().can_prove_equal(substitute(value, starts), first) for value, first in axes)
 
 
-def _holds_first(condition: Expr, starts: Mapping[Var, Expr]) -> bool:
-    """Whether a condition holds where the reduction begins, in every iteration of loops that bind no iterator."""
-    # Where such a loop skips the first step, as in a skewed nest, its iterations continue a reduction.
-    first = substitute(condition, starts)
-    return all(isinstance(v, SizeVar) for v in free_vars(first)) or Analyzer().can_prove(first)
+def _where_sizes_are_not_0(predicate: Expr, loops: tuple[For, ...]) -> Analyzer:
+    """What holds inside of the loops around a block, if no symbolic size is 0."""
+    analyzer = Analyzer()
+    for part in [predicate, *(e for loop in loops for e in (loop.start, loop.extent))]:
+        for size in free_vars(part):
+            if isinstance(size, SizeVar):
+                analyzer.bind(size, (1, None))
+    for loop in loops:
+        analyzer.bind(loop.var, Range(loop.start, loop.extent))
+    return analyzer
 
 
 def _init_block(block: Block, init: Stmt) -> Block:
     axes = tuple(axis for axis in block.iter_vars if axis.kind != REDUCE)
-    return Block(axes, (), block.writes, f"{block.name}_init", init)
+    gone = {axis.var for axis in block.iter_vars} - {axis.var for axis in axes}
+    written = {n.buffer for n in walk(init) if isinstance(n, BufferStore)}
+    writes = [r.buffer.full_region() if uses(r, gone) else r for r in block.writes if r.buffer in written]
+    return Block(axes, (), tuple(writes), f"{block.name}_init", init)
 
 
 def _variables(node: BlockRealize, axes: tuple[IterVar, ...], reduction: bool) -> set[Var]:
@@ -116,12 +146,32 @@ def _variables(node: BlockRealize, axes: tuple[IterVar, ...], reduction: bool) -
     return {item for v in values for item in walk(v) if isinstance(item, Var)}
 
 
-def _alone(block: Block, init: Stmt, loop: For) -> bool:
-    """Whether below a loop only this block touches the buffers that its init writes, and nobody what that reads."""
+def _alone(block: Block, init: Stmt, decides: Sequence[Expr], loop: For) -> bool:
+    """Whether below a loop only this block touches the buffers that its init writes, and nobody writes what that reads,
+    nor what decides whether and where it runs."""
     written = {n.buffer for n in walk(init) if isinstance(n, BufferStore)}
     read = {n.buffer for n in walk(init) if isinstance(n, BufferLoad)} - written
+    read |= {n.buffer for e in decides for n in walk(e) if isinstance(n, BufferLoad)}
     settled = not any(isinstance(n, BufferStore) and n.buffer in read for n in walk(loop.body))
     return settled and _touches(loop.body, written) == _touches(block, written)
+
+
+def _elements_of_their_own(block: Block, init: Stmt, values: Mapping[Var, Expr], own: Sequence[For]) -> bool:
+    """Whether points of the loops that the init gets touch no element in common, so that all of them may come first.
+
+    A block that stores more than one element at a time is taken by its word: its loops are spatial.
+    """
+    loops = {loop.var: Range(loop.start, loop.extent) for loop in own if not is_const(loop.extent, 1)}
+    if not loops or any(isinstance(n, For | Block) for n in walk(init)):
+        return True
+    stores = {n.buffer: n for n in walk(init) if isinstance(n, BufferStore)}
+    for node in walk(block):
+        if isinstance(node, BufferLoad | BufferStore) and node.buffer in stores:
+            first = stores[node.buffer].indices
+            if not all(structural_equal(a, b) for a, b in zip(node.indices, first, strict=True)):
+                return False
+    places = [[substitute(i, values) for i in store.indices] for store in stores.values()]
+    return all(iter_map.detect(place, loops, level="injective") for place in places)
 
 
 def _touches(stmt: Stmt, buffers: set[Any]) -> int:
