@@ -199,6 +199,8 @@ def _apart(stmt: x.Node, around: tuple[Wrapper, ...]) -> t.Stmt:
     """A statement inside the `around` of its threads, its parts each in loops of their own."""
     if isinstance(stmt, t.Seq):
         return t.Seq.of(*(_apart(s, around) for s in stmt.stmts))
+    if isinstance(stmt, t.LetStmt) and _loads(stmt.value):
+        return _held(stmt, around)
     if isinstance(stmt, t.LetStmt) or (isinstance(stmt, t.For) and _is_thread(stmt)):
         return _apart(stmt.body, (*around, stmt))
     if isinstance(stmt, t.If) and stmt.else_case is None and not _loads(stmt.condition):
@@ -211,6 +213,18 @@ def _apart(stmt: x.Node, around: tuple[Wrapper, ...]) -> t.Stmt:
             raise Unsupported(f"{statement_text(stmt)} has another length in each thread, and uses shared storage")
     assert isinstance(stmt, t.Stmt)
     return _wrapped(stmt, around)
+
+
+def _held(stmt: t.LetStmt, around: tuple[Wrapper, ...]) -> t.Stmt:
+    """A let of what memory holds: that stays what it was, whatever the statements inside store."""
+    varying = _varying(around)
+    if not any(isinstance(w, t.If) for w in around) and not any(v in varying for v in x.free_vars(stmt.value)):
+        return x.replace(stmt, body=_apart(stmt.body, around))
+    threads = [w for w in around if isinstance(w, t.For)]
+    own = t.Buffer(stmt.var.name, tuple(w.extent for w in threads), stmt.var.dtype, "local")
+    at = tuple(w.var - w.start for w in threads)
+    body = x.substitute(stmt.body, {stmt.var: t.BufferLoad(own, at)})
+    return t.Allocate(own, t.Seq.of(_wrapped(t.BufferStore(own, stmt.value, at), around), _apart(body, around)))
 
 
 def _loads(e: x.Node) -> bool:

@@ -20,10 +20,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Expr, IntImm, map_children, replace
-from ..conditions import is_const, reads_memory, uses
-from ..nodes import Allocate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
-from ..threads import is_virtual
+from ...expr import Expr, IntImm, map_children, replace, substitute, walk
+from ..conditions import is_const, uses
+from ..nodes import (
+    Allocate,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    ForKind,
+    If,
+    LetStmt,
+    PrimFunc,
+    Seq,
+    Stmt,
+)  # fmt: skip
+from ..threads import is_shared, is_virtual
 from .separate_allocations import in_own_part, widened
 from .unroll import bind
 
@@ -58,6 +70,8 @@ def _inward(loop: For, stmt: Stmt) -> Stmt:
         return replace(stmt, body=_inward(loop, stmt.body))
     if isinstance(stmt, LetStmt) and fixed:
         return replace(stmt, body=_inward(loop, stmt.body))
+    if isinstance(stmt, LetStmt) and _reads_shared(stmt.value):
+        return _inward(loop, _held(stmt))
     if isinstance(stmt, If) and fixed:
         other = None if stmt.else_case is None else _inward(loop, stmt.else_case)
         return If(stmt.condition, _inward(loop, stmt.then_case), other)
@@ -76,5 +90,16 @@ def _depends(loop: For, stmt: Stmt) -> bool:
         own = [stmt.condition]
     elif isinstance(stmt, LetStmt):
         own = [stmt.value]
-    # A value from memory may be another one later: only what indices decide is the same for all.
-    return any(uses(e, [loop.var]) or reads_memory(e) for e in own)
+    # Nor does memory differ: none of them writes what another one reads, but in step, in storage that they share.
+    return any(uses(e, [loop.var]) for e in own)
+
+
+def _reads_shared(value: Expr) -> bool:
+    return any(isinstance(n, BufferLoad) and is_shared(n.buffer.scope) for n in walk(value))
+
+
+def _held(let: LetStmt) -> Stmt:
+    """A let of what virtual threads share as storage of each: they all read it before any goes on."""
+    own = Buffer(let.var.name, (), let.var.dtype, "local")
+    body = substitute(let.body, {let.var: BufferLoad(own, ())})
+    return Allocate(own, Seq((BufferStore(own, let.value, ()), body)))

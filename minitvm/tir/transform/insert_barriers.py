@@ -79,12 +79,16 @@ class _Threads:
             return replace(stmt, body=self.visit(stmt.body))
         if isinstance(stmt, LetStmt):
             lets = {**self.lets, stmt.var: substitute(stmt.value, self.lets)}
-            return replace(stmt, body=with_changes(self, lets=lets).visit(stmt.body))
+            body = with_changes(self, lets=lets).visit(stmt.body)
+            return replace(stmt, body=self.after_reading((stmt.value,), stmt.body, body))
         if isinstance(stmt, If):
             condition = substitute(stmt.condition, self.lets)
             yes, no = (with_changes(self, conditions=(*self.conditions, c)) for c in (condition, Not(condition)))
-            other = None if stmt.else_case is None else no.visit(stmt.else_case)
-            return self.for_all(stmt, If(stmt.condition, yes.visit(stmt.then_case), other), (condition,))
+            first = self.after_reading((stmt.condition,), stmt.then_case, yes.visit(stmt.then_case))
+            other = None
+            if stmt.else_case is not None:
+                other = self.after_reading((stmt.condition,), stmt.else_case, no.visit(stmt.else_case))
+            return self.for_all(stmt, If(stmt.condition, first, other), (condition,))
         if isinstance(stmt, While):
             self.refuse_waiting(stmt)
         if not isinstance(stmt, For):
@@ -96,6 +100,7 @@ class _Threads:
         body = with_changes(self, conditions=within).visit(stmt.body)
         if self.meet_later(stmt):
             body = Seq.of(body, _barrier())
+        body = self.after_reading((stmt.start, stmt.extent), stmt.body, body)
         # Lanes have no barriers between them. They are independent, so one may go after the other.
         lanes = stmt.kind is ForKind.VECTORIZED and _waits(body)
         made = replace(stmt, body=body, kind=ForKind.SERIAL if lanes else stmt.kind)
@@ -112,6 +117,12 @@ class _Threads:
             parts.append(self.visit(part))
             earlier += own
         return Seq.of(*parts)
+
+    def after_reading(self, values: Sequence[Expr], stmt: Stmt, made: Stmt) -> Stmt:
+        """`made` of a statement, behind a barrier where it writes what other threads may still have to read for some
+        values: those of a let, a condition or the bounds of a loop around it."""
+        read = [a for value in values for a in self.shared(Evaluate(value))]
+        return Seq.of(_barrier(), made) if read and self.meet(read, self.shared(stmt)) else made
 
     def meet(self, first: Sequence[Access], second: Sequence[Access]) -> bool:
         """Whether one thread touches in `first` what another one touches in `second`, and one of them writes it."""
