@@ -69,7 +69,9 @@ def _size(buffer: Buffer) -> Expr:
     last: Expr = buffer.elem_offset + 1
     for dim, stride in zip(buffer.shape, buffer.strides):
         backwards = isinstance(stride, IntImm) and stride.value < 0  # the offset makes room for it
-        last = last if backwards else last + (dim - 1) * stride
+        # A symbolic dimension may be 0, and no size is negative: such a one has room for one step more.
+        steps = dim - 1 if isinstance(dim, IntImm) else dim
+        last = last if backwards else last + steps * stride
     return expr(linear(last), last.dtype)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import IntImm, map_children, replace, walk
+from ...expr import Expr, IntImm, children, map_children, replace, walk
 from ..annotations import ALIGNMENTS
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 from ..threads import is_shared, owns
@@ -61,7 +61,7 @@ class _Placement:
         self.annotations = allocation.annotations
         self.room = room
 
-    def touches(self, stmt: Stmt) -> bool:
+    def touches(self, stmt: Stmt | Expr) -> bool:
         return any(isinstance(n, BufferLoad | BufferStore) and n.buffer is self.buffer for n in walk(stmt))
 
     def place(self, stmt: Stmt, ranges: Ranges, top: bool) -> _Placed | None:
@@ -73,6 +73,8 @@ class _Placement:
             return None
         if isinstance(stmt, Seq):
             return self.in_sequence(stmt, ranges, top)
+        if any(isinstance(child, Expr) and self.touches(child) for child in children(stmt)):
+            return self.around(stmt, ranges, top)  # its condition, bounds or value are outside of what it holds
         if isinstance(stmt, Allocate | LetStmt):
             return self.rebuilt(stmt, "body", ranges, top)
         deeper = self.deeper(stmt, ranges)

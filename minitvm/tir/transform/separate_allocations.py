@@ -18,23 +18,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Node, map_children, replace, rewrite
-from ..nodes import CONCURRENT, Allocate, Buffer, BufferLoad, BufferStore, For, PrimFunc, Stmt
+from ...expr import Node, Var, map_children, replace, rewrite
+from ..conditions import reads_memory, uses
+from ..nodes import (
+    CONCURRENT,
+    Allocate,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    ForKind,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+)  # fmt: skip
 
 
 def separate_allocations(func: PrimFunc) -> PrimFunc:
     """Allocations inside parallel, vectorised and thread loops move outside, one part an iteration."""
-    return func.with_body(_visit(func.body))
+    return func.with_body(_visit(func.body, frozenset()))
 
 
-def _visit(node: Any) -> Any:
+def _visit(node: Any, named: frozenset[Var]) -> Any:
+    """`named`: the variables of loops and lets around."""
     if not isinstance(node, Stmt):
         return node
-    new = map_children(node, _visit)
+    inner = named | {node.var} if isinstance(node, For | LetStmt) else named
+    new = map_children(node, lambda child: _visit(child, inner))
     if not isinstance(new, For) or new.kind not in CONCURRENT:
         return new
     inside: list[Allocate] = []
-    loop: Stmt = replace(new, body=_without(new.body, inside))
+    body = _without(new.body, inside)
+    if inside and new.thread is None and (uses(new.extent, named) or reads_memory(new.extent)):
+        return replace(new, kind=ForKind.SERIAL)  # how many parts there are is not known outside of all loops
+    loop: Stmt = replace(new, body=body)
     for allocation in inside:
         wide = widened(new, allocation.buffer)
         loop = Allocate(wide, in_own_part(loop, allocation.buffer, wide, new), _aligned(allocation))

@@ -153,7 +153,7 @@ class _Vectorizer:
     def store(self, stmt: BufferStore, mask: Expr | None) -> Stmt:
         if stmt.predicate is not None or stmt.value.dtype.lanes > 1:
             raise NotVectorizable("vectors inside vectors")
-        buffer, index = self.access(stmt.buffer, stmt.indices[0])
+        buffer, index = self.access(stmt.buffer, stmt.indices[0], mask)
         if index.dtype.lanes == 1:
             if self.varies(stmt.value) or mask is not None:
                 raise NotVectorizable(f"all lanes store to {stmt.buffer.name}[{index}]")
@@ -208,8 +208,8 @@ class _Vectorizer:
             for node in walk(e)
         )
 
-    def access(self, buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
-        new = self.index(index)
+    def access(self, buffer: Buffer, index: Expr, mask: Expr | None) -> tuple[Buffer, Expr]:
+        new = self.index(index, mask)
         if buffer not in self.private:
             return buffer, new
         dtype = new.dtype.scalar
@@ -219,12 +219,12 @@ class _Vectorizer:
         own = Ramp(const(0, dtype), const(1, dtype), self.lanes)
         return self.private[buffer], Add(Mul(new, Broadcast(lanes, self.lanes)), own)
 
-    def index(self, index: Expr) -> Expr:
-        """A scalar index, a ramp where it is linear in the lane, else a vector."""
+    def index(self, index: Expr, mask: Expr | None) -> Expr:
+        """A scalar index, a ramp where it is linear in the lane, else a vector, read from memory under the mask."""
         if not self.varies(index):
-            return self.expr(index, None)
+            return self.expr(index, mask)
         ramp = self.ramp(index)
-        return self.widened(self.expr(index, None)) if ramp is None else ramp
+        return self.widened(self.expr(index, mask)) if ramp is None else ramp
 
     def ramp(self, e: Expr) -> Ramp | None:
         """An integer expression that grows by the same amount from lane to lane."""
@@ -270,10 +270,10 @@ class _Vectorizer:
     def load(self, e: BufferLoad, mask: Expr | None) -> Expr:
         if e.predicate is not None:
             raise NotVectorizable("a masked load inside a vector")
-        if has_load(e.indices[0]) and mask is not None:
+        if has_load(e.indices[0]) and mask is not None and e.buffer not in self.private:
             index = self.widened(self.expr(e.indices[0], mask))
             return BufferLoad(e.buffer, (index,), mask)
-        buffer, index = self.access(e.buffer, e.indices[0])
+        buffer, index = self.access(e.buffer, e.indices[0], mask)
         return BufferLoad(buffer, (index,), mask if index.dtype.lanes > 1 else None)
 
     def call(self, e: Call, mask: Expr | None) -> Expr:
