@@ -119,7 +119,7 @@ INIT.edit(
 
 INIT.edit(
     "init again in each turn of a loop that skips the first step", "init_nest",
-    "uses(c, spatial) or not _holds_first(c, starts)", "uses(c, spatial)", by=[TURNS],
+    "uses(c, spatial) or not analyzer.can_prove(substitute(c, starts))", "uses(c, spatial)", by=[TURNS],
 )  # fmt: skip
 
 # -- drop_blocks
