@@ -15,6 +15,7 @@ from minitvm.expr.foreign import require_runnable
 from minitvm.tir import nodes as t
 from minitvm.tir.meanings import written_out
 
+from .assumptions import checked
 from .runner import run_level_3
 from .settings import Settings
 
@@ -54,7 +55,7 @@ def run(
 
 def entry_function(program: t.PrimFunc | t.IRModule, entry: str | None) -> t.PrimFunc:
     """The function that a run starts with; `Unsupported` where it calls foreign code."""
-    func = written_out(_entry(program, entry))
+    func = checked(written_out(_entry(program, entry)))
     require_runnable(func)
     return func
 

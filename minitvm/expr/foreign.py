@@ -20,7 +20,7 @@ _POINTER = "a pointer hides what is read and written through it"
 _INSTRUCTION = "an instruction of a machine without an interpreter here"
 _RUNTIME = "a part of TVM's runtime"
 _NO_MEANING = "no interpreter here has a meaning for it"
-_ASSUMPTION = "the inputs that a check draws do not keep an assumption"
+_ASSUMPTION = "an assumption is a statement of its own, not a part of another"
 
 # What decides the dtype of a call: the first argument of its text ("given"), its first or second value, or a dtype.
 GIVEN, FIRST, SECOND = "given", "first", "second"

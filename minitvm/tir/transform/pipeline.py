@@ -26,6 +26,7 @@ from .inject_software_pipeline import inject_software_pipeline
 from .inject_virtual_thread import inject_virtual_thread
 from .insert_barriers import insert_barriers
 from .keep_roles import keep_roles
+from .leave_out_assumptions import leave_out_assumptions
 from .lower_init import lower_init
 from .lower_match_buffers import lower_match_buffers
 from .parallel_loops import fuse_parallel_loops
@@ -105,7 +106,7 @@ def lower(
     A nest of loops that are bound to a GPU's grid is a kernel; code for it there is none yet. Raises `Unsupported`
     for a function that calls foreign code, or whose threads compute one result together.
     """
-    func = written_out(func)
+    func = leave_out_assumptions(written_out(func))
     require_runnable(func)
     refuse_thread_reductions(func)
     verify_if_asked("scheduling", func)

@@ -331,7 +331,9 @@ CARRIED: dict[str, tuple[str, str]] = {
         "tvm_warp_shuffle",
         _foreign("B[0, 0] = T.tvm_warp_shuffle(T.tvm_warp_activemask(), A[0, 0], 1, 32, 32)"),
     ),
-    "an assumption": ("assume", _foreign("T.evaluate(T.assume(A[0, 0] == T.float32(0)))\nB[0, 0] = A[0, 0]")),
+    "an assumption in an expression": (
+        "assume", _foreign("if T.assume(A[0, 0] == T.float32(0)):\n    B[0, 0] = A[0, 0]"),
+    ),
     "a view and its pointer": (
         "call_extern",
         _foreign(

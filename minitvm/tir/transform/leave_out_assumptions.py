@@ -1,0 +1,52 @@
+"""`T.assume(condition)`, what the author of a program promises, is left out of compiled code.
+
+Interpreters check it: an assumption that does not hold is an error of the run (`reference.assumptions`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import Call, map_children, walk
+from ..nodes import BlockRealize, Evaluate, For, PrimFunc, Seq, Stmt
+
+ASSUME = "assume"
+
+
+def is_assumption(node: Any) -> bool:
+    """Whether a statement is `T.assume(condition)`."""
+    return isinstance(node, Evaluate) and isinstance(node.value, Call) and node.value.op == ASSUME
+
+
+def leave_out_assumptions(func: PrimFunc) -> PrimFunc:
+    """The function without its assumptions, and without loops and blocks that hold nothing else; itself where there is
+    none.
+    """
+
+    def change(node: Any) -> Any:
+        if is_assumption(node):
+            return Seq(())
+        made = map_children(node, change)
+        if isinstance(made, Seq):
+            return Seq.of(*made.stmts)
+        emptied = made is not node and isinstance(node, For | BlockRealize) and _is_empty(made)
+        return Seq(()) if emptied else made
+
+    return func.with_body(_kept(func.body, change)) if _assumes(func) else func
+
+
+def _kept(body: Stmt, change: Any) -> Stmt:
+    made: Stmt = map_children(body, change)  # the root block stays, empty or not
+    return made
+
+
+def _is_empty(stmt: Stmt) -> bool:
+    if isinstance(stmt, Seq):
+        return not stmt.stmts
+    if isinstance(stmt, BlockRealize):
+        return stmt.block.init is None and _is_empty(stmt.block.body)
+    return isinstance(stmt, For) and _is_empty(stmt.body)
+
+
+def _assumes(func: PrimFunc) -> bool:
+    return any(is_assumption(node) for node in walk(func.body))

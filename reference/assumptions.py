@@ -1,0 +1,18 @@
+"""What `T.assume(condition)` means: a promise. Where it does not hold, the run is an error."""
+
+from __future__ import annotations
+
+from minitvm import expr as x
+from minitvm.tir import nodes as t
+
+
+def checked(func: t.PrimFunc) -> t.PrimFunc:
+    """The function with an assertion in the place of each assumption; itself where there is none."""
+
+    def change(node: x.Node) -> x.Node | None:
+        if isinstance(node, t.Evaluate) and isinstance(node.value, x.Call) and node.value.op == "assume":
+            return t.Assert(node.value.args[0], "T.assume")
+        return None
+
+    assumes = any(isinstance(n, x.Call) and n.op == "assume" for n in x.walk(func.body))
+    return func.with_body(x.rewrite(func.body, change)) if assumes else func
