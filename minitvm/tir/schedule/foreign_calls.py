@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from ...expr import walk
+from ...expr import Node, children
 from ..accesses import handed_out
-from ..nodes import PrimFunc
+from ..nodes import Block, PrimFunc, Stmt
 from ..verifier import addresses_are_declared
 from .registry import Failure, invariant
 from .state import ScheduleState
@@ -23,10 +23,26 @@ def addresses_follow(state: ScheduleState) -> Failure | None:
     return None
 
 
+@functools.lru_cache(1024)  # a step keeps most blocks
+def _hands_out(stmt: Stmt) -> bool:
+    """Whether the address of a buffer is handed out anywhere inside."""
+    stack: list[Node] = [stmt]
+    while stack:
+        node = stack.pop()
+        if handed_out(node) is not None:
+            return True
+        for child in children(node):
+            if not isinstance(child, Block):
+                stack.append(child)
+            elif _hands_out(child):
+                return True
+    return False
+
+
 @functools.lru_cache(64)
 def _broken(func: PrimFunc) -> Failure | None:
     # Few functions hand out addresses at all, and the walk with scopes is slow.
-    if all(handed_out(node) is None for node in walk(func.body)):
+    if not _hands_out(func.body):
         return None
     for node, found in addresses_are_declared(func):
         wanted = "the buffer that the block declares is the one whose address it hands out"
