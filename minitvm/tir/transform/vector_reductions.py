@@ -41,6 +41,8 @@ def _lanes(node: Node) -> Any:
     term = update_operand(update) if type(update.value) in _REDUCE else None
     if term is None or uses(update.indices[0], [node.var]) or update.predicate is not None:
         return plain
+    if update.value.dtype.lanes != 1:  # it has its lanes already
+        return plain
     return _rewritten(node, update, term, lanes)
 
 

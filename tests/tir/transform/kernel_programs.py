@@ -338,7 +338,7 @@ class Kernel:
             )
             steps.append(BufferStore(target, BufferLoad(target, (at,), mask) + added, (at,), mask))
         kind = self.one(*SERIAL)
-        several_lanes = {LANES_OF_A_SUM: self.one(2, 4)} if kind is ForKind.SERIAL and lanes == 1 else {}
+        several_lanes = {LANES_OF_A_SUM: self.one(2, 4)} if kind is ForKind.SERIAL else {}
         return Seq.of(*before, For(v, const(start), const(extent), kind, Seq.of(*steps), annotations=several_lanes))
 
     def loop(self, around: Around, depth: int, lanes: bool) -> Stmt:
