@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ....arith import Analyzer, regions
 from ....expr import (
     OPAQUE,
@@ -23,7 +25,7 @@ from ....expr import (
     replace,
     rewrite,
 )
-from ...conditions import both, is_const, uses
+from ...conditions import both, is_const, rising, uses
 from ...nodes import (
     Block,
     BlockRealize,
@@ -36,6 +38,7 @@ from ...nodes import (
     Seq,
     Stmt,
 )
+from ...values import values
 from ..analysis import Scope, loops_binding, why_neither
 from ..boxes import Box, bound_box, in_iterators, relax
 from ..placement import uncovered
@@ -43,10 +46,13 @@ from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 from ..tree import Tree, statements
 
+_LONGEST = 4096  # iterations of a loop whose windows are looked at one by one
+
 
 @dataclass(frozen=True, slots=True)
 class _Roll:
-    """Dimension `dim` of a box starts at `stride * loop + offset` and is `extent` > `stride` wide."""
+    """Dimension `dim` of a box begins at `start` and is `extent` > `stride` wide; from one iteration of a loop to the
+    next `start` moves on by at most `stride`, and never goes back."""
 
     dim: int
     loop: For
@@ -56,7 +62,7 @@ class _Roll:
 
     @property
     def overlap(self) -> int:
-        """How much of the box the iteration before has computed."""
+        """How much of the box the iteration before has computed at least."""
         return self.extent - self.stride
 
 
@@ -79,7 +85,9 @@ def producer_of_temporary(state: ScheduleState, block: BlockRealize, write_buffe
     if reason is None and len(block.block.writes) > 1:
         reason = f"block {block.block.name} writes {len(block.block.writes)} buffers"
     if reason is not None:
-        return Failure({block.block: "this block"}, "a complete or reduction block with one result", reason)
+        ordered = any(it.kind == OPAQUE for it in block.block.iter_vars)
+        tries = ("rolling_buffer of this block first, then of those that it reads",) if ordered else ()
+        return Failure({block.block: "this block"}, "a complete or reduction block with one result", reason, tries)
     buffer = block.block.writes[write_buffer_index].buffer
     if buffer not in scope.allocated:
         found = f"{buffer.name} is not allocated in this scope"
@@ -145,7 +153,7 @@ def _rolls(state: ScheduleState, block: BlockRealize, region: BufferRegion) -> l
         if len(used) != 1 or not isinstance(extent, IntImm):
             continue
         loop = moving[used[0]]
-        stride = regions.stride_of(r.start, loop.var, analyzer)
+        stride = regions.stride_of(r.start, loop.var, analyzer) or _greatest_step(r.start, loop)
         elsewhere = [k for k, other in enumerate(box) if k != d and uses(other, {loop.var})]
         if stride is not None and 0 < stride < extent.value and not elsewhere:
             found.append(_Roll(d, loop, r.start, stride, extent.value))
@@ -155,10 +163,24 @@ def _rolls(state: ScheduleState, block: BlockRealize, region: BufferRegion) -> l
     return sorted(found, key=lambda roll: shared.index(roll.loop))
 
 
+def _greatest_step(start: Expr, loop: For) -> int | None:
+    """How far a start moves on at most from one iteration to the next, `i * 5 // 2` by 3; None where it goes back."""
+    if not isinstance(loop.start, IntImm) or not isinstance(loop.extent, IntImm):
+        return None
+    if any(v is not loop.var for v in free_vars(start)):
+        return None
+    if not 1 < loop.extent.value <= _LONGEST:
+        return None
+    iterations = np.arange(loop.start.value, loop.start.value + loop.extent.value, dtype=np.int64)
+    steps = np.diff(np.broadcast_to(values(start, {loop.var: iterations}), iterations.shape))
+    return int(steps.max()) if steps.min() >= 0 else None
+
+
 @requirement
 def overlapping_windows(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
-    """some dimension of what the block writes in an iteration is [s*l + c, s*l + c + e) with constants 0 < s < e, for
-    one loop l around block and readers that moves no other dimension"""
+    """some dimension of what the block writes in an iteration is [f(l), f(l) + e) with a constant e, for one loop l
+    around block and readers that moves no other dimension; f never goes back and moves on by less than e, as s*l + c or
+    s*l // 2"""
     found = _rolls(state, block, block.block.writes[write_buffer_index])
     if not isinstance(found, str):
         return None
@@ -269,7 +291,7 @@ def rolling_buffer(state: ScheduleState, block: BlockRealize, write_buffer_index
             for ax0 in range(3):
                 with T.block("B"):
                     v = T.axis.opaque(10, i + ax0)
-                    T.where(i < 1 or ax0 >= 2)
+                    T.where(i < 1 or 2 <= ax0)
                     B[v % 3] = A[v] * T.float32(2.0)
             with T.block("C"):
                 vi = T.axis.opaque(8, i)
@@ -298,7 +320,7 @@ def rolling_buffer(state: ScheduleState, block: BlockRealize, write_buffer_index
     for roll in found:
         place = analyzer.simplify(at[roll.dim].start - roll.start)
         first = roll.loop.var < roll.loop.start + 1
-        predicate = both(predicate, Or(analyzer.simplify(first), analyzer.simplify(place >= roll.overlap)))
+        predicate = both(predicate, Or(analyzer.simplify(first), rising(analyzer.simplify(place >= roll.overlap))))
     changes[block] = replace(made, predicate=predicate)
     state.set_func(tree, tree.rebuild(changes))
     now = state.block(scope.realize.block.id)
