@@ -38,6 +38,11 @@ class Site:
     pole: bool = False
 
 
+def exponents(op: str, dtype: x.DType) -> list[int]:
+    """How large the argument of an exponential is where it overflows, and, below zero, where it becomes zero."""
+    return [math.ceil(n / math.log2(GROWING[op])) + 1 for n in _EXPONENTS[dtype.bits]]
+
+
 def solutions(program: Program) -> tuple[list[Solution], list[Solution]]:
     """The inputs that lead to the sites of a program: first where formulas change, then where floats overflow."""
     back, beyond = Preimages(program), Preimages(program)
@@ -96,7 +101,7 @@ def _called(e: x.Call, back: Preimages) -> Iterator[Site]:
         if isinstance(amount, x.IntImm) and 0 < amount.value < 63:
             yield Site(first, _around(2**amount.value) | _crossed(first, Fraction(2**amount.value), back))
     elif e.op in GROWING and dtype.is_float:
-        steps = [math.ceil(n / math.log2(GROWING[e.op])) + 1 for n in _EXPONENTS[dtype.bits]]
+        steps = exponents(e.op, dtype)
         yield Site(first, frozenset(Fraction(s * n) for n in steps for s in (-1, 1)), pole=True)
     elif e.op in AT_ZERO and dtype.is_float:
         large = Fraction(2) ** (_EXPONENTS[dtype.bits][0] * 2 // 3)

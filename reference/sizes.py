@@ -26,6 +26,7 @@ from .arguments import chosen_sizes, dimensions, extents
 from .flow import Flow
 from .programs import Program, parameters
 from .signs import nodes
+from .sizes_together import together
 
 LARGEST = 64  # numbers above this are taken for other things than factors
 ELEMENTS = 1 << 14  # of all arguments together: an interpreter runs the programs at every one of these sizes
@@ -60,6 +61,7 @@ def sizes_to_try(before: Program, after: Program, seed: int, given: Mapping[str,
     found.append({**first, **dict.fromkeys(names, values[2])})  # what is defined for equal sizes only
     found += [{**first, **small, name: size} for name, size in _thresholds(before, after, names)]
     found = [one for k, one in enumerate(found) if one not in found[:k]]
+    found += together(before, after, names, [one for one in found if _affordable(before, names, one)])
     return [one for one in found if _affordable(before, names, one)] or [first]
 
 

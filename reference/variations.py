@@ -91,8 +91,10 @@ def variations(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterat
     ints = [p.dtype.is_int and _chosen(case, p) for p in case.parameters]
     if any(ints):
         yield from _full(case.parameters, ints, sizes, rng, case.facts.converts)
-        yield from _ends(case.parameters, ints, sizes)
-    yield from _corners(case, sizes, rng)
+    if case.elements is None:  # else the ends are looked at there
+        if any(ints):
+            yield from _ends(case.parameters, ints, sizes)
+        yield from _corners(case, sizes, rng)
 
 
 def sweeps(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterator[Variation]:
@@ -360,11 +362,15 @@ def _ends(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence
 
 
 def _corners(case: Case, sizes: Sequence[int], rng: np.random.Generator) -> Iterator[Variation]:
-    taken = [n and ((p.dtype.is_int and _chosen(case, p)) or (p.dtype.is_bool and p.given))
-             for p, n in zip(case.parameters, sizes)]  # fmt: skip
-    for row in corners([p.dtype if t else None for p, t in zip(case.parameters, taken)], rng):
+    for row in corners(cornered(case, sizes), rng):
         yield [None if v is None else _everywhere(np.full(n, v, p.dtype.numpy), p.dtype)
                for v, p, n in zip(row, case.parameters, sizes)]  # fmt: skip
+
+
+def cornered(case: Case, sizes: Sequence[int]) -> list[x.DType | None]:
+    """The dtypes of the parameters that take the ends of their range, None for the others."""
+    return [p.dtype if n and ((p.dtype.is_int and _chosen(case, p)) or (p.dtype.is_bool and p.given)) else None
+            for p, n in zip(case.parameters, sizes)]  # fmt: skip
 
 
 def _at(places: np.ndarray, values: np.ndarray, n: int) -> Change:

@@ -12,6 +12,7 @@ from typing import Any
 from ..arguments import random_inputs
 from ..bound import Undecided, compare
 from ..ordinary import on_floats
+from ..steering import steered
 from ..verdict import Verdict
 from .case import Case
 
@@ -35,6 +36,7 @@ class BoundMode:
                 if not verdict or not case.judges_chosen:
                     return verdict
                 found = on_floats(case, inputs)
+                found = steered(case, self.name) if found is None else found
                 return verdict if found is None else replace(found, mode=self.name)
             except Undecided:
                 if attempt == _ATTEMPTS - 1 or case.given is not None:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from ..signs import decides, looks_at_order, nodes
 from ..sites import solutions
 from ..steps import limited
 from ..verdict import Verdict, difference
+
+if TYPE_CHECKING:
+    from ..steering import Elements
 
 
 class Undefined(Exception):
@@ -120,6 +123,13 @@ class Facts:
                    for one in (self.before, self.after) for n in nodes(one))  # fmt: skip
 
     @cached_property
+    def intricate(self) -> bool:
+        """Whether one of them may hide something where several conditions hold at once, or several inputs meet."""
+        from ..steering import intricate
+
+        return intricate(self.before) or intricate(self.after) or not self.covered
+
+    @cached_property
     def points(self) -> bool:
         """Whether in one of the programs data may be part of an index."""
         return points(self.before) or points(self.after)
@@ -185,6 +195,7 @@ class Case:
     undefined: bool = field(default=False, init=False)  # `before` is, at these sizes
     told_by_floats: bool = field(default=False, init=False)  # field mode found a difference of floats only
     exact_held: bool = field(default=False, init=False)  # exact mode found no difference, also on varied inputs
+    searched: bool = field(default=False, init=False)  # inputs were searched for (`reference.steering`)
     asked_floats: bool = field(default=False, init=False)  # floats were looked at on all varied inputs
     excused: int = field(default=0, init=False)  # varied inputs on which a difference was put down to rounding
 
@@ -226,6 +237,13 @@ class Case:
     def was_exact(self) -> bool:
         """Whether exact mode found inputs."""
         return isinstance(self.__dict__.get("_exact"), list)
+
+    @cached_property
+    def elements(self) -> Elements | None:
+        """Elements of the outputs that formulas tell, where such are asked for; None where they tell none."""
+        from ..steering import elements
+
+        return elements(self)
 
     def exact_inputs(self) -> list[Any]:
         """Inputs on which `before` does not round; `Unsupported` where there are none, or others are given."""

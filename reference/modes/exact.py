@@ -18,6 +18,7 @@ from ..ordinary import apart
 from ..programs import Program
 from ..runner import Run
 from ..signs import signs, with_signs
+from ..steering import steered
 from ..variations import blend, sweeps, ties, variations, varied
 from ..verdict import Verdict
 from .case import Case
@@ -46,7 +47,8 @@ class ExactMode:
             if not found:
                 return found
         case.exact_held = True
-        return verdict
+        steered_to = steered(case, self.name)
+        return verdict if steered_to is None else steered_to
 
     def _blended(self, case: Case, inputs: Sequence[Any]) -> Verdict | None:
         """The verdict on the same inputs with small constants of the programs among them, if `before` takes these."""

@@ -21,6 +21,7 @@ from ..field_order import SPANS, OrderedField, Undecided
 from ..ordinary import apart, apart_or_none, on_floats, other_inputs
 from ..programs import Program, execute
 from ..signs import signs
+from ..steering import steered
 from ..variations import Variation, between, sweeps, variations, varied
 from ..verdict import Verdict
 from .case import Case, Undefined
@@ -49,6 +50,9 @@ class FieldMode:
             return self._confirmed(case, verdict, inputs) if case.facts.hashes else verdict
         # The formulas are the same; what floats make of them is judged here where exact mode did not.
         found = on_floats(case, inputs) if case.judges_chosen else None
+        if found is None:
+            found = steered(case, self.name)
+            case.told_by_floats = found is not None
         if found is not None or case.exact_held or not case.judges_chosen:
             return verdict if found is None else found
         return self._swept(case, inputs)

@@ -1,6 +1,6 @@
 """What random inputs do not reach: small programs that differ in one place only are told apart, equal ones are not.
 
-The pairs are those of `fooled_pairs` and `crossing_pairs`, a family for each class of places.
+The pairs are those of `fooled_pairs`, `crossing_pairs` and `steered_pairs`, a family for each class of places.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import pytest
 
 from minitvm.reference import check
 
-from . import crossing_pairs, fooled_pairs
+from . import crossing_pairs, fooled_pairs, steered_pairs
 
 DIFFERENT = [
     pytest.param(before, after, id=f"{family}: {name}")
-    for family, pairs in {**fooled_pairs.DIFFERENT_FAMILIES, **crossing_pairs.DIFFERENT_FAMILIES}.items()
+    for file in (fooled_pairs, crossing_pairs, steered_pairs)
+    for family, pairs in file.DIFFERENT_FAMILIES.items()
     for name, before, after in pairs()
 ]
-EQUAL = [pytest.param(before, after, id=name) for name, before, after in fooled_pairs.equal()]
+EQUAL = [pytest.param(before, after, id=name) for file in (fooled_pairs, steered_pairs)
+         for name, before, after in file.equal()]  # fmt: skip
 
 
 @pytest.mark.parametrize(("before", "after"), DIFFERENT)

@@ -1,0 +1,177 @@
+"""What inputs should bring about in two formulas, and how far they are from it: branch distances.
+
+A goal is a side of a comparison, its equality, a number half way between two integers, a divisor of zero, an argument
+at which a function overflows or is not defined; and with it every condition under which its place matters. The distance
+of `a == b` is |a - b|, that of `a < b` is what lacks (Korel, "Automated software test data generation", 1990), that of
+a conjunction the sum, of a disjunction the least (McMinn, "Search-based software test data generation: a survey",
+2004). Each is taken as log(1 + d), so that near things count beside a far one. 0 is where a goal is reached.
+
+A pole of one program asks in addition that the other program is not at one of its own: both at infinity say nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minitvm import expr as x
+
+from .batch import Batch
+from .sites import AT_ZERO, GROWING, ROUNDINGS, exponents
+
+GUARDS = 12  # of one goal
+JUST = 1e-3  # what lacks where two floats are equal and one should be greater
+FAR = 1e30  # the distance of NaN
+
+Guard = tuple[x.Expr, bool]
+Distance = Callable[[Batch], np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """A distance, the conditions around it, and the expressions that it looks at; `pole`: of which program, if any."""
+
+    distance: Distance
+    guards: tuple[Guard, ...]
+    about: tuple[x.Expr, ...]
+    pole: int | None = None
+
+
+def goals_of(roots: Sequence[x.Expr], program: int) -> Iterator[Goal]:
+    """The goals in the formulas of a program, those under few conditions first."""
+    seen: set[int] = set()
+    rest: deque[tuple[Any, tuple[Guard, ...]]] = deque((root, ()) for root in roots)
+    while rest:
+        e, guards = rest.popleft()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        for distance, about, pole in _goals_at(e):
+            yield Goal(distance, guards, about, program if pole else None)
+        rest.extend((child, (*guards, *more)[:GUARDS]) for child, more in _below(e))
+
+
+def _below(e: Any) -> Iterator[tuple[x.Expr, tuple[Guard, ...]]]:
+    """The operands, each with the conditions under which it matters."""
+    if isinstance(e, x.And | x.Or):
+        holds = isinstance(e, x.And)
+        yield e.a, ((e.b, holds),)
+        yield e.b, ((e.a, holds),)
+    elif isinstance(e, x.Select) or (isinstance(e, x.Call) and e.op == "if_then_else"):
+        condition, yes, no = x.children(e)
+        yield condition, ()  # type: ignore[misc]
+        yield yes, ((condition, True),)  # type: ignore[misc]
+        yield no, ((condition, False),)  # type: ignore[misc]
+    else:
+        for child in x.children(e):
+            yield child, ()  # type: ignore[misc]
+
+
+def _goals_at(e: Any) -> Iterator[tuple[Distance, tuple[x.Expr, ...], bool]]:
+    if isinstance(e, x.CompareOp | x.Min | x.Max) and not (_is_constant(e.a) and _is_constant(e.b)):
+        a, b, both = e.a, e.b, (e.a, e.b)
+        yield lambda v: _apart(v[a], v[b]), both, False
+        yield lambda v: _lacking(v[a], v[b]), both, False
+        yield lambda v: _lacking(v[b], v[a]), both, False
+    elif isinstance(e, x.Cast) and e.value.dtype.is_float and e.dtype.is_int and not e.dtype.is_bool:
+        yield from _ties(e.value)
+    elif isinstance(e, x.Call) and e.op in ROUNDINGS:
+        yield from _ties(e.args[0])
+    elif isinstance(e, x.Div) and e.dtype.is_float and not _is_constant(e.b):
+        yield lambda v: _apart(v[e.b], np.zeros(1)), (e.b,), True
+    elif isinstance(e, x.Call) and e.dtype.is_float and e.op in GROWING:
+        most, least = exponents(e.op, e.dtype)
+        yield lambda v: _lacking(np.float64(most), v[e.args[0]]), e.args, True
+        yield lambda v: _lacking(v[e.args[0]], np.float64(-least)), e.args, True
+    elif isinstance(e, x.Call) and e.dtype.is_float and e.op in AT_ZERO:
+        yield lambda v: _apart(v[e.args[0]], np.zeros(1)), e.args, True
+        yield lambda v: _lacking(v[e.args[0]], np.zeros(1)), e.args, True
+        yield lambda v: _short_of_overflow(v[e.args[0]], e.dtype), e.args, True
+
+
+def _ties(e: x.Expr) -> Iterator[tuple[Distance, tuple[x.Expr, ...], bool]]:
+    zero = np.zeros(1)
+    for sign in (1, -1):
+        yield (lambda v, sign=sign: _half(v[e]) + _lacking(zero, sign * v[e])), (e,), False  # type: ignore[misc]
+
+
+def distances(goals: Sequence[Goal], poles: Sequence[Sequence[Goal]], batch: Batch, roots: Sequence[x.Expr]) -> Any:
+    """For each goal its distance at every point. `poles` are those of each program, `roots` the first one's results."""
+    result = np.empty((len(goals), batch.count))
+    known: dict[tuple[int, bool], np.ndarray] = {}
+    at = [sum((1.0 * (goal.distance(batch) == 0) for goal in its), np.zeros(1)) for its in poles]
+    usual = sum((1.0 * ~np.isfinite(batch[r]) for r in roots if r.dtype.is_float), np.zeros(1))
+    for k, goal in enumerate(goals):
+        total = np.log1p(goal.distance(batch))
+        for guard, wanted in goal.guards:
+            if (id(guard), wanted) not in known:
+                known[id(guard), wanted] = np.log1p(truth(guard, wanted, batch))
+            total = total + known[id(guard), wanted]
+        if goal.pole is not None:
+            total = total + usual + (at[0] if goal.pole else 0.0)
+        result[k] = total
+    return np.where(np.isnan(result), FAR, result)
+
+
+def truth(e: Any, wanted: bool, v: Batch) -> np.ndarray:
+    """How far a condition is from being true, or false."""
+    if isinstance(e, x.Not):
+        return truth(e.a, not wanted, v)
+    if isinstance(e, x.And | x.Or):
+        both = truth(e.a, wanted, v), truth(e.b, wanted, v)
+        if isinstance(e, x.And) == wanted:
+            return both[0] + both[1]
+        return np.minimum(*both)
+    if isinstance(e, x.CompareOp) and not e.a.dtype.is_bool:
+        a, b = v[e.a], v[e.b]
+        kind = type(e) if wanted else _OPPOSITE[type(e)]
+        if kind is x.EQ:
+            return _apart(a, b)
+        if kind is x.NE:
+            return np.where(a != b, 0.0, 1.0)
+        if kind in (x.LT, x.LE):
+            a, b = b, a
+        return _lacking(b, a) if kind in (x.LT, x.GT) else np.where(a >= b, 0.0, _lacking(b, a))
+    return np.where(v[e] == wanted, 0.0, 1.0)
+
+
+_OPPOSITE = {x.EQ: x.NE, x.NE: x.EQ, x.LT: x.GE, x.GE: x.LT, x.GT: x.LE, x.LE: x.GT}
+
+
+def _apart(a: Any, b: Any) -> np.ndarray:
+    """How far two numbers are from being equal."""
+    with np.errstate(all="ignore"):
+        far = np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64))
+    far = np.where(far == 0, JUST, np.where(np.isfinite(far), far, FAR))
+    return np.where(a == b, 0.0, far)
+
+
+def _lacking(low: Any, high: Any) -> np.ndarray:
+    """How far `low` is from being less than `high`."""
+    with np.errstate(all="ignore"):
+        far = np.asarray(low, np.float64) - np.asarray(high, np.float64)
+    least = 1.0 if np.asarray(low).dtype.kind in "iu" else JUST
+    return np.where(low < high, 0.0, np.where(np.isfinite(far), far + least, FAR))
+
+
+def _half(value: Any) -> np.ndarray:
+    """How far a number is from being half way between two integers."""
+    with np.errstate(all="ignore"):
+        wide = np.asarray(value, np.float64)
+        far = np.abs(wide - np.floor(wide) - 0.5)
+    return np.where(np.isfinite(far), far, FAR)
+
+
+def _short_of_overflow(value: Any, dtype: x.DType) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        lack = math.log2(float(dtype.max)) - np.log2(np.abs(np.asarray(value, np.float64)))
+    return np.where(np.isinf(value), 0.0, np.where(np.isfinite(lack), np.maximum(lack, 0.0) + JUST, FAR))
+
+
+def _is_constant(e: x.Expr) -> bool:
+    return isinstance(e, x.IntImm | x.FloatImm)

@@ -1,0 +1,222 @@
+"""Points at which two formulas meet their goals, found by search: the alternating variable method.
+
+One variable at a time is moved, from the point that is nearest to a goal so far, by steps that double, up to the end of
+its range (Korel, "Automated software test data generation", 1990; McMinn, "Search-based software test data generation",
+2004): as a number, and as the rank that a float has among all floats, which reaches its last bit and its largest
+exponent alike. All moves of all goals are one batch, so a round costs little more than a run. What a point costs is
+counted in rounds and rows, never in time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from minitvm import expr as x
+
+from .batch import Batch, in_order
+from .goals import Goal, Guard, distances, goals_of
+
+ROUNDS = 32
+PATIENCE = 2  # rounds without progress, after which a goal is given up
+GOALS = 24
+MOVED = 4  # variables of one goal
+NEAR = 4  # powers of two that are tried around each reached goal
+MAGNITUDES = range(-8, 24)  # powers of two by which a float is moved as a number
+DRAWN = 16  # points to start from, of each kind
+
+Point = dict[x.Var, np.ndarray]  # for each variable an array with one number
+Rows = dict[x.Var, np.ndarray]
+
+
+@dataclass
+class Search:
+    """Formulas of two programs over the same variables, element by element.
+
+    `found` looks at a batch of points and says whether the search may end.
+    """
+
+    before: Sequence[x.Expr]
+    after: Sequence[x.Expr]
+    variables: Sequence[x.Var]
+    found: Callable[[Batch, Rows], bool] = lambda batch, rows: False
+    guards: tuple[Guard, ...] = ()  # what must hold at every point beside
+
+    def __post_init__(self) -> None:
+        self.reached: list[Point] = []  # one for each goal that none of the first points reached
+        self.order = in_order((*self.before, *self.after, *(e for e, _ in self.guards)))
+
+    @cached_property
+    def goals(self) -> list[Goal]:
+        """What points should bring about."""
+        every = [*goals_of(self.before, 0), *goals_of(self.after, 1)][: 4 * GOALS]
+        return [replace(goal, guards=(*goal.guards, *self.guards)) for goal in every]
+
+    @cached_property
+    def poles(self) -> list[list[Goal]]:
+        """Those of each program at which floats are no numbers."""
+        return [[g for g in self.goals if g.pole == k] for k in (0, 1)]
+
+    @cached_property
+    def _supports(self) -> dict[int, list[x.Var]]:
+        """The variables that a goal depends on, by its place."""
+        return {k: [v for v in self.variables if v in _variables(g)][:MOVED] for k, g in enumerate(self.goals)}
+
+    def run(self, start: Rows, count: int, rounds: int = ROUNDS) -> None:
+        """Search from these points on; with no rounds, look at these only."""
+        batch = self.at(start, count)
+        if self.found(batch, start) or not rounds or not self.goals:
+            return
+        far = distances(self.goals, self.poles, batch, self.before)
+        at = far.argmin(axis=1)
+        best = far[np.arange(len(self.goals)), at]
+        points: list[Point] = [{v: start[v][[k]] for v in self.variables} for k in at]
+        left = [k for k in range(len(self.goals)) if best[k] > 0][:GOALS]
+        if self._around({k: point for k, point in enumerate(points) if best[k] == 0}):
+            return
+        waited, later = dict.fromkeys(left, 0), list[int]()
+        for _ in range(rounds):
+            if not left:
+                break
+            rows, count = self._moves([(k, points[k]) for k in left], _steps)
+            if not count:
+                break
+            batch = self.at(rows, count)
+            if self.found(batch, rows):
+                return
+            far = distances([self.goals[k] for k in left], self.poles, batch, self.before)
+            at = far.argmin(axis=1)
+            for place, k in enumerate(list(left)):
+                near = far[place, at[place]]
+                waited[k] = 0 if near < best[k] else waited[k] + 1
+                if near < best[k]:
+                    best[k], points[k] = near, {v: rows[v][[at[place]]] for v in self.variables}
+                if best[k] == 0:
+                    self.reached.append(points[k])
+                    later.append(k)
+            left = [k for k in left if best[k] > 0 and waited[k] < PATIENCE]
+        self._around({k: points[k] for k in later})
+
+    def at(self, rows: Rows, count: int) -> Batch:
+        """The formulas at points."""
+        return Batch(self.order, rows, count)
+
+    def _around(self, reached: Mapping[int, Point]) -> bool:
+        """Look at the neighbours of the points that reached a goal."""
+        rows, count = self._moves(list(reached.items())[:GOALS], _neighbours)
+        return bool(count) and self.found(self.at(rows, count), rows)
+
+    def _moves(self, chosen: Sequence[tuple[int, Point]],
+               steps: Callable[[np.ndarray], np.ndarray]) -> tuple[Rows, int]:  # fmt: skip
+        """One variable of each point moved in every way, the others as they are."""
+        columns: dict[x.Var, list[np.ndarray]] = {v: [] for v in self.variables}
+        total = 0
+        for k, point in chosen:
+            mine = self._supports[k]
+            for moved in mine:
+                others = [point[v] for v in mine if v is not moved and v.dtype == moved.dtype]
+                tried = np.concatenate([steps(point[moved]), *others])
+                for v in self.variables:
+                    columns[v].append(tried if v is moved else np.repeat(point[v], tried.size))
+                total += tried.size
+            if len({v.dtype for v in mine}) < len(mine):  # all together, along what holds while two are equal
+                every = {v: steps(point[v]) for v in mine}
+                count = min(tried.size for tried in every.values())
+                for v in self.variables:
+                    columns[v].append(every[v][:count] if v in every else np.repeat(point[v], count))
+                total += count
+        return {v: np.concatenate(c) if c else np.zeros(0, v.dtype.numpy) for v, c in columns.items()}, total
+
+
+def _variables(goal: Goal) -> set[x.Expr]:
+    every = in_order((*goal.about, *(e for e, _ in goal.guards)))
+    return {e for e in every if isinstance(e, x.Var)}
+
+
+def _steps(value: np.ndarray) -> np.ndarray:
+    """A number moved by every power of two."""
+    bits = value.dtype.itemsize * 8
+    if value.dtype.kind == "b":
+        return ~value
+    powers = [1 << k for k in range(bits)]
+    ranked = _by_rank(value, [s * p for p in powers for s in (-1, 1)])
+    if value.dtype.kind != "f":
+        return ranked
+    with np.errstate(all="ignore"):
+        moved = value + np.array([s * 2.0**k for k in MAGNITUDES for s in (-1, 1)]).astype(value.dtype)
+        moved = np.concatenate([ranked, moved, -value, np.rint(value), np.zeros(1, value.dtype)])
+    return moved[np.isfinite(moved)]
+
+
+def _neighbours(value: np.ndarray) -> np.ndarray:
+    if value.dtype.kind == "b":
+        return ~value
+    near = _by_rank(value, [s * (1 << k) for k in range(NEAR) for s in (-1, 1)])
+    if value.dtype.kind != "f":
+        return near
+    return np.concatenate([near, (value + np.array([-1, -0.5, 0.5, 1])).astype(value.dtype)])
+
+
+def _by_rank(value: np.ndarray, steps: Sequence[int]) -> np.ndarray:
+    """The numbers that lie so many places after one in the order of its dtype, as far as there are such."""
+    dtype = value.dtype
+    if dtype.kind != "f":
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        start = int(value[0])
+        moved = [start + s for s in steps]
+        return np.array([n for n in moved if low <= n <= high], dtype)
+    size = dtype.itemsize * 8
+    start = int(value.view(f"i{dtype.itemsize}")[0])
+    rank = start if start >= 0 else -(start & ((1 << (size - 1)) - 1))
+    most = int(np.array(np.finfo(dtype).max).view(f"i{dtype.itemsize}"))
+    ranks = [n for n in (rank + s for s in steps) if -most <= n <= most]
+    unsigned = [n if n >= 0 else -n | 1 << (size - 1) for n in ranks]
+    return np.array(unsigned, f"u{dtype.itemsize}").view(dtype)
+
+
+def starts(variables: Sequence[x.Var], marked: Mapping[x.Var, np.ndarray],
+           rng: np.random.Generator) -> tuple[Rows, int]:  # fmt: skip
+    """Points to start from: marked numbers in each variable, in all alike, and in one among ordinary ones."""
+    parts: list[Rows] = list(_starts(variables, marked, rng))
+    rows = {v: np.concatenate([p[v] for p in parts]) for v in variables}
+    return rows, sum(next(iter(p.values())).size for p in parts) if variables else 1
+
+
+def _starts(variables: Sequence[x.Var], marked: Mapping[x.Var, np.ndarray],
+            rng: np.random.Generator) -> Iterator[Rows]:  # fmt: skip
+    n = DRAWN
+    yield {v: rng.choice(marked[v], 4 * n) for v in variables}
+    yield {v: _ordinary(v.dtype, n, rng) for v in variables}
+    yield {v: _swept(v.dtype, 2 * n, rng) for v in variables}
+    mixed = {v: _ordinary(v.dtype, 4 * n, rng) for v in variables}
+    for k, v in enumerate(variables):
+        mixed[v][k % 4 :: 4] = rng.choice(marked[v], mixed[v][k % 4 :: 4].size)
+    yield mixed
+    kinds = {v.dtype for v in variables}
+    alike = {dtype: rng.choice(np.concatenate([marked[v] for v in variables if v.dtype == dtype]), 2 * n)
+             for dtype in sorted(kinds, key=str)}  # fmt: skip
+    for dtype in alike:
+        if not dtype.is_float:
+            alike[dtype][:2] = [int(dtype.min), int(dtype.max)]
+    yield {v: alike[v.dtype].copy() for v in variables}
+
+
+def _swept(dtype: x.DType, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Numbers of every magnitude."""
+    if dtype.is_bool:
+        return _ordinary(dtype, n, rng)
+    most = math.log2(float(dtype.max)) - 0.01
+    sizes = np.exp2(rng.uniform(-most / 2 if dtype.is_float else 0, most, n))
+    return (sizes * (1 if dtype.kind == "uint" else rng.choice((-1, 1), n))).astype(dtype.numpy)
+
+
+def _ordinary(dtype: x.DType, n: int, rng: np.random.Generator) -> np.ndarray:
+    if dtype.is_bool:
+        return rng.integers(0, 2, n).astype(np.bool_)
+    if dtype.is_float:
+        return (rng.standard_normal(n) * 4).astype(dtype.numpy)
+    return rng.integers(0 if dtype.kind == "uint" else -9, 10, n).astype(dtype.numpy)
