@@ -12,10 +12,10 @@ from minitvm.expr import structural_equal
 from minitvm.reference import check
 from minitvm.reference import tir as interpreter
 from minitvm.script import from_source
+from minitvm.tir.assumptions import left_out
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
-from minitvm.tir.transform.leave_out_assumptions import leave_out_assumptions
 
 
 def padded(size: int, tile: int, assumption: str = "") -> PrimFunc:
@@ -63,9 +63,9 @@ def test_an_assumption_that_is_false_is_an_error_of_the_run(size: int, tile: int
 def test_compiled_code_leaves_assumptions_out() -> None:
     """With the loops and blocks that hold nothing else."""
     plain, func = padded(14, 4), padded(14, 4, in_a_block(14, 4))
-    assert structural_equal(leave_out_assumptions(func), plain)
+    assert structural_equal(left_out(func), plain)
     assert lower(func).script() == lower(plain).script()
-    assert leave_out_assumptions(plain) is plain
+    assert left_out(plain) is plain
 
 
 def test_an_assumption_stays_where_steps_change_what_is_around_it() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...expr.foreign import require_runnable
+from ..assumptions import left_out
 from ..meanings import written_out
 from ..nodes import IRModule, PrimFunc
 from ..pass_context import PassContext
@@ -26,7 +27,6 @@ from .inject_software_pipeline import inject_software_pipeline
 from .inject_virtual_thread import inject_virtual_thread
 from .insert_barriers import insert_barriers
 from .keep_roles import keep_roles
-from .leave_out_assumptions import leave_out_assumptions
 from .lower_init import lower_init
 from .lower_match_buffers import lower_match_buffers
 from .parallel_loops import fuse_parallel_loops
@@ -106,7 +106,7 @@ def lower(
     A nest of loops that are bound to a GPU's grid is a kernel; code for it there is none yet. Raises `Unsupported`
     for a function that calls foreign code, or whose threads compute one result together.
     """
-    func = leave_out_assumptions(written_out(func))
+    func = left_out(written_out(func))
     require_runnable(func)
     refuse_thread_reductions(func)
     verify_if_asked("scheduling", func)

@@ -68,8 +68,8 @@ INLINE = Faults(
 INLINE.edit(
     "the reader's indices in reverse",
     "compute_inline",
-    "zip(variables, load.indices, strict=True)",
-    "zip(variables, load.indices[::-1], strict=True)",
+    "zip(store.indices, load.indices, strict=True)",
+    "zip(store.indices, load.indices[::-1], strict=True)",
 )
 INLINE.edit(
     "the value as it stands",

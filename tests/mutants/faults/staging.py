@@ -108,23 +108,21 @@ REINDEX_WRITE.edit(
 REINDEX_WRITE.drop("one of several writers", "reindex_cache_write", "only_writer")
 REINDEX_WRITE.drop("two iterations in one place", "reindex_cache_write", "map_of_write")
 
-LAYOUT = Faults(
-    "transform_layout",
-    PRIMITIVES + "layout",
-    [
-        schedules("transform_layout", examples=300),
-        schedules("transform_layout", of=families("chain", "contraction"), prepare=()),
-    ],
-)
-LAYOUT.edit(
+LAYOUTS = [
+    schedules("transform_layout", examples=300),
+    schedules("transform_layout", of=families("chain", "contraction"), prepare=()),
+]
+LAYOUT = Faults("transform_layout", PRIMITIVES + "layout", LAYOUTS)
+PADDED = Faults("transform_layout", SCHEDULE + "padded_writer", LAYOUTS)
+PADDED.edit(
     "the pad value everywhere",
-    "_over_new_shape",
+    "over_new_shape",
     "if_then_else(padding, pad(here), substitute(store.value, elements))",
     "pad(here)",
 )
-LAYOUT.edit(
+PADDED.edit(
     "values of other elements",
-    "_over_new_shape",
+    "over_new_shape",
     "zip(store.indices, back.map_indices(here))",
     "zip(store.indices, here)",
 )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Call, map_children, walk
-from ..nodes import BlockRealize, Evaluate, For, PrimFunc, Seq, Stmt
+from ..expr import Call, map_children, walk
+from .nodes import BlockRealize, Evaluate, For, PrimFunc, Seq, Stmt
 
 ASSUME = "assume"
 
@@ -18,7 +18,7 @@ def is_assumption(node: Any) -> bool:
     return isinstance(node, Evaluate) and isinstance(node.value, Call) and node.value.op == ASSUME
 
 
-def leave_out_assumptions(func: PrimFunc) -> PrimFunc:
+def left_out(func: PrimFunc) -> PrimFunc:
     """The function without its assumptions, and without loops and blocks that hold nothing else; itself where there is
     none.
     """
