@@ -22,7 +22,6 @@ from ...expr import (
     replace,
     walk,
 )  # fmt: skip
-from ..conditions import is_const
 from ..index_map import IndexMap
 from ..index_sums import with_remainders_inside
 from ..nodes import (
@@ -77,11 +76,13 @@ def relaid(stmt: Any, old: Buffer, new: Buffer, mapped: Mapped) -> Any:
 
 
 def _simple(index: Expr, domains: Mapping[Var, Range]) -> Expr:
-    """A new index simplified as TVM does it: a variable of one value stays, and so does its place in a tile that it
-    does not fill, `v // 4` for three values.
+    """A new index simplified as TVM does it: a variable of one value stays where it is the index, and so does the place
+    in a tile that a variable does not fill, `v // 4` for three values.
     """
     plain = Analyzer().simplify(index)
-    kept = {v for v in free_vars(plain) if v not in domains or is_const(domains[v].extent, 1)}
+    if isinstance(plain, Var):
+        return plain
+    kept: set[Var] = set()
     for part in walk(plain):
         if isinstance(part, FloorDiv | FloorMod) and isinstance(part.a, Var) and part.a in domains:
             extent = domains[part.a].extent

@@ -3,6 +3,8 @@ properties over random layouts and tiles, and examples of which a real TVM gave 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -366,3 +368,25 @@ def test_a_copy_has_the_places_that_the_block_reads(stride: int, dilation: int, 
     assert verdict, f"{verdict}\n{sch.func.script()}"
     with pytest.raises(ScheduleError, match="map_of_read"):
         Schedule(func).reindex_cache_read("C", 0, "shared", lambda i, j, r: (i, j // 2, r))
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout", "shown"),
+    [
+        ((1, 16), lambda n, c: (n, c // 4, c % 4), "B[v_i0, v_i1 // 4, v_i1 % 4]"),
+        ((1, 16), lambda n, c: (n * 16 + c,), "B[v_i1]"),
+        ((3,), lambda c: (c // 4, c % 4), "B[v_i0 // 4, v_i0 % 4]"),
+        ((48,), lambda c: (c // 24, c // 6 % 4, c % 6), "B[v_i0 // 24, v_i0 % 24 // 6, v_i0 % 6]"),
+        ((14,), lambda c: (c // 4, c % 4), "T.if_then_else(v_axis0 == 3 and 2 <= v_axis1, T.float32(0.0), "),
+        ((14, 3), lambda i, j: (i // 4, j, i % 4), "for axis0, j, axis2 in T.grid(4, 3, 4)"),
+    ],
+)
+def test_a_layout_is_written_as_tvm_writes_it(shape: tuple[int, ...], layout: Any, shown: str) -> None:
+    """Iterators of one value, digits, tiles that are not filled, and where the padding is."""
+    A = te.placeholder(shape, name="A")
+    B = te.compute(shape, lambda *i: A(*i) * 2.0, name="B")
+    func = te.create_prim_func([A, te.compute(shape, lambda *i: B(*i) + 1.0, name="C")])
+    sch = Schedule(func)
+    sch.transform_layout("B", ("write", 0), layout, pad_value=0.0)
+    assert shown in sch.func.script()
+    assert check(func, sch.func, shrink=False)

@@ -94,7 +94,7 @@ def test_a_pad_value_may_be_an_index_map() -> None:
     sch = Schedule(pair("int32"))
     pad = IndexMap.from_func(lambda i, j: i + j)
     sch.transform_layout("B", ("write", 0), lambda i: (i // 4, i % 4), pad_value=pad)
-    assert "v0 + v1" in sch.mod.script()
+    assert "v_axis0 + v_axis1" in sch.mod.script()
     again(sch, pair("int32"))
 
 
