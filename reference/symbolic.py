@@ -22,6 +22,7 @@ from minitvm import expr as x
 from minitvm.te import nodes as te
 from minitvm.tir import nodes as t
 
+from . import operations
 from .batch import UNDEFINED, values_of
 from .programs import Program, entry, parameters
 
@@ -145,6 +146,10 @@ class Formulas:
             raise Beyond("long")
         parts = list(x.children(e))
         if parts and all(isinstance(p, x.IntImm) for p in parts) and (e.dtype.is_int or e.dtype.is_bool):
+            if isinstance(e, x.Add | x.Sub | x.Mul | x.CompareOp | x.Min | x.Max):
+                a, b = (p.value for p in parts)  # type: ignore[attr-defined]
+                value = operations.on_values(type(e), e.a.dtype)(a, b)
+                return x.IntImm(int(value), e.dtype)
             batch = values_of([e], {}, 1)
             if not batch.bad(e).any():
                 return x.const(np.asarray(batch[e]).reshape(-1)[0].item(), str(e.dtype))
