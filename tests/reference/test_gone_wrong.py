@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from minitvm.errors import ExecutionError, MinitvmError
-from minitvm.expr import Range, replace, rewrite, walk
+from minitvm.expr import Range, const, replace, rewrite, walk
 from minitvm.reference import kernel, tir
 from minitvm.tir.nodes import (
     BufferLoad,
@@ -29,16 +29,19 @@ from tests.tir.transform.grid_programs import grid_program
 
 
 def changed(random: Random, func: PrimFunc) -> PrimFunc:
-    """The function with something wrong, maybe: an index one further, a store lost, a view moved, loops in no order."""
-    kind = random.choice((For, For, For, BufferLoad, BufferStore, BufferStore, MatchBufferRegion, MatchBufferRegion))
-    places = list({id(n): n for n in walk(func.body) if isinstance(n, kind)}.values())
-    if not places:
-        return func
-    place, by, lost = random.choice(places), random.choice((1, -1)), random.random() < 0.5
+    """The function with something wrong, maybe: an index one further or lost, a store lost, a view moved, loops whose
+    iterations claim to have no order."""
+    kinds = (For, For, BufferLoad, BufferStore, BufferStore, MatchBufferRegion, MatchBufferRegion, MatchBufferRegion)
+    nodes = list({id(n): n for n in walk(func.body) if isinstance(n, kinds)}.values())
+    kind = random.choice([k for k in kinds if any(isinstance(n, k) for n in nodes)])
+    place = random.choice([n for n in nodes if isinstance(n, kind)])
+    by, how = random.choice((1, -1, 2)), random.choice(("moved", "moved", "lost", "fixed"))
+    every, claim = random.random() < 0.5, random.choice((ForKind.PARALLEL, ForKind.VECTORIZED))
 
     def change(node: Any) -> Any:
-        if isinstance(node, For) and kind is For and node.var is place.var and node.kind is ForKind.SERIAL:
-            return replace(node, kind=ForKind.PARALLEL, annotations={})
+        if isinstance(node, For) and kind is For and node.kind is ForKind.SERIAL:
+            chosen = random.random() < 0.4 if every else node.var is place.var
+            return replace(node, kind=claim, annotations={}) if chosen else None
         if node is not place or kind is For:
             return None
         if kind is MatchBufferRegion:
@@ -46,10 +49,11 @@ def changed(random: Random, func: PrimFunc) -> PrimFunc:
             axis = random.randrange(len(region))
             region[axis] = Range(region[axis].start + by, region[axis].extent)
             return replace(node, source=BufferRegion(node.source.buffer, tuple(region)))
-        if kind is BufferStore and lost:
+        if kind is BufferStore and how == "lost":
             return Seq(())
         axis = random.randrange(len(node.indices)) if node.indices else 0
-        return replace(node, indices=tuple(i + by if k == axis else i for k, i in enumerate(node.indices)))
+        moved = [const(0) if how == "fixed" else i + by for i in node.indices]
+        return replace(node, indices=tuple(m if k == axis else i for k, (i, m) in enumerate(zip(node.indices, moved))))
 
     return func.with_body(rewrite(func.body, change))
 

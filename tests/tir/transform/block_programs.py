@@ -35,6 +35,7 @@ from minitvm.tir.nodes import (
     BufferStore,
     For,
     If,
+    LetStmt,
     MatchBufferRegion,
     PrimFunc,
     Seq,
@@ -55,7 +56,10 @@ from tests.tir.transform.block_values import (
     extents_of,
 )
 
-SWEEPS = ("seconds", "seconds", "diagonal", "tiles", "up to a size", "one place", "bound", "again", "again")
+SWEEPS = (
+    "seconds", "seconds", "diagonal", "tiles", "up to a size", "one place", "bound", "again", "again", "backwards",
+    "in one case", "in the other case",
+)  # fmt: skip
 
 
 class Blocks(Nests):
@@ -99,6 +103,8 @@ class Blocks(Nests):
                 known.append(Known(v, 0, count - 1))
                 by_size = "up to a size" in here and extent >= MOST
                 loops.append(For(v, const(0), self.n if by_size else const(count), SERIAL, Seq(())))
+            if "backwards" in here:
+                place = const(extent - 1 - extent % step) - place
             if "bound" in here:
                 bounds.append(place < extent - self.one(0, 1, 2))
             at.append(place)
@@ -110,6 +116,9 @@ class Blocks(Nests):
             made = BufferStore(buffer, self.value(inside, 1), tuple(at))
         for condition in bounds:
             made = If(condition, made)
+        if {"in one case", "in the other case"} & odd:
+            condition, other = self.condition(inside), self.store(inside)
+            made = If(condition, made, other) if "in one case" in odd else If(condition, other, made)
         if "again" in odd:  # or not at all
             count = self.one(self.n, self.n, self.places[self.index(scope, SIZE)] % 3)
             loops.insert(self.int(0, len(loops)), For(self.var("s"), const(0), count, SERIAL, Seq(())))
@@ -121,6 +130,10 @@ class Blocks(Nests):
         """Elements of scratch storage that are written, at one place or two, or at some of a loop; and then read."""
         self.room -= 1
         buffer = self.one(*self.scratch, *self.scratch, *scope.own) if buffer is None else buffer
+        held = self.places[self.index(scope, SIZE)]
+        w = self.var("w") if self.chance(1, 3) else None
+        if w is not None:  # where they are is a name for what memory holds
+            scope = scope.with_known(Known(w, 0, SIDE - 1))
         writes: list[Stmt] = []
         reads: list[Stmt] = []
         for _ in range(self.one(1, 1, 2)):
@@ -134,12 +147,13 @@ class Blocks(Nests):
             at = tuple(self.index(inside, extent) for extent in extents_of(buffer))
             target = self.target(inside)
             there = self.place(target, inside)
-            for made, stmt in (
+            for parts, stmt in (
                 (writes, BufferStore(buffer, self.value(inside, 0), at)),
                 (reads, BufferStore(target, target[there] + buffer[at], there)),
             ):
-                made.append(replace(loops[0], body=stmt) if loops else stmt)
-        return Seq.of(*writes, *reads)
+                parts.append(replace(loops[0], body=stmt) if loops else stmt)
+        made = Seq.of(*writes, *reads)
+        return made if w is None else LetStmt(w, held, made)
 
     def carried(self, scope: Scope) -> Stmt:
         """A loop with scratch storage that all its iterations use: filled in the first one, changed in each, and
@@ -153,9 +167,7 @@ class Blocks(Nests):
         if self.chance(1, 4):
             changes = [self.passing(inside, buffer)]
         loops = [self.var("q") for _ in buffer.shape]
-        known = [
-            Known(q, self.one(0, 0, 1), extent - self.one(1, 1, 2)) for q, extent in zip(loops, extents_of(buffer))
-        ]
+        known = [Known(q, self.one(0, 1), extent - self.one(1, 2)) for q, extent in zip(loops, extents_of(buffer))]
         reader = inside.with_known(*known)
         target = self.one(*self.outputs)
         there = self.place(target, reader)
@@ -165,6 +177,25 @@ class Blocks(Nests):
         body = Seq.of(*([first] if self.chance(5, 6) else []), *changes, made)
         self.scratch_of_loops.append(buffer)
         return For(v, const(start), const(count), SERIAL, body)
+
+    def apart(self, scope: Scope) -> Stmt:
+        """Concurrent loops whose iterations have an element and storage of their own."""
+        self.room -= 1
+        kinds = self.one((PARALLEL,), (LANES,), (PARALLEL, PARALLEL), (PARALLEL, PARALLEL), (PARALLEL, LANES))
+        loops = [(self.var(), self.one(0, 0, 0, 1, 2), self.one(2, 3, 4)) for _ in kinds]
+        axes = [(Known(self.var("v"), low, low + n - 1), "S", v) for v, low, n in loops]
+        inside = scope.inside(*(k for k, _, _ in axes))
+        own = self.storage(f"L{self.var().name}")
+        everywhere = self.read, self.written
+        self.read, self.written = [self.matrix, own], [own]
+        body = [self.one(self.fill, self.passing)(inside, own), *([self.leaf(inside)] if self.chance(1, 2) else [])]
+        target, at = self.outputs[len(axes) == 1], tuple(k.var for k, _, _ in axes)
+        body.append(BufferStore(target, target[at] * 2 + own[self.place(own, inside)] + self.value(inside), at))
+        self.read, self.written = everywhere
+        made: Stmt = block(f"a{own.name}", axes, Seq.of(*body), alloc_buffers=(own,))
+        for kind, (v, low, n) in list(zip(kinds, loops))[::-1]:
+            made = For(v, const(low), const(n), kind, made)
+        return made
 
     def opaque(self, scope: Scope) -> Stmt:
         """A block of statements: with storage of its own, views of buffers, and views of views."""
@@ -191,7 +222,10 @@ class Blocks(Nests):
         told: list[Stmt] = []
         if inside.data and self.chance(1, 2):  # where the view lies
             target = self.target(inside)
-            told = [BufferStore(target, self.one(*inside.data) + self.number(), self.place(target, inside))]
+            where: Expr = self.number()
+            for k, v in enumerate(inside.data):
+                where = where + v * (k + 1)
+            told = [BufferStore(target, where, self.place(target, inside))]
         body = Seq.of(*fill, self.several(inside, make, 2), *told)
         return block(
             f"o{self.var().name}", axes, body, None, predicate, 0, alloc_buffers=own, match_buffers=tuple(views)
@@ -215,14 +249,25 @@ class Blocks(Nests):
         return MatchBufferRegion(buffer, BufferRegion(source, region)), data
 
     def statement(self, scope: Scope, depth: int = 2) -> Stmt:
-        kinds = ["nest", "nest", "nest", "opaque block", "sweeps", "bare", "passed on", "carried on", "carried on"]
+        kinds = [
+            "nest",
+            "nest",
+            "nest",
+            "opaque block",
+            "sweeps",
+            "bare",
+            "passed on",
+            "carried on",
+            "carried on",
+            "apart",
+        ]
         kind = self.kind(*kinds, *(("outer loop", "outer loop", "outer branch") if depth and self.room > 0 else ()))
         if kind == "outer loop":
             return self.loop(scope, lambda inside: self.statement(inside, depth - 1))
         if kind == "outer branch":
             return If(self.condition(scope), self.statement(scope, depth - 1))
         makers = {"nest": self.nest, "opaque block": self.opaque, "sweeps": self.sweep, "bare": self.leaf}
-        return {**makers, "passed on": self.passing, "carried on": self.carried}[kind](scope)
+        return {**makers, "passed on": self.passing, "carried on": self.carried, "apart": self.apart}[kind](scope)
 
     def func(self) -> PrimFunc:
         body = Seq.of(*(self.statement(Scope()) for _ in range(self.int(1, 3))))

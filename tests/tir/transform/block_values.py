@@ -44,7 +44,7 @@ SIDE = 6  # rows and columns
 SIZE = 12  # elements of a vector
 MOST = 3  # what the size n may be
 COMPARE = (EQ, NE, LT, LE, GT, GE)
-BOUNDS = (LT, LT, LE, GE, GT, EQ, NE)
+BOUNDS = (LT, LT, LE, GE, GT, EQ, EQ, NE)
 SERIAL, PARALLEL, LANES, UNROLLED = ForKind.SERIAL, ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.UNROLLED
 
 
@@ -129,7 +129,7 @@ class Values(Draws):
     def storage(self, name: str) -> Buffer:
         """Scratch storage: a matrix or a vector, dense or with strides and an offset."""
         shape = self.one((SIDE, SIDE), (SIZE,), (SIDE,), (2, SIDE))
-        if self.chance(2, 3):
+        if self.chance(1, 2):
             return Buffer(name, shape, "int32")
         step, strides = self.one(1, 1, 2), []
         for extent in reversed(shape):

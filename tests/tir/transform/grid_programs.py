@@ -122,7 +122,7 @@ class Grid(Draws):
     def step(self) -> Stmt:
         """A store."""
         self.room -= 1
-        kind = self.kind("share", "share", "keep", "give", "give", "tell all", "tell some", "together")
+        kind = self.kind("share", "share", "keep", "give", "give", "tell all", "tell some", "together", "virtual")
         block = self.b if self.blocks else const(0)
         if kind == "share":
             shared = self.one(*self.shared)
@@ -146,6 +146,12 @@ class Grid(Draws):
                 m if k == axis else const(self.int(0, e - 1)) for k, (m, e) in enumerate(zip(self.mine, self.extents))
             )
             return BufferStore(shared, self.read[self.int(0, 3), self.mine[axis]] + self.number(), at)
+        if kind == "virtual" and "vthread" not in {thread for thread, *_ in self.axes}:
+            # Virtual threads for a while, which read what the thread keeps.
+            v = self.var("v")
+            at = (block, *self.mine, v)
+            store = BufferStore(self.more, self.more[at] + self.local[0][self.slot()] + v, at)
+            return For(v, const(0), const(2), ForKind.THREAD, store, "vthread")
         if kind == "together":
             again = [k for k, (thread, *_) in enumerate(self.axes) if thread.startswith("threadIdx")]
             if again and not self.around_all:

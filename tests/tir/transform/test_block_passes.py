@@ -22,9 +22,9 @@ CPU = Target("cpu -vector_bits=128 -cores=2")
 # What later passes and kernels rely on: without these a function is not of the kernel level.
 NEEDED = {
     "dense_parameters", "lower_match_buffers", "inject_double_buffer", "inject_software_pipeline", "lower_init",
-    "drop_blocks", "bind_threads", "inject_virtual_thread", "insert_barriers", "flatten_buffers",
+    "drop_blocks", "bind_threads", "inject_virtual_thread", "separate_allocations", "insert_barriers", "flatten_buffers",
 }  # fmt: skip
-NEEDED_BY_THREADS = NEEDED | {"separate_allocations", "place_allocations"}
+NEEDED_BY_THREADS = NEEDED | {"place_allocations"}
 LAST = [p.name for p in PASSES].index("unroll") + 1
 
 
