@@ -11,6 +11,7 @@ TVM's programs leave five things unsaid, which its lowering adds. `written_out` 
   that holds all its accesses.
 - **Threads that share storage go in step.** Where a nest of threads writes "shared", all of them do one statement
   before any does the next, as with a barrier between statements: the loops over threads move inwards to the statements.
+  What a let reads, all of them read before any goes on, and it stays what it was.
   So do they where a loop inside is parallel or vectorised: its iterations do not depend on each other, and all threads
   do one of them before any does the next.
 - **What does not depend on the thread is done once.** A statement that writes "shared" and is the same for all threads

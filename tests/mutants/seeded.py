@@ -1,0 +1,34 @@
+"""Workloads of seeded programs: through the passes of lowering, and with one thing wrong through the interpreters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tests.reference.gone_wrong import goes_wrong_alike
+from tests.tir.transform.through_passes import (
+    blocks_keep_the_meaning,
+    stages_keep_the_meaning,
+    threads_keep_the_meaning,
+)
+
+from .oracle import Noticed, Trial, Workload, directed
+
+
+def _seeded(name: str, check: Callable[[int], None], count: int) -> Workload:
+    def seeds() -> Sequence[int]:
+        return range(count)
+
+    def body(trial: Trial, seed: int) -> None:
+        trial.compared += 1
+        try:
+            check(seed)
+        except AssertionError as difference:
+            raise Noticed("kernel, values", str(difference)) from difference
+
+    return directed(name, seeds, body)
+
+
+BLOCKS = _seeded("programs of blocks through the passes", blocks_keep_the_meaning, 1200)
+THREADS = _seeded("programs of threads through the passes", threads_keep_the_meaning, 400)
+STAGES = _seeded("programs of stages through the passes", stages_keep_the_meaning, 400)
+GONE_WRONG = _seeded("programs gone wrong in both modes", goes_wrong_alike, 500)
