@@ -3,14 +3,6 @@
 from ..patch import Faults
 from ..seeded import BLOCKS, GONE_WRONG, STAGES, THREADS
 
-SIMPLIFY = Faults("programs: simplify", "minitvm.tir.transform.simplify", [BLOCKS])
-SIMPLIFY.edit(
-    "what memory held is assumed to stay",
-    "_branch",
-    "known = [] if reads_memory(condition) else [condition]",
-    "known = [condition]",
-)
-
 HOIST_CONDITIONS = Faults("programs: hoist_conditions", "minitvm.tir.transform.hoist_conditions", [BLOCKS])
 HOIST_CONDITIONS.edit(
     "a condition on memory moves out of the loop that changes it",
@@ -81,20 +73,6 @@ COVERAGE.edit(
     "_Coverage.swept",
     "abs(step) > high - low + 1:",
     "abs(step) > high - low + 2:",
-)
-
-COMPACT_BUFFERS = Faults("programs: compact_buffers", "minitvm.tir.transform.compact_buffers", [BLOCKS])
-COMPACT_BUFFERS.edit(
-    "accesses at two bases share the first one's",
-    "used_spans",
-    "same = total is None or total.base == outside",
-    "same = True",
-)
-COMPACT_BUFFERS.edit(
-    "a span begins where the last access does",
-    "used_spans",
-    "(min(found[0], total.low), max(found[1], total.high))",
-    "(found[0], max(found[1], total.high))",
 )
 
 FLATTEN_BUFFERS = Faults("programs: flatten_buffers", "minitvm.tir.transform.flatten_buffers", [BLOCKS])
@@ -263,6 +241,14 @@ LOCKSTEP.edit(
     "LockstepCompiler._match",
     "inside(f(env), limit - n + 1, env[MASK])",
     "inside(f(env), limit, env[MASK])",
+)
+
+COMPACT_BUFFERS = Faults("programs: compact_buffers", "minitvm.tir.transform.compact_buffers", [BLOCKS])
+COMPACT_BUFFERS.edit(
+    "a span begins where the last access does",
+    "used_spans",
+    "(min(found[0], total.low), max(found[1], total.high))",
+    "(found[0], max(found[1], total.high))",
 )
 
 PIPELINES = Faults("programs: pipelines", "minitvm.tir.schedule.pipelines", [STAGES])
