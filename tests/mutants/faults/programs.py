@@ -103,14 +103,6 @@ LOWER_MATCH_BUFFERS.edit(
     "zip(region.region, indices)",
 )
 
-PARTITION_LOOPS = Faults("programs: partition_loops", "minitvm.tir.transform.partition_loops", [BLOCKS])
-PARTITION_LOOPS.edit(
-    "the first value of the second branch is not in its range",
-    "_branches",
-    "(limit, high)):",
-    "(limit + 1, high)):",
-)
-
 SEPARATE_ALLOCATIONS_OF_THREADS = Faults(
     "programs: separate_allocations of threads", "minitvm.tir.transform.separate_allocations", [THREADS]
 )
