@@ -95,7 +95,8 @@ def _description(func: PrimFunc, name: str) -> PrimFunc:
         outer: BlockRealize = PRIMITIVES["blockize"].run(state, {"target": loop, "preserve_unit_iters": False})
     except Refused as refused:
         raise InputError(f"decl_tensor_intrin: {name}: {refused.failure.found}") from None
-    block = replace(outer.block, name="root", annotations={})
+    # Each of its iterators has one value, and nobody uses them.
+    block = replace(outer.block, name="root", annotations={}, iter_vars=())
     return PrimFunc(func.params, BlockRealize((), const(True), block), func.attrs)
 
 

@@ -82,6 +82,8 @@ class Matcher:
             a = a.stmts[0]
         if isinstance(a, BlockRealize) and not isinstance(b, BlockRealize) and _only_wraps(a):
             return self.stmt(a.block.body, b)
+        if isinstance(b, BlockRealize) and not isinstance(a, BlockRealize) and _only_wraps(b):
+            return self.stmt(a, b.block.body)
         if type(a) is not type(b):
             raise Mismatch(a, b, _kind(b), _kind(a))
         if isinstance(a, For):
