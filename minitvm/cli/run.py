@@ -83,11 +83,10 @@ def is_artifact(path: str) -> bool:
 
 def output_path(text: str, option: str) -> Path:
     """Where an option writes a file; refuses what cannot be written before the work begins."""
+    from ..runtime.artifact.format import refuse_no_file
+
     path = Path(text)
-    if path.is_dir():
-        raise InputError(f"{option}: {text} is a folder, wanted the name of a file")
-    if path.exists() and not path.is_file():
-        raise InputError(f"{option}: {text} is no regular file; writing would put one in its place")
+    refuse_no_file(text, option)
     if not path.parent.is_dir():
         raise InputError(f"{option}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):

@@ -88,6 +88,14 @@ class _Digest:
         return self._outer.digest()
 
 
+def refuse_no_file(path: str, what: str) -> None:
+    """Raise `InputError` where a path is there and is no file that may be written anew: a folder, a device, a socket."""
+    if os.path.isdir(path):
+        raise InputError(f"{what}: {path} is a folder, wanted the name of a file")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise InputError(f"{what}: {path} is no regular file; writing would put one in its place")
+
+
 def write(
     path: str | os.PathLike[str],
     about: Mapping[str, Any],
@@ -99,10 +107,7 @@ def write(
     A section is its size and its bytes in pieces. `sign(head)` gives the 32 bytes of the signature.
     """
     target = os.fspath(path)
-    if os.path.isdir(target):
-        raise InputError(f"export: {target} is a folder, wanted the name of a file")
-    if os.path.exists(target) and not os.path.isfile(target):
-        raise InputError(f"export: {target} is no regular file; writing would put one in its place")
+    refuse_no_file(target, "export")
     rows: list[dict[str, Any]] = [
         {"name": name, "offset": 0, "size": size, "digest": "0" * 64} for name, (size, _) in sections.items()
     ]
