@@ -165,7 +165,10 @@ class IndexMap:
         return [const(int(top), self._dtype(dims)) for top in tops]
 
     def map_ndarray(self, array: Any) -> Any:
-        """A NumPy array in the new layout; padding is zero."""
+        """A NumPy array in the new layout; padding is zero. Raises `InputError` where it depends on a size."""
+        others = self._others()
+        if others:
+            raise InputError(f"{self}: the layout depends on {', '.join(v.name for v in others)}, which has no value here")
         shape = [int(d) for d in self.map_shape([const(n) for n in array.shape]) if isinstance(d, IntImm)]
         places = self._places(np.indices(array.shape).reshape(array.ndim, -1))
         moved = np.zeros(shape, array.dtype)
@@ -290,7 +293,7 @@ class IndexMap:
             return None
         if not all(analyzer.can_prove_equal(v, e) for v, e in zip(self.initial_indices, again)):
             table = self._table(dims)
-            if table is None:
+            if table is None or self.inverse_index_map._others():
                 return None
             sizes = tuple(int(d) for d in dims if isinstance(d, IntImm))
             if not np.array_equal(self.inverse_index_map._places(table), np.indices(sizes).reshape(len(sizes), -1)):
@@ -363,11 +366,19 @@ class IndexMap:
         return const(int(high) + 1, dtype)
 
     def _table(self, dims: tuple[Expr, ...]) -> np.ndarray[Any, Any] | None:
-        """The place of each element of a shape of constants, row by row; None where it is too large or not constant."""
+        """The place of each element of a shape of constants, row by row.
+
+        None where it is too large or not constant, or the places depend on other variables than the indices.
+        """
         sizes = [d.value for d in dims if isinstance(d, IntImm)]
-        if len(sizes) < len(dims) or math.prod(sizes) > LARGEST:
+        if len(sizes) < len(dims) or math.prod(sizes) > LARGEST or self._others():
             return None
         return self._places(np.indices(sizes).reshape(len(sizes), -1))
+
+    def _others(self) -> list[Var]:
+        """The variables of the map that are none of its indices."""
+        used = dict.fromkeys(v for e in self.final_indices for v in free_vars(e))
+        return [v for v in used if v not in self.initial_indices]
 
     def _places(self, points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         values = dict(zip(self.initial_indices, points.astype(np.int64)))

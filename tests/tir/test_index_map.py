@@ -126,6 +126,21 @@ def test_an_inverse_that_is_given_is_checked() -> None:
         wrong.inverse([8, 8])
 
 
+def test_what_depends_on_a_size_has_no_table() -> None:
+    """Of a map over other variables nothing is counted out: it is shown, or refused in words."""
+    n = SizeVar("n")
+    made = IndexMap.from_func(lambda i, j: (j * n + i % 3, i // 3 % n))
+    for ask in (made.map_shape, made.inverse, made.non_surjective_inverse):
+        with pytest.raises(InputError):
+            ask([4, 4])
+    assert made.why_not_injective([4, 4])
+    with pytest.raises(InputError, match="depends on n, which has no value"):
+        made.map_ndarray(np.zeros((4, 4)))
+    given = IndexMap.from_func(lambda i, j: (j, i), inverse_index_map=lambda i, j: (j + n, i))
+    with pytest.raises(InputError):
+        given.inverse([4, 4])
+
+
 def test_separators_and_equivalence() -> None:
     made, separators = IndexMap.from_func_with_separators(lambda i, j: (i, IndexMap.AXIS_SEPARATOR, j // 4, j % 4))
     assert separators == [1] and len(made.final_indices) == 3
