@@ -168,7 +168,7 @@ class IndexMap:
         """A NumPy array in the new layout; padding is zero. Raises `InputError` where it depends on a size."""
         others = self._others()
         if others:
-            raise InputError(f"{self}: the layout depends on {', '.join(v.name for v in others)}, which has no value here")
+            raise InputError(f"{self}: it depends on {', '.join(v.name for v in others)}, which has no value here")
         shape = [int(d) for d in self.map_shape([const(n) for n in array.shape]) if isinstance(d, IntImm)]
         places = self._places(np.indices(array.shape).reshape(array.ndim, -1))
         moved = np.zeros(shape, array.dtype)

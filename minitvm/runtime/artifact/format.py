@@ -89,7 +89,7 @@ class _Digest:
 
 
 def refuse_no_file(path: str, what: str) -> None:
-    """Raise `InputError` where a path is there and is no file that may be written anew: a folder, a device, a socket."""
+    """Raise `InputError` where a path is there and is no file to write anew: a folder, a device, a socket."""
     if os.path.isdir(path):
         raise InputError(f"{what}: {path} is a folder, wanted the name of a file")
     if os.path.exists(path) and not os.path.isfile(path):
