@@ -118,6 +118,19 @@ def distances(goals: Sequence[Goal], poles: Sequence[Sequence[Goal]], batch: Bat
     return np.where(np.isnan(result), FAR, result)
 
 
+def all_but_one(goal: Goal, batch: Batch) -> list[int]:
+    """Points at which all conditions of a goal hold but one, the nearest for each of them."""
+    parts = [goal.distance(batch), *(truth(guard, wanted, batch) for guard, wanted in goal.guards)]
+    whole = [np.broadcast_to(part, (batch.count,)) for part in parts]
+    missing = sum((1 * (part > 0) for part in whole), np.zeros(batch.count, np.int64))
+    found: list[int] = []
+    for part in whole:
+        only = np.flatnonzero((missing == 1) & (part > 0))
+        if only.size:
+            found.append(int(only[part[only].argmin()]))
+    return found
+
+
 def truth(e: Any, wanted: bool, v: Batch) -> np.ndarray:
     """How far a condition is from being true, or false."""
     if isinstance(e, x.Not):

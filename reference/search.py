@@ -19,11 +19,12 @@ import numpy as np
 from minitvm import expr as x
 
 from .batch import Batch, in_order
-from .goals import Goal, Guard, distances, goals_of
+from .goals import Goal, Guard, all_but_one, distances, goals_of
 
 ROUNDS = 32
 PATIENCE = 2  # rounds without progress, after which a goal is given up
 GOALS = 24
+STARTS = 2  # more of one goal, at which all of its conditions hold but one
 MOVED = 4  # variables of one goal
 NEAR = 4  # powers of two that are tried around each reached goal
 MAGNITUDES = range(-8, 24)  # powers of two by which a float is moved as a number
@@ -31,6 +32,16 @@ DRAWN = 16  # points to start from, of each kind
 
 Point = dict[x.Var, np.ndarray]  # for each variable an array with one number
 Rows = dict[x.Var, np.ndarray]
+
+
+@dataclass
+class _Track:
+    """A way towards a goal: where it is now, how far that is, and how many rounds brought nothing."""
+
+    goal: int
+    point: Point
+    best: float
+    waited: int = 0
 
 
 @dataclass
@@ -47,6 +58,7 @@ class Search:
     guards: tuple[Guard, ...] = ()  # what must hold at every point beside
 
     def __post_init__(self) -> None:
+        self._sizes: dict[int, int] = {}  # how many moves each point was given last
         self.reached: list[Point] = []  # one for each goal that none of the first points reached
         self.order = in_order((*self.before, *self.after, *(e for e, _ in self.guards)))
 
@@ -78,28 +90,38 @@ class Search:
         left = [k for k in range(len(self.goals)) if best[k] > 0][:GOALS]
         if self._around({k: point for k, point in enumerate(points) if best[k] == 0}):
             return
-        waited, later = dict.fromkeys(left, 0), list[int]()
+        tracks = [_Track(k, points[k], best[k]) for k in left]
+        for k in left if len(left) <= GOALS // 2 else ():
+            for at_one in all_but_one(self.goals[k], batch)[:STARTS]:
+                point = {v: start[v][[at_one]] for v in self.variables}
+                tracks.append(_Track(k, point, far[k, at_one]))
+        later: dict[int, Point] = {}
         for _ in range(rounds):
-            if not left:
-                break
-            rows, count = self._moves([(k, points[k]) for k in left], _steps)
+            rows, count = self._moves([(track.goal, track.point) for track in tracks], _steps)
             if not count:
                 break
             batch = self.at(rows, count)
             if self.found(batch, rows):
                 return
-            far = distances([self.goals[k] for k in left], self.poles, batch, self.before)
-            at = far.argmin(axis=1)
-            for place, k in enumerate(list(left)):
-                near = far[place, at[place]]
-                waited[k] = 0 if near < best[k] else waited[k] + 1
-                if near < best[k]:
-                    best[k], points[k] = near, {v: rows[v][[at[place]]] for v in self.variables}
-                if best[k] == 0:
-                    self.reached.append(points[k])
-                    later.append(k)
-            left = [k for k in left if best[k] > 0 and waited[k] < PATIENCE]
-        self._around({k: points[k] for k in later})
+            wanted = list(dict.fromkeys(track.goal for track in tracks))
+            far = distances([self.goals[k] for k in wanted], self.poles, batch, self.before)
+            first = 0
+            for track in tracks:  # each from its own rows; what reaches a goal does so for all
+                stop = first + self._sizes[id(track.point)]
+                distance = far[wanted.index(track.goal)]
+                nearest = int(distance.argmin())
+                if distance[nearest] > 0:
+                    nearest = first + int(distance[first:stop].argmin()) if stop > first else nearest
+                first = stop
+                track.waited += 1
+                if distance[nearest] < track.best:
+                    track.best, track.waited = distance[nearest], 0
+                    track.point = {v: rows[v][[nearest]] for v in self.variables}
+                if track.best == 0 and track.goal not in later:
+                    later[track.goal] = track.point
+                    self.reached.append(track.point)
+            tracks = [track for track in tracks if track.goal not in later and track.waited < PATIENCE]
+        self._around(later)
 
     def at(self, rows: Rows, count: int) -> Batch:
         """The formulas at points."""
@@ -116,7 +138,7 @@ class Search:
         columns: dict[x.Var, list[np.ndarray]] = {v: [] for v in self.variables}
         total = 0
         for k, point in chosen:
-            mine = self._supports[k]
+            mine, first = self._supports[k], total
             for moved in mine:
                 others = [point[v] for v in mine if v is not moved and v.dtype == moved.dtype]
                 tried = np.concatenate([steps(point[moved]), *others])
@@ -129,6 +151,7 @@ class Search:
                 for v in self.variables:
                     columns[v].append(every[v][:count] if v in every else np.repeat(point[v], count))
                 total += count
+            self._sizes[id(point)] = total - first
         return {v: np.concatenate(c) if c else np.zeros(0, v.dtype.numpy) for v, c in columns.items()}, total
 
 
