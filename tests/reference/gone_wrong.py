@@ -74,6 +74,8 @@ def outcome(level: Any, program: Any, args: list[Any], **options: Any) -> tuple[
         level.run(program, *after, **options)
     except ExecutionError as error:
         return str(error), []
+    except IndexError as crash:
+        raise AssertionError(f"the interpreter let an index pass: {crash}\n{program}") from crash
     return "", after
 
 
