@@ -10,6 +10,7 @@ beyond the error bounds of both.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -191,7 +192,10 @@ def _blamed(element: Element, point: Rows, finite: bool) -> bool:
         return finite and not vanished and all(np.isfinite(batch[e][0]) for e in every)
     after = in_order([element.after])
     poles = [g for g in goals_of([element.after], 1) if g.pole is not None]
-    beyond = [e.args[0] for e in after if isinstance(e, x.Call) and e.op in AT_ZERO and np.isinf(batch[e.args[0]][0])]
+    # As many calls of a function in both: a product in its argument may only have been put in another order.
+    calls = [Counter(e.op for e in own if isinstance(e, x.Call)) for own in (in_order([element.before]), after)]
+    other = {op for op in AT_ZERO if calls[0][op] != calls[1][op]}
+    beyond = [e.args[0] for e in after if isinstance(e, x.Call) and e.op in other and np.isinf(batch[e.args[0]][0])]
     excused = {id(inner) for arg in beyond for inner in x.walk(arg)}  # a product that is beyond what a function takes
     overflown = any(
         isinstance(e, x.BinaryOp) and e.dtype.is_float and id(e) not in excused and not np.isfinite(batch[e][0])

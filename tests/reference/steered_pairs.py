@@ -115,6 +115,7 @@ def equal() -> Iterator[Pair]:
     yield "a power", two(f"T.pow(A[i], {F}(-2))"), two(f"{F}(1) / (A[i] * A[i])")
     yield "a product of three", two("A[i] * (B[i] * A[i])"), two("A[i] * A[i] * B[i]")
     yield "a quotient of quotients", two("A[i] / (B[i] * B[i])"), two("A[i] / B[i] / B[i]")
+    yield "a logarithm of a product", two(f"T.log(B[i] * {F}(0.1) * B[i])"), two(f"T.log({F}(0.1) * (B[i] * B[i]))")
     yield "a rounded sum", two(f"T.floor(A[i] * {F}(0.1) + B[i])"), two(f"T.floor(B[i] + A[i] / {F}(10))")
     yield (
         "a softplus",
