@@ -27,9 +27,15 @@ from minitvm.tir.schedule.pipelines import DOUBLE, ORDER, STAGE, inner_parts
 from minitvm.tir.schedule.registry import transforms
 from minitvm.tir.transform import lower
 from tests.mutants import programs, structures
+from tests.reference.graph_operators.random_calls import FAMILIES as OPERATORS
+from tests.reference.graph_operators.random_calls import random_call
+from tests.reference.graph_operators.runs import graph_of
 from tests.tir.schedule import pipeline_programs
 from tests.tir.schedule.property_programs import PROGRAMS
 from tests.tir.schedule.thread_programs import scheduled_for_gpu, scratch_of_threads
+from tests.tir.transform.block_programs import block_program
+from tests.tir.transform.grid_programs import grid_program
+from tests.tir.transform.staged_programs import staged_program
 
 from .tally import Tally
 
@@ -168,6 +174,24 @@ def _tensor_expressions(tally: Tally, draw: Draw) -> None:
     _lowered(tally, func, None)
 
 
+def _seeded_programs(tally: Tally, draw: Draw) -> None:
+    """Blocks, grids and stages, as the tests of the passes draw them."""
+    drawn = draw(st.sampled_from([block_program, grid_program, staged_program]))(draw(st.integers(0, 999)))
+    if drawn is not None:
+        tally.program(drawn[0])
+        _lowered(tally, drawn[0], draw(st.sampled_from([None, CPU])))
+
+
+def _operators(tally: Tally, draw: Draw) -> None:
+    """One operator with any attributes, from the network to kernels."""
+    graph = graph_of(random_call(draw(st.sampled_from(sorted(OPERATORS))), draw(st.integers(0, 999))))
+    tally.graph(graph)
+    for node in optimize(graph, CPU, callback=tally.graph_pass).nodes:
+        func = to_prim_func(node)
+        tally.program(func)
+        _lowered(tally, strategy.schedule(func, CPU).func, CPU)
+
+
 def _networks(tally: Tally, draw: Draw) -> None:
     graph = draw(graphs()).graph
     tally.graph(graph)
@@ -195,7 +219,9 @@ SOURCES = (
     Source("families of nests", _families, 300),
     Source("threads of a GPU", _threads, 150),
     Source("pipelines", _pipelines, 150),
+    Source("blocks, grids and stages", _seeded_programs, 600),
     Source("te_computes", _tensor_expressions, 200),
     Source("graphs", _networks, 500),
+    Source("calls of operators", _operators, 600),
     Source("exprs", _expressions, 300),
 )

@@ -414,11 +414,40 @@ def _elementwise(d: Drawing) -> Call:
     return Call(op, (d.data(shape) / np.float32(2),), attrs)
 
 
+UNARY = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "log10", "log1p", "log2",
+         "nn.gelu", "nn.hard_swish", "nn.mish", "nn.relu", "nn.selu", "nn.silu", "nn.softplus", "nn.softsign",
+         "reciprocal", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "abs", "ceil", "floor", "isfinite",
+         "isinf", "isnan", "negative", "copy")  # fmt: skip
+
+
+def _function(d: Drawing) -> Call:
+    """A function of one number or of two, at halves, ends and what is no number; and of bits."""
+    shape = d.shape(1, 3)
+    kind = d.one("one", "one", "one", "two", "logical", "bits", "shift")
+    if kind == "one":
+        x = d.data(shape, "float32", -9, 9) / np.float32(d.one(1, 2, 4))
+        return Call(d.one(*UNARY), (_with_nan(d, x),))
+    if kind == "two":
+        x, y = (d.data(shape, "float32", -6, 6) / np.float32(2) for _ in range(2))
+        return d.one(Call("atan2", (x, y)), Call("power", (np.abs(x) + np.float32(0.5), y)))
+    if kind == "logical":
+        pair = (d.data(shape, "bool", 0, 1), d.data(shape, "bool", 0, 1))
+        return d.one(Call("logical_not", pair[:1]), Call(d.one("logical_and", "logical_or", "logical_xor"), pair))
+    dtype = d.one("uint8", "int8", "int32") if kind == "bits" else "uint8"
+    x = _any(d, shape, dtype)
+    if kind == "bits":
+        return d.one(
+            Call("bitwise_not", (x,)),
+            Call(d.one("bitwise_and", "bitwise_or", "bitwise_xor"), (x, _any(d, shape, dtype))),
+        )
+    return Call(d.one("left_shift", "right_shift"), (x, d.data(shape, dtype, 0, 7)))
+
+
 FAMILIES: dict[str, Callable[[Drawing], Call]] = {
     "pool": _pool, "conv": _conv, "conv_transpose": _conv_transpose, "blocked": _blocked, "products": _products,
     "reduce": _reduce, "arg": _arg, "sort": _sort, "cumulative": _cumulative, "norm": _norm, "quantize": _quantize,
     "pad": _pad, "slice": _slice, "rearrange": _rearrange, "index": _index, "sample": _sample, "resize": _resize,
-    "elementwise": _elementwise,
+    "elementwise": _elementwise, "function": _function,
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minitvm.expr import DType, as_expr
-from minitvm.graph import GraphBuilder, registry, verify_graph
+from minitvm.graph import Graph, GraphBuilder, registry, verify_graph
 from minitvm.graph.passes.constant_folding import constant_folding
 from minitvm.reference import graph as interpreter
 from minitvm.reference import te as te_interpreter
@@ -25,11 +25,16 @@ def by_te(call: Call) -> list[np.ndarray]:
     return te_interpreter.evaluate(outputs, dict(zip(placeholders, call.inputs, strict=True)))
 
 
-def by_graph(call: Call) -> list[np.ndarray]:
-    """By the graph's interpreter; refuses results whose types are not the inferred ones."""
+def graph_of(call: Call) -> Graph:
+    """A network of the one call."""
     builder = GraphBuilder()
     inputs = [builder.input(f"x{k}", a.shape, a.dtype.name) for k, a in enumerate(call.inputs)]
-    graph = builder.build(builder.op(call.op, *inputs, **call.attrs))
+    return builder.build(builder.op(call.op, *inputs, **call.attrs))
+
+
+def by_graph(call: Call) -> list[np.ndarray]:
+    """By the graph's interpreter; refuses results whose types are not the inferred ones."""
+    graph = graph_of(call)
     verify_graph(graph)
     return interpreter.run(graph, call.inputs)
 
