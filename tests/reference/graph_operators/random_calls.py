@@ -414,8 +414,8 @@ def _elementwise(d: Drawing) -> Call:
     return Call(op, (d.data(shape) / np.float32(2),), attrs)
 
 
-UNARY = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "log10", "log1p", "log2",
-         "nn.gelu", "nn.hard_swish", "nn.mish", "nn.relu", "nn.selu", "nn.silu", "nn.softplus", "nn.softsign",
+UNARY = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "log10", "log1p",
+         "log2", "nn.gelu", "nn.hard_swish", "nn.mish", "nn.relu", "nn.selu", "nn.silu", "nn.softplus", "nn.softsign",
          "reciprocal", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "abs", "ceil", "floor", "isfinite",
          "isinf", "isnan", "negative", "copy")  # fmt: skip
 
