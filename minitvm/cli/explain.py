@@ -12,6 +12,8 @@ from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
+from .wrapping import columns, filled
+
 if TYPE_CHECKING:
     from ..tir.schedule import Primitive
 
@@ -31,14 +33,14 @@ def explain(options: argparse.Namespace) -> int:
 
     loaded = read_primitives(Path(options.load)) if options.load else []
     if options.primitive is None:
-        print(lines_of(loaded) if loaded else overview(PRIMITIVES.values()))
+        print(filled(lines_of(loaded) if loaded else overview(PRIMITIVES.values()), columns()))
         return 0
     try:
         chosen = lookup(options.primitive)
     except KeyError as error:
         raise InputError(error.args[0]) from None
     if not options.errors:
-        print(chosen.document())
+        print(filled(chosen.document(), columns()))
         return 0
     from ..gallery import refusals  # parses all of its programs
     from ..tir.schedule.gallery import gallery

@@ -184,7 +184,8 @@ class Primitive:
         if self.requires:
             lines += ["", "Legal when:"]
             for needed in self.requires:
-                first, *rest = needed.statement.split("\n")
+                # What must hold, and after an empty line why, or how it is shown: here sentences of one paragraph.
+                first, *rest = needed.statement.replace("\n\n", ".\n").split("\n")
                 lines += [f"  {needed.name}: {first}", *("      " + line for line in rest)]
                 refused = (bad.call for bad in self.bad_calls if bad.requirement is needed and not bad.before)
                 lines += [f"      refused: `{call}`" for call in refused]
