@@ -12,11 +12,13 @@ from ...expr import (
     SPATIAL,
     Expr,
     IntImm,
+    Max,
     Mul,
     Node,
     Not,
     Range,
     Var,
+    binary,
     const,
     free_vars,
     replace,
@@ -67,7 +69,7 @@ def swept(box: Box, domains: Mapping[Var, Range], analyzer: Analyzer, buffer: Bu
 
 
 def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
-    """The part of a box inside the buffer, as far as it is shown where the box reaches out."""
+    """The part of a box inside the buffer, as far as it is shown where the box reaches out; it may be empty."""
     found = []
     for r, dim in zip(box, buffer.shape, strict=True):
         start, end = r.start, r.start + r.extent
@@ -75,8 +77,13 @@ def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
             start = const(0, dim.dtype)
         if analyzer.can_prove(end >= dim):
             end = dim
-        changed = start is not r.start or end is dim
-        found.append(Range(start, analyzer.simplify(end - start)) if changed else r)
+        if start is r.start and end is not dim:
+            found.append(r)
+            continue
+        extent = analyzer.simplify(end - start)
+        if not analyzer.can_prove(extent >= 0):
+            extent = analyzer.simplify(binary(Max, extent, 0))
+        found.append(Range(start, extent))
     return tuple(found)
 
 

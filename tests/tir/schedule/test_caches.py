@@ -14,7 +14,7 @@ from minitvm.script import tir as T
 from minitvm.tir import IndexMap, Schedule
 from minitvm.tir.nodes import Block, BufferLoad, PrimFunc
 
-from .meaning import same_meaning
+from .meaning import same_at_both_levels, same_meaning
 
 
 def assert_becomes(before: PrimFunc, sch: Schedule, wanted: PrimFunc) -> None:
@@ -545,3 +545,38 @@ def test_read_at_of_a_gather_declares_the_indices_that_it_reads() -> None:
     copy = sch.read_at(sch.get_loops("C")[0], "C", 1, "local")
     assert [r.buffer.name for r in sch.get(copy).reads] == ["A", "I"]
     same_meaning(gather, sch)
+
+
+@T.prim_func
+def guarded_ends(B: T.Buffer((2,), "float32"), D: T.Buffer((6,), "float32"), E: T.Buffer((2,), "float32")):
+    with T.block("whole"):
+        T.reads(B[-2:6])
+        T.writes(D[0:6], E[0:2])
+        with T.block("before"):
+            T.reads(B[-2])
+            T.writes(D[0])
+            D[0] = T.if_then_else(T.bool(False), B[-2], T.float32(0.0))
+        for i in range(5):
+            with T.block("inside"):
+                vi = T.axis.remap("S", [i])
+                T.reads(B[vi - 1])
+                T.writes(D[vi + 1])
+                D[vi + 1] = T.if_then_else(vi >= 1 and vi < 3, B[vi - 1], T.float32(0.0))
+        for i in range(2):
+            with T.block("behind"):
+                vi = T.axis.remap("S", [i])
+                T.reads(B[vi + 4])
+                T.writes(E[vi])
+                E[vi] = T.if_then_else(vi > 1, B[vi + 4], T.float32(1.0))
+
+
+@pytest.mark.parametrize("name", ["before", "inside", "behind"])
+def test_a_copy_of_what_lies_outside_of_the_buffer_is_empty(name: str) -> None:
+    """A guarded read may declare elements that are not there: of these there is no copy."""
+    sch = Schedule(guarded_ends)
+    inner = sch.get_child_blocks(sch.get_block("whole"))
+    reader = next(b for b in inner if sch.get(b).name == name)
+    sch.cache_read(reader, 0, "local", consumer_blocks=[reader])
+    (cached,) = next(b for b in walk(sch.func.body) if isinstance(b, Block) and b.name == "whole").alloc_buffers
+    assert [int(d) for d in cached.shape] == [2 if name == "inside" else 0]
+    same_at_both_levels(guarded_ends, sch.func)
