@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minitvm.expr import structural_equal
 from minitvm.graph import Graph, GraphBuilder, optimize, verify_graph
 from minitvm.graph.lower import function_key, to_prim_func
 from minitvm.graph.nodes import FUSED
@@ -22,7 +23,10 @@ from minitvm.graph.passes.simplify import simplify
 from minitvm.reference import graph as interpreter
 from minitvm.reference import tir as loops
 from minitvm.reference.equivalence import check
+from minitvm.reference.strategies.graphs import RandomGraph
+from minitvm.reference.strategies.graphs import graphs as random_graphs
 from minitvm.te import size_var
+from minitvm.tir.nodes import PrimFunc
 
 from .graphs import by_te, feed, graphs
 
@@ -207,6 +211,17 @@ def test_different_scalars_are_different_functions() -> None:
     y = b.op("nn.softmax", b.op("add", x, 1.0))
     nodes = fuse(b.build(b.op("add", y, 2.0))).nodes
     assert len({function_key(n) for n in nodes}) == len(nodes) == 3
+
+
+@given(random_graphs(moves=("twins", "equal_bytes", "equal_bytes", "arithmetic", "unary", "cast"), symbolic=False))
+@settings(max_examples=60)
+def test_nodes_that_share_a_function_have_the_same_one(drawn: RandomGraph) -> None:
+    """Dtypes of equal width, constants of equal bytes or shapes, attributes: the key tells them apart."""
+    shared: dict[object, PrimFunc] = {}
+    for node in (*drawn.graph.nodes, *fuse(drawn.graph).nodes):
+        func = to_prim_func(node)
+        first = shared.setdefault(function_key(node), func)
+        assert structural_equal(first, func), f"{first}\n{func}"
 
 
 def test_functions_are_shared_across_symbolic_sizes() -> None:

@@ -89,7 +89,7 @@ class Network:
         return self.b.op("concatenate", x, self.b.op("nn.relu", x), axis=self.draw(st.integers(-4, 3)))
 
     def reduce(self) -> Value:
-        axis = self.draw(st.sampled_from([(2, 3), (1, 2), 1, -1, None, (0, 3)]))
+        axis = self.draw(st.sampled_from([(2, 3), (1, 2), 1, -1, -1, 2, None, (0, 3)]))
         made = self.b.op("max", self.pick(), axis=axis, keepdims=self.draw(st.booleans()))
         return made if made.ndim == 4 else self.b.op("reshape", made, newshape=(-1, 1, 1, 1))
 
@@ -111,7 +111,7 @@ def _broadcast(a: Value, b: Value) -> bool:
 
 MOVES = [
     Network.conv, Network.conv, Network.conv, Network.pool, Network.add, Network.constant, Network.row, Network.bias,
-    Network.concatenate, Network.reduce, Network.pad, Network.turn, Network.normal,
+    Network.concatenate, Network.reduce, Network.reduce, Network.pad, Network.turn, Network.normal,
 ]  # fmt: skip
 
 
