@@ -112,3 +112,10 @@ def test_the_same_values_in_the_same_dtypes(name: str) -> None:
     verdict = check(before, after)
     assert verdict, str(verdict)
     assert verdict.unjudged == ""
+
+
+def test_exact_inputs_are_small_enough_for_a_narrower_float_on_the_way() -> None:
+    """99 x**3 of the usual inputs is no number of float16: the inputs are smaller, and there is no false alarm."""
+    value = "A[i] * A[i] * A[i] * T.float32(99)"
+    verdict = check(each(f'T.Cast("float32", T.Cast("float16", {value}))'), each(value), shrink=False)
+    assert verdict and "exact" in verdict.ran
