@@ -85,11 +85,19 @@ def run_host(module: t.IRModule, host: t.PrimFunc, args: Sequence[Any], settings
     domain, values = settings.domain, bind_dimensions(host, flat, sizes, settings.domain)
     written = stored_buffers(host, module)
     facts: dict[str, Dependence] = {}
-    kernels = watched(in_domain(LockstepKernels, domain), settings.coverage)
+    # What is kept for later runs lives as long as the host function and must not refer to it, as the module does.
+    kernels = {name: func for name, func in module.items() if func is not host}
+    lasting = domain is None or domain.lasting
+
+    def lockstep(in_order: set[t.For]) -> LockstepKernels:
+        kind = watched(in_domain(LockstepKernels, domain), settings.coverage)
+        return kind(host, settings, in_order, kernels, facts)
+
     Run(
         host, flat, values, [p for p in host.buffers if p in written], settings, inout,
         lambda: in_domain(KernelCompiler, domain)(host, settings, module),
-        lambda in_order: kernels(host, settings, in_order, module, facts),
+        lockstep,
+        keep=tuple((name, id(func)) for name, func in kernels.items()) if lasting else None,
     ).start(mode)  # fmt: skip
     for array, used in zip(args, flat):
         if isinstance(array, np.ndarray) and not np.may_share_memory(array, used):
@@ -111,7 +119,7 @@ def _is_thread(s: t.For) -> bool:
     return s.kind == t.ForKind.THREAD and (s.thread or "").startswith("threadIdx")
 
 
-def _checked_args(s: t.KernelCall, module: t.IRModule) -> t.PrimFunc:
+def _checked_args(s: t.KernelCall, module: Mapping[str, t.PrimFunc] | t.IRModule) -> t.PrimFunc:
     if s.kernel not in module:
         raise ExecutionError(f"{statement_text(s)}: the module has no function {s.kernel!r}")
     kernel = module[s.kernel]
@@ -340,8 +348,8 @@ class LockstepKernels(LockstepCompiler):
 
     checks_indices = False
 
-    def __init__(self, func: t.PrimFunc, settings: Settings, in_order: set[t.For], module: t.IRModule,
-                 facts: dict[str, Dependence]) -> None:  # fmt: skip
+    def __init__(self, func: t.PrimFunc, settings: Settings, in_order: set[t.For],
+                 module: Mapping[str, t.PrimFunc] | t.IRModule, facts: dict[str, Dependence]) -> None:  # fmt: skip
         if func.name not in facts:
             facts[func.name] = facts_of(func)
         super().__init__(func, settings, in_order, facts[func.name])

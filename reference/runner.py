@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ class Run:
     inout: Sequence[str]
     slow: Callable[[], StatementCompiler]
     fast: Callable[[set[t.For]], LockstepCompiler]
-    keep: bool = False  # what is compiled for lockstep, for later runs
+    keep: Hashable = None  # of what the code depends on, what settings do not say; None: it is compiled for one run
 
     def start(self, mode: str) -> None:
         """Run it, in place on the arrays."""
@@ -110,12 +110,12 @@ class Run:
         facts = facts_of(self.func)
         how = self.settings
         masks = frozenset(facts.several_masks)
-        key = (how.shadow, how.while_limit, how.coverage, how.domain, frozenset(in_order), masks)
-        if self.keep and key in facts.compiled:
+        key = (self.keep, how.shadow, how.while_limit, how.coverage, how.domain, frozenset(in_order), masks)
+        if self.keep is not None and key in facts.compiled:
             return facts.compiled[key]
         compiler = self.fast(in_order)
         made = compiler, _compile(compiler, self.values, bound, self.func.body)
-        if self.keep:
+        if self.keep is not None:
             facts.compiled[key] = made
         return made
 
@@ -175,5 +175,5 @@ def run_level_3(func: t.PrimFunc, args: Sequence[Any], settings: Settings, mode:
         func, args, values, [p for p in func.buffers if p in written], settings, inout,
         lambda: in_domain(StatementCompiler, domain)(func, settings),
         lockstep,
-        keep=domain is None or domain.lasting,
+        keep=() if domain is None or domain.lasting else None,
     ).start(mode)  # fmt: skip
