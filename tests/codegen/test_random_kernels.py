@@ -12,37 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minitvm.codegen.numba_cpu import generate
 from minitvm.codegen.numba_expressions import rounded
-from minitvm.expr import Add, Cast, Div, DType, Expr, FloatImm, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub, Var, const
-from minitvm.reference import kernel as reference
+from minitvm.expr import Cast, DType, Expr, FloatImm, Var, const
 from minitvm.reference.strategies.expressions import exprs
-from minitvm.runtime.cpu.compiler import compile_kernel
-from minitvm.runtime.cpu.executor import native_call
-from minitvm.runtime.cpu.loader import load_kernel
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc, Seq, Stmt
+from tests.codegen.masked_kernels import COUNT, FIRST, compare, index, masks_alike
 from tests.tir.transform.kernel_programs import UPDATED, kernel_arguments, kernel_program
 from tests.tir.transform.test_kernel_passes import CPU, FLAT
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-
-
-def run_compiled(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1) -> list[np.ndarray]:
-    """The arrays after each thread's share of the kernel has run."""
-    copies = [a.copy() for a in arrays]
-    loaded = load_kernel(compile_kernel(generate(func), func.name), func.name)
-    words = np.array([a.ctypes.data for a in copies], np.int64)
-    call = native_call(loaded.address)
-    for thread in range(threads):
-        call(words.ctypes.data, thread, threads)
-    return copies
-
-
-def compare(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1, inout: Sequence[str] = ()) -> None:
-    wanted = [a.copy() for a in arrays]
-    reference.run(func, *wanted, inout=inout)
-    for found, want in zip(run_compiled(func, arrays, threads), wanted, strict=True):
-        np.testing.assert_array_equal(found, want, err_msg=f"{func}\n{generate(func)}")
 
 
 def kernel_alike(seed: int) -> None:
@@ -66,9 +44,6 @@ def test_many_kernels_compute_what_the_interpreter_does() -> None:
         kernel_alike(seed)
 
 
-FIRST, COUNT = -5, 16  # the loop's iterations: from below zero
-
-
 def of_expressions(values: Sequence[Expr], data: Sequence[Buffer], i: Var) -> PrimFunc:
     """A parallel loop that starts below zero and stores one row of results an expression."""
     rows = [Buffer(f"R{k}", (const(COUNT),), str(e.dtype)) for k, e in enumerate(values)]
@@ -85,24 +60,16 @@ def ends(dtype: str, rng: np.random.Generator) -> np.ndarray:
     return np.where(rng.random(COUNT) < 0.5, far, near)
 
 
-def index(random: Random, i: Var, depth: int) -> Expr:
-    """Sums, products, and quotients of all kinds, of numbers of both signs."""
-    if depth == 0 or random.random() < 0.1:
-        return random.choice([i, i, i * 3, const(random.randint(-9, 9))])
-    a, b = index(random, i, depth - 1), index(random, i, depth - 1)
-    kind = random.choice([Add, Add, Add, Sub, Sub, Sub, Mul, Min, Max, FloorDiv, FloorMod, Div, Mod])
-    if kind is Mul:
-        return a * random.randint(-4, 4)
-    if kind in (FloorDiv, FloorMod, Div, Mod):
-        return kind(a, const(random.choice([1, 2, 3, 4, 5, 8, 16, -3, -4])))  # type: ignore[no-any-return]
-    return kind(a, b)  # type: ignore[no-any-return]
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_index_expressions_compute_what_the_interpreter_does(seed: int) -> None:
     i, random = Var("i"), Random(seed)
     values = [Cast(DType("int64"), index(random, i, 3)) for _ in range(20)]  # indices are 64 bits wide
     compare(of_expressions(values, (), i), [np.zeros(COUNT, "int64") for _ in values], threads=3)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_masks_of_every_form_keep_the_same_lanes_out(seed: int) -> None:
+    masks_alike(seed)
 
 
 @settings(max_examples=2)

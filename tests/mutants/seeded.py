@@ -1,9 +1,11 @@
-"""Workloads of seeded programs: through the passes of lowering, and with one thing wrong through the interpreters."""
+"""Workloads of seeded programs: through the passes of lowering, as machine code, and with one thing wrong through the
+interpreters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tests.codegen.masked_kernels import masks_alike
 from tests.reference.gone_wrong import goes_wrong_alike
 from tests.tir.transform.through_passes import (
     blocks_keep_the_meaning,
@@ -32,3 +34,4 @@ BLOCKS = _seeded("programs of blocks through the passes", blocks_keep_the_meanin
 THREADS = _seeded("programs of threads through the passes", threads_keep_the_meaning, 400)
 STAGES = _seeded("programs of stages through the passes", stages_keep_the_meaning, 400)
 GONE_WRONG = _seeded("programs gone wrong in both modes", goes_wrong_alike, 500)
+MASKS = _seeded("machine code of masks", masks_alike, 30)

@@ -2,6 +2,7 @@
 generated code calls; and in linking: memory plans and barriers."""
 
 from ..patch import Faults
+from ..seeded import MASKS as MASKED
 from ..workloads import compiled, families, linked, random_blocks
 
 CODEGEN = "minitvm.codegen."
@@ -69,6 +70,11 @@ MASKS.edit(
     "if True else",
     by=[compiled(families("long_rows"), ("split", "vectorize", "vectorize"), most=3)],
 )
+
+MASKS.edit(
+    "of a sum that the lanes start from only the first term is taken off", "NumbaExpressions.prefix_mask",
+    "self.operand(ramp.base, Add | Sub)", "self.index(ramp.base)", by=[MASKED],
+)  # fmt: skip
 
 STATEMENTS = Faults("numba_cpu statements", CODEGEN + "numba_cpu", [BLOCKS, TILES, LONG])
 STATEMENTS.edit(
