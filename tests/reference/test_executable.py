@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,61 @@ def test_steps_of_one_thread_need_no_barrier() -> None:
     ]
     (found,) = reference.run(program(*steps), {"X": DATA})
     assert (found == DATA * 2 + 1).all()
+
+
+def some_steps(random: Random) -> list[n.Step]:
+    """Kernels on all threads or on one, copies and barriers, over pieces of an arena that overlap now and then."""
+    places = [n.Input(0), *(piece(at) for at in (0, 16, 32, 64)), n.Output(0)]
+    steps: list[n.Step] = []
+    for _ in range(random.randint(2, 5)):
+        source, target = random.choice(places[:-1]), random.choice(places[1:])
+        kind = random.choice(["parallel", "parallel", "alone", "copy", "barrier"])
+        if kind == "barrier":
+            steps.append(n.Barrier())
+        elif kind == "copy":
+            steps.append(n.Copy(target, source, random.choice([8, 32])))
+        else:
+            steps.append(n.CallKernel(random.randrange(3), (source, target), parallel=kind == "parallel"))
+    return steps
+
+
+def first_race(steps: list[n.Step]) -> tuple[int, int] | None:
+    """By definition: two steps that no barrier parts, at least one on all threads, share a byte that one writes."""
+
+    def touched(step: n.Step) -> list[tuple[set[Any], bool]]:
+        """The bytes of each access, and whether it writes them."""
+        if isinstance(step, n.Barrier):
+            return []
+        source, target = (step.src, step.dst) if isinstance(step, n.Copy) else step.args
+        size = step.nbytes if isinstance(step, n.Copy) else 32
+        return [({(type(at), getattr(at, "offset", 0) + k) for k in range(size)}, at is target and writes)
+                for at, writes in ((source, False), (target, True))]  # fmt: skip
+
+    for late, step in enumerate(steps):
+        since = max((k for k in range(late) if isinstance(steps[k], n.Barrier)), default=-1)
+        for early in range(since + 1, late):
+            both = (steps[early], step)
+            if not any(isinstance(one, n.CallKernel) and one.parallel for one in both):
+                continue
+            pairs = [(a, b) for a in touched(both[0]) for b in touched(both[1])]
+            if any(a[0] & b[0] and (a[1] or b[1]) for a, b in pairs):
+                return early, late
+    return None
+
+
+def test_a_barrier_is_missed_wherever_threads_may_meet() -> None:
+    races = 0
+    for seed in range(400):
+        steps = some_steps(Random(seed))
+        race = first_race(steps)
+        try:
+            reference.run(program(*steps), {"X": DATA}, shadow=False)
+        except ExecutionError as error:
+            assert race is not None and f" and step {race[1]} (" in str(error), f"{steps}\n{error}"
+            races += 1
+        else:
+            assert race is None, f"{steps}: steps {race}"
+    assert 100 < races < 300
 
 
 def test_outputs_must_be_complete() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from minitvm import expr as x
 from minitvm import tir
 from minitvm.reference import check
+from minitvm.reference import tir as loops
 from minitvm.reference.special import TURNS, same_bits, special_inputs, special_values, turns
 from minitvm.reference.strategies import scheduled
 from minitvm.script import from_source
@@ -166,6 +168,33 @@ def test_in_turns_a_small_input_gets_every_value_too(n: int, dtype: str) -> None
 def test_a_lost_zero_of_the_other_sign_is_seen_with_every_seed(n: int, seed: int) -> None:
     before, after = assigning("A[i] + T.float32(0)", n=n), assigning("A[i]", n=n)
     assert not check(before, after, modes=["special"], seed=seed)
+
+
+def value_of_a_sum(random: Random) -> str:
+    """A function, often one with jumps, of a sum of two to four terms."""
+    terms = ["A[i]", "B[i]", "A[i] * T.float32(0.5)", "T.float32(0.25)", "T.float32(-0.25)", "T.float32(-0.0)"]
+    total = " + ".join(random.choice(terms) for _ in range(random.randint(2, 4)))
+    functions = ("ceil", "trunc", "round", "nearbyint", "floor", "abs")
+    value = f"T.{random.choice(functions)}({total})" if random.random() < 0.8 else total
+    others = ("{}", "{}", "{} * T.float32(-1)", "T.max({}, A[i])", "T.min({}, B[i])", "T.copysign({}, B[i])")
+    return random.choice(others).format(value)
+
+
+def test_the_sign_of_a_zero_is_told_whatever_sums_lie_behind_it() -> None:
+    """`x + 0 -> x` is a difference exactly where x is -0 on one of the inputs; another order is no excuse for it."""
+    seen = 0
+    for seed in range(24):
+        value = value_of_a_sum(Random(seed))
+        before, after = assigning(value), assigning(f"{value} + T.float32(0)")
+        negative = False
+        for turn in range(turns(before, {})):
+            inputs = special_inputs(before, 0, {}, turn=turn)
+            loops.run(before, *inputs)
+            negative = negative or bool((np.signbit(inputs[2]) & (inputs[2] == 0)).any())
+        verdict = only_special(before, after)
+        assert bool(verdict) != negative, f"{value}: {verdict}"
+        seen += negative
+    assert 6 < seen < 22
 
 
 def test_integers_that_are_indices_stay_small() -> None:
