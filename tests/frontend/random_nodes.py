@@ -1,4 +1,4 @@
-"""Hypothesis strategy: one ONNX node with random shapes and attributes, and what ONNX's own evaluator makes of it.
+"""One random ONNX node with random shapes and attributes, and what ONNX's own evaluator makes of it.
 
 Each operator has a function that draws a node: the attributes that the standard gives it, negative axes, uneven pads,
 extents of 1 and indices from the end among them. Data are small integers in their dtype, so that sums are exact.
@@ -23,6 +23,8 @@ from minitvm.reference import te as expressions
 from tests import drawing
 from tests.drawing import Draw
 
+from .recurrences import ACTIVATIONS, DEFAULTS, recurrence
+
 
 @dataclass
 class Node:
@@ -36,6 +38,7 @@ class Node:
     opset: int = 18
     judged: bool = True  # whether ONNX's evaluator does this right
     twin: tuple[Node, Callable[[list[np.ndarray]], list[np.ndarray]]] | None = None
+    definition: Callable[[], list[np.ndarray]] | None = None  # what the standard says, where the evaluator knows less
 
     def expected(self) -> list[np.ndarray] | None:
         """What ONNX's own evaluator makes of it, or of its `twin`: a plainer node, and how its results become ours.
@@ -44,6 +47,8 @@ class Node:
         """
         if not self.judged:
             return None
+        if self.definition is not None:
+            return self.definition()
         if self.twin is not None:
             plain, changed = self.twin
             wanted = plain.expected()
@@ -86,6 +91,10 @@ class Drawing(drawing.Drawing):
 
     def node(self, op: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] = {}, **more: Any) -> Node:
         return Node(op, dict(inputs), dict(attrs), **more)
+
+
+class Seeded(drawing.Seeded, Drawing):
+    """The same from a seed, evenly."""
 
 
 def _ints(*values: int) -> np.ndarray:
@@ -157,15 +166,19 @@ def _conv_transpose(d: Drawing) -> Node:
         "x": d.data([d.int(1, 2), group * each, *extents]), "w": d.data([group * each, more, *kernel]),
         "b": d.data([more]) if group == 1 and d.flag() else None,  # the evaluator adds it once a group
     }  # fmt: skip
-    plain = d.node("ConvTranspose", inputs, attrs)
-    half = [d.int(0, (full - 1) // 2) for full in natural]
     if d.flag():
-        return plain
-    # The size asked for, where as much is cut on both sides: the same as those pads.
-    shape = [full - 2 * h for full, h in zip(natural, half)]
+        return d.node("ConvTranspose", inputs, attrs)
+    # The size is asked for: what is too much is cut off, an odd one in front unless the mode is SAME_UPPER.
     asked = {k: v for k, v in attrs.items() if k != "pads"}
-    same = d.node("ConvTranspose", inputs, {**asked, "pads": half + half})
-    return d.node("ConvTranspose", inputs, {**asked, "output_shape": shape}, twin=(same, list))
+    mode = d.one(None, "NOTSET", "SAME_UPPER", "SAME_LOWER")
+    strided = [n * s for n, s in zip(extents, strides)]
+    by_strides = (mode or "").startswith("SAME") and all(s <= full for s, full in zip(strided, natural)) and d.flag()
+    shape = strided if by_strides else [d.int(1, full) for full in natural]
+    total = [full - size for full, size in zip(natural, shape)]
+    less, more = [t // 2 for t in total], [t - t // 2 for t in total]
+    same = d.node("ConvTranspose", inputs, {**asked, "pads": less + more if mode == "SAME_UPPER" else more + less})
+    asked |= {} if mode is None else {"auto_pad": mode}
+    return d.node("ConvTranspose", inputs, asked if by_strides else {**asked, "output_shape": shape}, twin=(same, list))
 
 
 # ---- quantised -----------------------------------------------------------------------------------------------------
@@ -187,6 +200,35 @@ def _matmul_integer(d: Drawing) -> Node:
     if inputs["zb"] is None:
         del inputs["zb"]
     return d.node("MatMulInteger", inputs)
+
+
+def _qlinear_matmul(d: Drawing) -> Node:
+    """One scale and zero point a tensor, or one a row of the left operand, one a column of the right one."""
+    m, k, n = d.int(1, 4), d.int(1, 5), d.int(1, 4)
+    lead = [d.int(1, 2)] if d.flag() else []
+
+    def scale(shape: Sequence[int]) -> np.ndarray:
+        return np.asarray(d.rng.choice(np.array([0.5, 1.0, 2.0, 4.0], np.float32), shape), np.float32)
+
+    rows, columns = ([*lead, m, 1], [*lead, 1, n]) if lead else ([m], [n])
+    rows, columns = (d.one([], [1], each) for each in (rows, columns))
+    left, right, out = (d.one("uint8", "int8") for _ in range(3))
+    sa, sb, sy = scale(rows), scale(columns), scale([]) * np.float32(64)
+    za, zb, zy = _bytes(d, rows, left), _bytes(d, columns, right), _bytes(d, [], out)
+    inputs = {"a": _bytes(d, [*lead, m, k], left), "sa": sa, "za": za, "b": _bytes(d, [*lead, k, n], right), "sb": sb,
+              "zb": zb, "sy": sy, "zy": zy}  # fmt: skip
+
+    def definition() -> list[np.ndarray]:
+        def real(q: np.ndarray, s: np.ndarray, z: np.ndarray, by_row: bool) -> np.ndarray:
+            wide = (p[:, None] if by_row and p.ndim == 1 else p for p in (s, z.astype(np.float64)))
+            by, zero = wide
+            return (q - zero) * by
+
+        exact = real(inputs["a"], sa, za, True) @ real(inputs["b"], sb, zb, False)
+        limits = np.iinfo(out)
+        return [np.clip(np.rint(exact / sy) + zy, limits.min, limits.max).astype(out)]
+
+    return d.node("QLinearMatMul", inputs, definition=definition)
 
 
 def _conv_integer(d: Drawing) -> Node:
@@ -256,9 +298,9 @@ def _slice(d: Drawing) -> Node:
     starts, ends, steps = [], [], []
     for a in axes:
         n = shape[a]
-        bounds = st.sampled_from([*range(-n - 2, n + 3), -(2**31), 2**31 - 1])
-        starts.append(d.draw(bounds))
-        ends.append(d.draw(bounds))
+        bounds = (*range(-n - 2, n + 3), -(2**31), 2**31 - 1)
+        starts.append(d.one(*bounds))
+        ends.append(d.one(*bounds))
         steps.append(d.one(1, 1, 2, 3, -1, -2))
     kept = all(len(range(*slice(s, e, t).indices(shape[a]))) for a, s, e, t in zip(axes, starts, ends, steps))
     if not kept:
@@ -327,7 +369,7 @@ def _split(d: Drawing) -> Node:
         first = d.int(1, n - 1)
         return d.node("Split", {"x": d.data(shape), "split": _ints(first, n - first)}, {"axis": axis},
                       known=("split",), outputs=2)  # fmt: skip
-    count = d.draw(st.sampled_from([k for k in range(1, n + 1) if (k - 1) * -(-n // k) < n]))
+    count = d.one(*(k for k in range(1, n + 1) if (k - 1) * -(-n // k) < n))
     return d.node("Split", {"x": d.data(shape)}, {"axis": axis, "num_outputs": count}, outputs=count)
 
 
@@ -350,13 +392,13 @@ def _reshaping(d: Drawing) -> Node:
         return d.node(op, {"x": d.data(shape), "axes": _ints(*gone)}, known=("axes",))
     if op == "Unsqueeze":
         count = d.int(1, 2)
-        new = d.draw(st.permutations(range(rank + count)))[:count]
+        new = d.permuted(range(rank + count))[:count]
         axes = [a - rank - count if d.flag() else a for a in new]
         return d.node(op, {"x": x, "axes": _ints(*axes)}, known=("axes",))
     if op == "Flatten":
         return d.node(op, {"x": x}, {"axis": d.int(-rank, rank)})
     if op == "Transpose":
-        return d.node(op, {"x": x}, d.attrs(perm=list(d.draw(st.permutations(range(rank))))))
+        return d.node(op, {"x": x}, d.attrs(perm=d.permuted(range(rank))))
     if op == "Concat":
         axis = d.axis(rank)
         other = list(shape)
@@ -524,6 +566,11 @@ def _recurrent(d: Drawing) -> Node:
     count = 3 if op == "LSTM" else 2
     made = d.node(op, inputs, attrs, outputs=count, opset=14)
     if d.flag():
+        # Of each direction its own, in the order of the gates.
+        names = [d.one(*ACTIVATIONS) for _ in range(n * len(DEFAULTS[op]))]
+        made.attrs = attrs = {**attrs, "activations": names}
+        made.definition = lambda: recurrence(op, inputs, attrs)
+    if d.flag():
         return made
     # With layout 1 the batch comes first, in states and in outputs too.
     turned = {k: a if a is None or k not in "xhc" else np.swapaxes(a, 0, 1).copy() for k, a in inputs.items()}
@@ -612,7 +659,7 @@ def _blocks(d: Drawing) -> Node:
 
 OPERATORS: dict[str, Callable[[Drawing], Node]] = {
     "pool": _pool, "conv": _conv, "conv_transpose": _conv_transpose, "matmul_integer": _matmul_integer,
-    "conv_integer": _conv_integer, "quantize": _quantize, "dynamic": _dynamic, "pad": _pad, "center": _center,
+    "qlinear_matmul": _qlinear_matmul, "conv_integer": _conv_integer, "quantize": _quantize, "dynamic": _dynamic, "pad": _pad, "center": _center,
     "slice": _slice, "gather": _gather, "gather_nd": _gather_nd, "one_hot": _one_hot, "topk": _topk, "split": _split,
     "reshaping": _reshaping, "reduce": _reduce, "arg": _arg, "cumulative": _cumulative, "softmax": _softmax,
     "norm": _norm, "elementwise": _elementwise, "products": _products, "recurrent": _recurrent, "resize": _resize,
@@ -644,6 +691,11 @@ def _unlike(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> str:
         if not same or not np.allclose(np.float64(want), np.float64(got), rtol=1e-4, atol=1e-4, equal_nan=True):
             return f"{got.dtype}{list(got.shape)} {got} instead of {want.dtype}{list(want.shape)} {want}"
     return ""
+
+
+def random_node(family: str, seed: int) -> Node:
+    """The node of that family that comes with the seed."""
+    return OPERATORS[family](Seeded(seed, *family.encode()))
 
 
 @st.composite

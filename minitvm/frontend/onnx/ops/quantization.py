@@ -104,10 +104,18 @@ def _along_first(n: NodeContext, x: Operand, rank: int) -> Operand:
 
 @converter("QLinearMatMul", since=10)
 def qlinear_matmul(n: NodeContext) -> Any:
-    """Dequantised, multiplied, quantised: exact in the integers between."""
+    """Dequantised, multiplied, quantised: exact in the integers between.
+
+    A vector of parameters runs along the rows of the left operand, or along the columns of the right one.
+    """
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (n[k] for k in range(8))
+    if _flat(n, y_scale).ndim or _flat(n, y_zero).ndim:
+        n.refuse(f"the result has one scale and one zero point, found {y_scale} and {y_zero}")
     product = _product(n, a, _flat(n, a_zero), b, _flat(n, b_zero))
-    scale = n.op("multiply", n.cast(_flat(n, a_scale), "float32"), n.cast(_flat(n, b_scale), "float32"))
+    by_row = _flat(n, a_scale)
+    if by_row.ndim == 1 and product.ndim > 1:
+        by_row = n.op("expand_dims", by_row, axis=(1,))
+    scale = n.op("multiply", n.cast(by_row, "float32"), n.cast(_flat(n, b_scale), "float32"))
     scale = n.op("divide", scale, n.cast(_flat(n, y_scale), "float32"))
     return _requantized(n, product, scale, _flat(n, y_zero))
 
