@@ -19,6 +19,14 @@ ONNX_CONVOLUTION.edit(
     by=[imported("conv_transpose", examples=400)],
 )
 
+ONNX_CONVOLUTION.edit(
+    "an odd cut is larger behind",
+    "_transposed_padding",
+    'upper = mode == "SAME_UPPER"',
+    'upper = mode != "SAME_LOWER"',
+    by=[imported("conv_transpose", examples=400)],
+)
+
 ONNX_ARITHMETIC = Faults(
     "onnx arithmetic", "minitvm.frontend.onnx.ops.arithmetic", [imported("elementwise", examples=400)]
 )
@@ -81,6 +89,13 @@ ONNX_NORMALIZATION.edit(
 
 ONNX_QUANTIZATION = Faults("onnx quantization", "minitvm.frontend.onnx.ops.quantization", [])
 ONNX_QUANTIZATION.edit(
+    "scales of rows run along columns",
+    "qlinear_matmul",
+    "if by_row.ndim == 1 and product.ndim > 1:",
+    "if False:",
+    by=[imported("qlinear_matmul", examples=400)],
+)
+ONNX_QUANTIZATION.edit(
     "the range of a dynamic scale need not hold 0",
     "dynamic_quantize",
     'low = n.op("minimum", n.op("min", x), 0.0)',
@@ -96,6 +111,12 @@ ONNX_QUANTIZATION.edit(
 )
 
 ONNX_RECURRENT = Faults("onnx recurrent", "minitvm.frontend.onnx.ops.recurrent", [imported("recurrent", examples=400)])
+ONNX_RECURRENT.edit(
+    "both directions have the activations of the first",
+    "_activations",
+    "for a in names[d * count : (d + 1) * count]]",
+    "for a in names[:count]]",
+)
 ONNX_RECURRENT.edit(
     "the output gate peeps at the old cell",
     "lstm",
