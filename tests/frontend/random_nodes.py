@@ -659,7 +659,8 @@ def _blocks(d: Drawing) -> Node:
 
 OPERATORS: dict[str, Callable[[Drawing], Node]] = {
     "pool": _pool, "conv": _conv, "conv_transpose": _conv_transpose, "matmul_integer": _matmul_integer,
-    "qlinear_matmul": _qlinear_matmul, "conv_integer": _conv_integer, "quantize": _quantize, "dynamic": _dynamic, "pad": _pad, "center": _center,
+    "qlinear_matmul": _qlinear_matmul, "conv_integer": _conv_integer, "quantize": _quantize, "dynamic": _dynamic,
+    "pad": _pad, "center": _center,
     "slice": _slice, "gather": _gather, "gather_nd": _gather_nd, "one_hot": _one_hot, "topk": _topk, "split": _split,
     "reshaping": _reshaping, "reduce": _reduce, "arg": _arg, "cumulative": _cumulative, "softmax": _softmax,
     "norm": _norm, "elementwise": _elementwise, "products": _products, "recurrent": _recurrent, "resize": _resize,

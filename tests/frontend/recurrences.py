@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM by the equations of ONNX's standard, in float64: ONNX's own evaluator knows no other activations."""
+"""RNN, GRU and LSTM by the equations of ONNX's standard: its own evaluator knows no activations but the defaults."""
 
 from __future__ import annotations
 
