@@ -38,6 +38,27 @@ Faults("topi pad: calls", "minitvm.topi.pad", [called("pad")]).edit(
     "if False:",
 )
 
+Faults("topi pad: symbolic calls", "minitvm.topi.pad", [called("pad")]).edit(
+    "one element alone is reflected with the period 0",
+    "pad",
+    "last if isinstance(last, int) else te.maximum(last, 1)",
+    "last",
+)
+
+Faults("topi transform: calls", "minitvm.topi.transform", [called("slice")]).edit(
+    "a bound before the front of a symbolic axis is kept",
+    "_clamped",
+    "simple(te.maximum(extent + bound, 0))",
+    "simple(extent + bound)",
+)
+
+Faults("graph operators transform: calls", "minitvm.graph.ops.transform", [called("slice")]).edit(
+    "a fold backwards to the first element takes that, too",
+    "_strided_slice",
+    "last < -x.shape[a]",
+    "last <= -x.shape[a]",
+)
+
 Faults("topi sampling: calls", "minitvm.topi.sampling", [called("sample")]).edit(
     "without align_corners samples reflect at the centres",
     "_reflected",

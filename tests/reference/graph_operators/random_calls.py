@@ -262,7 +262,9 @@ def _slice(d: Drawing) -> Call:
     begin, end, strides = [], [], []
     for a in over:
         n = shape[a]
-        places = [*range(-n - 2, n + 3), -(2**31), 2**31 - 1]
+        # The first and the last element, from either end, and the places beside them tell bounds that are one off.
+        ends = (0, -1, n - 1, n, -n, -n - 1)
+        places = [*range(-n - 2, n + 3), *ends, *ends, -(2**31), 2**31 - 1]
         step = d.one(1, 1, 2, 3, -1, -2)
         first, last = d.one(*places), d.one(*places)
         if not range(n)[first:last:step]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from minitvm.expr import DType, as_expr
+from minitvm.errors import InputError, TypeMismatch, Unsupported
+from minitvm.expr import DType, Expr, SizeVar, as_expr
 from minitvm.graph import Graph, GraphBuilder, registry, verify_graph
 from minitvm.graph.passes.constant_folding import constant_folding
 from minitvm.reference import graph as interpreter
@@ -14,15 +17,30 @@ from minitvm.te.nodes import PlaceholderOp, Tensor
 from .calls import Call
 
 
-def by_te(call: Call) -> list[np.ndarray]:
-    """By the operator's tensor expression, interpreted."""
+def by_te(call: Call, symbols: Mapping[int, SizeVar] = {}) -> list[np.ndarray]:
+    """By the operator's tensor expression, interpreted; extents of these sizes are symbolic."""
     operator = registry.get(call.op)
     placeholders = []
     for number, array in enumerate(call.inputs):
-        shape, dtype = tuple(as_expr(d) for d in array.shape), DType(array.dtype.name)
+        shape: tuple[Expr, ...] = tuple(as_expr(symbols.get(d, d)) for d in array.shape)
+        dtype = DType(array.dtype.name)
         placeholders.append(Tensor(PlaceholderOp(f"x{number}", shape, dtype), shape, dtype))
     outputs = operator.to_te(placeholders, operator.normalize(call.attrs))
     return te_interpreter.evaluate(outputs, dict(zip(placeholders, call.inputs, strict=True)))
+
+
+def by_symbolic_te(call: Call) -> list[list[np.ndarray]]:
+    """The same with every extent of one size symbolic, for each size in turn; none where the operator refuses that.
+
+    Extents that are equal become the same variable: what has to fit still does.
+    """
+    found = []
+    for size in sorted({d for a in call.inputs for d in a.shape}):
+        try:
+            found.append(by_te(call, {size: SizeVar("n")}))
+        except (InputError, TypeMismatch, Unsupported):
+            continue  # an extent that has to be known, or one that is 1 and is broadcast
+    return found
 
 
 def graph_of(call: Call) -> Graph:
@@ -48,16 +66,16 @@ def by_folding(call: Call) -> list[np.ndarray]:
 
 
 def difference(call: Call) -> str:
-    """Where tensor expression or fold differ from the graph's interpreter; "" for nowhere.
+    """Where tensor expression, of known extents or symbolic ones, or fold differ from the interpreter; "" for nowhere.
 
     Integers are the same; floats are within what another order of sums may change.
     """
     wanted = by_graph(call)
-    ways = {"te": by_te(call)}
+    ways = [("te", by_te(call)), *(("te of a symbolic extent", found) for found in by_symbolic_te(call))]
     operator = registry.get(call.op)
     if operator.fold or operator.fold_types:
-        ways["fold"] = by_folding(call)
-    for way, found in ways.items():
+        ways.append(("fold", by_folding(call)))
+    for way, found in ways:
         for a, b in zip(found, wanted, strict=True):
             if (a.dtype, a.shape) != (b.dtype, b.shape) or not _near(a, b):
                 return f"{way}: {call}: {a.dtype}{list(a.shape)} {a} instead of {b.dtype}{list(b.shape)} {b}"
