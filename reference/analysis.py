@@ -34,14 +34,15 @@ def prepared(kind: type[R], program: t.PrimFunc | t.IRModule, args: Sequence[Any
     does not do, the run raises `Unsupported` with the text `refusal`.
     """
     func, own, settings = entry(program), copies(args), Settings(shadow=False)
-    module = program if isinstance(program, t.IRModule) else t.IRModule({func.name: func})
+    module = program if isinstance(program, t.IRModule) else None
     statements, kernels = compilers
     if is_lowered(program):
+        lowered = module or t.IRModule({func.name: func})
         own = [flattened(p, a) for p, a in zip(func.params, own)]
         known: dict[str, Dependence] = {}
 
         def compiler(in_order: set[t.For]) -> LockstepCompiler:
-            return kernels(func, settings, in_order, module, known)
+            return kernels(func, settings, in_order, lowered, known)
     else:
         func = written_out(func)
         facts = facts_of(func)

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from minitvm import expr as x
 from minitvm.tir import nodes as t
 
+from .index_arithmetic import note_reach
 from .settings import INDEPENDENT
 
 
@@ -33,9 +34,11 @@ class Dependence:
         self.bindings: dict[x.Var, list[x.Expr]] = {}
         self.sources: dict[t.Buffer, t.BufferRegion] = {}
         self.ranges: dict[x.Var, list[x.Expr]] = {}
+        self.reach: dict[x.Var, int] = {}  # see `reference.index_arithmetic.reaches`
         self.size = 10  # steps that it costs to begin a run
         for count, node in enumerate(x.walk(func.body)):
             self.size = 10 + count // 4
+            note_reach(self.reach, node)
             if isinstance(node, t.BlockRealize):
                 for iterator, value in zip(node.block.iter_vars, node.iter_values):
                     self.bindings.setdefault(iterator.var, []).append(value)
@@ -48,6 +51,7 @@ class Dependence:
         self.several_masks: set[t.Buffer] = set()  # found out by runs; see `reference.tracking.SeveralMasks`
         self.in_order: set[t.For] = set()  # loops whose iterations met in a run, though they look independent
         self.compiled: dict[Any, Any] = {}  # by `reference.runner`, for each way to run
+        self.levels: dict[Any, Any] = {}  # by `reference.lockstep`, which needs them for each of these ways
         self._used: dict[x.Var, frozenset[x.Var]] = {}
 
     def root(self, buffer: t.Buffer) -> t.Buffer:

@@ -16,7 +16,7 @@ from .grid import GRID, MASK, axis_values
 from .level import Level
 from .scalar import Environment, Evaluate, Execute, Value
 from .steps import POINTS as POINTS_OF_A_STEP
-from .steps import spend, statements
+from .steps import spend
 from .tracking import Execution
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ class GridNest:
     """A level as it was compiled.
 
     `axes` are the loops of this level and of those around it, this level's the last; `slots` are where its loop
-    variables stand in an environment, `where` its execution, `above` that of the level around it.
+    variables stand in an environment, `where` its execution, `above` that of the level around it; `each` are the
+    statements of the body, counted in steps.
     """
 
     level: Level
@@ -42,6 +43,7 @@ class GridNest:
     where: int
     above: int | None
     body: Execute
+    each: int
     compiler: LockstepCompiler
 
     def run(self, env: Environment) -> None:
@@ -53,7 +55,7 @@ class GridNest:
         around: Execution | None = env[self.above] if self.above is not None else None
         every = [*(around.extents if around is not None else []), *lengths]
         execution = env[self.where] = Execution(self.compiler.counter.take(math.prod(every)), self.axes, every)
-        spend(statements(self.level.body) * (1 + math.prod(every) // POINTS_OF_A_STEP))
+        spend(self.each * (1 + math.prod(every) // POINTS_OF_A_STEP))
         rank = self.compiler.rank
         ids = np.zeros((1,) * (rank + 1), np.int64) if around is None else around.ids - around.base
         grid, mask = env[GRID], env[MASK]

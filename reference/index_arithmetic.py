@@ -53,11 +53,16 @@ def reaches(node: x.Node) -> dict[x.Var, int]:
     """The largest magnitude of the loop variables and block iterators below a node whose domain is constant."""
     found: dict[x.Var, int] = {}
     for part in x.walk(node):
-        if isinstance(part, For):
-            _note(found, part.var, part.start, part.extent)
-        elif isinstance(part, x.IterVar) and part.dom is not None:
-            _note(found, part.var, part.dom.start, part.dom.extent)
+        note_reach(found, part)
     return found
+
+
+def note_reach(found: dict[x.Var, int], part: x.Node) -> None:
+    """Add what one node says about the reach of variables."""
+    if isinstance(part, For):
+        _note(found, part.var, part.start, part.extent)
+    elif isinstance(part, x.IterVar) and part.dom is not None:
+        _note(found, part.var, part.dom.start, part.dom.extent)
 
 
 def _note(found: dict[x.Var, int], var: x.Var, start: x.Expr, extent: x.Expr) -> None:

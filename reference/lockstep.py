@@ -24,7 +24,6 @@ from .grid import GRID, MASK, inside, narrowed
 from .grid_elements import GridElements, NeedsOrder
 from .grid_run import GridNest, largest
 from .grid_storage import GridMemory, GridView
-from .index_arithmetic import reaches
 from .level import Level
 from .scalar import Environment, Evaluate, Execute, Value
 from .settings import INDEPENDENT, Settings
@@ -42,9 +41,10 @@ class LockstepCompiler(Statements, GridElements):
     ) -> None:
         super().__init__(settings, facts or Dependence(func), set(func.buffers))
         self.in_order = in_order
-        self.reach = reaches(func)
+        self.reach = self.facts.reach
         self.rank = 0  # loops of the deepest grid; known when compilation is done, used when the program runs
         self.counter = Counter()
+
     def environment(self) -> Environment:
         """An environment in which nothing is bound and the grid has one point."""
         env: Environment = [None] * self.size
@@ -93,14 +93,17 @@ class LockstepCompiler(Statements, GridElements):
         outer, around = self.level, self.axes
         starts, extents = [self.expr(one.start) for one in loops], [self.expr(one.extent) for one in loops]
         slots = [self.define(one.var) for one in loops]
-        level = self.level = Level(loops, outer, self.facts, self.grid)
+        key = (*loops, outer, frozenset(self.in_order))
+        if key not in self.facts.levels:
+            self.facts.levels[key] = Level(loops, outer, self.facts, self.grid)
+        level = self.level = self.facts.levels[key]
         where = self.define(level)
         above = self.slot(outer) if outer is not None else None
         axes = self.axes = [*around, *loops]
         self.rank = max(self.rank, len(axes))
         body = self.stmt(level.body)
         self.level, self.axes = outer, around
-        return GridNest(level, axes, starts, extents, slots, where, above, body, self).run
+        return GridNest(level, axes, starts, extents, slots, where, above, body, statements(level.body), self).run
 
     def _together(self, s: t.For) -> list[t.For]:
         """A loop of the grid and those right inside of it that run at once with it."""

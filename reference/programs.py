@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from minitvm import expr as x
 from minitvm.errors import InputError
@@ -77,14 +78,10 @@ def parameters(program: Program) -> list[Parameter]:
     """The parameters of a program in calling order."""
     if isinstance(program, t.PrimFunc | t.IRModule):
         func = entry(program)
-        written = stored_buffers(func, program if isinstance(program, t.IRModule) else None)
-        inout = func.attrs.get(INOUT, ())
-        return [
-            Parameter(p.name, p.dtype, p.shape, p in written, inout=k in inout)
-            if isinstance(p, t.Buffer)
-            else Parameter(p.name, p.dtype, None, False, p)
-            for k, p in enumerate(func.params)
-        ]
+        by_program = _PARAMETERS.setdefault(func, WeakKeyDictionary())
+        if program not in by_program:
+            by_program[program] = _of_function(func, program if isinstance(program, t.IRModule) else None)
+        return list(by_program[program])
     if not isinstance(program, Sequence) or not all(isinstance(one, te.Tensor | x.Var) for one in program):
         raise InputError(
             f"a program is a PrimFunc, an IRModule or a list of te tensors, found {type(program).__name__}"
@@ -94,6 +91,22 @@ def parameters(program: Program) -> list[Parameter]:
         if isinstance(one, te.Tensor)
         else Parameter(one.name, one.dtype, None, False, one)
         for one in program
+    ]
+
+
+_PARAMETERS: WeakKeyDictionary[t.PrimFunc, WeakKeyDictionary[t.PrimFunc | t.IRModule, list[Parameter]]] = (
+    WeakKeyDictionary()
+)
+
+
+def _of_function(func: t.PrimFunc, module: t.IRModule | None) -> list[Parameter]:
+    written = stored_buffers(func, module)
+    inout = func.attrs.get(INOUT, ())
+    return [
+        Parameter(p.name, p.dtype, p.shape, p in written, inout=k in inout)
+        if isinstance(p, t.Buffer)
+        else Parameter(p.name, p.dtype, None, False, p)
+        for k, p in enumerate(func.params)
     ]
 
 

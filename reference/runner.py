@@ -136,13 +136,16 @@ class Run:
                     self.values.setdefault(stride, value)
             if isinstance(param.elem_offset, x.Var):
                 self.values.setdefault(param.elem_offset, 0)
-            layout = (*param.strides, param.elem_offset)
-            known = {v: self.values[v] for e in layout for v in x.free_vars(e) if v in self.values}
-            strides = tuple(int(evaluate_scalar(s, known)) for s in param.strides) or dense
-            offset = int(evaluate_scalar(param.elem_offset, known))
+            strides = tuple(self._number(s) for s in param.strides) or dense
+            offset = self._number(param.elem_offset)
             init = None if not self.settings.shadow else param not in self.outputs or param.name in self.inout
             bound.append(Argument(param, array, strides, offset, init, self.settings.domain))
         return bound
+
+    def _number(self, e: x.Expr) -> int:
+        if isinstance(e, x.IntImm):
+            return e.value
+        return int(evaluate_scalar(e, {v: self.values[v] for v in x.free_vars(e) if v in self.values}))
 
     def _finish(self, bound: Sequence[Argument]) -> None:
         """Bring results back and, with shadow, refuse incomplete outputs."""

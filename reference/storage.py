@@ -163,6 +163,8 @@ def _bound(dim: x.Expr, values: dict[x.Var, Any]) -> str:
 
 
 def _dimension(dim: x.Expr, values: dict[x.Var, Any]) -> int:
+    if isinstance(dim, x.IntImm):
+        return dim.value
     from .scalar import evaluate
 
     unknown = [v.name for v in x.free_vars(dim) if v not in values]
