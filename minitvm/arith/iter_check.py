@@ -178,7 +178,9 @@ def _determines(mark: IterMark, splits: list[IterSplit], detector: _Detector) ->
             if detector.divide(reach, split.lower_factor) is None:
                 continue
             further = detector.times(split.lower_factor, split.extent)
-            if detector.divide(further, reach) is not None and not detector.equal(further, reach):
+            # What reaches the end of the iterator has all digits from its own up, in a last tile that is not full too.
+            whole = detector.at_most(mark.extent, further) or detector.divide(further, reach) is not None
+            if whole and not detector.equal(further, reach):
                 reach = further
                 break
         else:
@@ -319,7 +321,10 @@ def _assemble(parts: list[tuple[IterSplit, Expr]], analyzer: Analyzer) -> Expr:
         for split, value in rest:
             offset = quotient(reach, split.lower_factor)
             further = multiply(split.lower_factor, split.extent)
-            if offset is None or further is None or further == reach or quotient(further, reach) is None:
+            if offset is None or further is None or further == reach:
+                continue
+            # What reaches the end of the iterator has all digits from its own up, in a last tile that is not full too.
+            if quotient(further, reach) is None and not analyzer.domain.nonnegative(further - split.mark.extent):
                 continue
             if offset != _ONE:
                 value = value // analyzer.to_expr(offset, value.dtype)

@@ -18,7 +18,7 @@ def _assert_nothing_noticed(workload: Workload) -> None:
 
 @pytest.mark.parametrize(
     "workload",
-    [questions(60), boxes(60), bindings(400), dtypes(60)],
+    [questions(60), boxes(60), bindings(800), dtypes(60)],
     ids=lambda w: w.name,
 )
 def test_answers_hold_at_every_point(workload: Workload) -> None:

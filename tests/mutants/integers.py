@@ -2,7 +2,7 @@
 
 `questions()`  facts, bounds, proofs and remainders under ranges, symbolic sizes and several conditions at once
 `boxes()`      what accesses touch, and what hulls, intersections, covers and gaps of boxes are said to be
-`bindings()`   which maps of loops are claimed to be one-to-one or onto, and what their inverses are
+`bindings()`   how maps of loops are read, which are claimed to be one-to-one or onto, and what their inverses are
 `dtypes()`     expressions in every dtype with their edges, signs of zero and NaN among them, simplified
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from minitvm.arith import Analyzer, regions, simplify
-from minitvm.arith.iter_check import inverse, values
+from minitvm.arith.iter_check import inverse, to_expr, values
 from minitvm.arith.iter_map import detect
 from minitvm.errors import ExecutionError
 from minitvm.expr import (
@@ -237,7 +237,7 @@ def bindings(examples: int = 400) -> Workload:
 
     def body(trial: Trial, seed: int) -> None:
         dice = Seeded(seed, 2)
-        loops = {Var("ij"[k]): dice.int(1, 6) for k in range(dice.int(1, 2))}
+        loops = {Var("ij"[k]): dice.one(1, 2, 3, 4, 5, 6, 6, 8) for k in range(dice.int(1, 2))}
         names = list(loops)
 
         def fused() -> Expr:
@@ -250,7 +250,10 @@ def bindings(examples: int = 400) -> Workload:
         d = dice.int(2, 4)
 
         def part(y: Expr) -> Expr:
-            kind = dice.one("whole", "whole", "quotient", "quotient", "remainder", "remainder")
+            kind = dice.one("whole", "whole", "quotient", "quotient", "remainder", "remainder", "digits")
+            if kind == "digits":  # some that overlap, and some of one weight
+                some = (y // d, y % d, y % (2 * d), y // (2 * d), y // d % 2)
+                return dice.one(*some) * dice.one(1, 1, d, -1) + dice.one(*some) * dice.one(1, 1, 2)
             return {"whole": y, "quotient": y // d, "remainder": y % d}[kind]
 
         y = fused()
@@ -260,7 +263,7 @@ def bindings(examples: int = 400) -> Workload:
         if relation is not None:
             limit = const(dice.int(0, 12))
             predicate = relation(y, limit) if relation in (LT, LE) else relation(limit, y)
-        level = dice.one("surjective", "injective", "bijective")
+        level = dice.one("none", "surjective", "injective", "bijective")
         trial.compared += 1
         found = detect(wanted, loops, predicate, level)
         if not found:
@@ -268,7 +271,11 @@ def bindings(examples: int = 400) -> Workload:
         every = [dict(zip(names, p)) for p in itertools.product(*(range(n) for n in loops.values()))]
         kept = [env for env in every if relation is None or evaluate(predicate, env)]
         reached = [tuple(evaluate(e, env) for e in wanted) for env in kept]
-        if level != "surjective":
+        forms = [to_expr(row, Analyzer(), "int32") for row in found.sums]
+        for env, place in zip(kept, reached):
+            read = tuple(evaluate(e, env) for e in forms)
+            _hold(read == place, f"{wanted} is read as {forms} on {loops} where {predicate}: {read} at {env}")
+        if level in ("injective", "bijective"):
             _hold(len(set(reached)) == len(reached), f"{wanted} is not one-to-one on {loops} where {predicate}")
             outputs = [Var(f"o{k}") for k in range(len(wanted))]
             back = inverse(found, outputs)
@@ -277,7 +284,7 @@ def bindings(examples: int = 400) -> Workload:
                     _hold(
                         evaluate(e, dict(zip(outputs, place))) == env[loop], f"{e} is not {loop} of {wanted} at {env}"
                     )
-        if level != "injective" and reached:
+        if level in ("surjective", "bijective") and reached:
             sides = [set(side) for side in zip(*reached)]
             whole = 1
             for side in sides:

@@ -1,10 +1,10 @@
 """Faults in facts, bounds and boxes: what holds for most integers and is taken to hold for all."""
 
-from ..integers import boxes, dtypes, questions
+from ..integers import bindings, boxes, dtypes, questions
 from ..patch import Faults
 from .arith import SUMS
 
-QUESTIONS, BOXES, DTYPES = questions(), boxes(), dtypes()
+QUESTIONS, BOXES, DTYPES, BINDINGS = questions(), boxes(), dtypes(), bindings(2000)
 
 ANALYZER = Faults("reasoning: analyzer", "minitvm.arith.analyzer", [])
 ANALYZER.edit(
@@ -70,4 +70,20 @@ REGIONS.edit(
     "covers",
     "analyzer.can_prove(y.start + y.extent <= x.start + x.extent)",
     "analyzer.can_prove(y.extent <= x.extent)",
+)
+
+MAPS = Faults("reasoning: maps of loops", "minitvm.arith.iter_map", [BINDINGS])
+MAPS.edit(
+    "digits of one iterator add up, however many values they take",
+    "_Detector.added",
+    "and mine.extent == arg.extent",
+    "",
+)
+
+CLAIMS = Faults("reasoning: claims about maps", "minitvm.arith.iter_check", [BINDINGS])
+CLAIMS.edit(
+    "digits whose last tile is not full are left out of the inverse",
+    "_assemble",
+    "and not analyzer.domain.nonnegative(further - split.mark.extent)",
+    "",
 )
