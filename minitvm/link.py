@@ -171,8 +171,9 @@ class Linker:
     def _check_written(self, outputs: Sequence[x.TensorSpec]) -> None:
         """Memory that nothing writes holds whatever was there: a run would give it out as a result."""
         written: dict[Slot, int | None] = {}  # at most that many bytes of each slot with memory of its own
+        counts = [elements_written(func.body) for func in self._functions]
         for step in self.steps:
-            for slot, mode, nbytes in self._touched(step):
+            for slot, mode, nbytes in self._touched(step, counts):
                 home, _ = slot.storage()
                 if mode == "r" and home not in written and _is_scratch(home, outputs) and slot.nbytes != 0:
                     raise InternalError(f"{step.operator} reads {slot.name}, which no step before it writes")
@@ -193,18 +194,22 @@ class Linker:
             if total is not None and isinstance(slot.nbytes, int) and total < slot.nbytes:
                 raise InternalError(f"the steps write {total} of the {slot.nbytes} bytes of output {spec.name} at most")
 
-    def _touched(self, step: _Call | _Copy) -> Iterator[tuple[Slot, str, int | None]]:
-        """The slots of a step, how each is accessed, and at most how many bytes of it are written."""
+    def _touched(
+        self, step: _Call | _Copy, counts: Sequence[Mapping[Buffer, int | None]]
+    ) -> Iterator[tuple[Slot, str, int | None]]:
+        """The slots of a step, how each is accessed, and at most how many bytes of it are written.
+
+        `counts` are the elements that each kernel writes.
+        """
         if isinstance(step, _Copy):
             yield step.src, "r", 0
             yield step.dst, "w", step.src.nbytes if isinstance(step.src.nbytes, int) else None
             return
         kernel = self.kernels[step.kernel]
         func = self._functions[step.kernel]
-        counts = elements_written(func.body)
         for param, described, arg in zip(func.params, kernel.params, step.args, strict=True):
             if isinstance(arg, Slot) and isinstance(param, Buffer):
-                count = counts.get(param, 0)
+                count = counts[step.kernel].get(param, 0)
                 yield arg, described.access, None if count is None else count * param.dtype.bytes
 
     def _plan(self, numbers: Sequence[int]) -> tuple[x.Arena, ...]:
@@ -247,6 +252,7 @@ def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
     calling: list[x.Input | x.Output] = []
     args: list[Slot | Expr] = []
     writes = written_parameters(lowered.host, lowered.module)
+    totals = _stored(lowered)
     for position, (param, flat) in enumerate(zip(lowered.func.params, lowered.host.params, strict=True)):
         if isinstance(param, Var):
             calling.append(x.Input(len(inputs)))
@@ -256,7 +262,7 @@ def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
         assert isinstance(flat, Buffer)
         # Where no kernel writes an output, or not all of it, it keeps what the caller passes in.
         mode = access.get(flat, "r") if flat in access or position not in writes else "rw"
-        mode = "rw" if mode == "w" and _is_partial(lowered, flat) else mode
+        mode = "rw" if mode == "w" and _is_partial(flat, totals.get(flat, 0)) else mode
         shape = tuple(_plain(d) for d in param.shape)
         place: x.Input | x.Output
         if mode == "r":
@@ -271,20 +277,24 @@ def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
     return linker.finish(lowered.func.name, inputs, outputs, calling=calling)
 
 
-def _is_partial(lowered: LoweredFunc, buffer: Buffer) -> bool:
-    """Whether the kernels store fewer elements than a parameter has."""
-    total = 0
+def _stored(lowered: LoweredFunc) -> dict[Buffer, int | None]:
+    """At most how many elements of each parameter the kernels store; None where there is no bound."""
+    totals: dict[Buffer, int | None] = {}
     for item in walk(lowered.host.body):
         if isinstance(item, KernelCall):
             kernel = lowered.module[item.kernel]
             counts = elements_written(kernel.body)
             for param, arg in zip(kernel.params, item.args, strict=True):
-                count = counts.get(param, 0) if arg is buffer and isinstance(param, Buffer) else 0
-                if count is None:
-                    return False
-                total += count
+                if isinstance(param, Buffer) and isinstance(arg, Buffer):
+                    before, count = totals.get(arg, 0), counts.get(param, 0)
+                    totals[arg] = None if before is None or count is None else before + count
+    return totals
+
+
+def _is_partial(buffer: Buffer, stored: int | None) -> bool:
+    """Whether fewer elements are stored than a parameter has."""
     size = tensor_bytes(buffer.shape, buffer.dtype)
-    return isinstance(size, int) and total * buffer.dtype.bytes < size
+    return stored is not None and isinstance(size, int) and stored * buffer.dtype.bytes < size
 
 
 def kernel_params(kernel: PrimFunc) -> tuple[x.KernelParam, ...]:
