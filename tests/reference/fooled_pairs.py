@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from minitvm.tir.nodes import PrimFunc
 
-from .written import each, function
+from .written import BY_MAXIMUM, BY_ZERO, each, function, softmax
 
 Pair = tuple[str, PrimFunc, PrimFunc]
 F32 = "T.float32"
@@ -343,29 +343,8 @@ def ties() -> Iterator[Pair]:
 # --- overflow and poles --------------------------------------------------------------------------------------------
 
 
-def softmax(shifted: bool, safe: str = "M[i]") -> PrimFunc:
-    step = "T.max(M[i], A[i, j])" if shifted else "M[i]"
-    start = 'T.min_value("float32")' if shifted else "T.float32(0)"
-    return function(
-        f"""
-        S = T.alloc_buffer((3,), "float32")
-        M = T.alloc_buffer((3,), "float32")
-        for i in range(3):
-            M[i] = {start}
-            for j in range(8):
-                M[i] = {step}
-            S[i] = T.float32(0)
-            for j in range(8):
-                S[i] = S[i] + T.exp(A[i, j] - {safe})
-            for j in range(8):
-                B[i, j] = T.exp(A[i, j] - {safe}) / S[i]
-        """,
-        'A: T.Buffer((3, 8), "float32"), B: T.Buffer((3, 8), "float32")',
-    )
-
-
 def poles() -> Iterator[Pair]:
-    yield "softmax without its maximum", softmax(True), softmax(False)
+    yield "softmax without its maximum", softmax(*BY_MAXIMUM), softmax(*BY_ZERO)
     one = "T.float32(1)"
     yield (
         "sigmoid by exp(x)",
@@ -516,7 +495,7 @@ def equal() -> Iterator[Pair]:
     )
     yield "one int8 product in int16", dot("int32", n=1), dot("int16", n=1)
     yield "an argmax", argbest(">"), argbest(">")
-    yield "softmax twice", softmax(True), softmax(True)
+    yield "softmax twice", softmax(*BY_MAXIMUM), softmax(*BY_MAXIMUM)
     yield "exp of a difference", each("T.exp(A[i] - A[7 - i])"), each("T.exp((T.float32(0) - A[7 - i]) + A[i])")
     yield "a quotient of products", each("A[i] / (A[7 - i] * T.float32(2))"), each("A[i] / (T.float32(2) * A[7 - i])")
     yield "a gather", gather("I[i]"), gather("0 + I[i]")

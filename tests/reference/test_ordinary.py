@@ -14,29 +14,9 @@ from minitvm.reference.ordinary import SPANS, apart
 from minitvm.reference.programs import execute
 from minitvm.script import from_source
 
-from .written import each, function
+from .written import BY_MAXIMUM, BY_ZERO, each, softmax
 
-
-def softmax(start: str, step: str) -> Any:
-    return function(
-        f"""
-        S = T.alloc_buffer((3,), "float32")
-        M = T.alloc_buffer((3,), "float32")
-        for i in range(3):
-            M[i] = {start}
-            for j in range(8):
-                M[i] = {step}
-            S[i] = T.float32(0)
-            for j in range(8):
-                S[i] = S[i] + T.exp(A[i, j] - M[i])
-            for j in range(8):
-                B[i, j] = T.exp(A[i, j] - M[i]) / S[i]
-        """,
-        'A: T.Buffer((3, 8), "float32"), B: T.Buffer((3, 8), "float32")',
-    )
-
-
-SHIFTED = softmax('T.min_value("float32")', "T.max(M[i], A[i, j])")
+SHIFTED = softmax(*BY_MAXIMUM)
 LAWS = {
     "log of exp": (each("T.log(T.exp(A[i]))"), each("A[i]")),
     "a sum of exponents": (each("T.exp(A[i]) * T.exp(A[7 - i])"), each("T.exp(A[i] + A[7 - i])")),
@@ -73,7 +53,7 @@ def test_the_same_inputs_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_softmax_needs_its_maximum() -> None:
     """The same formula; but large numbers overflow."""
     assert check(SHIFTED, SHIFTED)
-    verdict = check(SHIFTED, softmax("T.float32(0)", "M[i]"))
+    verdict = check(SHIFTED, softmax(*BY_ZERO))
     assert not verdict
     assert not np.isfinite(verdict.after)
 
