@@ -141,7 +141,31 @@ def used_and_returned(d: Drawing) -> None:
         d.op(d.one_of(["nn.relu", "copy"]), y, peak=d.peak(y))
 
 
+def alike_but_one(d: Drawing) -> None:
+    """One operator twice or more, and all results returned: the calls differ in one input, attribute or extent."""
+    shape = [max(d.extent(), 1), max(d.extent(), 1)]  # a maximum over nothing is infinite
+    x = d.fresh(shape, "float32", constant=False)
+    differs = d.one_of(["input", "attribute", "extent"])
+    if differs == "input":
+        kind = d.one_of(["subtract", "maximum", "multiply", "concatenate"])
+        y, z = (d.fresh(shape, "float32", constant=False) for _ in range(2))
+        attrs = {"axis": 0} if kind == "concatenate" else {}
+        results = [d.op(kind, *pair, peak=9, **attrs) for pair in ((x, y), (x, z), (z, y), (y, x))]
+    elif differs == "attribute":
+        results = [d.op("clip", x, peak=4, a_min=-1.0, a_max=top) for top in (1.0, 2.0)]
+        results += [d.op("max", x, peak=3, axis=axis, keepdims=keep) for axis in (0, 1) for keep in (False, True)]
+    else:
+        shapes = (shape[::-1], [shape[0], max(d.extent(), 1)])
+        others = [d.fresh(other, "float32", constant=False) for other in shapes]
+        results = [d.op("nn.relu", v, peak=3) for v in (x, *others)]
+    if d.flag():  # a value that the graph returns stays itself in every pass
+        results = [d.op("negative", v, peak=d.peak(v)) for v in results]
+    first = d.draw(st.integers(0, len(results) - 1))
+    d.returned += results[first:] + results[:first]
+
+
 PATTERNS: dict[str, Callable[[Drawing], None]] = {
     "convolution_chain": convolution_chain, "twins": twins, "equal_bytes": equal_bytes, "joined": joined,
     "integer_pool": integer_pool, "used_and_returned": used_and_returned,
+    "alike_but_one": alike_but_one,
 }  # fmt: skip

@@ -66,7 +66,7 @@ COMMON = Faults(
         graphs(
             common_subexpressions,
             "common_subexpressions",
-            ("arithmetic", "unary", "unary", "transpose", "clip", "reduction"),
+            ("arithmetic", "unary", "transpose", "clip", "reduction", "alike_but_one"),
         )
     ],
 )
@@ -119,7 +119,7 @@ BLOCKED = Faults(
         graphs(
             in_blocks,
             "blocked_layout",
-            ("conv2d", "conv2d", "pool", "arithmetic", "concatenate", "dense"),
+            ("conv2d", "convolution_chain", "pool", "arithmetic", "concatenate", "dense"),
         )
     ],
 )
@@ -130,7 +130,7 @@ BLOCKED.edit(
     "weight.reshape(block, channels // block, kh, kw).swapaxes(0, 1), 1, -1",
 )
 BLOCKED.edit("pools without their padding", "_Blocking.pool2d", "(*before, 0, *after, 0)", "(0, 0, 0, 0, 0, 0)",
-             by=[graphs(in_blocks, "blocked_layout", ("conv2d", "pool"), examples=800)])  # fmt: skip
+             by=[graphs(in_blocks, "blocked_layout", ("conv2d", "pool"))])  # fmt: skip
 BLOCKED.edit("channels of a constant in another order", "_Blocking.split_channels", "np.moveaxis(split, 2, -1)",
              "np.moveaxis(split[:, ::-1], 2, -1)")  # fmt: skip
 
@@ -170,8 +170,8 @@ REDUCTION.edit(
     "const(0, dtype)",
 )
 GRAPH_LOWER = Faults("graph lowering", "minitvm.graph.lower", [
-    networks(("arg", "arg", "cumsum", "reduction", "transpose"), largest=5, examples=300),
-    networks(("arithmetic", "arithmetic", "unary", "transpose"), largest=6, examples=300),
+    networks(("arg", "arg", "cumsum", "reduction", "transpose"), largest=5),
+    networks(("arithmetic", "arithmetic", "unary", "transpose"), largest=6),
 ])  # fmt: skip
 GRAPH_LOWER.edit(
     "attributes do not tell functions apart",
@@ -182,5 +182,5 @@ GRAPH_LOWER.edit(
 GRAPH_LOWER.edit(
     "shapes do not tell functions apart", "function_key",
     "(canonical.key([dims.of(d) for d in value.shape]), str(value.dtype))",
-    "str(value.dtype)", by=[networks(("unary", "reduction", "concatenate"), largest=5, examples=300)],
+    "str(value.dtype)", by=[networks(("unary", "reduction", "concatenate", "alike_but_one"), largest=5)],
 )  # fmt: skip
