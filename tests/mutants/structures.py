@@ -73,10 +73,10 @@ def reduction(draw: Draw) -> PrimFunc:
 
 
 def chain(draw: Draw) -> PrimFunc:
-    """Producers and consumers along one axis with halos, strides and padding between them."""
+    """Producers and consumers along one axis with halos, strides and padding between them; some are outputs, too."""
     n = draw(st.integers(6, 20))
     last = te.placeholder((n,), draw(st.sampled_from(["float32", "int32"])), name="A")
-    first = last
+    params = [last]
     for level in range(draw(st.integers(1, 3))):
         length, source, name = int(last.shape[0].value), last, "BCDE"[level]  # type: ignore[attr-defined]
         kind = draw(st.sampled_from(["halo", "stride", "pad", "same", "reverse"]))
@@ -98,7 +98,9 @@ def chain(draw: Draw) -> PrimFunc:
             last = te.compute((length,), lambda i, s=source, n=length: s[n - 1 - i] * 2, name=name)
         else:
             last = te.compute((length,), lambda i, s=source: s[i] + 1, name=name)
-    return te.create_prim_func([first, last])
+        params.append(last)
+    hidden = [p for p in params[1:-1] if draw(st.booleans())]
+    return te.create_prim_func([p for p in params if p not in hidden])
 
 
 def views(draw: Draw) -> PrimFunc:

@@ -534,7 +534,8 @@ ORDER.edit(
 
 # -- split_host
 
-HOST = Faults("split_host", TRANSFORM + "split_host", [PARALLEL, BLOCKS])
+STEPS = lowered(families("chain"), ("parallel",))
+HOST = Faults("split_host", TRANSFORM + "split_host", [STEPS, PARALLEL, BLOCKS])
 HOST.edit(
     "statements after a parallel loop run before it",
     "split_host",
