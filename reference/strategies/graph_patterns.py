@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -149,7 +150,7 @@ def alike_but_one(d: Drawing) -> None:
     if differs == "input":
         kind = d.one_of(["subtract", "maximum", "multiply", "concatenate"])
         y, z = (d.fresh(shape, "float32", constant=False) for _ in range(2))
-        attrs = {"axis": 0} if kind == "concatenate" else {}
+        attrs: dict[str, Any] = {"axis": 0} if kind == "concatenate" else {}
         results = [d.op(kind, *pair, peak=9, **attrs) for pair in ((x, y), (x, z), (z, y), (y, x))]
     elif differs == "attribute":
         results = [d.op("clip", x, peak=4, a_min=-1.0, a_max=top) for top in (1.0, 2.0)]

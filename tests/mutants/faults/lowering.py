@@ -144,7 +144,12 @@ BARRIERS.edit("no barrier between statements", "_Threads.sequence", "if self.mee
 BARRIERS.edit("no barrier at the end of a loop", "_Threads.visit", "if self.meet_later(stmt):", "if False:")
 BARRIERS.edit("what was read may be written", "_Threads.meet", "{*map(id, one)}", "{id(p) for p in one if p.write}")
 SAFE = Faults("thread_storage", "minitvm.tir.schedule.thread_storage", [GRIDS])
-SAFE.edit("threads may meet in shared storage", "_is_alone", "if not depends(loop, block):", "if True:")
+SAFE.edit(
+    "threads may meet in shared storage", "_is_alone", "if not depends(loop, block):", "if True:",
+    equivalent="threads that share a buffer fill it in step and give an element one value, whoever writes it"
+    " (`_is_steady`): where two of them meet the value is the same. The rule keeps a schedule free of stores that a"
+    " race detector of a GPU would report; the meaning does not need it",
+)  # fmt: skip
 OWNERS = Faults("threads", "minitvm.tir.threads", [GRIDS])
 OWNERS.edit("threads own shared storage", "owns", "return not scope.startswith(\"shared\") or not is_thread(loop)",
             "return True")  # fmt: skip
