@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Iterable
 from typing import Any
 
 from ..errors import InputError
 from ..expr import Call, DType, Expr, IntImm, StringImm, as_expr, const
 from ..expr.conditions import is_const
 from .nodes import Buffer
+from .strides import product_of
 
 _ACCESS_MASKS = {"r": 1, "w": 2, "rw": 3, "wr": 3}  # TVM's numbers
 
@@ -24,7 +22,7 @@ def access_ptr(
         raise InputError(f'access_ptr({access_mask!r}): wanted "r", "w" or "rw"')
     if extent is None:
         factors = (buffer.strides[0], buffer.shape[0]) if buffer.strides else buffer.shape
-        extent = _difference(_product(factors), offset)
+        extent = _difference(product_of(factors), offset)
     start = offset
     if not is_const(buffer.elem_offset, 0):
         start = buffer.elem_offset if is_const(offset, 0) else buffer.elem_offset + offset
@@ -32,18 +30,6 @@ def access_ptr(
         extent, start = as_expr(extent) // content_lanes, start // content_lanes
     element = Call(DType("handle"), "type_annotation", (StringImm(str(buffer.dtype.with_lanes(content_lanes))),))
     return Call(ptr_type, "tvm_access_ptr", (element, buffer.data, start, as_expr(extent), const(mask)))
-
-
-def _product(factors: Iterable[Expr]) -> Expr:
-    """The product, constants multiplied out."""
-    whole, rest = 1, []
-    for factor in factors:
-        if isinstance(factor, IntImm):
-            whole *= factor.value
-        else:
-            rest.append(factor)
-    symbolic = functools.reduce(operator.mul, rest) if rest else None
-    return const(whole) if symbolic is None else symbolic if whole == 1 else symbolic * whole
 
 
 def _difference(a: Expr, b: Expr) -> Expr:

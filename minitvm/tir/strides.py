@@ -1,14 +1,30 @@
-"""Which strides a buffer can have: one a dimension, and every element in a place of its own."""
+"""How many elements dimensions have, and which strides: one a dimension, every element in a place of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from math import prod
 
-from ..expr import Expr, IntImm
+from ..expr import Expr, IntImm, const
 
 _ENUMERATED = 1 << 16  # elements up to which offsets are compared one by one
+
+
+def product_of(dims: Iterable[Expr]) -> Expr:
+    """The product of dimensions, constants multiplied out; int64 where it needs that."""
+    number, symbols = 1, []
+    for dim in dims:
+        if isinstance(dim, IntImm):
+            number *= dim.value
+        else:
+            symbols.append(dim)
+    if not symbols:
+        return const(number, "int64" if number > 2**31 - 1 else "int32")
+    total = symbols[0]
+    for symbol in symbols[1:]:
+        total = total * symbol
+    return total if number == 1 else total * number
 
 
 def why_not_strides(shape: Sequence[Expr], strides: Sequence[Expr], offset: Expr) -> str:

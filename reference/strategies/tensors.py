@@ -158,10 +158,8 @@ def _lookup(draw: Draw, s: _Stages, a: te.Tensor) -> None:
     s.compute([count, *a.shape[1:]], lambda i, *rest: a[(index[i], *rest)])
 
 
-def _best(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """The greatest or least element of each row and its place, where ties keep the first or the last."""
-    largest, strict = draw(st.booleans()), draw(st.booleans())
-    k = te.reduce_axis((0, a.shape[-1]), "k")
+def best_of(largest: bool, strict: bool) -> Any:
+    """The reducer for the place and value of the greatest (or least) element; of equal ones the first if `strict`."""
 
     def combine(x: Any, y: Any) -> tuple[Expr, Expr]:
         first, second = (x[1], y[1]) if largest else (y[1], x[1])
@@ -171,7 +169,14 @@ def _best(draw: Draw, s: _Stages, a: te.Tensor) -> None:
     def identity(index: Any, value: Any) -> tuple[Expr, Expr]:
         return te.const(-1, index), te.min_value(value) if largest else te.max_value(value)
 
-    reducer = te.comm_reducer(combine, identity, name="best")
+    return te.comm_reducer(combine, identity, name="best")
+
+
+def _best(draw: Draw, s: _Stages, a: te.Tensor) -> None:
+    """The greatest or least element of each row and its place, where ties keep the first or the last."""
+    largest, strict = draw(st.booleans()), draw(st.booleans())
+    k = te.reduce_axis((0, a.shape[-1]), "k")
+    reducer = best_of(largest, strict)
     rest = list(a.shape[:-1]) or [const(1)]
     s.compute(rest, lambda *i: reducer((k.var, a[(*i[: a.ndim - 1], k)]), axis=k))
 

@@ -23,6 +23,7 @@ from minitvm.expr import (
     replace,
 )  # fmt: skip
 from minitvm.ir import IRModule
+from minitvm.reference.strategies.tensors import best_of
 from minitvm.script import from_source
 from minitvm.tir.nodes import (
     BlockRealize,
@@ -457,16 +458,7 @@ def tuple_reductions(draw: Any) -> list[te.Tensor]:
     a = te.placeholder((rows, columns), draw(st.sampled_from(["int32", "float32"])), name="A")
     k = te.reduce_axis((0, columns), "k")
     largest, strict = draw(st.booleans()), draw(st.booleans())
-
-    def combine(x: Any, y: Any) -> tuple[Expr, Expr]:
-        first, second = (x[1], y[1]) if largest else (y[1], x[1])
-        keeps = first > second if strict else first >= second
-        return te.select(keeps, x[0], y[0]), te.select(keeps, x[1], y[1])
-
-    def identity(index: Any, value: Any) -> tuple[Expr, Expr]:
-        return te.const(-1, index), te.min_value(value) if largest else te.max_value(value)
-
-    reducer = te.comm_reducer(combine, identity, name="best")
+    reducer = best_of(largest, strict)
     return [a, *te.compute((rows,), lambda i: reducer((k.var, a[i, k]), axis=k), name="B")]
 
 

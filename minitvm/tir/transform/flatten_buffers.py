@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from ...errors import Unsupported
 from ...expr import Expr, IntImm, Var, const, map_children, replace
 from ..conditions import is_const
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc
+from ..strides import product_of
 from .affine import expr, linear
 from .lower_match_buffers import row_major
 
@@ -62,7 +62,7 @@ def _needs_int64(buffer: Buffer) -> bool:
 
 def _size(buffer: Buffer) -> Expr:
     if not buffer.strides:
-        count = _product(buffer.shape)
+        count = product_of(buffer.shape)
         offset = buffer.elem_offset
         return count if is_const(offset, 0) else offset.astype(count.dtype) + count
     # One past the greatest offset; a free stride variable makes this symbolic.
@@ -73,22 +73,6 @@ def _size(buffer: Buffer) -> Expr:
         steps = dim - 1 if isinstance(dim, IntImm) else dim
         last = last if backwards else last + steps * stride
     return expr(linear(last), last.dtype)
-
-
-def _product(dims: Iterable[Expr]) -> Expr:
-    """The product of dimensions, constants multiplied out; int64 where it needs that."""
-    number, symbols = 1, []
-    for dim in dims:
-        if isinstance(dim, IntImm):
-            number *= dim.value
-        else:
-            symbols.append(dim)
-    if not symbols:
-        return const(number, "int64" if number > 2**31 - 1 else "int32")
-    total = symbols[0]
-    for symbol in symbols[1:]:
-        total = total * symbol
-    return total if number == 1 else total * number
 
 
 def _flat_buffer(buffer: Buffer) -> Buffer:
