@@ -267,5 +267,8 @@ def _uniform(value: Value, buffer: t.Buffer) -> int:
 
 
 def _outside(value: Value, first: Value, count: Value, mask: Any) -> bool:
+    if type(value) is np.ndarray and type(first) is not np.ndarray and type(count) is not np.ndarray:
+        if value.size == 0 or (value.min() >= first and value.max() < first + count):
+            return False
     wrong = (value < first) | (value >= first + count)
     return bool(np.any(wrong if mask is None else wrong & mask))

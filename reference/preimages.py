@@ -26,7 +26,7 @@ from .signs import nodes
 
 STEPS = 4000  # of one search through a program: longer chains are cut off
 VALUES = 64  # of one parameter on one way down
-FARTHEST = Fraction(2) ** 120
+FARTHEST = 2**120
 
 Values = frozenset[Fraction]
 Ground = tuple[tuple[int, int], ...]  # (place of a parameter, 0 or 1): what it holds beside the planted values
@@ -107,7 +107,8 @@ class Preimages:
 
     def _down(self, e: x.Expr, values: Values, ground: Mapping[int, int], seen: frozenset[Any]) -> None:
         self._steps -= 1
-        values = frozenset(v for v in values if abs(v) <= FARTHEST)
+        # Of a fraction, integers are compared: `abs(v) <= FARTHEST` makes two fractions more.
+        values = frozenset(v for v in values if abs(v.numerator) <= FARTHEST * v.denominator)
         if self._steps < 0 or not values:
             return
         if isinstance(e, t.BufferLoad | te.TensorLoad | x.Var):
