@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tests.codegen.masked_kernels import masks_alike
 from tests.reference.gone_wrong import goes_wrong_alike
+from tests.tir.transform.test_kernel_passes import keeps_the_meaning as kernels_keep_the_meaning
 from tests.tir.transform.through_passes import (
     blocks_keep_the_meaning,
     stages_keep_the_meaning,
@@ -33,5 +34,6 @@ def _seeded(name: str, check: Callable[[int], None], count: int) -> Workload:
 BLOCKS = _seeded("programs of blocks through the passes", blocks_keep_the_meaning, 1200)
 THREADS = _seeded("programs of threads through the passes", threads_keep_the_meaning, 400)
 STAGES = _seeded("programs of stages through the passes", stages_keep_the_meaning, 400)
+KERNELS = _seeded("flat kernels through the passes", kernels_keep_the_meaning, 1200)
 GONE_WRONG = _seeded("programs gone wrong in both modes", goes_wrong_alike, 500)
 MASKS = _seeded("machine code of masks", masks_alike, 30)

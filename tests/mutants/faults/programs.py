@@ -1,7 +1,7 @@
 """Faults in lowering and in the interpreters that random programs of blocks, threads and stages show."""
 
 from ..patch import Faults
-from ..seeded import BLOCKS, GONE_WRONG, STAGES, THREADS
+from ..seeded import BLOCKS, GONE_WRONG, KERNELS, STAGES, THREADS
 
 HOIST_CONDITIONS = Faults("programs: hoist_conditions", "minitvm.tir.transform.hoist_conditions", [BLOCKS])
 HOIST_CONDITIONS.edit(
@@ -277,4 +277,28 @@ INJECT_VIRTUAL_THREAD.edit(
     "_inward",
     "tuple(_inward(loop, part) for part in stmt.stmts)",
     "tuple(_inward(loop, part) for part in stmt.stmts[:-1]) + stmt.stmts[-1:]",
+)
+
+VECTORIZE = Faults("programs: vectorize", "minitvm.tir.transform.vectorize", [KERNELS])
+VECTORIZE.edit(
+    "the right side of `or` is read where the left one holds",
+    "_Vectorizer.expr",
+    "needed = a if isinstance(e, And) else Not(a)",
+    "needed = a",
+)
+
+PROMOTE = Faults("programs: promote_accumulators", "minitvm.tir.transform.promote_accumulators", [KERNELS])
+PROMOTE.edit(
+    "a start that reads memory is taken past the store that it reads",
+    "_taken_stores",
+    "if any(isinstance(n, BufferLoad) for n in walk(last.value)):",
+    "if False:",
+)
+
+BARRIERS = Faults("programs: insert_barriers, later turns", "minitvm.tir.transform.insert_barriers", [THREADS])
+BARRIERS.edit(
+    "a name keeps its value in later turns",
+    "_Threads.meet_later",
+    "lets={v: substitute(e, moved) for v, e in a.lets.items()},",
+    "lets=dict(a.lets),",
 )

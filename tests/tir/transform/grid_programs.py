@@ -44,7 +44,7 @@ class Grid(Draws):
         self.more = Buffer("C", (2 if self.blocks else 1, *self.extents, TURNS + 1), "int32")
         scope = self.one("shared", "shared.dyn")
         self.shared = [Buffer(n, tuple(self.extents), "int32", scope) for n in ("S", "R")[: self.int(1, 2)]]
-        self.uniform = [Buffer("Q", (self.one(1, 2, 4),), "int32", "shared")]
+        self.uniform = [Buffer("Q", (self.one(1, 2, 4, 4),), "int32", "shared")]
         self.local = [Buffer("L", (self.one(1, 2, 3),), "int32", "local")]
         self.turns: list[tuple[Var, int]] = []
         self.names_of_all: list[Var] = []  # lets that are the same for all threads
@@ -172,10 +172,12 @@ class Grid(Draws):
 
     def statement(self, depth: int) -> Stmt:
         kind = self.kind(
-            "plain", "plain", "turns", "turns", "branch of all", "branch and else", "branch of some", "let"
+            "plain", "plain", "turns", "turns", "branch of all", "branch and else", "branch of some", "let", "handed on"
         )
         if depth == 0 or self.room <= 0 or kind == "plain":
             return self.step()
+        if kind == "handed on":
+            return self.handed_on()
         if kind == "turns":
             v, start, extent = self.var("k"), self.one(0, 0, 1), self.one(1, 2, 2, TURNS)
             self.turns.append((v, start))
@@ -195,6 +197,25 @@ class Grid(Draws):
         condition = self.one(*COMPARE)(self.same_for_all(), const(self.int(-1, 2)))
         other = self.several(depth - 1, 2) if kind == "branch and else" else None
         return If(condition, self.several(depth - 1), other)
+
+    def handed_on(self) -> Stmt:
+        """Turns of which each tells all threads something, at a place of its own, that the same or another turn reads:
+        by the turn's own number, or by a name that is given to it there."""
+        v, start = self.var("k"), self.one(0, 0, 1)
+        buffer = self.uniform[0]
+        size = int(buffer.shape[0].value)  # type: ignore[attr-defined]
+        told: Stmt = BufferStore(buffer, self.common[v] + self.number(), ((v + self.int(-1, 2)) % size,))
+        at = (self.b if self.blocks else const(0), *self.mine, v)
+        by, w = v + self.int(-1, 2), self.var("w") if self.chance(2, 3) else None
+        read: Stmt = BufferStore(self.more, self.more[at] * 2 + buffer[((by if w is None else w) % size,)], at)
+        if w is not None:
+            read = LetStmt(w, by, read)
+        parts = [told, read] if self.chance(1, 2) else [read, told]
+        if self.chance(1, 4):
+            self.turns.append((v, start))
+            parts.insert(self.int(0, 2), self.step())
+            self.turns.pop()
+        return For(v, const(start), const(self.one(2, TURNS)), ForKind.SERIAL, Seq.of(*parts))
 
     def several(self, depth: int, most: int = 3) -> Stmt:
         return Seq.of(*(self.statement(depth) for k in range(self.int(1, most)) if self.room > 0 or k == 0))

@@ -226,7 +226,7 @@ class Kernel:
     def new_condition(self, around: Around, lanes: int, depth: int) -> Expr:
         if lanes > 1 or not around.loops:
             return self.one(*COMPARE)(self.load(around, lanes), self.number(lanes))
-        joined = ("both", "either", "not") if depth else ()
+        joined = ("both", "either", "not", "left decides") if depth else ()
         kind = self.kind("read", "bound", "bound of a sum", "start and", "beyond", *joined)
         v, low, high = self.one(around.loops[-1], *around.loops)
         if kind == "read":
@@ -237,11 +237,21 @@ class Kernel:
             return And(EQ(v, const(low)), self.one(*COMPARE)(self.load(around, 1), self.number(1)))
         if kind == "bound":
             return self.one(*BOUNDS)(v * self.one(1, 1, 2), const(min(self.cut, high) + self.int(-1, 1)))
+        if kind == "left decides":
+            return self.left_decides(around)
         if kind == "bound of a sum":
             total = v * self.one(1, 2, 4) + self.one(*around.loops)[0]
             return self.one(*BOUNDS)(total, const(self.cut + self.int(0, 4)))
         a, b = self.condition(around, 1, depth - 1), self.condition(around, 1, depth - 1)
         return Not(a) if kind == "not" else And(a, b) if kind == "both" else Or(a, b)
+
+    def left_decides(self, around: Around) -> Expr:
+        """Two conditions, of which the second is on memory, and is read where the first one leaves it open."""
+        v, low, _ = around.loops[-1]
+        at = self.index(around, 1)
+        left = self.one(*COMPARE)(self.one(*self.inputs)[at], self.number(1))
+        right = self.one(*COMPARE)(self.one(*self.inputs, *self.outputs)[at], self.number(1))
+        return self.one(And, Or)(self.one(left, self.one(*BOUNDS)(v, const(low + self.int(0, 3)))), right)
 
     # -- statements
 
@@ -315,7 +325,8 @@ class Kernel:
         inside = around.within(v, start, start + extent - 1, False)
         lanes = LANES if around.lane is None and self.int(0, 1) else 1
         fixed = Around(around.loops, around.lane)
-        before, steps = [], []
+        before: list[BufferStore] = []
+        steps = []
         for _ in range(self.int(1, 3)):
             target = self.one(*self.outputs)
             at = (
@@ -324,7 +335,11 @@ class Kernel:
                 else self.again("element", fixed, lanes, lambda: self.index(fixed, lanes))
             )
             mask = self.mask(fixed, lanes)
-            if self.int(0, 1):
+            if before and self.int(0, 1):  # a start that comes from the start of another element
+                first = before[-1]
+                given = BufferLoad(first.buffer, first.indices, first.predicate) + self.number(lanes)
+                before.append(BufferStore(target, given, (at,), mask))
+            elif self.int(0, 1):
                 given = self.one(
                     self.number(lanes),
                     self.number(lanes),
@@ -346,7 +361,11 @@ class Kernel:
         if lanes:
             start = self.one(0, 0, 1, 3)
             extent = self.one(SIZE - start, SIZE - start, 2, 5, 7, 8)
-            body = self.several(around.within(v, start, start + extent - 1, True), depth - 1)
+            inside = around.within(v, start, start + extent - 1, True)
+            body = self.several(inside, depth - 1)
+            if self.int(0, 2) == 0:  # only for some of the iterations, or the one for some and the other for the rest
+                other = self.several(inside, depth - 1) if self.int(0, 1) else None
+                body = If(self.left_decides(inside), body, other)
             return For(v, const(start), const(extent), self.one(*CONCURRENT), body)
         start, extent = self.one(0, 0, 1, 3, -2), self.one(0, 1, 2, 3, 4, 5, 7)
         body = self.from_the_start(around.within(v, start, start + max(extent, 1) - 1, False), depth - 1)
