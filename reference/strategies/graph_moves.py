@@ -233,9 +233,14 @@ def _pad(d: Drawing) -> None:
     x = d.pick(lambda v: 0 < v.ndim < 5 and not v.dtype.is_bool)
     if x.dtype.is_bool:
         return
-    width = st.integers(0, 2)
-    widths = [(d.draw(width), d.draw(width)) if isinstance(dim, int) else (0, 0) for dim in x.shape]
     mode = "constant" if d.flag() or 0 in x.shape else "edge"
+
+    def pair(dim: Any) -> tuple[int, int]:
+        # Below zero it crops: at most what is there.
+        least = st.integers(-min(fixed(dim) // 2, 2) if mode == "constant" else 0, 2)
+        return d.draw(least), d.draw(least)
+
+    widths = [pair(dim) if isinstance(dim, int) else (0, 0) for dim in x.shape]
     padded = [dim + sum(w) if isinstance(dim, int) else dim for dim, w in zip(x.shape, widths, strict=True)]
     if d.elements(padded) > LARGEST:
         return

@@ -27,27 +27,32 @@ def second_reader(d: Drawing, value: Value) -> None:
 
 
 def convolution_chain(d: Drawing) -> None:
-    """Convolution, bias, batch norm and activation, any of them left out, any of them read a second time."""
+    """Convolution, bias, batch norm and activation, some of them left out, any of them read a second time."""
     x = d.image(exact=True)
     channels = fixed(x.shape[1])
     size = d.one_of([1, 3])
     groups = d.one_of([1, 1, channels])
     outputs = channels if groups == channels else d.one_of(CHANNELS)
     x = d.bounded(x, 2**6 * size * size * channels // groups)
-    w = d.fresh([outputs, channels // groups, size, size], "float32", constant=d.draw(st.integers(0, 3)) > 0)
-    peak = 3 * d.peak(x) * size * size * channels // groups
-    y = d.op("nn.conv2d", x, w, peak=peak, groups=groups, padding=size // 2)
+    stages = d.one_of([("bias", "norm"), ("bias", "norm", "relu"), ("norm",), ("norm", "relu"), ("bias", "relu"), ()])
+
+    # Passes fold what is constant, so most often all of it is.
+    known = d.draw(st.integers(0, 3)) > 0
+
+    def parameter(*shape: int, low: int = -3) -> Value:
+        return d.fresh(shape, "float32", low, 3, constant=known or d.flag())
+
+    y = d.op("nn.conv2d", x, parameter(outputs, channels // groups, size, size), groups=groups, padding=size // 2,
+             peak=3 * d.peak(x) * size * size * channels // groups)  # fmt: skip
     second_reader(d, y)
-    if d.flag():
-        y = d.op("nn.bias_add", y, d.fresh([outputs], "float32"), peak=d.peak(y) + 3)
-        second_reader(d, y)
-    if d.flag():
-        scale, shift, mean = (d.fresh([outputs], "float32", constant=True) for _ in range(3))
-        variance = d.fresh([outputs], "float32", 1, 3, constant=d.draw(st.integers(0, 3)) > 0)
-        y = d.op("nn.batch_norm", y, scale, shift, mean, variance, peak=4 * (d.peak(y) + 4), exact=False)
-        second_reader(d, y)
-    if d.flag():
-        y = d.op("nn.relu", y, peak=d.peak(y))
+    for stage in stages:
+        if stage == "bias":
+            y = d.op("nn.bias_add", y, parameter(outputs), peak=d.peak(y) + 3)
+        elif stage == "norm":
+            scale, shift, mean, variance = (parameter(outputs, low=low) for low in (-3, -3, -3, 1))
+            y = d.op("nn.batch_norm", y, scale, shift, mean, variance, peak=4 * (d.peak(y) + 4), exact=False)
+        else:
+            y = d.op("nn.relu", y, peak=d.peak(y))
         second_reader(d, y)
 
 
@@ -78,12 +83,53 @@ def equal_bytes(d: Drawing) -> None:
     if d.flag():
         y = d.given(array.view(dtypes[1]), 2.0**63 if not dtypes[1].startswith("float") else 3, constant=True)
     else:
-        y = d.given(array.reshape(1, count), 3, constant=True)
+        y = d.given(array.reshape(d.one_of([(1, count), (count, 1), (count, 1, 1)])), 3, constant=True)
     for c in (x, y):
         shape = [*(d.extent() for _ in range(2 - c.ndim)), *c.shape]
         dtype = str(c.dtype)
         other = d.fresh(shape, dtype, 0 if dtype.startswith("u") else -3, 3, False)
         d.op(d.one_of(["maximum", "add"]), other, c, peak=6 if c.dtype.is_float else 2.0**63)
+
+
+def look_alikes(d: Drawing) -> None:
+    """The same two operators twice: on other operands, or with the operands of the second the other way around."""
+    shape = [d.extent() for _ in range(d.draw(st.integers(1, 2)))]
+    dtype = d.one_of(["float32", "int32"])
+    outer, inner = d.one_of(["subtract", "less", "add"]), d.one_of(["nn.relu", "abs", "negative"])
+    x, y = (d.fresh(shape, dtype, constant=False) for _ in range(2))
+    for _ in range(2):
+        a, b = d.draw(st.permutations([x, y]))
+        made = d.op(inner, a, peak=3)
+        d.returned.append(d.op(outer, *d.draw(st.permutations([made, b])), peak=6))
+
+
+def nearly_nothing(d: Drawing) -> None:
+    """An operator that keeps the shape, and may be mistaken for none."""
+    kinds = ["pad", "slice", "transpose", "reshape", "repeat", "multiply", "divide", "cast", "reverse"]
+    n, m = d.extent(), d.one_of([1, 2, 3])
+    x = d.fresh([n, d.one_of([n, m])], d.one_of(["float32", "int32"]), constant=False)
+    kind, peak, dtype = d.one_of(kinds), d.peak(x), str(x.dtype)
+    if kind == "pad":
+        by = [d.draw(st.integers(max(-2, -fixed(dim)), min(2, fixed(dim)))) for dim in x.shape]
+        value = d.one_of([0, 2])
+        y = d.op("nn.pad", x, peak=peak, pad_width=tuple((b, -b) for b in by), pad_value=value)
+    elif kind == "slice":
+        begin, end, step = d.one_of([(0, 99, 1), (-1, -99, -1), (-99, 99, 1)])
+        y = d.op("strided_slice", x, peak=peak, begin=(begin,), end=(end,), strides=(step,), axes=(d.one_of([0, 1]),))
+    elif kind == "transpose":
+        y = d.op("transpose", x, peak=peak, axes=d.one_of([(0, 1), (1, 0), (-2, -1), None]))
+    elif kind == "reshape":
+        y = d.op("reshape", x, peak=peak, newshape=d.one_of([tuple(x.shape), tuple(x.shape)[::-1]]))
+    elif kind == "repeat":
+        y = d.op("repeat", x, peak=peak, repeats=1) if d.flag() else d.op("tile", x, peak=peak, reps=(1, 1))
+    elif kind in ("multiply", "divide"):
+        one = d.given(np.array(d.one_of([1, 1, -1]), dtype), 1, constant=d.flag())
+        y = d.op(kind, *((one, x) if kind == "multiply" and d.flag() else (x, one)), peak=peak)
+    elif kind == "cast":
+        y = d.op("cast", x, peak=peak, dtype=d.one_of([dtype, "int32", "float32"]))
+    else:
+        y = d.op("reverse", x, peak=peak, axis=d.one_of([0, 1, (0, 1)]))
+    second_reader(d, y)
 
 
 def joined(d: Drawing) -> None:
@@ -167,6 +213,7 @@ def alike_but_one(d: Drawing) -> None:
 
 PATTERNS: dict[str, Callable[[Drawing], None]] = {
     "convolution_chain": convolution_chain, "twins": twins, "equal_bytes": equal_bytes, "joined": joined,
+    "look_alikes": look_alikes, "nearly_nothing": nearly_nothing,
     "integer_pool": integer_pool, "used_and_returned": used_and_returned,
     "alike_but_one": alike_but_one,
 }  # fmt: skip

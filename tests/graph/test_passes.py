@@ -70,6 +70,27 @@ def test_pass_keeps_the_meaning(name: str, graph: Graph, seed: int) -> None:
     same(interpreter.run(after, inputs), interpreter.run(graph, inputs))
 
 
+LOOKS_FOR: dict[str, tuple[str, ...]] = {
+    "fold_batch_norm": ("convolution_chain",),
+    "simplify": ("nearly_nothing", "nearly_nothing", "transpose", "reshape", "pad"),
+    "common_subexpressions": ("equal_bytes", "twins", "look_alikes"),
+    "constant_folding": ("nearly_nothing", "slice", "arithmetic", "equal_bytes"),
+}
+
+
+@pytest.mark.parametrize("name", LOOKS_FOR)
+@given(data=st.data())
+@settings(max_examples=60)
+def test_pass_keeps_the_meaning_of_what_it_looks_for(name: str, data: st.DataObject) -> None:
+    case = data.draw(random_graphs(largest=3, moves=LOOKS_FOR[name], symbolic=False))
+    after = PASSES[name](case.graph)
+    verify_graph(after)
+    wanted = interpreter.run(case.graph, case.inputs)
+    for a, b, tolerance in zip(interpreter.run(after, case.inputs), wanted, case.tolerances, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance)
+
+
 @given(graph=graphs(largest=6), seed=st.integers(0, 99))
 @settings(max_examples=15)
 def test_fused_groups_lower_to_what_they_mean(graph: Graph, seed: int) -> None:
@@ -213,7 +234,10 @@ def test_different_scalars_are_different_functions() -> None:
     assert len({function_key(n) for n in nodes}) == len(nodes) == 3
 
 
-@given(random_graphs(moves=("twins", "equal_bytes", "equal_bytes", "arithmetic", "unary", "cast"), symbolic=False))
+SIMILAR = ("twins", "equal_bytes", "equal_bytes", "look_alikes", "look_alikes", "arithmetic", "unary", "cast")
+
+
+@given(random_graphs(moves=SIMILAR, symbolic=False))
 @settings(max_examples=60)
 def test_nodes_that_share_a_function_have_the_same_one(drawn: RandomGraph) -> None:
     """Dtypes of equal width, constants of equal bytes or shapes, attributes: the key tells them apart."""

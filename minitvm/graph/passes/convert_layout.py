@@ -335,9 +335,9 @@ class _Conversion:
         axes = range(data.ndim) if given is None else (given,) if isinstance(given, int) else given
         gone = {ORIGINAL[a % data.ndim] for a in axes}
         layout = Layout.parse(form)
-        if attrs.get("exclude") or any(layout.block(letter) > 1 for letter in gone):
+        attrs["axis"] = _whole_axes(layout, sorted(gone, key=ORIGINAL.index))
+        if attrs.get("exclude") or attrs["axis"] is None:
             return False
-        attrs["axis"] = tuple(layout.axes.index((letter, 0)) for letter in sorted(gone, key=ORIGINAL.index))
         if attrs["keepdims"]:
             return self.give(item, form, self.b.op(item.op, self.form(data, form), **attrs))
         left = [letter for letter in ORIGINAL if letter not in gone]
@@ -348,10 +348,9 @@ class _Conversion:
         return True
 
     def global_pool(self, item: OpNode, form: str) -> bool:
-        layout = Layout.parse(form)
-        if item.inputs[0].ndim != len(ORIGINAL):
+        axes = _whole_axes(Layout.parse(form), ORIGINAL[2:])
+        if item.inputs[0].ndim != len(ORIGINAL) or axes is None:
             return False
-        axes = tuple(layout.axes.index((letter, 0)) for letter in ORIGINAL[2:])
         op = {"nn.global_avg_pool": "mean", "nn.global_max_pool": "max"}[item.op]
         return self.give(item, form, self.b.op(op, self.form(item.inputs[0], form), axis=axes, keepdims=True))
 
@@ -385,6 +384,13 @@ def layout_shape(shape: Sequence[Any], layout: str) -> tuple[Any, ...]:
     parsed = Layout.parse(layout)
     extent = dict(zip(ORIGINAL, shape, strict=True))
     return tuple(block or _quotient(extent[letter], parsed.block(letter)) for letter, block in parsed.axes)
+
+
+def _whole_axes(layout: Layout, letters: Sequence[str]) -> tuple[int, ...] | None:
+    """Where the axes of these letters stand in a layout; None where one of them is split into blocks."""
+    if any(layout.block(letter) > 1 for letter in letters):
+        return None
+    return tuple(layout.axes.index((letter, 0)) for letter in letters)
 
 
 def _quotient(extent: Any, block: int) -> Any:
