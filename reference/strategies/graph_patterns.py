@@ -91,18 +91,6 @@ def equal_bytes(d: Drawing) -> None:
         d.op(d.one_of(["maximum", "add"]), other, c, peak=6 if c.dtype.is_float else 2.0**63)
 
 
-def look_alikes(d: Drawing) -> None:
-    """The same two operators twice: on other operands, or with the operands of the second the other way around."""
-    shape = [d.extent() for _ in range(d.draw(st.integers(1, 2)))]
-    dtype = d.one_of(["float32", "int32"])
-    outer, inner = d.one_of(["subtract", "less", "add"]), d.one_of(["nn.relu", "abs", "negative"])
-    x, y = (d.fresh(shape, dtype, constant=False) for _ in range(2))
-    for _ in range(2):
-        a, b = d.draw(st.permutations([x, y]))
-        made = d.op(inner, a, peak=3)
-        d.returned.append(d.op(outer, *d.draw(st.permutations([made, b])), peak=6))
-
-
 def nearly_nothing(d: Drawing) -> None:
     """An operator that keeps the shape, and may be mistaken for none."""
     kinds = ["pad", "slice", "transpose", "reshape", "repeat", "multiply", "divide", "cast", "reverse"]
@@ -189,15 +177,22 @@ def used_and_returned(d: Drawing) -> None:
 
 
 def alike_but_one(d: Drawing) -> None:
-    """One operator twice or more, and all results returned: the calls differ in one input, attribute or extent."""
+    """One operator, or one behind another, twice or more: calls that differ in one input, attribute, extent or wire."""
     shape = [max(d.extent(), 1), max(d.extent(), 1)]  # a maximum over nothing is infinite
     x = d.fresh(shape, "float32", constant=False)
-    differs = d.one_of(["input", "attribute", "extent"])
+    differs = d.one_of(["input", "attribute", "extent", "wire", "wire"])
     if differs == "input":
         kind = d.one_of(["subtract", "maximum", "multiply", "concatenate"])
         y, z = (d.fresh(shape, "float32", constant=False) for _ in range(2))
         attrs: dict[str, Any] = {"axis": 0} if kind == "concatenate" else {}
         results = [d.op(kind, *pair, peak=9, **attrs) for pair in ((x, y), (x, z), (z, y), (y, x))]
+    elif differs == "wire":
+        y = d.fresh(shape, "float32", constant=False)
+        outer, inner = d.one_of(["subtract", "maximum"]), d.one_of(["abs", "nn.relu"])
+        results = []
+        for a, b in ((x, y), (y, x)):
+            made = [d.op(inner, a, peak=3) for _ in range(2)]
+            results += [d.op(outer, made[0], b, peak=6), d.op(outer, b, made[1], peak=6)]
     elif differs == "attribute":
         results = [d.op("clip", x, peak=4, a_min=-1.0, a_max=top) for top in (1.0, 2.0)]
         results += [d.op("max", x, peak=3, axis=axis, keepdims=keep) for axis in (0, 1) for keep in (False, True)]
@@ -213,7 +208,6 @@ def alike_but_one(d: Drawing) -> None:
 
 PATTERNS: dict[str, Callable[[Drawing], None]] = {
     "convolution_chain": convolution_chain, "twins": twins, "equal_bytes": equal_bytes, "joined": joined,
-    "look_alikes": look_alikes, "nearly_nothing": nearly_nothing,
-    "integer_pool": integer_pool, "used_and_returned": used_and_returned,
+    "nearly_nothing": nearly_nothing, "integer_pool": integer_pool, "used_and_returned": used_and_returned,
     "alike_but_one": alike_but_one,
 }  # fmt: skip

@@ -27,6 +27,7 @@ from minitvm.reference.strategies.graphs import RandomGraph
 from minitvm.reference.strategies.graphs import graphs as random_graphs
 from minitvm.te import size_var
 from minitvm.tir.nodes import PrimFunc
+from tests.mutants import moves  # noqa: F401  (its moves are named below)
 
 from .graphs import by_te, feed, graphs
 
@@ -71,16 +72,16 @@ def test_pass_keeps_the_meaning(name: str, graph: Graph, seed: int) -> None:
 
 
 LOOKS_FOR: dict[str, tuple[str, ...]] = {
-    "fold_batch_norm": ("convolution_chain",),
-    "simplify": ("nearly_nothing", "nearly_nothing", "transpose", "reshape", "pad"),
-    "common_subexpressions": ("equal_bytes", "twins", "look_alikes"),
+    "fold_batch_norm": ("convolution_chain", "convolution_chain", "scaled_product"),
+    "simplify": ("nearly_nothing", "nearly_nothing", "ones", "moved_pad", "transpose", "reshape"),
+    "common_subexpressions": ("equal_bytes", "twin_constants", "twins", "alike_but_one"),
     "constant_folding": ("nearly_nothing", "slice", "arithmetic", "equal_bytes"),
 }
 
 
 @pytest.mark.parametrize("name", LOOKS_FOR)
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=200)
 def test_pass_keeps_the_meaning_of_what_it_looks_for(name: str, data: st.DataObject) -> None:
     case = data.draw(random_graphs(largest=3, moves=LOOKS_FOR[name], symbolic=False))
     after = PASSES[name](case.graph)
@@ -234,7 +235,7 @@ def test_different_scalars_are_different_functions() -> None:
     assert len({function_key(n) for n in nodes}) == len(nodes) == 3
 
 
-SIMILAR = ("twins", "equal_bytes", "equal_bytes", "look_alikes", "look_alikes", "arithmetic", "unary", "cast")
+SIMILAR = ("twins", "equal_bytes", "equal_bytes", "alike_but_one", "alike_but_one", "arithmetic", "unary", "cast")
 
 
 @given(random_graphs(moves=SIMILAR, symbolic=False))

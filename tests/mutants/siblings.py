@@ -3,6 +3,7 @@
 `as_written(...)`    programs lowered without a schedule, beside the interpreter
 `machine_code(...)`  the same, compiled
 `imported(...)`      ONNX nodes: ONNX's own evaluator, the graph's interpreter, the operators' tensor expressions
+`converted()`        networks: the graph's interpreter before and after ConvertLayout
 `called(...)`        random calls of operators: the graph's interpreter, the tensor expression, the fold
 `interpreters(...)`  programs, and programs gone wrong, in the slow mode and in the fast one, as loops and as kernels
 `expressions()`      index expressions under ranges and conditions, beside their values at every point
@@ -25,7 +26,9 @@ from minitvm.reference import random_inputs
 from minitvm.reference import tir as tir_reference
 from minitvm.tir.nodes import Evaluate, Seq
 from minitvm.tir.transform import lower as lower_function
+from tests.drawing import Seeded
 from tests.frontend.random_nodes import OPERATORS, difference, nodes
+from tests.graph.layout_networks import means_the_same
 from tests.reference.graph_operators.random_calls import random_call
 from tests.reference.graph_operators.runs import difference as difference_of_call
 from tests.tir.schedule.thread_programs import scratch_of_threads
@@ -79,6 +82,19 @@ def called(*families: str, calls: int = 200) -> Workload:
             raise Noticed(found.split(":")[0], found)
 
     return directed(f"calls of {listed(families)}", lambda: [(f, k) for k in range(calls) for f in families], body)
+
+
+def converted(networks: int = 500) -> Workload:
+    """Networks of convolutions and what follows their layouts, before and after ConvertLayout."""
+
+    def body(trial: Trial, seed: int) -> None:
+        trial.compared += 1
+        try:
+            means_the_same(Seeded(seed))
+        except AssertionError as difference:
+            raise Noticed("graph", str(difference)) from None
+
+    return directed("networks in another layout", lambda: list(range(networks)), body)
 
 
 def outcome(run: Any, func: Any, args: Sequence[Any], **options: Any) -> tuple[str, list[np.ndarray]]:

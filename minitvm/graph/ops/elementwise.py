@@ -19,8 +19,9 @@ def _truncated_quotient(a: Any, b: Any) -> Any:
         return a // b
     if a.dtype.kind == "f":
         return np.divide(a, b)
-    quotient = np.abs(a) // np.abs(b)
-    return np.where((a < 0) != (b < 0), -quotient, quotient).astype(a.dtype)
+    # Not by magnitudes: that of the least integer is no number of its dtype.
+    inexact = (np.fmod(a, b) != 0) & ((a < 0) != (b < 0))
+    return (a // b + inexact).astype(a.dtype)
 
 
 def _clip(x: Any, a_min: Any, a_max: Any) -> Any:

@@ -149,7 +149,7 @@ def schedule_matmul(sch: Schedule, block: Any, found: MatmulBlock, target: Any, 
 
 def row_block(m: int, n: int, tile_rows: int, tile_columns: int, cores: int) -> int:
     """Rows of one parallel task: a multiple of the tile, few enough that every core gets several tasks."""
-    panels = -(-n // tile_columns)
+    panels = max(1, -(-n // tile_columns))  # a matrix without columns has no panel, and nothing to share out
     tiles = -(-m // tile_rows)
     wanted = 1 if cores == 1 else max(1, -(-8 * cores // panels))
     return max(1, -(-tiles // max(1, min(wanted, tiles)))) * tile_rows

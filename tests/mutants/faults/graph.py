@@ -12,6 +12,7 @@ from minitvm.graph.passes.simplify import simplify
 from minitvm.target import Target
 
 from ..patch import Faults
+from ..siblings import converted
 from ..workloads import graphs, networks
 
 PASSES = "minitvm.graph.passes."
@@ -58,6 +59,13 @@ NORM = Faults(
     "graph fold_batch_norm",
     PASSES + "fold_batch_norm",
     [graphs(fold_batch_norm, "fold_batch_norm", ("conv2d", "normalisation", "normalisation"))],
+)
+NORM.edit(
+    "only the last value in front has no other reader",
+    "fold_batch_norm",
+    "all(private(n.output) for n in chain)",
+    "private(data)",
+    by=[graphs(fold_batch_norm, "fold_batch_norm", ("convolution_chain",))],
 )
 COMMON = Faults(
     "graph common_subexpressions",
@@ -135,12 +143,27 @@ BLOCKED.edit("channels of a constant in another order", "_Blocking.split_channel
              "np.moveaxis(split[:, ::-1], 2, -1)")  # fmt: skip
 
 LAYOUTS = ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"], "nn.avg_pool2d": ["NHWC"]})
+CONVERTED = converted()
 CONVERT = Faults("graph convert_layout", PASSES + "convert_layout", [
     graphs(LAYOUTS, "convert_layout", ("conv2d", "conv2d", "pool", "arithmetic", "concatenate", "pad")),
 ])  # fmt: skip
 CONVERT.edit("a reshape for a transpose", "_Conversion.form",
              "if _in_order(value.shape, source) == _in_order(value.shape, wanted):",
              "if sorted(source) == sorted(wanted):")  # fmt: skip
+CONVERT.edit(
+    "the tensor that a pad is filled with is lost",
+    "_Conversion.pad",
+    "len(item.inputs) != 1 or not Layout",
+    "not Layout",
+    by=[CONVERTED],
+)
+CONVERT.edit(
+    "a global pool over blocks",
+    "_whole_axes",
+    "any(layout.block(letter) > 1 for letter in letters)",
+    "False",
+    by=[CONVERTED],
+)
 CONVERT.edit(
     "filters are cut anew, not turned",
     "_Conversion.kernel",
@@ -178,6 +201,13 @@ GRAPH_LOWER.edit(
     "function_key",
     "canonical.key(dims.attrs(item.attrs)), define",
     "(), define",
+)
+GRAPH_LOWER.edit(
+    "operands in any order are one function",
+    "function_key",
+    "read = tuple(number[v] for v in item.inputs)",
+    "read = tuple(sorted(number[v] for v in item.inputs))",
+    by=[networks(("alike_but_one",), largest=2)],
 )
 GRAPH_LOWER.edit(
     "shapes do not tell functions apart", "function_key",
