@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
-from minitvm.errors import InternalError
+from minitvm.errors import ExecutionError, InternalError
 from minitvm.reference import Verdict, check
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
@@ -139,6 +139,23 @@ def draw_pairs(
     drawn = prim_funcs(min_blocks=1) if programs is None else programs
 
     kept: dict[str, Any] = {} if seed is None else {"database": None}
+    differences: list[int] = []
+
+    def _judged_chain(draw: Draw) -> tuple[int, Judged]:
+        """How many calls of the primitive a random chain has, and where they were judged."""
+        chain = Chain(draw(drawn))
+        for _ in range(draw(st.integers(0, 2)) + at_least):
+            chain.step(draw, *preparation)
+        calls = 0
+        for _ in range(draw(st.integers(2, CHAIN))):
+            if not chain.step(draw, name):
+                break
+            calls += 1
+        if not calls:
+            return 0, Judged(False, False)
+        for _ in range(draw(st.integers(0, 2))):
+            chain.step(draw, *preparation)
+        return calls, chain.compare()
 
     @settings(
         max_examples=examples or 4 * pairs, deadline=None, report_multiple_bugs=False,
@@ -147,24 +164,17 @@ def draw_pairs(
     @given(st.data())
     def chains(data: Any) -> None:
         tally.programs += 1
-        chain = Chain(data.draw(drawn))
-        for _ in range(data.draw(st.integers(0, 2)) + at_least):
-            chain.step(data.draw, *preparation)
-        calls = 0
-        for _ in range(data.draw(st.integers(2, CHAIN))):
-            if not chain.step(data.draw, name):
-                break
-            calls += 1
-        if not calls:
-            return
-        for _ in range(data.draw(st.integers(0, 2))):
-            chain.step(data.draw, *preparation)
-        judged = chain.compare()
+        try:
+            calls, judged = _judged_chain(data.draw)
+        except (InternalError, ExecutionError):
+            differences.append(tally.programs)
+            raise
         tally.calls += calls
         tally.loops += calls * judged.loops
         tally.kernels += calls * judged.kernels
         tally.pairs += calls * (judged.loops and judged.kernels)
-        if tally.pairs >= pairs:
+        # After a difference Hypothesis looks for a smaller one: programs without any must not end that.
+        if tally.pairs >= pairs and not differences:
             raise _Enough
 
     with contextlib.suppress(_Enough):

@@ -10,6 +10,7 @@ import pytest
 from minitvm.errors import InternalError
 from minitvm.expr import IntImm
 from minitvm.reference.strategies import draw_pairs
+from minitvm.reference.strategies.pairs import Chain, Judged
 from minitvm.tir.nodes import BlockRealize
 from minitvm.tir.schedule.primitives import layout
 from minitvm.tir.schedule.registry import primitive
@@ -47,3 +48,16 @@ def test_a_fault_in_such_a_call_is_told() -> None:
         _register(faulty=True)
         with pytest.raises(InternalError, match=r"another meaning after step 1: (.*\n)+.*sch.turn_parameter\("):
             draw_pairs("turn_parameter", 20, seed=0)
+
+
+def test_a_difference_is_told_though_enough_pairs_come_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While Hypothesis looks for a smaller program with the difference, it judges many without one."""
+
+    def compare(chain: Chain) -> Judged:
+        if len(chain.sch.state.tree().blocks) > 3:
+            raise InternalError("another meaning")
+        return Judged(True, True)
+
+    monkeypatch.setattr(Chain, "compare", compare)
+    with pytest.raises(InternalError, match="another meaning"):
+        draw_pairs("split", 60, seed=0)

@@ -20,6 +20,13 @@ READ.edit(
 READ.drop("a buffer that is written again later", "cache_read", "at_most_one_writer")
 WRITE = Faults("cache_write", SCHEDULE + "staging", [TAILS, schedules("cache_write", of=OVERWRITTEN, wild=True)])
 WRITE.drop("one of several writers", "cache_write", "only_writer")
+WRITE.edit(
+    "rows of lengths of their own are copied past their ends",
+    "copy_nest",
+    "for condition in (value >= 0, value < dim, loop < r.extent):",
+    "for condition in (value >= 0, value < dim):",
+    by=[primitive("cache_write")],
+)
 WRITE.drop("a box with gaps", "cache_write", "fills_its_box")
 WRITE.drop("values that stores outside of blocks change", "cache_write", "written_in_blocks")
 WRITE.edit(

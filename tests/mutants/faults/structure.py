@@ -51,6 +51,10 @@ PADDING.edit(
 PADDING.edit(
     "the pad in place of the value", "decompose_padding", "store, value.args[1], inside", "store, value.args[2], inside"
 )
+PADDING.edit(
+    "a bound between two multiples is rounded down", "_bound", "(-rest + (slope.value - 1)) // slope.value",
+    "(-rest) // slope.value",
+)  # fmt: skip
 PADDING.drop("a loop that holds more than the block", "decompose_padding", "only_loops_below")
 EINSUM = Faults("pad_einsum", PRIMITIVES + "pad_einsum", [primitive("pad_einsum")])
 EINSUM.edit(
@@ -89,10 +93,15 @@ MERGE = Faults(
 )
 MERGE.drop("a consumer before its producer is done", "merge", "keeps_order_of_nests")
 MERGE.drop("loops of other lengths", "merge", "same_extents")
+MERGE.edit("in the order of the call", "_ordered", "sorted(loops, key=lambda l: tree.order[l])", "loops")
 PARTITION = Faults("loop_partition", PRIMITIVES + "partition", [primitive("loop_partition")])
 PARTITION.edit("parts that overlap", "_ranges", "start + sum(counts[:k])", "start + sum(counts[: max(0, k - 1)])")
 PARTITION.edit("one iteration less", "_copy_of_range", "const(extent, dtype)", "const(max(1, extent - 1), dtype)")
 PARTITION.drop("a sum that starts in several parts", "loop_partition", "starts_in_one_part")
+PARTITION.edit(
+    "a sum that may start in a later part counts as one that does not", "_never_starts", "value > it.dom.start",
+    "value >= it.dom.start",
+)  # fmt: skip
 ITERS = Faults("reorder_block_iter_var", PRIMITIVES + "block_iters", [primitive("reorder_block_iter_var")])
 ITERS.edit(
     "values stay in their places",

@@ -1,4 +1,5 @@
-"""Random programs for the cache family: updates in place, several readers, imperfect tiles, computed indices."""
+"""Random programs for the cache family: updates in place, several readers, imperfect tiles, ragged rows, computed
+indices."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from minitvm.expr import Expr, IterVar, Range, Var, const
+from minitvm.expr import Expr, IterVar, Min, Range, Var, binary, const
 from minitvm.tir.nodes import (
     Block,
     BlockRealize,
@@ -88,6 +89,36 @@ def in_place(draw: Any) -> PrimFunc:
     if draw(st.booleans()):
         pointwise("D", D, [B, A], lambda i, j: B[i, j] + A[i, j])
         return with_root((A, C, D), Seq.of(*nests), {"global_symbol": "main"}, (B,))
+    return with_root((A, C), Seq.of(*nests), {"global_symbol": "main"}, (B,))
+
+
+@st.composite
+def ragged(draw: Any) -> PrimFunc:
+    """B = A and C = C + B over a part of each row, in one loop over the rows: the parts have lengths of their own."""
+    dtype = draw(st.sampled_from(DTYPES))
+    rows, first = draw(st.integers(2, 4)), draw(st.integers(0, 1))
+    columns = rows + first
+    shape = (const(rows), const(columns))
+    A, B, C = (Buffer(name, shape, dtype) for name in "ABC")  # type: ignore[arg-type]
+    length = draw(st.sampled_from(["growing", "shrinking", "up to two", "same"]))
+
+    def over(i: Var, name: str, target: Buffer, sources: list[Buffer], value: Any, whole: bool = False) -> Stmt:
+        parts = {"growing": i + 1, "shrinking": rows - i, "up to two": binary(Min, i + 1, const(2)), "same": const(2)}
+        vi, vj, j = Var("vi"), Var("vj"), Var("j")
+        reads = [_region(s, vi, vj) for s in sources]
+        store = BufferStore(target, value(vi, vj), (vi, vj))
+        block = _block(name, [(vi, rows), (vj, columns)], reads, [_region(target, vi, vj)], store)
+        place: Expr = j + first if first and not whole else j
+        extent = const(columns) if whole else parts[length]
+        return For(j, const(0), extent, ForKind.SERIAL, BlockRealize((i, place), const(True), block))
+
+    i, k = Var("i"), Var("k")
+    fill = over(i, "fill", C, [A], lambda a, b: A[a, b] * 2, whole=True)
+    produce = over(k, "B", B, [A], lambda a, b: A[a, b] + 1)
+    consume = over(k, "C", C, [B, C], lambda a, b: C[a, b] + B[a, b])
+    nests = [
+        For(v, const(0), const(rows), ForKind.SERIAL, body) for v, body in ((i, fill), (k, Seq.of(produce, consume)))
+    ]
     return with_root((A, C), Seq.of(*nests), {"global_symbol": "main"}, (B,))
 
 

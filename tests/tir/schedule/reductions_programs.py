@@ -87,12 +87,25 @@ def reductions(draw: Draw, epilogue: bool = False, symbolic: bool = False) -> Pr
 
 
 @st.composite
+def in_one_loop(draw: Draw) -> PrimFunc:
+    """A reduction whose loops, or some neighbours among them, are one: sums begin in the middle of it."""
+    sch = Schedule(draw(reductions()))
+    loops = sch.get_loops("R")
+    first = draw(st.integers(0, max(0, len(loops) - 2)))
+    if len(loops) > 1:
+        sch.fuse(*loops[first : draw(st.integers(first + 2, len(loops)))])
+    return sch.func
+
+
+@st.composite
 def paddings(draw: Draw) -> PrimFunc:
     """B = A with a constant around one or two dimensions, then C = B + 1."""
     dtype = draw(st.sampled_from(DTYPES))
     inner = [draw(EXTENTS) for _ in range(draw(st.integers(1, 2)))]
     edges = [(draw(st.integers(0, 2)), draw(st.integers(0, 2))) for _ in inner]
-    written = draw(st.sampled_from(["bounds", "shifted", "reversed"]))
+    written = draw(st.sampled_from(["bounds", "shifted", "reversed", "multiples", "multiples taken off"]))
+    times = draw(st.integers(2, 3))
+    below = draw(st.integers(0, times - 1))  # a bound between two multiples
     fill = te.const(draw(st.integers(0, 3)), dtype)
     A = te.placeholder(inner, dtype, name="A")
     outer = [n + low + high for n, (low, high) in zip(inner, edges)]
@@ -104,6 +117,10 @@ def paddings(draw: Draw) -> PrimFunc:
                 "bounds": [v >= low, v < low + n],
                 "shifted": [v - low >= 0, v - low <= n - 1],
                 "reversed": [low - 1 < v, low + n > v],
+                "multiples": [v * times >= low * times - below, v * times < (low + n) * times - below],
+                "multiples taken off": [below - v * times <= -low * times, (low + n) * times - below > v * times]
+                if below == 0
+                else [below + v * times > low * times, (low + n) * times - v * times > below],
             }[written]
         taken = A[tuple(v - low for v, (low, _) in zip(i, edges))]
         return te.if_then_else(te.all(*conditions), taken, fill)

@@ -212,7 +212,9 @@ def _merge_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
             continue
         nests = [_chain_below(s) for s in stmt.stmts if isinstance(s, For)]
         for first, second in itertools.pairwise(nests):
-            yield from zip(first, second, strict=False)
+            for one, other in zip(first, second, strict=False):
+                yield one, other
+                yield other, one
         if len(nests) > 2:
             yield nests[0][0], nests[2][0]
             yield nests[0][0], nests[1][0], nests[2][0]
