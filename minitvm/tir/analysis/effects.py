@@ -412,7 +412,7 @@ def _behind(touch: Touch, stores: Sequence[Touch]) -> Touch | None:
     box = touch.box()
     for store in own:
         written = store.certain()
-        if written is not None and regions.covers(written, _clipped(box, touch), Analyzer()):
+        if written is not None and _holds(written, box, touch.buffer, Analyzer()):
             return None
     pending = tuple((store, ()) for store in own if store.sure and store.conditions)
     return dataclasses.replace(touch, after=(*touch.after, *pending)) if pending else touch
@@ -441,14 +441,22 @@ def _before_all(touch: Touch, store: Touch, shared: Sequence[For]) -> bool:
     box = first.certain(analyzer, [l.var for l in still])
     if box is None:
         return False
-    return regions.covers(box, _clipped(touch.box(analyzer, [l.var for l in still]), touch), analyzer)
+    return _holds(box, touch.box(analyzer, [l.var for l in still]), touch.buffer, analyzer)
 
 
-def _clipped(box: Box, touch: Touch) -> Box:
-    """A read's box without what lies outside of the buffer: a condition keeps it from there, or it is an error."""
-    if not touch.conditions and touch.sure:
-        return box
-    return regions.intersect(box, touch.buffer.full_region().region, Analyzer())
+def _holds(written: Box, read: Box, buffer: Buffer, analyzer: Analyzer) -> bool:
+    """Whether one box holds what another one has inside of the buffer.
+
+    What is read outside of it is an error, or a condition keeps the read from there.
+    """
+    return all(
+        (analyzer.can_prove(w.start <= r.start) or analyzer.can_prove(w.start <= 0))
+        and (
+            analyzer.can_prove(r.start + r.extent <= w.start + w.extent)
+            or analyzer.can_prove(dim <= w.start + w.extent)
+        )
+        for w, r, dim in zip(written, read, buffer.shape, strict=True)
+    )
 
 
 def _realize(node: BlockRealize) -> Effects:
