@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tests.codegen.masked_kernels import masks_alike
 from tests.reference.gone_wrong import goes_wrong_alike
+from tests.tir.analysis.followed import ALONE, effects_hold, exposure_holds, kernel_effects_hold
 from tests.tir.transform.test_kernel_passes import keeps_the_meaning as kernels_keep_the_meaning
 from tests.tir.transform.through_passes import (
     blocks_keep_the_meaning,
@@ -37,3 +38,6 @@ STAGES = _seeded("programs of stages through the passes", stages_keep_the_meanin
 KERNELS = _seeded("flat kernels through the passes", kernels_keep_the_meaning, 1200)
 GONE_WRONG = _seeded("programs gone wrong in both modes", goes_wrong_alike, 500)
 MASKS = _seeded("machine code of masks", masks_alike, 30)
+EFFECTS = _seeded("effects of programs of blocks", effects_hold, 120)
+KERNEL_EFFECTS = _seeded("effects of kernels", kernel_effects_hold, 60)
+EXPOSED = _seeded("whether iterations find what others left", lambda k: exposure_holds(list(ALONE)[k]), len(ALONE))

@@ -20,6 +20,7 @@ from typing import Any
 from ...arith.dependence import Access as Point
 from ...arith.dependence import Undecided, find_dependence
 from ...expr import Expr, Node, replace, substitute, walk
+from ..analysis.effects import exposes
 from ..conditions import is_const
 from ..nodes import (
     Block,
@@ -152,7 +153,7 @@ def scheduled(func: PrimFunc, loop: For, stages: tuple[int, ...], order: tuple[i
     parts = parts_of(loop)
     doubled = [b for b in (doubled_buffer(realize.block) for realize in doubled_blocks(tree, loop)) if b is not None]
     found = [accesses(tree, part) for part in parts]
-    private = _private_buffers(func, tree, loop, found)
+    private = _private_buffers(func, loop, found)
     for buffer in doubled:
         if buffer not in private:
             return Failure(
@@ -183,29 +184,13 @@ def _versions(buffer: Buffer, found: Sequence[Sequence[Access]], stages: Sequenc
     return least
 
 
-def _private_buffers(func: PrimFunc, tree: Tree, loop: For, found: Sequence[Sequence[Access]]) -> list[Buffer]:
+def _private_buffers(func: PrimFunc, loop: For, found: Sequence[Sequence[Access]]) -> list[Buffer]:
     """The allocated buffers that only this loop uses, and in which no iteration finds what another one wrote."""
-    # Decided on the loop as it is lowered: by what is stored and loaded, not by what blocks claim.
-    from ..transform.affine import Ranges, with_loop
-    from ..transform.coverage import carries_no_value
-    from ..transform.drop_blocks import drop_blocks
-    from ..transform.lower_init import lower_init
-    from ..transform.lower_match_buffers import lower_match_buffers
-
     allocated = [b for s in statements(func.body) if isinstance(s, Block) for b in s.alloc_buffers]
     written = {a.buffer for part in found for a in part if a.is_write}
     local = {b for s in statements(loop) if isinstance(s, Block) for b in s.alloc_buffers}
     chosen = [b for b in allocated if b in written and b not in local and _uses(func.body, b) == _uses(loop, b)]
-    if not chosen:
-        return []
-    lowered = drop_blocks(lower_init(lower_match_buffers(func)))
-    here = next((s for s in walk(lowered.body) if isinstance(s, For) and s.var is loop.var), None)
-    if here is None:
-        return []
-    ranges: Ranges = {}
-    for outer in tree.all_loops_above(loop):
-        ranges = with_loop(outer, ranges)
-    return [b for b in chosen if _uses(lowered.body, b) == _uses(here, b) and carries_no_value(here, b, ranges)]
+    return [b for b in chosen if not exposes(loop.body, b)]
 
 
 def _uses(stmt: Node, buffer: Buffer) -> int:

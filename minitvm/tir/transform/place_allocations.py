@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import Expr, IntImm, children, map_children, replace, walk
+from ..analysis.effects import exposes
 from ..annotations import ALIGNMENTS
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 from ..threads import is_shared, owns
 from .affine import Ranges, with_loop
 from .align_storage import aligned_strides
 from .compact_buffers import compacted_shape, used_spans
-from .coverage import carries_no_value
 
 STACK_BUFFER_BYTES = 768 << 10
 STACK_BYTES = 960 << 10
@@ -99,7 +99,7 @@ class _Placement:
         if stmt.kind == ForKind.THREAD and self.buffer.scope != "global":
             inside = owns(stmt, self.buffer.scope)
         else:
-            inside = carries_no_value(stmt, self.buffer, ranges)
+            inside = not exposes(stmt.body, self.buffer)
         if not inside:
             return None
         return self.rebuilt(stmt, "body", with_loop(stmt, ranges), top=False)

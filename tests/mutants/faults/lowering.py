@@ -270,15 +270,6 @@ PLACE.edit(
     "True",
     by=[PARALLEL],
 )
-COVERAGE = Faults("place_allocations (coverage)", TRANSFORM + "coverage", [CARRIED, CHAINS, BLOCKS])
-COVERAGE.edit(
-    "a store under a condition counts as certain",
-    "_Coverage.only_bounds",
-    "if kept_out is None:\n            return False",
-    "if True:\n            return True",
-)
-COVERAGE.edit("writes in one branch are certain", "_Coverage.branch", "[*guards, *conjuncts(condition)]", "guards")
-
 # -- compact_buffers
 
 COMPACT = Faults("compact_buffers", TRANSFORM + "compact_buffers", [CHAINS, TILES, BLOCKS])

@@ -61,20 +61,6 @@ LOWER_INIT.edit(
     "BlockRealize(node.iter_values, all_of([])",
 )
 
-COVERAGE = Faults("programs: coverage", "minitvm.tir.transform.coverage", [BLOCKS])
-COVERAGE.edit(
-    "a loop that may not run counts as one that writes",
-    "_Coverage.loop",
-    "if not certain:\n            return []",
-    "if False:\n            return []",
-)
-COVERAGE.edit(
-    "sweeps that leave out one element count as whole",
-    "_Coverage.swept",
-    "abs(step) > high - low + 1:",
-    "abs(step) > high - low + 2:",
-)
-
 FLATTEN_BUFFERS = Faults("programs: flatten_buffers", "minitvm.tir.transform.flatten_buffers", [BLOCKS])
 FLATTEN_BUFFERS.edit(
     "a strided buffer is one element short",

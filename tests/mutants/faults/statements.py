@@ -16,14 +16,6 @@ SIMPLIFY.edit(
     "if not isinstance(stmt.body, If):",
 )
 
-COVERAGE = Faults("statements: coverage", "minitvm.tir.transform.coverage", [CARRIED])
-COVERAGE.edit(
-    "a guard that keeps out the last element counts as a bound",
-    "_Coverage.only_bounds",
-    "if room is not None and room[0] >= 0:",
-    "if room is not None and room[0] >= -1:",
-)
-
 PARTITION_LOOPS = Faults("statements: partition_loops", "minitvm.tir.transform.partition_loops", [STATEMENTS])
 PARTITION_LOOPS.edit(
     "the second piece of a loop that starts elsewhere starts at the cut",

@@ -1,0 +1,257 @@
+"""One access of a buffer as a statement around it sees it: the elements, the loops and the conditions.
+
+`Touch.box` is never too small; `Touch.certain` is never too large. Both are computed when they are asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...arith import Analyzer, regions
+from ...arith.affine import variables
+from ...expr import (
+    GE,
+    GT,
+    LE,
+    LT,
+    Expr,
+    IntImm,
+    Max,
+    Min,
+    Node,
+    Ramp,
+    Range,
+    Var,
+    const,
+    structural_equal,
+    substitute,
+)
+from ..conditions import conjuncts, is_const, reads_memory, uses
+from ..nodes import (
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    MatchBufferRegion,
+)
+
+Box = regions.Box
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """One load, store or opaque use of a buffer in the text, seen from a statement around it.
+
+    `ranges` are the elements (None: a dimension that only data tells), at each iteration of `loops` (outermost first)
+    at which `conditions` hold. `sure` is False where something else decides whether it happens. `opaque` touches are
+    those of foreign calls. `after` are the stores that come earlier in the text of the same loops (`shared`).
+    """
+
+    node: Node
+    buffer: Buffer
+    ranges: tuple[Range | None, ...]
+    loops: tuple[For, ...] = ()
+    conditions: tuple[Expr, ...] = ()
+    sure: bool = True
+    opaque: bool = False
+    after: tuple[tuple[Touch, tuple[For, ...]], ...] = ()
+
+    def box(self, analyzer: Analyzer | None = None, still: Iterable[Var] = ()) -> Box:
+        """A box around all that is touched; of a dimension that cannot be bounded the whole one.
+
+        The loops of the variables `still` stand still. The box may reach out of the
+        buffer where a condition keeps the access inside.
+        """
+        analyzer = analyzer or Analyzer()
+        whole = self.buffer.full_region().region
+        known = [r if r is not None else all_ for r, all_ in zip(self.ranges, whole, strict=True)]
+        held = set(still)
+        domains = {l.var: Range(l.start, l.extent) for l in self.loops if l.var not in held}
+        if not domains:
+            return tuple(known)
+        low = regions.evaluate([r.start for r in known], domains, analyzer, whole)
+        if all(is_const(r.extent, 1) for r in known):
+            return low.box
+        high = regions.evaluate([r.start + (r.extent - 1) for r in known], domains, analyzer, whole)
+        found = []
+        for d, (first, last) in enumerate(zip(low.box, high.box, strict=True)):
+            if d in low.unbounded or d in high.unbounded:
+                found.append(whole[d])
+            else:
+                extent = analyzer.simplify(last.start + last.extent - first.start)
+                found.append(Range(analyzer.simplify(first.start), extent))
+        return tuple(found)
+
+    def certain(self, analyzer: Analyzer | None = None, still: Iterable[Var] = ()) -> Box | None:
+        """A box of which every element inside the buffer is touched in every run; None where none is shown.
+
+        A condition is left out where it only keeps elements beyond the buffer's ends, and cuts the box where it bounds
+        an index.
+        """
+        if not self.sure or None in self.ranges:
+            return None
+        analyzer = analyzer or Analyzer()
+        held = set(still)
+        loops = [l for l in self.loops if l.var not in held]
+        moving = {l.var for l in loops}
+        domains = {l.var: Range(l.start, l.extent) for l in loops}
+        cuts = []
+        for condition in self.conditions:
+            cut = self._cut(condition, moving, domains, analyzer)
+            if cut is None:
+                return None
+            cuts += cut
+        indices: list[Expr] = []
+        for d, r in enumerate(self.ranges):
+            assert r is not None
+            if is_const(r.extent, 1):
+                indices.append(r.start)
+                continue
+            inside = Var(f"e{d}", r.start.dtype)
+            domains[inside] = Range(const(0, inside.dtype), r.extent)
+            indices.append(r.start + inside)
+        found = regions.evaluate(indices, domains, analyzer)
+        if not found.exact:
+            return None
+        if not all(self._runs(l, found.box, indices, domains, analyzer) for l in loops):
+            return None
+        box = list(found.box)
+        for d, low, end in cuts:
+            r = box[d]
+            start = r.start if low is None else analyzer.simplify(Max(r.start, low))
+            stop = r.start + r.extent if end is None else Min(r.start + r.extent, end)
+            box[d] = Range(start, analyzer.simplify(Max(stop - start, const(0, start.dtype))))
+        return tuple(box)
+
+    def _runs(
+        self, loop: For, box: Box, indices: Sequence[Expr], domains: Mapping[Var, Range], analyzer: Analyzer
+    ) -> bool:
+        """Whether a loop has an iteration, or the box is empty where it has none."""
+        if analyzer.can_prove(loop.extent >= 1):
+            return True
+        empty = {**domains, loop.var: Range(loop.start, const(0, loop.extent.dtype))}
+        without = regions.evaluate(indices, empty, analyzer)
+        return any(analyzer.can_prove(r.extent <= 0) for r in without.box)
+
+    def _cut(
+        self, condition: Expr, moving: set[Var], domains: Mapping[Var, Range], analyzer: Analyzer
+    ) -> list[tuple[int, Expr | None, Expr | None]] | None:
+        """What a condition cuts off the box, as (dimension, start, end); None where it cannot be said."""
+        with analyzer.constraint():
+            for var, values in domains.items():
+                analyzer.bind(var, values)
+            if analyzer.can_prove(condition):
+                return []
+            if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:
+                return None
+            a, b = (analyzer.affine(e) for e in (condition.a, condition.b))
+            slack = a - b if isinstance(condition, LT | LE) else b - a
+            slack = slack - 1 if isinstance(condition, LE | GE) else slack  # the condition says slack < 0
+            for d, (r, dim) in enumerate(zip(self.ranges, self.buffer.shape, strict=True)):
+                assert r is not None
+                index = analyzer.affine(r.start)
+                beyond = index - analyzer.affine(dim)
+                factors = {beyond.terms[t] // c for t, c in slack.terms.items() if t in beyond.terms}
+                for q in {1, *factors}:
+                    if q > 0 and analyzer.domain.nonnegative(beyond - slack.scaled(q)):
+                        return []  # what it leaves out lies beyond the end
+                if not is_const(r.extent, 1):
+                    continue
+                above, below = index - slack, index + slack
+                if not any(v in moving for v in variables(above)):  # index < above
+                    return [(d, None, analyzer.to_expr(above, r.start.dtype))]
+                if not any(v in moving for v in variables(below)):  # index > below
+                    return [(d, analyzer.to_expr(below + 1, r.start.dtype), None)]
+        return None
+
+    # -- on the way up
+
+    def inside(self, loop: For) -> Touch:
+        """The same in each iteration of a loop around it."""
+        after = tuple((store.inside(loop), (loop, *shared)) for store, shared in self.after)
+        same = dataclasses.replace(self, loops=(loop, *self.loops), after=after)
+        return same.unknown({loop.var}) if reads_memory(loop.start) or reads_memory(loop.extent) else same
+
+    def under(self, condition: Expr) -> Touch:
+        """The same where a condition holds."""
+        parts = tuple(conjuncts(condition))
+        after = tuple((store.under(condition), shared) for store, shared in self.after)
+        return dataclasses.replace(self, conditions=(*parts, *self.conditions), after=after) if parts else self
+
+    def perhaps(self) -> Touch:
+        """The same where something unknown decides."""
+        return dataclasses.replace(self, sure=False, after=tuple((s.perhaps(), shared) for s, shared in self.after))
+
+    def at(self, values: Mapping[Var, Expr]) -> Touch:
+        """The same with values in place of variables; what is looked up in memory only data tells."""
+        hidden = {v for v, value in values.items() if reads_memory(value)}
+        if hidden:
+            return self.unknown(hidden).at({v: value for v, value in values.items() if v not in hidden})
+        if not values:
+            return self
+        ranges = tuple(r if r is None else substitute(r, values) for r in self.ranges)
+        loops = tuple(
+            dataclasses.replace(l, start=substitute(l.start, values), extent=substitute(l.extent, values))
+            if uses(l.start, values) or uses(l.extent, values)
+            else l
+            for l in self.loops
+        )
+        conditions = tuple(substitute(c, values) for c in self.conditions)
+        after = tuple((store.at(values), shared) for store, shared in self.after)
+        return dataclasses.replace(self, ranges=ranges, loops=loops, conditions=conditions, after=after)
+
+    def unknown(self, names: set[Var]) -> Touch:
+        """The same where only data tells what some variables are."""
+        hidden = set(names)
+        for l in self.loops:  # outermost first
+            if uses(l.start, hidden) or uses(l.extent, hidden):
+                hidden.add(l.var)
+        ranges = tuple(None if r is None or uses(r, hidden) else r for r in self.ranges)
+        loops = tuple(l for l in self.loops if l.var not in hidden)
+        known = tuple(c for c in self.conditions if not uses(c, hidden))
+        sure = self.sure and len(known) == len(self.conditions) and len(loops) == len(self.loops)
+        after = tuple((store.unknown(hidden), shared) for store, shared in self.after)
+        return dataclasses.replace(self, ranges=ranges, loops=loops, conditions=known, sure=sure, after=after)
+
+
+def of_element(node: BufferLoad | BufferStore) -> Touch:
+    """One load or store. Of a vector the elements between the first and the last."""
+    dense = all(not isinstance(i, Ramp) or is_const(i.stride, 1) for i in node.indices)
+    return Touch(node, node.buffer, tuple(map(_place, node.indices)), sure=dense and node.predicate is None)
+
+
+def _place(index: Expr) -> Range | None:
+    if reads_memory(index):
+        return None
+    if isinstance(index, Ramp) and index.base.dtype.lanes == 1 and isinstance(index.stride, IntImm):
+        reach = index.stride.value * (index.lanes - 1)
+        start = index.base if reach >= 0 else index.base + reach
+        return Range(start, const(abs(reach) + 1, start.dtype))
+    return Range(index, const(1, index.dtype)) if index.dtype.lanes == 1 else None
+
+
+def known_ranges(region: Sequence[Range]) -> tuple[Range | None, ...]:
+    """The sides of a region; None where only data tells."""
+    return tuple(None if reads_memory(r.start) or reads_memory(r.extent) else r for r in region)
+
+
+def through_view(touch: Touch, match: MatchBufferRegion) -> Touch:
+    """What is touched of the buffer behind a view."""
+    source = match.source
+    after = tuple((through_view(store, match), shared) for store, shared in touch.after)
+    region = known_ranges(source.region)
+    behind = dataclasses.replace(touch, buffer=source.buffer, ranges=region, after=after)
+    front = len(source.region) - len(touch.ranges)
+    same = front >= 0 and all(is_const(r.extent, 1) for r in source.region[:front])
+    sides = zip(source.region[front:], match.buffer.shape, strict=True) if same else ()
+    if not same or not all(structural_equal(r.extent, dim) for r, dim in sides):
+        return dataclasses.replace(behind, loops=(), conditions=(), sure=False, after=())
+    inner = tuple(
+        None if own is None or r is None else Range(r.start + own.start.astype(r.start.dtype), own.extent)
+        for r, own in zip(region[front:], touch.ranges, strict=True)
+    )
+    return dataclasses.replace(behind, ranges=(*region[:front], *inner))
+
+

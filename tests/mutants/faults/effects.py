@@ -1,0 +1,61 @@
+"""Faults in what statements may and must touch."""
+
+from ..patch import Faults
+from ..seeded import EFFECTS, EXPOSED, KERNEL_EFFECTS
+
+ANALYSIS = "minitvm.tir.analysis."
+
+TOUCH = Faults("effects: touches", ANALYSIS + "touches", [EXPOSED, KERNEL_EFFECTS, EFFECTS])
+TOUCH.edit(
+    "a guard that keeps out the last element counts as a bound",
+    "Touch._cut",
+    "nonnegative(beyond - slack.scaled(q))",
+    "nonnegative(beyond - slack.scaled(q) + 1)",
+)
+TOUCH.edit(
+    "a loop that may not run counts as one that does",
+    "Touch._runs",
+    "if analyzer.can_prove(loop.extent >= 1):",
+    "if True:",
+)
+TOUCH.edit(
+    "an equation leaves out nothing",
+    "Touch._cut",
+    "if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:\n                return None",
+    "if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:\n                return []",
+)
+TOUCH.edit("gaps count as touched", "Touch.certain", "if not found.exact:", "if False:")
+TOUCH.edit("a box ends before the last iteration", "Touch.box", "last.start + last.extent - first.start", "last.extent")
+TOUCH.edit("a view begins where its buffer does", "through_view", "r.start + own.start", "own.start")
+TOUCH.edit("what data tells is known after all", "Touch.unknown", "uses(r, hidden)", "uses(r, ())")
+TOUCH.edit("what data decides is sure", "Touch.unknown", "sure = self.sure and", "sure = self.sure or")
+
+EFFECT = Faults("effects", ANALYSIS + "effects", [EXPOSED, KERNEL_EFFECTS, EFFECTS])
+EFFECT.edit("a while runs once", "_effects", "effects(node.body).each(Touch.perhaps)", "effects(node.body)")
+EFFECT.edit(
+    "the writes of one branch are certain",
+    "_effects",
+    "effects(node.then_case).each(lambda t: _guarded(t, node.condition))",
+    "effects(node.then_case)",
+)
+EFFECT.edit(
+    "what is looked up does not decide",
+    "_guarded",
+    "if reads_memory(condition)",
+    "if False and reads_memory(condition)",
+)
+EFFECT.edit(
+    "what comes later in the text was written before",
+    "Effects.then",
+    "_behind(e, self.writes)",
+    "_behind(e, later.writes)",
+)
+EFFECT.edit("any one side of a box is enough", "_holds", "return all(", "return any(")
+EFFECT.edit("an init runs for each step of a sum", "_block", "t.under(starts)", "t")
+EFFECT.edit(
+    "loops that stand still for a condition run",
+    "_before_all",
+    "still = [l for l in shared if l.var not in fixed]",
+    "still: list[For] = []",
+)
+EFFECT.edit("predicates are not asked for", "_realize", "(*node.iter_values, node.predicate)", "node.iter_values")
