@@ -36,8 +36,9 @@ test-full: $(STAMPS)/test ## run those and the long ones: all networks, the whol
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "full or not full"
 
 .PHONY: lint
-lint: $(STAMPS)/test $(STAMPS)/lint ## ruff and mypy
+lint: $(STAMPS)/test $(STAMPS)/lint ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 .PHONY: bench

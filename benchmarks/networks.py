@@ -1,6 +1,6 @@
 """The networks of `minitvm.models` at batch 1, beside ONNX Runtime and OpenVINO.
 
-    python -m benchmarks.networks [resnet18 ...]
+Run `python -m benchmarks.networks [resnet18 ...]`.
 """
 
 from __future__ import annotations

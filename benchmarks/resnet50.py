@@ -1,6 +1,6 @@
 """Light ResNet-50 with seeded weights: run time against ONNX Runtime, and what compiling it takes.
 
-    python -m benchmarks.resnet50
+Run `python -m benchmarks.resnet50`.
 """
 
 from __future__ import annotations

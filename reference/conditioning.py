@@ -41,7 +41,7 @@ def in_float64(graph: Graph) -> Graph:
 
 def determined_outputs(
     graph: Graph, inputs: Mapping[str, Any], tolerance: float, listeners: Sequence[Listener] = ()
-) -> tuple[Value, ...]:  # fmt: skip
+) -> tuple[Value, ...]:
     """The outputs, each that float32 does not determine replaced by the nearest value in front of it that it does.
 
     A value counts as determined when the float32 and the float64 interpreter agree to `tolerance` of its largest

@@ -127,4 +127,3 @@ def _most_frequent(array: np.ndarray) -> Any:
 
 def _sizes(sizes: Mapping[str, int]) -> str:
     return repr({str(name): int(n) for name, n in sizes.items()})
-

@@ -67,6 +67,7 @@ class DomainExpressions(ScalarCompiler):
 
         return evaluate
 
+
 def in_domain(kind: type[Compiler], domain: Domain | None) -> type[Compiler]:
     """The compiler class for which floats are elements of a domain; the class itself without one."""
     if domain is None:

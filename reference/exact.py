@@ -181,4 +181,3 @@ def exact_inputs(draw: Callable[[int], list[Any]], measure: Callable[[list[Any],
     raise Unsupported(
         f"exact mode: even inputs of -1, 0 and 1 lead to intermediates {peaks.filled:.3g} times as large as is exact"
     )
-

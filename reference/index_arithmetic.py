@@ -23,9 +23,10 @@ _CALLS = ("if_then_else", "likely", "shift_left", "shift_right", "bitwise_and")
 
 def is_sum(e: x.Expr) -> bool:
     """Whether an expression of index dtype adds or multiplies, without a look at what."""
-    return e.dtype in _DTYPES and (isinstance(e, _SUMS) or (
-        isinstance(e, x.Call) and e.op == "shift_left" and isinstance(e.args[1], x.IntImm) and e.args[1].value >= 0
-    ))
+    return e.dtype in _DTYPES and (
+        isinstance(e, _SUMS)
+        or (isinstance(e, x.Call) and e.op == "shift_left" and isinstance(e.args[1], x.IntImm) and e.args[1].value >= 0)
+    )
 
 
 def is_index_sum(e: x.Expr) -> bool:
@@ -42,9 +43,7 @@ def _has_data(e: Any) -> bool:
             if part.op not in _CALLS:
                 return True
         elif isinstance(part, x.Expr):
-            if isinstance(part, x.DataVar) or not isinstance(
-                part, x.Var | x.IntImm | x.BinaryOp | x.Not | x.Select
-            ):
+            if isinstance(part, x.DataVar) or not isinstance(part, x.Var | x.IntImm | x.BinaryOp | x.Not | x.Select):
                 return True
     return False
 
@@ -89,6 +88,6 @@ def overflow(e: x.Expr, value: int) -> UndefinedBehaviour:
     return UndefinedBehaviour(
         f"index overflow: {e} is {value}, which {e.dtype} does not hold\n"
         f"  wanted: sums and products of indices within {e.dtype.min} and {e.dtype.max}\n"
-        f"  try:    T.Cast(\"int64\", ...) on its variables",
+        f'  try:    T.Cast("int64", ...) on its variables',
         Finding("index overflow", "", (), (Access("computed", e),)),
     )

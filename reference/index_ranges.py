@@ -167,7 +167,6 @@ class _Search:
                 return self._needs(mine, span, seen, depth)
         return {place: Span(None, None, span.extent) for place in self.back.reach(e)}
 
-
     def _between(self, e: x.Expr) -> tuple[int, int]:
         """The least and the greatest value of an expression of loop variables, 0 where it is not simple to say."""
         if isinstance(e, x.IntImm):

@@ -128,9 +128,7 @@ def _checked_args(s: t.KernelCall, module: Mapping[str, t.PrimFunc] | t.IRModule
     for param, arg in zip(kernel.params, s.args):
         fits = isinstance(param, t.Buffer) == isinstance(arg, t.Buffer) and param.dtype == arg.dtype
         if not fits:
-            raise ExecutionError(
-                f"{statement_text(s)}: {param.name} of {s.kernel} is {param.dtype}, found {arg}"
-            )
+            raise ExecutionError(f"{statement_text(s)}: {param.name} of {s.kernel} is {param.dtype}, found {arg}")
     return kernel
 
 

@@ -40,8 +40,6 @@ class Beyond(Exception):
     """This element has no formula of a reasonable size."""
 
 
-
-
 class Leaves(dict[Place, x.Var]):
     """A variable for each element of a parameter, the same one for two programs."""
 

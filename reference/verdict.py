@@ -121,7 +121,7 @@ def _at(tried: Sequence[Mapping[str, int]]) -> str:
     names = list(tried[0])
     values = sorted(tuple(sizes.values()) for sizes in tried)
     if len(names) == 1:
-        return f" for {names[0]} = {', '.join(str(v) for v, in values)}"
+        return f" for {names[0]} = {', '.join(str(v) for (v,) in values)}"
     return f" for ({', '.join(names)}) = {', '.join(str(v) for v in values)}"
 
 

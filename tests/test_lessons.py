@@ -227,9 +227,7 @@ def test_broken_answer_is_told_with_its_line(tmp_path: Path, text: str, wanted: 
         assert failure.endswith("exercise.py:2: return m / 0")
 
 
-def test_the_line_of_an_error_is_told_wherever_the_answer_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_line_of_an_error_is_told_wherever_the_answer_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text("def keeps(written, read, order):\n    return 1 / 0\n")
     monkeypatch.chdir(tmp_path)
     failure = failure_of(find("05"), Path("mine.py"))

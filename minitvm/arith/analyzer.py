@@ -53,7 +53,7 @@ from ..expr import (
     as_expr,
     const,
     map_children,
-)  # fmt: skip
+)
 from . import fold, rules
 from .affine import FLOORDIV, OPAQUE, Affine, Atom, term_variables
 from .domain import UNKNOWN, Domain, Interval

@@ -46,7 +46,7 @@ from ..expr import (
     Sub,
     Var,
     as_expr,
-)  # fmt: skip
+)
 
 _COMPARISONS = {LT: "<", LE: "<=", GT: ">", GE: ">=", EQ: "=", NE: "!="}
 

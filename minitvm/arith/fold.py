@@ -36,7 +36,7 @@ from ..expr import (
     Mul,
     Sub,
     const,
-)  # fmt: skip
+)
 
 
 def arithmetic(e: Expr) -> Expr:

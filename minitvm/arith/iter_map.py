@@ -38,7 +38,7 @@ from ..expr import (
     Var,
     as_expr,
     const,
-)  # fmt: skip
+)
 from .affine import Affine, divide_monomial, multiply
 from .analyzer import Analyzer
 

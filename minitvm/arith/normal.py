@@ -36,7 +36,7 @@ from ..expr import (
     Var,
     map_children,
     walk,
-)  # fmt: skip
+)
 from . import fold, rules, symbolic
 from .affine import (
     FLOORDIV,
@@ -51,7 +51,7 @@ from .affine import (
     add_into,
     multiply,
     term_variables,
-)  # fmt: skip
+)
 from .domain import UNKNOWN, Domain, Interval, hull, intersect
 
 _INT32, _INT64 = DType("int32"), DType("int64")

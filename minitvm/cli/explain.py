@@ -73,9 +73,7 @@ GROUPS = {
 
 def lines_of(primitives: Iterable[Primitive]) -> str:
     """A line for each primitive: its name and the first sentence of its documentation."""
-    return "\n".join(
-        f"{one.name:<24} {(one.function.__doc__ or '').strip().splitlines()[0]}" for one in primitives
-    )
+    return "\n".join(f"{one.name:<24} {(one.function.__doc__ or '').strip().splitlines()[0]}" for one in primitives)
 
 
 def overview(primitives: Iterable[Primitive]) -> str:

@@ -31,7 +31,9 @@ def register(commands: Any) -> None:
     opt.add_threads(parser)
     parser.add_argument("--runs", type=opt.thread_count, default=20, metavar="K", help="timed runs; default: 20")
     parser.add_argument("--png", metavar="ROOFLINE.png", help="draw the operators under the machine's roofline")
-    parser.add_argument("--trace", metavar="TRACE.json", help="write a timeline for ui.perfetto.dev or chrome://tracing")
+    parser.add_argument(
+        "--trace", metavar="TRACE.json", help="write a timeline for ui.perfetto.dev or chrome://tracing"
+    )
     parser.add_argument("--in-order", action="store_true", help="operators as they run; default: the slowest first")
     parser.add_argument(
         "--trust", action="store_true", help="run an artifact that was not signed with your key: it is machine code"

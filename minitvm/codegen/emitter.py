@@ -29,7 +29,7 @@ from ..tir.nodes import (
     Seq,
     Stmt,
     While,
-)  # fmt: skip
+)
 from ..tir.registers import Register, registers_of, stored_first
 
 

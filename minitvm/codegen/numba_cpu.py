@@ -23,7 +23,7 @@ from ..tir.nodes import (
     Prefetch,
     PrimFunc,
     While,
-)  # fmt: skip
+)
 from ..tir.registers import Register
 from ..tir.script.printer import script
 from ..tir.transform.verify_kernel import STACK_BYTES

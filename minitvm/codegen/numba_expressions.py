@@ -50,7 +50,7 @@ from ..expr import (
     Shuffle,
     Sub,
     Var,
-)  # fmt: skip
+)
 from ..expr.conditions import is_const
 from ..tir.fixed_point import written_out
 from ..tir.nodes import Buffer, BufferLoad, PrimFunc

@@ -32,7 +32,7 @@ from .nodes import (
     ScalarSpec,
     Step,
     TensorSpec,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from .evaluation import evaluate

@@ -51,7 +51,7 @@ from .nodes import (
     const,
     match,
     node,
-)  # fmt: skip
+)
 from .printer import ExprPrinter, format_expr
 from .structural import first_difference, structural_equal
 from .visitor import children, free_vars, map_children, replace, rewrite, rewrite_statements, substitute, walk

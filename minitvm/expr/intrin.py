@@ -49,7 +49,7 @@ _INTRINSICS = [
     Intrinsic("q_multiply_shift", 4, domain="int"),
     Intrinsic("reinterpret", 1, "given", "any"),  # the same bits as another dtype; the Call's dtype says which
     Intrinsic("tvm_storage_sync", 1, "void", "any", pure=False),  # barrier; the argument is the scope
-]  # fmt: skip
+]
 INTRINSICS: dict[str, Intrinsic] = {row.name: row for row in _INTRINSICS}
 
 

@@ -201,9 +201,7 @@ CASES["cache_read.known_scope"] = on(M, lambda s: s.cache_read("C", 0, "shard"))
 CASES["cache_write.known_scope"] = on(M, lambda s: s.cache_write("C", 0, "locl"))
 CASES["cache_inplace.known_scope"] = on(running, lambda s: s.cache_inplace("A", 0, "registers"))
 CASES["cache_index.known_scope"] = on(M, lambda s: s.cache_index("C", "globl"))
-CASES["reindex_cache_read.known_scope"] = on(
-    M, lambda s: s.reindex_cache_read("C", 0, "shard", lambda i, j, k: (i, k))
-)
+CASES["reindex_cache_read.known_scope"] = on(M, lambda s: s.reindex_cache_read("C", 0, "shard", lambda i, j, k: (i, k)))
 CASES["reindex_cache_write.known_scope"] = on(
     M, lambda s: s.reindex_cache_write("C", 0, "shard", lambda i, j, k: (i, j))
 )

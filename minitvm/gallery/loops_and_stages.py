@@ -284,9 +284,7 @@ CASES["decompose_reduction.no_reduction_above"] = on(
 CASES["decompose_reduction.separable_loops"] = on(
     programs.fused_reduction, lambda s: s.decompose_reduction("B", loop(s, "B"))
 )
-CASES["decompose_reduction.each_point_once"] = on(
-    overlapping_sums, lambda s: s.decompose_reduction("B", loop(s, "B"))
-)
+CASES["decompose_reduction.each_point_once"] = on(overlapping_sums, lambda s: s.decompose_reduction("B", loop(s, "B")))
 CASES["decompose_reduction.alone_below"] = on(
     programs.watched_sum, lambda s: s.decompose_reduction("B", loop(s, "B", 1))
 )

@@ -1,10 +1,10 @@
 """Level 1: operators on whole tensors.
 
-    b = GraphBuilder()
-    x = b.input("x", (1, 3, 32, 32))
-    w = b.constant(weights)
-    y = b.op("nn.relu", b.op("nn.conv2d", x, w, padding=(1, 1)))
-    graph = b.build(y)
+b = GraphBuilder()
+x = b.input("x", (1, 3, 32, 32))
+w = b.constant(weights)
+y = b.op("nn.relu", b.op("nn.conv2d", x, w, padding=(1, 1)))
+graph = b.build(y)
 """
 
 from __future__ import annotations

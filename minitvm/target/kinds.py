@@ -142,7 +142,7 @@ _CPUS = {
     ),
     "znver3": CPU("znver3", 256, 16, 2, 4, True, 8, 0.0, Cache(32 * _KB, 8), Cache(512 * _KB, 8), Cache(32 * _MB, 16)),
     "cortex-a72": CPU("cortex-a72", 128, 32, 2, 7, True, 4, 1.5, Cache(32 * _KB, 2), Cache(_MB, 16), Cache(0, 1)),
-}  # fmt: skip
+}
 _GPUS = {
     "h100": GPU("h100", "sm_90", max_shared_memory_per_block=227 * _KB, multiprocessors=132),
     "a100": GPU("a100", "sm_80", max_shared_memory_per_block=163 * _KB, multiprocessors=108),

@@ -1,10 +1,10 @@
 """Tensor expressions under TVM's names: `te.placeholder`, `te.compute`, `te.sum`, ..., `te.create_prim_func`.
 
-    A = te.placeholder((m, k), name="A")
-    B = te.placeholder((k, n), name="B")
-    r = te.reduce_axis((0, k), name="k")
-    C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
-    func = te.create_prim_func([A, B, C])
+A = te.placeholder((m, k), name="A")
+B = te.placeholder((k, n), name="B")
+r = te.reduce_axis((0, k), name="k")
+C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+func = te.create_prim_func([A, B, C])
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..tir.op import (
     select,
     truncdiv,
     truncmod,
-)  # fmt: skip
+)
 from ..tir.op import max as maximum
 from ..tir.op import min as minimum
 from .nodes import ComputeOp, Operation, PlaceholderOp, Tensor, TensorLoad

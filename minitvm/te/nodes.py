@@ -1,8 +1,8 @@
 """Tensor expressions, level 2: what a tensor's element is, not how it is computed.
 
-    tensor ::= Tensor of an operation
-    op     ::= PlaceholderOp | ComputeOp axis reduce_axis body
-    load   ::= TensorLoad tensor [indices]                      an expression
+tensor ::= Tensor of an operation
+op     ::= PlaceholderOp | ComputeOp axis reduce_axis body
+load   ::= TensorLoad tensor [indices]                      an expression
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from ..expr import (
     structural_equal,
     substitute,
     walk,
-)  # fmt: skip
+)
 from ..expr.conditions import is_const
 from ..expr.names import fresh
 from ..tir.nodes import (
@@ -46,7 +46,7 @@ from ..tir.nodes import (
     Seq,
     Stmt,
     with_root,
-)  # fmt: skip
+)
 from .nodes import ComputeOp, PlaceholderOp, Tensor, TensorLoad
 from .tensors import post_order
 

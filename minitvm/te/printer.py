@@ -32,7 +32,7 @@ from ..expr import (
     Select,
     Var,
     free_vars,
-)  # fmt: skip
+)
 from ..expr.conditions import is_const
 from ..expr.names import fresh, identifier
 from .nodes import ComputeOp, Operation, PlaceholderOp, Tensor, TensorLoad

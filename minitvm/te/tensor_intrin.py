@@ -18,7 +18,7 @@ from ..tir.nodes import (
     Seq,
     Stmt,
     root_block,
-)  # fmt: skip
+)
 from ..tir.tensor_intrin import TensorIntrin
 from .nodes import ComputeOp, PlaceholderOp, Tensor
 from .primfunc import create_prim_func

@@ -23,7 +23,7 @@ from ..expr import (
     const,
     structural_equal,
     walk,
-)  # fmt: skip
+)
 from .nodes import ComputeOp, PlaceholderOp, Tensor
 
 __all__ = ["compute", "const", "placeholder", "post_order", "rational", "reduce_axis", "size_var", "var"]

@@ -48,7 +48,7 @@ from ..expr import (
     Sub,
     Var,
     const,
-)  # fmt: skip
+)
 from . import op
 from .nodes import (
     Allocate,
@@ -76,7 +76,7 @@ from .nodes import (
     While,
     root_block,
     with_root,
-)  # fmt: skip
+)
 from .op import (
     abs,
     all,
@@ -99,7 +99,7 @@ from .op import (
     select,
     truncdiv,
     truncmod,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from ..errors import ScheduleError

@@ -41,7 +41,7 @@ from .nodes import (
     LetStmt,
     Stmt,
     While,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)

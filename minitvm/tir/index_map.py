@@ -42,7 +42,7 @@ from ..expr import (
     structural_equal,
     substitute,
     walk,
-)  # fmt: skip
+)
 from .conditions import all_of, is_const
 from .index_sums import padded_edges, with_remainders, with_unit_places
 from .python_text import python

@@ -27,7 +27,7 @@ from ..expr import (
     free_vars,
     rewrite,
     structural_equal,
-)  # fmt: skip
+)
 from ..expr.conditions import is_const
 
 Term = tuple[int, Expr | None]  # a factor and what it multiplies, None for 1

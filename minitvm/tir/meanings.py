@@ -46,7 +46,7 @@ from .nodes import (
     LetStmt,
     PrimFunc,
     Stmt,
-)  # fmt: skip
+)
 
 Meaning = PrimFunc | Callable[..., Expr]
 MEANINGS: dict[str, Meaning] = {}

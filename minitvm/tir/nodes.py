@@ -36,7 +36,7 @@ from ..expr import (
     as_expr,
     const,
     node,
-)  # fmt: skip
+)
 
 
 class ForKind(StrEnum):

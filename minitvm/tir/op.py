@@ -28,7 +28,7 @@ from ..expr import (
     call,
     const,
     match,
-)  # fmt: skip
+)
 
 
 def if_then_else(condition: Any, true_value: Any, false_value: Any, dtype: str | None = None) -> Expr:

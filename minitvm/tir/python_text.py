@@ -32,7 +32,7 @@ from ..expr import (
     Var,
     as_expr,
     const,
-)  # fmt: skip
+)
 from ..expr import call as intrinsic
 from . import op
 

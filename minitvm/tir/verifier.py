@@ -34,7 +34,7 @@ from .nodes import (
     LetStmt,
     MatchBufferRegion,
     PrimFunc,
-)  # fmt: skip
+)
 from .scopes import Scope, conditions, dimensions, every_node, scoped, used_buffer
 from .script.regions import Box, box_of
 from .strides import why_not_strides

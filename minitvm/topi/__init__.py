@@ -46,7 +46,7 @@ from .broadcast import (
     right_shift,
     subtract,
     where,
-)  # fmt: skip
+)
 from .conv import conv1d, conv2d, conv3d
 from .conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
 from .cumulative import cumprod, cumsum
@@ -106,7 +106,7 @@ from .elementwise import (
     tanh,
     thresholded_relu,
     trunc,
-)  # fmt: skip
+)
 from .gather import argsort, gather, gather_nd, scatter_elements, scatter_nd, take, topk
 from .layouts import layout_transform
 from .matmul import batch_matmul, dense, matmul
@@ -121,7 +121,7 @@ from .pool import (
     max_pool1d,
     max_pool2d,
     max_pool3d,
-)  # fmt: skip
+)
 from .quantize import dequantize, quantize
 from .reduce import (
     all,
@@ -139,11 +139,11 @@ from .reduce import (
     sum,
     sum_square,
     variance,
-)  # fmt: skip
+)
 from .resize import resize, resize2d
 from .sampling import (
     grid_sample,
-)  # fmt: skip
+)
 from .softmax import log_softmax, softmax
 from .transform import (
     batch_flatten,
@@ -163,7 +163,7 @@ from .transform import (
     tile,
     transpose,
     trilu,
-)  # fmt: skip
+)
 from .winograd import winograd_conv2d_nchwc
 
 __all__ = [

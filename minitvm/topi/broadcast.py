@@ -20,7 +20,7 @@ def broadcast(name: str, function: Callable[..., Any], *operands: Tensor) -> Ten
     shape = broadcast_shapes(*(dims(t) for t in operands))
     return te.compute(
         shape, lambda *i: function(*(t[broadcast_index(t, i, shape)] for t in operands)), name=f"T_{name}"
-    )  # fmt: skip
+    )
 
 
 def _binary(name: str, function: Callable[[Expr, Expr], Any], doc: str) -> Binary:
@@ -69,6 +69,8 @@ def _right_shift(a: Expr, b: Expr) -> Expr:
 
 
 add = _binary("add", lambda a, b: a + b, "a + b.")
+
+
 def _difference(a: Expr, b: Expr) -> Expr:
     if a.dtype.is_bool:
         raise TypeMismatch("subtract: wanted numbers, found bool\n  try:    logical_xor")
@@ -127,7 +129,7 @@ def bias_add(data: Tensor, bias: Tensor, *, axis: int = 1) -> Tensor:
         raise TypeMismatch(f"bias_add: data is {data.dtype}, bias {bias.dtype}")
     return te.compute(
         data.shape, lambda *i: data[i] + bias[broadcast_index(bias, (i[at],), (data.shape[at],))], name="T_bias_add"
-    )  # fmt: skip
+    )
 
 
 def broadcast_to(x: Tensor, *, shape: Sequence[Dim]) -> Tensor:

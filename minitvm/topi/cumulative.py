@@ -21,9 +21,7 @@ def cumprod(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool 
     return _cumulative(x, te.prod, axis, exclusive, reverse, "T_cumprod")
 
 
-def _cumulative(
-    x: Tensor, reducer: Callable[..., Any], axis: int, exclusive: bool, reverse: bool, name: str
-) -> Tensor:
+def _cumulative(x: Tensor, reducer: Callable[..., Any], axis: int, exclusive: bool, reverse: bool, name: str) -> Tensor:
     at = axis_of(axis, x.ndim)
     k = te.reduce_axis((0, x.shape[at]), name="k")
 

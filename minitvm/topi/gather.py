@@ -47,7 +47,7 @@ def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
         raise TypeMismatch(f"gather: data and indices have as many dimensions, found {data} and {indices}")
     return te.compute(
         indices.shape, lambda *i: data[(*i[:at], clamped(indices[i], dims(data)[at]), *i[at + 1 :])], name="T_gather"
-    )  # fmt: skip
+    )
 
 
 def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
@@ -72,7 +72,7 @@ def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
 
 def scatter_elements(
     data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """`data` with updates[i, j, k] at [indices[i, j, k], j, k] for axis 0, and so on.
 
     `reduction` (add, mul, max, min) combines with what is there; with "none" no place may be written twice. Written as

@@ -34,7 +34,7 @@ def dense(data: Tensor, weight: Tensor, *, out_dtype: str = "") -> Tensor:
 
 def matmul(
     a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False, out_dtype: str = ""
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """a [..., m, k] times b [..., k, n], the leading axes broadcast; a vector left is a row, right a column.
 
     `transpose_a` takes a as [..., k, m], `transpose_b` takes b as [..., n, k].
@@ -44,7 +44,7 @@ def matmul(
 
 def batch_matmul(
     a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = True, out_dtype: str = ""
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """a [batch, m, k] times b [batch, n, k] transposed (Relay's default); a batch of 1 broadcasts."""
     if a.ndim != 3 or b.ndim != 3:
         raise TypeMismatch(f"nn.batch_matmul: wanted three dimensions, found {a} and {b}")

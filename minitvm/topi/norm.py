@@ -38,7 +38,7 @@ def batch_norm(
 
 def layer_norm(
     data: Tensor, gamma: Tensor, beta: Tensor | None = None, *, axis: int | Sequence[int] = -1, epsilon: float = 1e-5
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Normalise over the axes; gamma and beta have the shape of those axes."""
     axes = axes_of(axis, data.ndim)
     for weight in (gamma, beta):
@@ -73,11 +73,11 @@ def group_norm(
     size = simple(channels // num_groups)
     grouped = te.compute(
         (batch, num_groups, size, *spatial), lambda n, g, c, *i: data[(n, g * size + c, *i)], name="T_grouped"
-    )  # fmt: skip
+    )
     normal = _standardized(grouped, tuple(range(2, grouped.ndim)), epsilon)
     return te.compute(
         data.shape, lambda n, c, *i: normal[(n, c // size, c % size, *i)] * gamma[c] + beta[c], name="T_group_norm"
-    )  # fmt: skip
+    )
 
 
 def rms_norm(data: Tensor, weight: Tensor, *, axis: int | Sequence[int] = -1, epsilon: float = 1e-5) -> Tensor:
@@ -113,7 +113,7 @@ def l2_normalize(data: Tensor, *, axis: int | Sequence[int] = 1, eps: float = 1e
 
 def lrn(
     data: Tensor, *, size: int = 5, axis: int = 1, bias: float = 2.0, alpha: float = 1e-5, beta: float = 0.75
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """data / (bias + alpha / size * sum of squares over `size` neighbours along the axis) ^ beta (AlexNet)."""
     at = axis_of(axis, data.ndim)
     front = (size - 1) // 2
@@ -130,7 +130,7 @@ def lrn(
     factor, exponent = const(alpha / size, data.dtype), const(beta, data.dtype)
     return te.compute(
         data.shape, lambda *i: data[i] / te.power(const(bias, data.dtype) + factor * squares[i], exponent), name="T_lrn"
-    )  # fmt: skip
+    )
 
 
 def _standardized(data: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:

@@ -14,7 +14,7 @@ from .shapes import Dim, dims, plus, simple
 
 def constant_pad(
     data: Tensor, before: Sequence[Dim], after: Sequence[Dim], value: Expr | float = 0, name: str = "pad_temp"
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """`data` with `before` and `after` elements of `value` around each axis; `data` itself where all are 0.
 
     Negative amounts crop. The guard is an `if_then_else`: nothing outside `data` is read.

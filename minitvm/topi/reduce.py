@@ -44,7 +44,7 @@ def reduce_over(
 
 def _reduce(
     name: str, reducer: Any, x: Tensor, axis: Axes, keepdims: bool, one: Callable[[Expr], Expr] = lambda v: v
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A reduction; over no axes it is `one` of each element, what it comes to for a single one."""
     if not axes_of(axis, x.ndim):
         return elementwise(x, one, name)
@@ -182,14 +182,14 @@ def logsumexp(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor
 
 def argmax(
     x: Tensor, *, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The index of the largest over one axis, or over all in row-major order; the first of equals unless told else."""
     return _arg("argmax", x, axis, keepdims, select_last_index, dtype)
 
 
 def argmin(
     x: Tensor, *, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The index of the smallest over one axis, or over all in row-major order; the first of equals unless told else."""
     return _arg("argmin", x, axis, keepdims, select_last_index, dtype)
 

@@ -18,7 +18,7 @@ _PADDINGS = ("zeros", "border", "reflection")
 
 def grid_sample(
     data: Tensor, grid: Tensor, *, method: str = "linear", padding_mode: str = "zeros", align_corners: bool = False
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """data [n, c, (d,) h, w] at the points of grid [n, outs..., 2 or 3], which are (x, y(, z)) from -1 to 1.
 
     -1 and 1 are the centres of the outermost elements with `align_corners`, else their outer edges. `padding_mode`

@@ -71,9 +71,7 @@ def winograd_conv2d_nchwc(
     batch, _, height, width = plain.shape
     height, width = height + top + bottom - 2, width + left + right - 2
     down, across = -(-height // tile), -(-width // tile)
-    image = np.pad(
-        plain, [(0, 0), (0, 0), (top, bottom + down * tile - height), (left, right + across * tile - width)]
-    )
+    image = np.pad(plain, [(0, 0), (0, 0), (top, bottom + down * tile - height), (left, right + across * tile - width)])
     windows = np.lib.stride_tricks.sliding_window_view(image, (places, places), axis=(2, 3))[:, :, ::tile, ::tile]
     transformed = np.einsum("ua,vb,nchwab->uvnchw", into, into, windows, optimize=True)
     products = np.einsum("uvoc,uvnchw->uvnohw", filters.astype(np.float64), transformed, optimize=True)

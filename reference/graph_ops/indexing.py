@@ -44,9 +44,7 @@ def gather_nd(data: np.ndarray, indices: np.ndarray, batch_dims: int) -> np.ndar
     shape = indices.shape[:-1] + data.shape[batch_dims + size :]
     made = np.empty(shape, data.dtype)
     for place in itertools.product(*map(range, indices.shape[:-1])):
-        point = tuple(
-            int(_inside(i, d)) for i, d in zip(indices[place], data.shape[batch_dims : batch_dims + size])
-        )
+        point = tuple(int(_inside(i, d)) for i, d in zip(indices[place], data.shape[batch_dims : batch_dims + size]))
         made[place] = data[(*place[:batch_dims], *point)]
     return made
 
@@ -108,9 +106,7 @@ def topk(data: np.ndarray, k: int, axis: int, is_ascend: bool, dtype: str) -> li
 
 
 @operator("one_hot")
-def one_hot(
-    indices: np.ndarray, depth: int, on_value: float, off_value: float, axis: int, dtype: str
-) -> np.ndarray:
+def one_hot(indices: np.ndarray, depth: int, on_value: float, off_value: float, axis: int, dtype: str) -> np.ndarray:
     hit = _from_front(indices, depth)[..., None] == np.arange(depth)
     made = np.where(hit, np.asarray(on_value).astype(dtype), np.asarray(off_value).astype(dtype))
     return np.moveaxis(made, -1, axis)

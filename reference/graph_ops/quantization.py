@@ -20,7 +20,12 @@ def _along(parameter: np.ndarray, axis: int, data: np.ndarray, block_size: int) 
 
 @operator("qnn.quantize")
 def quantize(
-    data: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None = None, *, axis: int, block_size: int,
+    data: np.ndarray,
+    scale: np.ndarray,
+    zero_point: np.ndarray | None = None,
+    *,
+    axis: int,
+    block_size: int,
     out_dtype: str,
 ) -> np.ndarray:
     """The quotient is taken in the dtype of the data: a rounding of it can decide which integer is nearest.
@@ -36,7 +41,12 @@ def quantize(
 
 @operator("qnn.dequantize")
 def dequantize(
-    data: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None = None, *, axis: int, block_size: int,
+    data: np.ndarray,
+    scale: np.ndarray,
+    zero_point: np.ndarray | None = None,
+    *,
+    axis: int,
+    block_size: int,
     out_dtype: str,
 ) -> np.ndarray:
     steps = data.astype(np.int64)

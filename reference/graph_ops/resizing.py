@@ -101,4 +101,4 @@ def resize2d(
     whole = (*data.shape[:2], *size)
     return resize(
         data, whole, None, None, method, coordinate_transformation_mode, rounding_method, cubic_alpha, cubic_exclude, 0
-    )  # fmt: skip
+    )

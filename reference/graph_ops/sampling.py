@@ -42,9 +42,7 @@ def _taps(p: float, method: str) -> list[tuple[int, float]]:
 
 
 @operator("image.grid_sample")
-def grid_sample(
-    data: np.ndarray, grid: np.ndarray, method: str, padding_mode: str, align_corners: bool
-) -> np.ndarray:
+def grid_sample(data: np.ndarray, grid: np.ndarray, method: str, padding_mode: str, align_corners: bool) -> np.ndarray:
     """One point of the grid after the other."""
     extents = data.shape[2:]
     rank = len(extents)

@@ -43,7 +43,6 @@ class BoundMode:
                     raise
         raise AssertionError("unreachable")
 
-
     def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
         """Compare on inputs."""
         return compare(case.before, inputs, case.run_after(inputs), case.sizes)

@@ -24,7 +24,7 @@ from minitvm.tir.nodes import (
     Seq,
     Stmt,
     with_root,
-)  # fmt: skip
+)
 
 from .expressions import ARITHMETIC, Draw, combine, exprs
 
@@ -89,8 +89,7 @@ _OF_MATRICES = ("transpose", "matmul", "columns", "nested", "view", "triangle", 
 
 def sources(program: Program, kind: str) -> list[Buffer]:
     """The buffers on which a block of that kind can stand."""
-    fixed = {"stencil": 3, "pad": 1, "stride": 2, "predicate": 2, "gather": 1, "scan": 1,
-             "lookup": 1, "guarded": 1}
+    fixed = {"stencil": 3, "pad": 1, "stride": 2, "predicate": 2, "gather": 1, "scan": 1, "lookup": 1, "guarded": 1}
     result = []
     for buffer in program.buffers:
         if not buffer.shape:

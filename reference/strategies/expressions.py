@@ -33,7 +33,7 @@ from minitvm.expr import (
     binary,
     call,
     const,
-)  # fmt: skip
+)
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 

@@ -21,7 +21,7 @@ from minitvm.tir.nodes import (
     LetStmt,
     Seq,
     Stmt,
-)  # fmt: skip
+)
 
 from .blocks import Program, region
 from .expressions import ARITHMETIC, Draw, combine

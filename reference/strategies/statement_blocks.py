@@ -23,7 +23,7 @@ from minitvm.tir.nodes import (
     Seq,
     Stmt,
     While,
-)  # fmt: skip
+)
 
 from .blocks import Body, Program, nest_of, region
 from .expressions import Draw, exprs

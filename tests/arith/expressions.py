@@ -34,7 +34,7 @@ from minitvm.expr import (
     Var,
     call,
     const,
-)  # fmt: skip
+)
 
 Box = dict[Var, tuple[int, int]]
 _COMPARE = (LT, LE, GT, GE, EQ, NE)

@@ -40,7 +40,7 @@ from minitvm.expr import (
     call,
     const,
     structural_equal,
-)  # fmt: skip
+)
 from minitvm.tir.nodes import Buffer
 
 i, j, x, y = Var("i"), Var("j"), Var("x"), Var("y")

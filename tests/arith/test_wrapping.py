@@ -38,7 +38,7 @@ from minitvm.expr import (
     call,
     const,
     free_vars,
-)  # fmt: skip
+)
 from minitvm.reference.scalar import evaluate
 
 _DTYPES = ["int32"] * 5 + ["int64"] * 3 + ["int8", "uint8", "int16", "uint16", "uint32", "uint64"]

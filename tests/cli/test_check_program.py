@@ -16,7 +16,7 @@ from minitvm.tir.schedule.registry import transforms
 from minitvm.tir.schedule.testing import registrations_undone
 
 HEAD = "from minitvm.script import ir as I, tir as T\nfrom minitvm import tir\n\n"
-ROWS = '''
+ROWS = """
 @T.prim_func
 def {name}(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "float32")):
     for i, k in T.grid(4, 6):
@@ -25,7 +25,7 @@ def {name}(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "float32")):
             with T.init():
                 B[vi] = T.float32(0)
             B[vi] = B[vi] + {value}
-'''
+"""
 
 
 def rows(name: str, value: str = "A[vi, vk]") -> str:
@@ -56,7 +56,11 @@ def test_a_function_is_compared_at_every_level(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_pairs_modules_and_schedules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = HEAD + rows("before") + rows("after", "A[vi, 5 - vk]") + dedent("""
+    text = (
+        HEAD
+        + rows("before")
+        + rows("after", "A[vi, 5 - vk]")
+        + dedent("""
         @I.ir_module
         class Mod:
             @T.prim_func
@@ -71,6 +75,7 @@ def test_pairs_modules_and_schedules(tmp_path: Path, capsys: pytest.CaptureFixtu
         sch = tir.Schedule(before)
         sch.split(sch.get_loops("B")[1], [2, 3])
         """)
+    )
     status, out, err = check(tmp_path, capsys, text)
     assert (status, err) == (0, "")
     assert "before, after\n  equal (exact, field, shadow)\n" in out
@@ -94,28 +99,30 @@ def test_a_pair_that_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == "before: B[0] = np.float32(1.0)\nafter: B[0] = np.float32(2.0)\n"
 
 
-IN_PLACE = '''
+IN_PLACE = """
 @T.prim_func
 def {name}(A: T.Buffer((8,), "float32")):
     for i in range(8):
         with T.block("A"):
             v = T.axis.spatial(8, i)
             A[v] = {value}
-'''
+"""
 
 
 def test_functions_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = (IN_PLACE.format(name=n, value="T.max(A[v], 0.0)") for n in ("before", "after"))
     status, out, _ = check(tmp_path, capsys, HEAD + first + second)
     assert status == 0
-    assert out.startswith(dedent("""\
+    assert out.startswith(
+        dedent("""\
         before
           verifier   ok     0.0 s
           tir        ok     ran on arrays of 8; in and out: A (what the caller passes in is read), 0.0 s
           compiled   equal  largest difference 0.0e+00 of the largest value, 0.0 s
           kernel     equal  largest difference 0.0e+00 of the largest value, 0.0 s
           executable equal  largest difference 0.0e+00 of the largest value, 0.0 s
-        """))
+        """)
+    )
     assert "before, after\n  equal (exact, field, shadow)\n  in and out: A (what the caller" in out
 
 
@@ -167,7 +174,7 @@ MISTAKES = {
     "python": (HEAD + "x = [1\n", "programs.py:4:5: '[' was never closed\n    x = [1\n        ^"),
     "the language": (
         HEAD + rows("f").replace("remap", "reap"),
-        "programs.py:9:22: T.axis.reap does not exist\n    vi, vk = T.axis.reap(\"SR\", [i, k])\n"
+        'programs.py:9:22: T.axis.reap does not exist\n    vi, vk = T.axis.reap("SR", [i, k])\n'
         "             ^^^^^^^^^^^\n  try:    did you mean remap?",
     ),
     "a name": (HEAD + "print(undefined)\n", "programs.py:4: NameError: name 'undefined' is not defined"),
@@ -211,7 +218,11 @@ def test_shapes_are_for_models(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_lowered_programs_begin_at_kernel_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = HEAD + "from minitvm.tir.transform.pipeline import lower\n" + rows("f_before") + dedent("""
+    text = (
+        HEAD
+        + "from minitvm.tir.transform.pipeline import lower\n"
+        + rows("f_before")
+        + dedent("""
         f_after = lower(f_before, None, "f")
 
         @T.prim_func
@@ -221,6 +232,7 @@ def test_lowered_programs_begin_at_kernel_level(tmp_path: Path, capsys: pytest.C
 
         kernel = flat.with_body(flat.body.block.body)
         """)
+    )
     status, out, err = check(tmp_path, capsys, text)
     assert (status, err) == (1, "")
     ran = "kernel     ok     ran on arrays of 24, 4, 0.0 s"

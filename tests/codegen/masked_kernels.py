@@ -33,7 +33,7 @@ from minitvm.expr import (
     Sub,
     Var,
     const,
-)  # fmt: skip
+)
 from minitvm.reference import kernel as reference
 from minitvm.runtime.cpu.compiler import compile_kernel
 from minitvm.runtime.cpu.executor import native_call

@@ -27,9 +27,7 @@ def annotated(reducer: Any, n: int, dtype: str, lanes: int) -> PrimFunc:
 @pytest.mark.parametrize("reducer", ["sum", "max", "min"])
 @pytest.mark.parametrize(("n", "lanes"), [(16, 8), (19, 8), (8, 8), (100, 32), (5, 8)])
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
-def test_lanes_give_the_same_result(
-    reducer: str, n: int, lanes: int, dtype: str, rng: np.random.Generator
-) -> None:
+def test_lanes_give_the_same_result(reducer: str, n: int, lanes: int, dtype: str, rng: np.random.Generator) -> None:
     func = annotated(getattr(te, reducer), n, dtype, lanes)
     a = rng.integers(-5, 6, (3, n)).astype(dtype)
     expected = getattr(np, reducer)(a * a, axis=1)

@@ -25,7 +25,7 @@ from minitvm.expr import (
     structural_equal,
     substitute,
     walk,
-)  # fmt: skip
+)
 from minitvm.expr.structural_hash import structural_hash
 from minitvm.reference.strategies import exprs, prim_funcs
 from minitvm.tir.nodes import Block, Buffer, BufferStore, For, ForKind, PrimFunc

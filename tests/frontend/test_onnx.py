@@ -148,9 +148,7 @@ def test_constants_may_have_symbolic_shapes() -> None:
 
 
 def test_a_shape_that_depends_on_an_input_names_it_and_can_be_fixed() -> None:
-    proto = model(
-        [helper.make_node("Reshape", ["x", "s"], ["y"], name="r")], [("x", F32, [6]), ("s", I64, [2])], ["y"]
-    )
+    proto = model([helper.make_node("Reshape", ["x", "s"], ["y"], name="r")], [("x", F32, [6]), ("s", I64, [2])], ["y"])
     with pytest.raises(ValueDependent, match=r"operator Reshape \(node r\): the shape depends on .* input s") as caught:
         from_onnx(proto)
     assert caught.value.inputs == {"s"}

@@ -21,10 +21,7 @@ IMAGE, ROWS = (2, 4, 9, 7), (3, 6)
 # operator -> input shapes and attributes, several where they change what is written
 CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
     **{name: [([ROWS, (6,)], {})] for name in ("add", "subtract", "multiply")},
-    **{
-        name: [([ROWS], {})]
-        for name in ("nn.relu", "sigmoid", "tanh", "exp", "erf", "abs", "negative", "copy")
-    },
+    **{name: [([ROWS], {})] for name in ("nn.relu", "sigmoid", "tanh", "exp", "erf", "abs", "negative", "copy")},
     **{name: [([ROWS], {"positive": True})] for name in ("sqrt", "log")},
     "power": [([ROWS, (6,)], {"positive": True})],
     "nn.matmul": [([(2, 3, 4), (4, 5)], {})],

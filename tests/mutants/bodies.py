@@ -55,7 +55,7 @@ from minitvm.tir.nodes import (
     Seq,
     Stmt,
     with_root,
-)  # fmt: skip
+)
 from minitvm.tir.verifier import verify
 
 from .programs import ATTRS, Draw, region

@@ -28,7 +28,7 @@ from minitvm.expr import (
     binary,
     call,
     const,
-)  # fmt: skip
+)
 from minitvm.reference.strategies import exprs
 from minitvm.tir.nodes import (
     Block,
@@ -43,7 +43,7 @@ from minitvm.tir.nodes import (
     Seq,
     Stmt,
     with_root,
-)  # fmt: skip
+)
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 INTEGERS = ("int32", "int64", "int8", "uint8", "int16")

@@ -21,7 +21,7 @@ from minitvm.expr import (
     call,
     const,
     replace,
-)  # fmt: skip
+)
 from minitvm.ir import IRModule
 from minitvm.reference.strategies.tensors import best_of
 from minitvm.script import from_source
@@ -36,7 +36,7 @@ from minitvm.tir.nodes import (
     Seq,
     Stmt,
     with_root,
-)  # fmt: skip
+)
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform.place_allocations import STACK_BUFFER_BYTES
 
@@ -94,7 +94,7 @@ def chain(draw: Draw) -> PrimFunc:
                 (length + 2 * p,),
                 lambda i, s=source, p=p, n=length, z=zero: te.if_then_else(te.all(i >= p, i < n + p), s[i - p], z),
                 name=name,
-            )  # fmt: skip
+            )
         elif kind == "reverse":
             last = te.compute((length,), lambda i, s=source, n=length: s[n - 1 - i] * 2, name=name)
         else:
@@ -303,7 +303,7 @@ def running(draw: Draw) -> PrimFunc:
 def in_turns(draw: Draw) -> PrimFunc:
     """B[i] = the sum of A[i, k] in a skewed nest, turn by turn: all but the first turn skip the first step.
 
-        for i, t, k in grid(rows, turns, turns * share): where t * share <= k < (t + 1) * share
+    for i, t, k in grid(rows, turns, turns * share): where t * share <= k < (t + 1) * share
     """
     rows, turns, share = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
     steps = turns * share

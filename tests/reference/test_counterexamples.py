@@ -111,6 +111,7 @@ def test_of_random_programs(func: PrimFunc, place: int, operator: Any) -> None:
 
 def test_counterexamples_of_floats_are_one_row_of_two_numbers() -> None:
     """A sum of a row that leaves out its last element."""
+
     def rows(last: int, function: str) -> Any:
         n, m = te.var("n"), te.var("m")
         data, k = te.placeholder((n, m), name="A"), te.reduce_axis((0, m - last), name="k")

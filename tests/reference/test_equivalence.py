@@ -85,6 +85,7 @@ def test_planted_faults_are_caught(fault: str) -> None:
 
 def test_the_verdict_says_where() -> None:
     func = te.create_prim_func(matmul())
+
     def spoil(n: t.BufferStore) -> t.BufferStore:
         here = x.And(x.EQ(n.indices[0], x.const(3)), x.EQ(n.indices[1], x.const(2)))
         return t.BufferStore(n.buffer, x.Select(here, x.const(99.0), n.value), n.indices)
@@ -93,7 +94,7 @@ def test_the_verdict_says_where() -> None:
         func,
         lambda n: isinstance(n, t.BufferStore) and isinstance(n.value, x.Add),
         spoil,
-    )  # fmt: skip
+    )
     verdict = check(func, wrong)
     assert (verdict.output, verdict.index, verdict.mode) == ("C", (3, 2), "exact")
     assert verdict.after == 99.0

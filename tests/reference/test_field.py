@@ -104,7 +104,7 @@ DIFFERENT: dict[str, tuple[Body, Body]] = {
     "a small term": (lambda v: v, lambda v: v + v * v * 1e-30),
     "a lost sign": (lambda v: call("abs", v), lambda v: v),
     "no end": (lambda v: x.Max(v, x.const(float("-inf"))), lambda v: x.const(float("-inf"))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DIFFERENT)

@@ -59,7 +59,7 @@ EQUAL = {
         each('T.Cast("int64", T.Cast("float64", A[i]) + T.Cast("float64", A[i]))', "int32", "int64"),
         each('T.Cast("int64", T.Cast("float64", A[i]) * T.float64(2))', "int32", "int64"),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PAIRS)

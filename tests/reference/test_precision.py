@@ -92,8 +92,10 @@ EXCHANGED = {
 }
 IN_OTHER_WORDS = {
     "the same": (sums(HALF, "float32"), sums(HALF, "float32")),
-    "of one output": (sums(HALF, "float32", ONE_OUTPUT),
-                      sums("float32", HALF, "C[0] = {L} * {K}\nD[0] = T.float32(1)", ("B[i]", "A[i]"))),
+    "of one output": (
+        sums(HALF, "float32", ONE_OUTPUT),
+        sums("float32", HALF, "C[0] = {L} * {K}\nD[0] = T.float32(1)", ("B[i]", "A[i]")),
+    ),
     "another order": (sums(HALF, "float32"), sums(HALF, "float32", rows=("A[7 - i]", "B[(i + 3) % 8]"))),
 }
 

@@ -17,9 +17,7 @@ from .written import function as fixed
 
 COPY = function("for i in range(n):\n    B[i] = A[i]")
 CUBE = function("for i, j, k in T.grid(n, m, l):\n    B[i, j, k] = A[i, j, k]", "n, m, l")
-FILTER = function(
-    "for i in range(n):\n    B[i] = A[i] + T.if_then_else(i > 1, A[T.max(i - 2, 0)], T.float32(0))"
-)
+FILTER = function("for i in range(n):\n    B[i] = A[i] + T.if_then_else(i > 1, A[T.max(i - 2, 0)], T.float32(0))")
 
 
 def tiled(tile: int, body: str, before: str = "") -> Any:
@@ -167,5 +165,3 @@ def test_at_other_levels(level: str) -> None:
     verdict = check(func, after)
     assert verdict, str(verdict)
     assert verdict.short == {}
-
-

@@ -285,7 +285,7 @@ def test_other_findings(kind: str, program: str) -> None:
     other = "" if kind == "output not written" else "            L[i] = A[i]\n"
     after = "        for i in range(4):\n            C[0] = A[i]\n" if kind == "output not written" else ""
     text = (
-        'from minitvm.script import tir as T\n@T.prim_func\n'
+        "from minitvm.script import tir as T\n@T.prim_func\n"
         'def func(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):\n'
         '        L = T.alloc_buffer((4,), "float32")\n'
         f"        for i in range(4):\n            {program}\n{other}{after}"

@@ -101,9 +101,11 @@ def test_extents_that_would_be_negative_are_left_out() -> None:
 
 def test_a_schedule_that_is_verified_refuses_a_primitive_that_drops_a_predicate() -> None:
     with registrations_undone():
+
         @primitive()
         def lose_predicates(state: ScheduleState, loop: For) -> None:
             """Leave out the predicates below a loop."""
+
             def whole(node: Node) -> Node | None:
                 return replace(node, predicate=tir.const(True, "bool")) if isinstance(node, BlockRealize) else None
 

@@ -87,7 +87,7 @@ def winograd(
     c = te.reduce_axis((0, channels), name="c")
     product = te.compute(
         (n, n, filters, tiles, tiles), lambda e, f, k, y, z: te.sum(u[e, f, k, c] * v[e, f, c, y, z], axis=c), name="M"
-    )  # fmt: skip
+    )
     e, f = axes(n)
     inverse = te.compute(
         (filters, tiles, tiles, m, m),

@@ -198,7 +198,7 @@ CASES = [
     Case("chain", chain),
     Case("quantize", quantize),
     Case("to_half", to_half),
-]  # fmt: skip
+]
 
 
 # The number of registers decides about tiles alone; the others share their model.

@@ -30,7 +30,7 @@ from minitvm.tir.nodes import (
     PrimFunc,
     Stmt,
     with_root,
-)  # fmt: skip
+)
 from minitvm.tir.transform.pipeline import lower
 from minitvm.tir.verifier import MODULE_RULES, SHARED_RULES, TIR_RULES, verify, verify_if_asked
 
@@ -55,7 +55,9 @@ def loop(stmt: Stmt, var: Var | None = None, kind: ForKind = ForKind.SERIAL, thr
     return For(Var("i") if var is None else var, const(0), const(8), kind, stmt, thread)
 
 
-def block(stmt: Stmt, *axes: IterVar, values: tuple = (), reads: tuple = (), writes: tuple = (), **more) -> BlockRealize:
+def block(
+    stmt: Stmt, *axes: IterVar, values: tuple = (), reads: tuple = (), writes: tuple = (), **more
+) -> BlockRealize:
     return BlockRealize(values, const(True), Block(axes, reads, writes, "b", stmt, **more))
 
 
@@ -468,7 +470,7 @@ def test_lowered_programs_pass(func: PrimFunc) -> None:
         "for i in T.thread_binding(8, thread='threadIdx.x'):\n    A[i] = 1.0\n"
         "for i in T.thread_binding(8, thread='threadIdx.x'):\n    B[i] = 1.0",
     ],
-)  # fmt: skip
+)
 def test_what_is_close_to_wrong_and_right_passes(text: str) -> None:
     verify(body(text))
 

@@ -21,22 +21,18 @@ from .operand import Operand
 from .registry import REFUSED, find
 
 # Operators whose NumPy fold also holds for arrays of symbolic dimensions.
-_ON_DIMENSIONS = frozenset(
-    {
-        "add", "broadcast_to", "cast", "concatenate", "copy", "divide", "expand_dims", "floor_divide", "full",
-        "multiply", "reshape", "split", "squeeze", "strided_slice", "subtract", "take", "transpose",
-    }
-)
+_ON_DIMENSIONS = frozenset({
+    "add", "broadcast_to", "cast", "concatenate", "copy", "divide", "expand_dims", "floor_divide", "full",
+    "multiply", "reshape", "split", "squeeze", "strided_slice", "subtract", "take", "transpose",
+})  # fmt: skip
 
 # Operators that add many elements up, which for half floats is done in float32, as ONNX Runtime does.
-_SUMS = frozenset(
-    {
-        "cumsum", "einsum", "l1", "l2", "log_sum", "logsumexp", "mean", "nn.avg_pool1d", "nn.avg_pool2d",
-        "nn.avg_pool3d", "nn.conv1d", "nn.conv1d_transpose", "nn.conv2d", "nn.conv2d_transpose", "nn.conv3d",
-        "nn.conv3d_transpose", "nn.dense", "nn.global_avg_pool", "nn.group_norm", "nn.instance_norm", "nn.layer_norm",
-        "nn.log_softmax", "nn.lrn", "nn.matmul", "nn.rms_norm", "prod", "sum", "sum_square", "variance",
-    }
-)
+_SUMS = frozenset({
+    "cumsum", "einsum", "l1", "l2", "log_sum", "logsumexp", "mean", "nn.avg_pool1d", "nn.avg_pool2d",
+    "nn.avg_pool3d", "nn.conv1d", "nn.conv1d_transpose", "nn.conv2d", "nn.conv2d_transpose", "nn.conv3d",
+    "nn.conv3d_transpose", "nn.dense", "nn.global_avg_pool", "nn.group_norm", "nn.instance_norm", "nn.layer_norm",
+    "nn.log_softmax", "nn.lrn", "nn.matmul", "nn.rms_norm", "prod", "sum", "sum_square", "variance",
+})  # fmt: skip
 
 
 class Importer:

@@ -45,9 +45,9 @@ def conv2d_nchwc(sch: Schedule, target: Any) -> list[str]:
 class _InCache:
     """A change of layout behind the convolution: `rows` of `blocks` blocks of the result at a time, in the cache.
 
-        for <blocks>, <rows>:                   # parallel
-            <the convolution's tiles>           # blocked, rows x blocks of the result
-            for <tile>: turn it around          # out of the cache into the plain result
+    for <blocks>, <rows>:                   # parallel
+        <the convolution's tiles>           # blocked, rows x blocks of the result
+        for <tile>: turn it around          # out of the cache into the plain result
     """
 
     block: str

@@ -69,9 +69,7 @@ class Effects:
             exposed = later.exposed
         else:
             exposed = tuple(t for e in later.exposed if (t := _behind(e, self.writes)) is not None)
-        return Effects(
-            (*self.reads, *later.reads), (*self.writes, *later.writes), (*self.exposed, *exposed)
-        )
+        return Effects((*self.reads, *later.reads), (*self.writes, *later.writes), (*self.exposed, *exposed))
 
     def each(self, change: Callable[[Touch], Touch]) -> Effects:
         """Every touch changed."""

@@ -253,5 +253,3 @@ def through_view(touch: Touch, match: MatchBufferRegion) -> Touch:
         for r, own in zip(region[front:], touch.ranges, strict=True)
     )
     return dataclasses.replace(behind, ranges=(*region[:front], *inner))
-
-

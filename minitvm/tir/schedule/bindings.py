@@ -130,8 +130,10 @@ def box_of_iterations(loops: Sequence[For]) -> bool:
 def covers_domain(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
     """Whether every point of the block's iteration domain is reached, its predicate aside."""
     found = iteration_map(realize, loops, analyzer, "surjective")
-    return bool(found) and box_of_iterations(loops) and all(
-        _reaches(row, it.dom, analyzer) for row, it in zip(found.sums, realize.block.iter_vars, strict=True)
+    return (
+        bool(found)
+        and box_of_iterations(loops)
+        and all(_reaches(row, it.dom, analyzer) for row, it in zip(found.sums, realize.block.iter_vars, strict=True))
     )
 
 

@@ -26,7 +26,7 @@ from ...expr import (
     structural_equal,
     substitute,
     walk,
-)  # fmt: skip
+)
 from ..accesses import Access, accesses, addresses
 from ..conditions import all_of, conjuncts, is_const
 from ..nodes import (
@@ -41,7 +41,7 @@ from ..nodes import (
     For,
     Stmt,
     While,
-)  # fmt: skip
+)
 from .bindings import box_of_iterations, covers_domain, loop_ranges
 from .tree import Tree, statements
 

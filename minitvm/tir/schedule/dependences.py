@@ -27,7 +27,7 @@ from ...expr import (
     free_vars,
     substitute,
     walk,
-)  # fmt: skip
+)
 from ..conditions import is_const
 from ..nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, Stmt
 from ..threads import is_thread, owns

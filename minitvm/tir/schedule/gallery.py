@@ -1,6 +1,6 @@
 """The error gallery of a primitive: for each requirement a call that it refuses, and the text that the caller reads.
 
-    split.refuses(starts_at_zero, "sch.split(i, [2])", before="for i in range(2, 8): ...")
+split.refuses(starts_at_zero, "sch.split(i, [2])", before="for i in range(2, 8): ...")
 """
 
 from __future__ import annotations

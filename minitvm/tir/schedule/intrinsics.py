@@ -21,7 +21,7 @@ from ..nodes import (
     Seq,
     Stmt,
     with_root,
-)  # fmt: skip
+)
 from .boxes import signature
 from .registry import Refused, lookup
 from .relayout import point_block

@@ -33,7 +33,7 @@ from ...expr import (
     const,
     substitute,
     walk,
-)  # fmt: skip
+)
 from ..conditions import is_const
 from ..nodes import (
     Assert,
@@ -49,7 +49,7 @@ from ..nodes import (
     Seq,
     Stmt,
     While,
-)  # fmt: skip
+)
 
 _COMMUTATIVE = (Add, Mul, Min, Max)
 

@@ -51,9 +51,7 @@ def _methods(primitive: Primitive, classes: set[type]) -> list[str]:
     returned = _SAMPLED.get(primitive.name) or _text(primitive.hints.get("return", Any), classes, given=False)
     names = [primitive.name, *(alias for who, alias in primitive.aka.items() if who == "TVM")]
     summary = inspect.cleandoc(primitive.function.__doc__ or "").splitlines()[0]
-    return [
-        f"    def {name}({', '.join(parameters)}) -> {returned}:\n        \"\"\"{summary}\"\"\"" for name in names
-    ]
+    return [f'    def {name}({", ".join(parameters)}) -> {returned}:\n        """{summary}"""' for name in names]
 
 
 def _text(hint: Any, classes: set[type], given: bool) -> str:

@@ -34,7 +34,7 @@ from ..nodes import (
     PrimFunc,
     Seq,
     Stmt,
-)  # fmt: skip
+)
 from .dependences import Access, accesses, point_of
 from .registry import Failure
 from .tree import Tree, statements

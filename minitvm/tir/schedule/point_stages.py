@@ -36,7 +36,7 @@ from ..nodes import (
     ForKind,
     LetStmt,
     Stmt,
-)  # fmt: skip
+)
 from .analysis import Scope
 from .bindings import why_not_initialised
 from .boxes import reaches_all, relax, runs_through

@@ -31,7 +31,7 @@ from ...expr import (
     replace,
     rewrite,
     structural_equal,
-)  # fmt: skip
+)
 from .. import op
 
 Values = tuple[Expr, ...]

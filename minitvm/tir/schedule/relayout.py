@@ -21,7 +21,7 @@ from ...expr import (
     map_children,
     replace,
     walk,
-)  # fmt: skip
+)
 from ..index_map import IndexMap
 from ..index_sums import with_remainders_inside
 from ..nodes import (
@@ -37,7 +37,7 @@ from ..nodes import (
     Seq,
     Stmt,
     root_block,
-)  # fmt: skip
+)
 from .boxes import signature
 
 Mapped = Callable[[Sequence[Expr]], Sequence[Expr]]

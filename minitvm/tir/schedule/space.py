@@ -16,9 +16,7 @@ WouldTake = Callable[[Primitive, Mapping[str, Any]], Call | None]
 
 def legal_calls(primitives: Sequence[Primitive], fresh: FreshState, would_take: WouldTake) -> list[Call]:
     """Every legal call that the spaces of some primitives hold, in their order."""
-    tried = (
-        would_take(one, bind(one, values, {})) for one in primitives if one.calls for values in one.calls(fresh())
-    )
+    tried = (would_take(one, bind(one, values, {})) for one in primitives if one.calls for values in one.calls(fresh()))
     return [call for call in tried if call is not None]
 
 

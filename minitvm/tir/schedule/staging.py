@@ -24,7 +24,7 @@ from ..nodes import (
     ForKind,
     Seq,
     Stmt,
-)  # fmt: skip
+)
 from ..threads import owns
 from . import requirements as req
 from .analysis import Scope

@@ -48,7 +48,7 @@ class ScheduleState:
             known = ", ".join(self.mod.functions)
             raise ScheduleError(
                 f"which function? the module has {known}, and none is named main\n"
-                '  try:    sch.work_on(NAME), or get_block(..., func_name=NAME)'
+                "  try:    sch.work_on(NAME), or get_block(..., func_name=NAME)"
             )
         return chosen
 

@@ -27,9 +27,7 @@ def verify_step(
         try:
             verdict = check(func, comparable.get(name, after[name]), modes=MODES)
         except (ExecutionError, Unsupported) as reason:
-            raise ScheduleError(
-                f"{headline}: verify=True cannot judge step {step} of the trace: {reason}"
-            ) from None
+            raise ScheduleError(f"{headline}: verify=True cannot judge step {step} of the trace: {reason}") from None
         except InputError as reason:
             told = f"step {step} of the trace changes the parameters of {name}: {reason}"
             raise InternalError(f"{headline}: {told}") from None

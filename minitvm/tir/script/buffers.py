@@ -137,9 +137,7 @@ def allocate_const(data: Any, dtype: str, extents: Sequence[Any], annotations: A
     if values.size != np.prod(shape, dtype=np.int64):
         raise InputError(f"T.allocate_const: {values.size} values for the extents {list(shape)}")
     if values.size > _MOST_CONSTANTS:
-        raise InputError(
-            f"T.allocate_const of {values.size} values: at most {_MOST_CONSTANTS}\n  try:    a parameter"
-        )
+        raise InputError(f"T.allocate_const of {values.size} values: at most {_MOST_CONSTANTS}\n  try:    a parameter")
     return ConstSpec(spec, values.reshape(shape))
 
 

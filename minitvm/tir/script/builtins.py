@@ -32,7 +32,7 @@ from ...expr import (
     match,
     nodes,
     structural_equal,
-)  # fmt: skip
+)
 from ...expr.foreign import FOREIGN
 from .. import op
 from ..conditions import is_const
@@ -53,7 +53,7 @@ from .descriptions import (
     LoopSpec,
     Meta,
     TypeName,
-)  # fmt: skip
+)
 from .foreign import maker
 from .refused import REFUSED, explained
 

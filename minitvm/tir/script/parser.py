@@ -37,7 +37,7 @@ from ..nodes import (
     Stmt,
     While,
     with_root,
-)  # fmt: skip
+)
 from .buffers import as_region
 from .descriptions import (
     AllocSpec,
@@ -56,7 +56,7 @@ from .descriptions import (
     MatchSpec,
     Meta,
     TypeName,
-)  # fmt: skip
+)
 from .evaluate import Evaluator, Source, Store, describe, is_scalar, load_of
 from .regions import accessed_regions
 from .signatures import declared_dimensions, is_buffer, names_of_sizes, quoted_names, with_names

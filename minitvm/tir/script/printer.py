@@ -23,7 +23,7 @@ from ...expr import (
     free_vars,
     structural_equal,
     walk,
-)  # fmt: skip
+)
 from ..conditions import is_const
 from ..nodes import (
     Allocate,
@@ -46,7 +46,7 @@ from ..nodes import (
     Seq,
     Stmt,
     While,
-)  # fmt: skip
+)
 from .dialects import DIALECTS
 from .marks import annotate
 from .text import ProgramText, quote

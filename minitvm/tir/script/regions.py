@@ -21,7 +21,7 @@ from ...expr import (
     structural_equal,
     substitute,
     walk,
-)  # fmt: skip
+)
 from ..accesses import accesses, addresses
 from ..conditions import uses
 from ..nodes import Block, Buffer, BufferLoad, BufferRegion

@@ -20,7 +20,7 @@ from ...expr import (
     Range,
     Var,
     children,
-)  # fmt: skip
+)
 from ...expr.foreign import FOREIGN
 from ...target import Target
 from ..conditions import is_const

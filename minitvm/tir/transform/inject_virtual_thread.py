@@ -34,7 +34,7 @@ from ..nodes import (
     PrimFunc,
     Seq,
     Stmt,
-)  # fmt: skip
+)
 from ..threads import is_shared, is_virtual
 from .separate_allocations import in_own_part, widened
 from .unroll import bind

@@ -34,7 +34,7 @@ from ...expr import (
     replace,
     substitute,
     walk,
-)  # fmt: skip
+)
 from ..accesses import Access, accesses
 from ..conditions import all_of
 from ..nodes import Allocate, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While

@@ -25,7 +25,7 @@ from ...expr import (
     structural_equal,
     substitute,
     walk,
-)  # fmt: skip
+)
 from ..conditions import all_of, conjuncts, is_const, uses
 from ..nodes import Block, BlockRealize, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
 from .unroll import bind

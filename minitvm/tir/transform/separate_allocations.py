@@ -31,7 +31,7 @@ from ..nodes import (
     LetStmt,
     PrimFunc,
     Stmt,
-)  # fmt: skip
+)
 
 
 def separate_allocations(func: PrimFunc) -> PrimFunc:

@@ -31,7 +31,7 @@ from ...expr import (
     const,
     map_children,
     replace,
-)  # fmt: skip
+)
 from ..conditions import is_const, reads_memory
 from ..nodes import Allocate, BufferLoad, For, If, LetStmt, PrimFunc, Seq, Stmt, While
 from .affine import Ranges

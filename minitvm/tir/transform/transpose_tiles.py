@@ -99,12 +99,8 @@ def _tile(to: Buffer, of: Buffer, side: int, down: int, across: int, origin: Exp
     low = tuple(lane for k in range(half) for lane in (k, side + k))
     high = tuple(lane + half for lane in low)
     for _ in range(side.bit_length() - 1):
-        values = [
-            named(Shuffle((values[k], values[k + half]), picks)) for k in range(half) for picks in (low, high)
-        ]
-    total: Stmt = Seq.of(
-        *(BufferStore(to, values[i], (place(origin, i * down),)) for i in range(side))
-    )
+        values = [named(Shuffle((values[k], values[k + half]), picks)) for k in range(half) for picks in (low, high)]
+    total: Stmt = Seq.of(*(BufferStore(to, values[i], (place(origin, i * down),)) for i in range(side)))
     for var, value in reversed(lets):
         total = LetStmt(var, value, total)
     return total

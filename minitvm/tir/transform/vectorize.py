@@ -30,7 +30,7 @@ from ...expr import (
     map_children,
     replace,
     walk,
-)  # fmt: skip
+)
 from ..nodes import (
     Allocate,
     Buffer,
@@ -44,7 +44,7 @@ from ..nodes import (
     PrimFunc,
     Seq,
     Stmt,
-)  # fmt: skip
+)
 from .affine import coefficient, expr, linear
 from .machine import vector_lanes
 from .simplify import fold

@@ -19,7 +19,7 @@ from ..nodes import (
     PrimFunc,
     Seq,
     Stmt,
-)  # fmt: skip
+)
 from ..scopes import every_node
 from ..threads import is_virtual
 from ..verifier import Rule

@@ -136,7 +136,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"nn.conv2d": ["NCHW8c", "OIHW"]}, "the kernel OIHW does not go with data in NCHW8c\n  wanted: OIHW8i8o, or"),
     ({"nn.conv2d": ["default", "HWIO"]}, "a layout of the kernel goes with one of the data"),
     (["nn.conv2d", "NHWC"], "takes a dictionary"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("desired", "text"), REFUSED)

@@ -27,9 +27,7 @@ ONNX_CONVOLUTION.edit(
     by=[imported("conv_transpose", examples=400)],
 )
 
-ONNX_ARITHMETIC = Faults(
-    "onnx arithmetic", "minitvm.frontend.onnx.ops.arithmetic", [imported("elementwise")]
-)
+ONNX_ARITHMETIC = Faults("onnx arithmetic", "minitvm.frontend.onnx.ops.arithmetic", [imported("elementwise")])
 ONNX_ARITHMETIC.edit(
     "a float exponent of an integer is cut off",
     "power",
@@ -45,9 +43,7 @@ ONNX_CREATION.edit(
     "axis = axis + indices.ndim if axis < -1 else axis",
 )
 
-ONNX_ELEMENTWISE = Faults(
-    "onnx elementwise", "minitvm.frontend.onnx.ops.elementwise", [imported("elementwise")]
-)
+ONNX_ELEMENTWISE = Faults("onnx elementwise", "minitvm.frontend.onnx.ops.elementwise", [imported("elementwise")])
 ONNX_ELEMENTWISE.edit(
     "IsInf takes the other sign",
     "is_inf",
@@ -71,9 +67,7 @@ ONNX_INDEXING.edit(
     by=[imported("center")],
 )
 
-ONNX_NORMALIZATION = Faults(
-    "onnx normalization", "minitvm.frontend.onnx.ops.normalization", [imported("norm")]
-)
+ONNX_NORMALIZATION = Faults("onnx normalization", "minitvm.frontend.onnx.ops.normalization", [imported("norm")])
 ONNX_NORMALIZATION.edit(
     "running statistics keep 1 - momentum of the old",
     "_batch_norm_of_batch",

@@ -260,7 +260,7 @@ PLACE = Faults("place_allocations", TRANSFORM + "place_allocations", [CARRIED, C
 PLACE.edit(
     "inside a loop that carries values",
     "_Placement.deeper",
-    "carries_no_value(stmt, self.buffer, ranges)",
+    "not exposes(stmt.body, self.buffer)",
     "True",
 )
 PLACE.edit(

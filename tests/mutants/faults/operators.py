@@ -47,9 +47,7 @@ TE_CONV.edit(
     "ff % groups * group_channels + rc.var",
 )
 
-TE_CONV_TRANSPOSE = Faults(
-    "topi conv_transpose", "minitvm.topi.conv_transpose", [imported("conv_transpose")]
-)
+TE_CONV_TRANSPOSE = Faults("topi conv_transpose", "minitvm.topi.conv_transpose", [imported("conv_transpose")])
 TE_CONV_TRANSPOSE.edit(
     "a transposed convolution is cut alike on both sides",
     "_conv_transpose",

@@ -1,6 +1,6 @@
 """The table of pairs of a program and a legal call that the oracle judges, of each primitive on programs of its own.
 
-    HYPOTHESIS_PROFILE=ci python -m tests.tir.schedule.pairs [PRIMITIVE ...]    # status 1 below `PAIRS`
+HYPOTHESIS_PROFILE=ci python -m tests.tir.schedule.pairs [PRIMITIVE ...]    # status 1 below `PAIRS`
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def test_loop_partition_names_everything_as_tvm_does() -> None:
     assert ranges == [("i0", 0, 2), ("i1", 2, 5), ("i2", 7, 1)]
     assert names(sch) == ["root", "B", "C_i_common"] + [
         name for k in range(3) for name in (f"C_i{k}_partition", f"C_i{k}")
-    ] + ["D"]  # fmt: skip
+    ] + ["D"]
     block = sch.get(sch.get_block("C_i1_partition"))
     assert [str(r.extent) for r in block.reads[0].region] == ["7", "6"]  # TVM declares nothing here
     same_meaning(func, sch)

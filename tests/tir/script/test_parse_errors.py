@@ -848,6 +848,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     ),
 }
 
+
 @pytest.mark.parametrize("name", BODIES)
 def test_body_is_refused(name: str) -> None:
     body, expected = map(dedent, BODIES[name])
@@ -909,12 +910,15 @@ def test_nothing_in_a_decorated_class_is_lost() -> None:
 
 
 def test_attributes_given_in_two_parts_are_joined() -> None:
-    func = from_source(HEAD + """\
+    func = from_source(
+        HEAD
+        + """\
     with T.block("b"):
         T.block_attr({"one": 1})
         T.block_attr({**{"two": 2}, "three": 3})
         A[0, 0] = 1.0
-""")
+"""
+    )
     assert isinstance(func, PrimFunc)
     (realize,) = (n for n in walk(func.body) if isinstance(n, BlockRealize) and n.block.name == "b")
     assert dict(realize.block.annotations) == {"one": 1, "two": 2, "three": 3}

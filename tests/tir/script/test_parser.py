@@ -287,7 +287,7 @@ def test_regions_are_inferred(code: str, expected: str) -> None:
 
 
 def test_constants_take_the_dtype_of_what_they_meet() -> None:
-    func = body("A[0] = T.cast(A[0] + 1, \"int64\") % 5", parameters='A: T.Buffer((16,), "int64")')
+    func = body('A[0] = T.cast(A[0] + 1, "int64") % 5', parameters='A: T.Buffer((16,), "int64")')
     value = only(func).value
     assert isinstance(value.b, IntImm)
     assert value.b.dtype == "int64"

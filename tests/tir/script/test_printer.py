@@ -74,7 +74,7 @@ def test_marks_of_every_kind_with_context() -> None:
         realize.block.reads[0]: "a region",
         store: "a statement\nand a second line",
         find(matmul_func, BufferLoad, 2): "a load",
-    }  # fmt: skip
+    }
     assert marked(mark, context=0) == dedent(
         """\
         ...

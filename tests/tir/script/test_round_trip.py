@@ -31,7 +31,7 @@ from minitvm.expr import (
     first_difference,
     rewrite_statements,
     structural_equal,
-)  # fmt: skip
+)
 from minitvm.reference.strategies import exprs, prim_funcs, steps
 from minitvm.script import from_source
 from minitvm.target import Target
@@ -58,7 +58,7 @@ from minitvm.tir.nodes import (
     Stmt,
     While,
     with_root,
-)  # fmt: skip
+)
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.script.printer import script
 from minitvm.tir.transform.pipeline import lower

@@ -80,7 +80,7 @@ def test_foreign_call_is_refused_by_its_name_when_it_would_run(name: str) -> Non
 @pytest.mark.parametrize("name", FOREIGN)
 def test_every_foreign_operation_reads_back(name: str) -> None:
     """The dtype of a call is in its text where it does not follow from the operation."""
-    values = 'T.uint32(3), T.int64(4)'
+    values = "T.uint32(3), T.int64(4)"
     dtype = "float32" if FOREIGN[name].result == "given" else None
     given_dtype = f'"{dtype}", ' if dtype else ""
     text = f'@T.prim_func\ndef main(A: T.Buffer((4,), "float32")):\n    T.{name}({given_dtype}{values})\n'

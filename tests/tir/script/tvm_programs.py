@@ -332,7 +332,8 @@ CARRIED: dict[str, tuple[str, str]] = {
         _foreign("B[0, 0] = T.tvm_warp_shuffle(T.tvm_warp_activemask(), A[0, 0], 1, 32, 32)"),
     ),
     "an assumption in an expression": (
-        "assume", _foreign("if T.assume(A[0, 0] == T.float32(0)):\n    B[0, 0] = A[0, 0]"),
+        "assume",
+        _foreign("if T.assume(A[0, 0] == T.float32(0)):\n    B[0, 0] = A[0, 0]"),
     ),
     "a view and its pointer": (
         "call_extern",

@@ -14,7 +14,7 @@ from minitvm.expr import (
     replace,
     substitute,
     walk,
-)  # fmt: skip
+)
 from minitvm.tir.nodes import (
     BlockRealize,
     Buffer,

@@ -26,7 +26,7 @@ from minitvm.expr import (
     replace,
     rewrite,
     walk,
-)  # fmt: skip
+)
 from minitvm.reference import tir as reference
 from minitvm.tir.nodes import (
     Block,

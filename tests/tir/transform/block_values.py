@@ -28,7 +28,7 @@ from minitvm.expr import (
     const,
     replace,
     walk,
-)  # fmt: skip
+)
 from minitvm.tir.nodes import (
     Block,
     BlockRealize,

@@ -37,7 +37,7 @@ from minitvm.expr import (
     binary,
     call,
     const,
-)  # fmt: skip
+)
 from minitvm.tir.annotations import LANES as LANES_OF_A_SUM
 from minitvm.tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 

@@ -32,7 +32,7 @@ from minitvm.tir.nodes import (
     KernelCall,
     PrimFunc,
     Seq,
-)  # fmt: skip
+)
 from minitvm.tir.op import if_then_else
 from minitvm.tir.schedule.pipelines import DOUBLE, ORDER, STAGE
 from minitvm.tir.transform import PASSES, lower

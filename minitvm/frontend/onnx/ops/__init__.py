@@ -16,4 +16,4 @@ from . import (
     resizing,
     sampling,
     shaping,
-)  # fmt: skip
+)

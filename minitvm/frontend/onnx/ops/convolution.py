@@ -59,7 +59,7 @@ def conv(n: NodeContext) -> Any:
     padding = window_padding(n, x.shape[2:], kernel, strides, dilations)
     made = n.op(
         f"nn.conv{rank}d", x, w, strides=strides, padding=padding, dilation=dilations, groups=n.attr("group", 1)
-    )  # fmt: skip
+    )
     return made if bias is None else n.op("nn.bias_add", made, bias)
 
 

@@ -237,9 +237,7 @@ def reductions_inside(state: ScheduleState, target: For | list[BlockRealize]) ->
         init_moves_out,
     ],
 )  # fmt: skip
-def blockize(
-    state: ScheduleState, target: For | list[BlockRealize], preserve_unit_iters: bool = True
-) -> BlockRealize:
+def blockize(state: ScheduleState, target: For | list[BlockRealize], preserve_unit_iters: bool = True) -> BlockRealize:
     """Make the subtree of a loop a block, with the block that stood there inside of it.
 
     before:

@@ -292,7 +292,7 @@ def cache_read(
 @primitive(
     past="was cached in",
     requires=[writes_it, known_scope, readers_are_consumers, only_writer, fills_its_box, written_in_blocks],
-)  # fmt: skip
+)
 def cache_write(
     state: ScheduleState,
     block: BlockRealize,
@@ -424,7 +424,7 @@ def _is_given(tree: Tree, block: BlockRealize, buffer: Buffer) -> bool:
 @primitive(
     past="was cached in",
     requires=[reads_it, known_scope, updates_it, writes_what_it_reads, read_in_blocks, finds_values],
-)  # fmt: skip
+)
 def cache_inplace(
     state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer, storage_scope: str
 ) -> list[BlockRealize]:

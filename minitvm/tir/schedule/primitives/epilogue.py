@@ -156,7 +156,7 @@ def _may_run_between(tree: Tree, other: BlockRealize, first: BlockRealize, last:
 @primitive(
     past="was fused into",
     requires=[reduces_into_temporary, epilogue_is_one_store, same_points, goes_into_init, addend_ready],
-)  # fmt: skip
+)
 def fuse_reduction_epilogue(state: ScheduleState, reduction_block: BlockRealize, epilogue_block: BlockRealize) -> None:
     """Let a reduction start from what its epilogue would combine with the result, and store the result itself.
 

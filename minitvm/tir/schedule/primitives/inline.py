@@ -18,7 +18,7 @@ from ....expr import (
     structural_equal,
     substitute,
     walk,
-)  # fmt: skip
+)
 from ...conditions import both, conjuncts, is_const
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, Stmt
 from ..analysis import Scope, why_not_complete

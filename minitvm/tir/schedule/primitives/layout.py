@@ -21,7 +21,7 @@ from ....expr import (
     rewrite,
     substitute,
     walk,
-)  # fmt: skip
+)
 from ...conditions import is_const
 from ...index_map import IndexMap, NotInjective, given
 from ...nodes import (
@@ -35,7 +35,7 @@ from ...nodes import (
     PrimFunc,
     Seq,
     Stmt,
-)  # fmt: skip
+)
 from ..padded_writer import over_new_shape, whole_nest
 from ..registry import Failure, primitive, requirement
 from ..relayout import SIDES, chosen_region, in_old_layouts, point_block, relaid

@@ -253,7 +253,7 @@ def one_shape_each(state: ScheduleState, block: BlockRealize, padding: Sequence[
 @primitive(
     past="was padded",
     requires=[einsum_block, trivial_binding, valid_padding, one_shape_each, padding_adds_nothing],
-)  # fmt: skip
+)
 def pad_einsum(state: ScheduleState, block: BlockRealize, padding: list[int]) -> None:
     """Make the extents of a block's iterators multiples of `padding`, with padded copies of what it reads and writes.
 

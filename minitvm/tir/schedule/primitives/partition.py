@@ -23,7 +23,7 @@ from ....expr import (
     replace,
     rewrite,
     substitute,
-)  # fmt: skip
+)
 from ...accesses import reads_buffer
 from ...conditions import is_const
 from ...nodes import Block, BlockId, BlockRealize, For, ForKind, Seq, Stmt
@@ -378,9 +378,7 @@ def _copy_of_range(
     inner: Stmt = _own_names(substitute(copied.body, {copied.var: var}), suffix)
     dtype = loop.var.dtype
     part = For(var, const(first, dtype), const(extent, dtype), ForKind.SERIAL, inner)
-    tidied = tidy(
-        part, state.analyzer(state.home(loop).parent[loop]), preserve_unit_iters, state.domains(loop)
-    )
+    tidied = tidy(part, state.analyzer(state.home(loop).parent[loop]), preserve_unit_iters, state.domains(loop))
     assert isinstance(tidied, For)  # tidy keeps loops
     return tidied
 

@@ -20,7 +20,7 @@ from ...nodes import (
     If,
     Seq,
     Stmt,
-)  # fmt: skip
+)
 from ..analysis import Scope, why_goes_on
 from ..bindings import why_not_initialised
 from ..boxes import Box, clip, fills, hull, signature, touched
@@ -193,7 +193,7 @@ def read_at(
 @primitive(
     past="was staged in",
     requires=[below_loop, writes_it, known_scope, written_below_only, filled_below, written_in_blocks],
-)  # fmt: skip
+)
 def write_at(
     state: ScheduleState, loop: For, block: BlockRealize, write_buffer_index: int, storage_scope: str
 ) -> BlockRealize:

@@ -21,7 +21,7 @@ from ....expr import (
     replace,
     rewrite,
     substitute,
-)  # fmt: skip
+)
 from ...conditions import all_of, conjuncts, is_const, uses
 from ...nodes import (
     Block,
@@ -34,7 +34,7 @@ from ...nodes import (
     LetStmt,
     Seq,
     Stmt,
-)  # fmt: skip
+)
 from ..analysis import Scope, loops_binding, why_not_reduction
 from ..bindings import why_not_injective, why_not_started_first
 from ..boxes import signature

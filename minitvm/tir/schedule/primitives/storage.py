@@ -21,7 +21,7 @@ from ...nodes import (
     BufferStore,
     For,
     ForKind,
-)  # fmt: skip
+)
 from ...threads import owns
 from ..boxes import Box, signature
 from ..lambdas import IndexLambda
