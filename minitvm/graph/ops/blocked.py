@@ -61,7 +61,12 @@ def conv2d_nchwc(
 
 @register("nn.contrib_winograd_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def winograd_conv2d_nchwc(
-    data: Any, weight: Any, *, tile: int = REQUIRED, padding: Any = (0, 0), algorithm: str = ""  # type: ignore[assignment]
+    data: Any,
+    weight: Any,
+    *,
+    tile: int = REQUIRED,  # type: ignore[assignment]
+    padding: Any = (0, 0),
+    algorithm: str = "",
 ) -> Any:
     """3x3 convolution of stride 1 on NCHW[x]c data and weights that are transformed for F(tile x tile, 3x3)."""
     return topi.winograd_conv2d_nchwc(data, weight, tile=tile, padding=padding, algorithm=algorithm)
@@ -83,9 +88,7 @@ def depthwise_conv2d_rows(
     lanes: int = REQUIRED,  # type: ignore[assignment]
 ) -> Any:  # fmt: skip
     """Depthwise convolution on plain NCHW data, rows as vectors of `lanes`."""
-    return topi.depthwise_conv2d_rows(
-        data, weight, strides=strides, padding=padding, dilation=dilation, lanes=lanes
-    )
+    return topi.depthwise_conv2d_rows(data, weight, strides=strides, padding=padding, dilation=dilation, lanes=lanes)
 
 
 @register("nn.contrib_dense_packed", pattern=Pattern.COMPLEX_OUT_FUSABLE)
