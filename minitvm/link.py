@@ -19,7 +19,7 @@ from .executable import nodes as x
 from .executable.alignment import aligned_copy
 from .executable.plan_memory import Lifetime, plan_memory
 from .expr import DType, Expr, IntImm, Var, substitute, walk
-from .tir.kernel_access import buffer_access, elements_written
+from .tir.analysis.kernel_access import buffer_access, elements_written
 from .tir.nodes import Allocate, Buffer, IRModule, KernelCall, PrimFunc, Seq, Stmt
 from .tir.transform.flatten_buffers import symbolic_dimensions
 from .tir.transform.keep_roles import written_parameters

@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import Unsupported
 from ..expr import Expr, Node, Var
 from ..expr.names import fresh, identifier
+from ..tir.analysis.registers import Register, registers_of, stored_first
 from ..tir.nodes import (
     Allocate,
     Assert,
@@ -30,7 +31,6 @@ from ..tir.nodes import (
     Stmt,
     While,
 )
-from ..tir.registers import Register, registers_of, stored_first
 
 
 class Names:

@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import InternalError, Unsupported, report
 from ..expr import Call, Expr, IntImm, Range, Var
 from ..expr.conditions import is_const
+from ..tir.analysis.registers import Register
 from ..tir.nodes import (
     Assert,
     Buffer,
@@ -24,7 +25,6 @@ from ..tir.nodes import (
     PrimFunc,
     While,
 )
-from ..tir.registers import Register
 from ..tir.script.printer import script
 from ..tir.transform.verify_kernel import STACK_BYTES
 from .numba_expressions import NumbaExpressions, atom, is_index, short_name

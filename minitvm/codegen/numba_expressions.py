@@ -52,9 +52,9 @@ from ..expr import (
     Var,
 )
 from ..expr.conditions import is_const
+from ..tir.analysis.registers import slot
 from ..tir.fixed_point import written_out
 from ..tir.nodes import Buffer, BufferLoad, PrimFunc
-from ..tir.registers import slot
 from .emitter import Emitter
 
 _SHORT = {"bool": "b1", **{f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (8, 16, 32, 64)}}

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..expr import Var, walk
+from ..tir.analysis.registers import in_registers
 from ..tir.nodes import Block, Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc
-from ..tir.registers import in_registers
 from ..tir.transform.pipeline import lower
 from ..tir.values import NotAnIndex
 from ..tir.work import Nest, Work, count, count_statement, footprint, hottest

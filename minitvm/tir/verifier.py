@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from ..arith import Analyzer
 from ..errors import VerificationError, report, verification_asked
 from ..expr import REDUCE, IntImm, Node, Range, Select, Var, children, walk
-from .accesses import accesses, handed_out
+from .analysis.accesses import accesses, handed_out
+from .analysis.threads import is_thread, why_not_again
 from .conditions import is_const
 from .nodes import (
     Allocate,
@@ -38,7 +39,6 @@ from .nodes import (
 from .scopes import Scope, conditions, dimensions, every_node, scoped, used_buffer
 from .script.regions import Box, box_of
 from .strides import why_not_strides
-from .threads import is_thread, why_not_again
 
 Broken = Iterator[tuple[Node, str]]
 

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from minitvm.errors import ExecutionError, InternalError
 from minitvm.reference import Verdict, check
+from minitvm.tir.analysis.threads import thread_reduction
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
-from minitvm.tir.threads import thread_reduction
 from minitvm.tir.transform import lower
 
 from .programs import prim_funcs

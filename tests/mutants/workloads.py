@@ -35,12 +35,12 @@ from minitvm.reference.strategies import prim_funcs, te_computes
 from minitvm.reference.strategies.layouts import strided
 from minitvm.script import from_source
 from minitvm.target import Target
+from minitvm.tir.analysis.pipelines import DOUBLE, ORDER, STAGE, inner_parts
 from minitvm.tir.nodes import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule
 from minitvm.tir.schedule.claims import declares_what_it_touches
 from minitvm.tir.schedule.handles import to_handles
 from minitvm.tir.schedule.lambdas import IndexLambda
-from minitvm.tir.schedule.pipelines import DOUBLE, ORDER, STAGE, inner_parts
 from minitvm.tir.transform import lower as lower_function
 from minitvm.tir.verifier import verify
 from tests.tir.schedule.thread_programs import scheduled_for_gpu, scratch_of_threads

@@ -30,7 +30,6 @@ from ...expr import (
     substitute,
 )
 from ...expr.conditions import certain_parts
-from ..accesses import addresses
 from ..conditions import all_of, reads_memory, uses
 from ..nodes import (
     Allocate,
@@ -47,6 +46,7 @@ from ..nodes import (
     Stmt,
     While,
 )
+from .accesses import addresses
 from .touches import Box, Touch, known_ranges, of_element, through_view
 
 _IN_ORDER = (ForKind.SERIAL, ForKind.UNROLLED)

@@ -1,9 +1,9 @@
 """Schedules: programs transformed step by step, each step checked, the whole recorded (see docs and `registry`)."""
 
 from ...errors import ScheduleError
+from ..analysis.reducers import Reducer, register_reducer
 from . import foreign_calls, primitives
 from .handles import BlockRV, ExprRV, LoopRV
-from .reducers import Reducer, register_reducer
 from .registry import PRIMITIVES, Failure, Primitive, Requirement, document, holds_inside, primitive, requirement
 from .schedule import Call, Schedule
 from .trace import Instruction, Trace

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...expr import REDUCE, SPATIAL, Expr, IterVar, Var, free_vars, walk
-from ..accesses import reads_buffer, update_operand
+from ..analysis.accesses import reads_buffer, update_operand
+from ..analysis.tree import Tree, statements
 from ..nodes import Block, BlockRealize, Buffer, BufferStore, Stmt
-from .tree import Tree, statements
 
 if TYPE_CHECKING:
     from .handles import BlockRV

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from ...arith import Analyzer, regions
 from ...expr import replace
+from ..analysis.boxes import signature, union_regions
+from ..analysis.tree import Tree
 from ..nodes import Block, BlockRealize, BufferRegion, PrimFunc
 from ..verifier import reads_are_declared, writes_are_declared
-from .boxes import signature, union_regions
 from .registry import Failure, requirement
 from .state import ScheduleState
-from .tree import Tree
 
 
 @requirement

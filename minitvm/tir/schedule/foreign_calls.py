@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from ...expr import Node, children
-from ..accesses import handed_out
+from ..analysis.accesses import handed_out
 from ..nodes import Block, PrimFunc, Stmt
 from ..verifier import addresses_are_declared
 from .registry import Failure, invariant

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, report
 from ...expr import Expr, IntImm, Range, Var, const, map_children, replace, substitute, walk
+from ..analysis.boxes import signature
+from ..analysis.tree import fresh_copy, with_own_keys
 from ..nodes import (
     Block,
     BlockId,
@@ -22,11 +24,9 @@ from ..nodes import (
     Stmt,
     with_root,
 )
-from .boxes import signature
 from .registry import Refused, lookup
 from .relayout import point_block
 from .state import ScheduleState
-from .tree import fresh_copy, with_own_keys
 
 if TYPE_CHECKING:
     from ..tensor_intrin import TensorIntrin

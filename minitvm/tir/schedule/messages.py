@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...expr import Expr, Node, const, walk
+from ..analysis.tree import Tree
 from ..nodes import BlockId, Seq, Stmt
 from .handles import BlockRV, ExprRV, Handle, LoopRV, map_handles
 from .registry import Primitive
 from .state import ScheduleState
 from .trace import plain
-from .tree import Tree
 
 
 def name_of(state: ScheduleState, handle: Handle) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 from ...arith import Analyzer
 from ...expr import SPATIAL, Expr, IterVar, Range, Var, const, free_vars, replace, substitute
+from ..analysis.boxes import signature
+from ..analysis.tree import Tree
 from ..conditions import conjuncts, is_const
 from ..index_map import IndexMap
 from ..nodes import BlockRealize, Buffer, BufferStore, For, ForKind, Stmt
 from ..op import if_then_else
-from .boxes import signature
-from .tree import Tree
 
 
 def whole_nest(tree: Tree, producer: BlockRealize, buffer: Buffer) -> For | None:

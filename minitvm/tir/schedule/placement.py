@@ -21,14 +21,14 @@ from ...expr import (
     substitute,
     walk,
 )
+from ..analysis.boxes import Box, bound_box, reaches_every_point, touched
+from ..analysis.tree import Tree
 from ..conditions import all_of, conjuncts, is_const, rising
 from ..index_map import IndexMap
 from ..nodes import BlockRealize, Buffer, BufferLoad, BufferRegion, For, ForKind, Seq, Stmt
 from .analysis import Scope
-from .boxes import Box, bound_box, reaches_every_point, touched
 from .registry import Failure
 from .state import ScheduleState, guard
-from .tree import Tree
 
 
 def solve(index: Range, wanted: Range, iterators: Sequence[Var], analyzer: Analyzer) -> tuple[Var, Range] | None:

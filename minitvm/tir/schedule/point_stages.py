@@ -22,7 +22,10 @@ from ...expr import (
     substitute,
     walk,
 )
-from ..accesses import accesses
+from ..analysis.accesses import accesses
+from ..analysis.bindings import why_not_initialised
+from ..analysis.boxes import reaches_all, relax, runs_through
+from ..analysis.tree import Tree, written_buffers
 from ..conditions import all_of, conjuncts, reads_memory, uses
 from ..nodes import (
     Block,
@@ -38,13 +41,10 @@ from ..nodes import (
     Stmt,
 )
 from .analysis import Scope
-from .bindings import why_not_initialised
-from .boxes import reaches_all, relax, runs_through
 from .placement import box_text, nest_for
 from .registry import Failure, holds_inside
 from .staging import Insertion, block_in, box_written, initialised, place_after, point_region, refuse_races
 from .state import ScheduleState, guard
-from .tree import Tree, written_buffers
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from ...expr import (
     replace,
     walk,
 )
+from ..analysis.boxes import signature
 from ..index_map import IndexMap
 from ..index_sums import with_remainders_inside
 from ..nodes import (
@@ -38,7 +39,6 @@ from ..nodes import (
     Stmt,
     root_block,
 )
-from .boxes import signature
 
 Mapped = Callable[[Sequence[Expr]], Sequence[Expr]]
 

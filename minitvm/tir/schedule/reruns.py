@@ -9,13 +9,13 @@ from collections.abc import Mapping
 
 from ...arith import Analyzer, iter_map, regions
 from ...expr import REDUCE, SPATIAL, Expr, Range, Var
+from ..analysis.bindings import covers_domain, loop_ranges, why_not_injective, why_not_started_first
+from ..analysis.boxes import reaches_every_point, tile_of
+from ..analysis.tree import Tree
 from ..conditions import is_const
 from ..nodes import BlockRealize
 from .analysis import loops_binding
-from .bindings import covers_domain, loop_ranges, why_not_injective, why_not_started_first
-from .boxes import reaches_every_point, tile_of
 from .placement import run_through
-from .tree import Tree
 
 
 def why_other_iterations(

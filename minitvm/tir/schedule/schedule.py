@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ...arith import simplify
 from ...errors import InputError, ScheduleError, TypeMismatch, nearest, report
 from ...expr import Expr, Var, const, substitute
+from ..analysis.tree import with_own_keys
 from ..nodes import Block, BlockRealize, For, IRModule, PrimFunc
 from ..verifier import verify_if_asked
 from .argument_types import misfit
@@ -36,7 +37,6 @@ from .registry import PRIMITIVES, RESERVED, Primitive, Refused, Requirement, on_
 from .space import draw_call, legal_calls
 from .state import ScheduleState
 from .trace import Instruction, Trace, plain
-from .tree import with_own_keys
 from .verification import verify_step
 
 _LEVELS = ("detail", "fast", "none")

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from ...arith import Analyzer
 from ...expr import Expr, IntImm, IterVar, Node, Range, Var, const, replace, rewrite, structural_equal
 from ...expr.names import fresh
+from ..analysis.boxes import Box, bound_box, clip, fills, hull, reaches_all, reaches_every_point, touched, with_buffer
+from ..analysis.threads import owns
+from ..analysis.tree import Tree, written_buffers
 from ..conditions import all_of, conjuncts, is_const
 from ..nodes import (
     CONCURRENT,
@@ -25,14 +28,11 @@ from ..nodes import (
     Seq,
     Stmt,
 )
-from ..threads import owns
 from . import requirements as req
 from .analysis import Scope
-from .boxes import Box, bound_box, clip, fills, hull, reaches_all, reaches_every_point, touched, with_buffer
 from .registry import Failure, holds_inside
 from .state import ScheduleState, guard
 from .thread_storage import passes_on
-from .tree import Tree, written_buffers
 from .views import views_on, with_buffers
 
 known_box = holds_inside(

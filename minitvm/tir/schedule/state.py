@@ -9,10 +9,10 @@ from ...arith import Analyzer
 from ...arith.iter_simplify import simplify_bindings
 from ...errors import InternalError, ScheduleError, nearest
 from ...expr import Expr, Range, Var, const, replace
+from ..analysis.tree import Tree
 from ..conditions import all_of, both, conjuncts, is_const, reads_memory
 from ..nodes import BlockId, BlockRealize, For, If, IRModule, PrimFunc, Seq, Stmt, root_block
 from .randomness import RandomNumbers
-from .tree import Tree
 
 
 class ScheduleState:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from ...arith import Analyzer
 from ...expr import Expr, IntImm, IterVar, Node, Var, children, free_vars
+from ..analysis.tree import statements
 from ..conditions import is_const
 from ..index_map import IndexMap
 from ..nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, PrimFunc, Stmt, root_block
 from .handles import BlockRV
-from .tree import statements
 
 if TYPE_CHECKING:
     from .schedule import Schedule

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..analysis.dependences import accesses, conflicting_pairs, shown_apart
+from ..analysis.threads import depends, is_shared, is_thread, owns
+from ..analysis.tree import Tree
 from ..nodes import BlockRealize, Buffer, For, ForKind
-from ..threads import depends, is_shared, is_thread, owns
 from .analysis import Scope, why_not_complete
-from .dependences import accesses, conflicting_pairs, shown_apart
 from .placement import uncovered
 from .state import ScheduleState
-from .tree import Tree
 
 _COMMON = ("global", "shared")  # scopes of which the iterations of a parallel loop have none for themselves
 

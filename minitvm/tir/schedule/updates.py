@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...expr import Expr, Var, structural_equal, substitute
-from ..accesses import reads_buffer
+from ..analysis.accesses import reads_buffer
+from ..analysis.reducers import Match, recognise
 from ..nodes import Block, Buffer, BufferLoad, BufferStore, LetStmt, Seq, Stmt
-from .reducers import Match, recognise
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...expr import Node, replace, rewrite
+from ..analysis.tree import statements
 from ..nodes import Block, Buffer, BufferData, BufferLoad, BufferRegion, BufferStore, Stmt
-from .tree import statements
 
 
 def views_on(stmt: Stmt, buffer: Buffer) -> list[Buffer]:

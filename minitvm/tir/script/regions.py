@@ -22,7 +22,7 @@ from ...expr import (
     substitute,
     walk,
 )
-from ..accesses import accesses, addresses
+from ..analysis.accesses import accesses, addresses
 from ..conditions import uses
 from ..nodes import Block, Buffer, BufferLoad, BufferRegion
 

@@ -23,9 +23,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import EQ, Expr, children, map_children, replace, walk
+from ..analysis.threads import depends, is_hardware_thread, is_shared, is_thread, is_virtual, owns
 from ..conditions import all_of, is_const, uses
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, If, PrimFunc, Stmt
-from ..threads import depends, is_hardware_thread, is_shared, is_thread, is_virtual, owns
 from .separate_allocations import in_own_part, widened
 from .unroll import bind
 

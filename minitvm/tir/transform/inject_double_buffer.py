@@ -11,8 +11,7 @@ while `B[i % 2]` is in use. In a loop that is annotated as a pipeline already a 
 from __future__ import annotations
 
 from ...expr import replace
-from ..nodes import For, PrimFunc
-from ..schedule.pipelines import (
+from ..analysis.pipelines import (
     DOUBLE,
     KEYS,
     ORDER,
@@ -23,7 +22,8 @@ from ..schedule.pipelines import (
     opened,
     unusable_double,
 )
-from ..schedule.tree import Tree
+from ..analysis.tree import Tree
+from ..nodes import For, PrimFunc
 from .inject_software_pipeline import refusal
 
 

@@ -25,6 +25,9 @@ from typing import Any
 from ...arith import Analyzer
 from ...errors import ScheduleError, report
 from ...expr import Expr, IntImm, Node, Range, const, map_children, replace, rewrite, substitute, walk
+from ..analysis.boxes import hull, touched
+from ..analysis.pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
+from ..analysis.tree import Tree, fresh_copy
 from ..annotations import ALIGNMENTS
 from ..conditions import all_of, uses
 from ..nodes import (
@@ -41,10 +44,7 @@ from ..nodes import (
     Seq,
     Stmt,
 )
-from ..schedule.boxes import hull, touched
-from ..schedule.pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
 from ..schedule.registry import Failure
-from ..schedule.tree import Tree, fresh_copy
 
 
 def inject_software_pipeline(func: PrimFunc) -> PrimFunc:

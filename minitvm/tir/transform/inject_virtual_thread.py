@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import Expr, IntImm, map_children, replace, substitute, walk
+from ..analysis.threads import is_shared, is_virtual
 from ..conditions import is_const, uses
 from ..nodes import (
     Allocate,
@@ -35,7 +36,6 @@ from ..nodes import (
     Seq,
     Stmt,
 )
-from ..threads import is_shared, is_virtual
 from .separate_allocations import in_own_part, widened
 from .unroll import bind
 

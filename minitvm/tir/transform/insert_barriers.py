@@ -35,10 +35,10 @@ from ...expr import (
     substitute,
     walk,
 )
-from ..accesses import Access, accesses
+from ..analysis.accesses import Access, accesses
+from ..analysis.threads import differs, is_hardware_thread, is_shared
 from ..conditions import all_of
 from ..nodes import Allocate, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
-from ..threads import differs, is_hardware_thread, is_shared
 
 BARRIER = "tvm_storage_sync"
 

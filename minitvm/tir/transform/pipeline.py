@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...expr.foreign import require_runnable
+from ..analysis.threads import refuse_thread_reductions
 from ..assumptions import left_out
 from ..meanings import written_out
 from ..nodes import IRModule, PrimFunc
 from ..pass_context import PassContext
-from ..threads import refuse_thread_reductions
 from ..verifier import verify_if_asked
 from .align_storage import align_storage
 from .bind_threads import bind_threads

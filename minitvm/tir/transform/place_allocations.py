@@ -11,9 +11,9 @@ from typing import Any
 
 from ...expr import Expr, IntImm, children, map_children, replace, walk
 from ..analysis.effects import exposes
+from ..analysis.threads import is_shared, owns
 from ..annotations import ALIGNMENTS
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
-from ..threads import is_shared, owns
 from .affine import Ranges, with_loop
 from .align_storage import aligned_strides
 from .compact_buffers import compacted_shape, used_spans

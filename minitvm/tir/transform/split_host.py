@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...errors import InternalError
 from ...expr import Node, Var, walk
+from ..analysis.threads import is_shared
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, IRModule, KernelCall, PrimFunc, Seq, Stmt
-from ..threads import is_shared
 from .flatten_buffers import symbolic_dimensions
 
 Args = tuple["Buffer | Var", ...]

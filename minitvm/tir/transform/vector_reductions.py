@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import LT, Add, Call, Expr, IntImm, Max, Min, Node, Ramp, Var, const, replace, rewrite_statements
-from ..accesses import update_operand
+from ..analysis.accesses import update_operand
 from ..annotations import LANES
 from ..conditions import uses
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc, Seq

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...expr import IntImm, Node, Reduce
+from ..analysis.threads import is_virtual
 from ..conditions import is_const
 from ..nodes import (
     Allocate,
@@ -21,7 +22,6 @@ from ..nodes import (
     Stmt,
 )
 from ..scopes import every_node
-from ..threads import is_virtual
 from ..verifier import Rule
 
 STACK_BYTES = 2 << 20

@@ -140,7 +140,7 @@ EMITTER.edit(
     "self.stmt(stmt.then_case)",
     by=[SCALARS, BRANCHES],
 )
-REGISTERS = Faults("numba_cpu registers", "minitvm.tir.registers", [MATMULS, TILES, LANES, CHAINS])
+REGISTERS = Faults("numba_cpu registers", "minitvm.tir.analysis.registers", [MATMULS, TILES, LANES, CHAINS])
 REGISTERS.edit(
     "all vectors in one", "slot", "Register(index.base.value, index.lanes) if", "Register(0, index.lanes) if"
 )

@@ -68,7 +68,7 @@ BIND.drop("an axis that is taken", "bind", "axis_not_taken")
 
 ORDERS = schedules("reorder", of=families("in_place"), prepare=(), examples=300)
 FOLDS = schedules("reorder", of=families("folds", "contraction"), prepare=("split", "split"), examples=300)
-DECIDE = Faults("dependences", "minitvm.tir.schedule.dependences", [
+DECIDE = Faults("dependences", "minitvm.tir.analysis.dependences", [
     ORDERS,
     schedules("reorder", of=DEPENDENT, prepare=("split",)),
     schedules("parallel", of=DEPENDENT, prepare=("split", "reorder")),

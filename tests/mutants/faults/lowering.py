@@ -150,7 +150,7 @@ SAFE.edit(
     " (`_is_steady`): where two of them meet the value is the same. The rule keeps a schedule free of stores that a"
     " race detector of a GPU would report; the meaning does not need it",
 )  # fmt: skip
-OWNERS = Faults("threads", "minitvm.tir.threads", [GRIDS])
+OWNERS = Faults("threads", "minitvm.tir.analysis.threads", [GRIDS])
 OWNERS.edit("threads own shared storage", "owns", "return not scope.startswith(\"shared\") or not is_thread(loop)",
             "return True")  # fmt: skip
 OWNERS.edit("another number of threads", "why_not_again", "if not (_same(outer.extent, inner.extent)",

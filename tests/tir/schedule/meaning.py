@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from minitvm.reference import check
 from minitvm.tir import PrimFunc
+from minitvm.tir.analysis.threads import thread_reduction
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
-from minitvm.tir.threads import thread_reduction
 from minitvm.tir.transform import lower
 
 

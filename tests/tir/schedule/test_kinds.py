@@ -14,10 +14,10 @@ from minitvm.errors import ScheduleError, Unsupported
 from minitvm.expr import walk
 from minitvm.gallery import programs
 from minitvm.reference import check
+from minitvm.tir.analysis.threads import thread_reduction
 from minitvm.tir.nodes import For, ForKind
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
-from minitvm.tir.threads import thread_reduction
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
 

@@ -17,11 +17,11 @@ from minitvm.reference import check
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
 from minitvm.tir import IndexMap
+from minitvm.tir.analysis.tree import statements
 from minitvm.tir.nodes import Buffer, BufferStore, PrimFunc, root_block
 from minitvm.tir.schedule import BlockRV, Schedule
 from minitvm.tir.schedule.relayout import in_old_layouts
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
-from minitvm.tir.schedule.tree import statements
 from minitvm.tir.transform.pipeline import lower
 
 from .layout_programs import constant_shape, index_maps

@@ -19,8 +19,8 @@ from minitvm.reference import check
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
 from minitvm.tir import Schedule
+from minitvm.tir.analysis.pipelines import inner_parts
 from minitvm.tir.nodes import Allocate, Block, Buffer, For, ForKind, PrimFunc
-from minitvm.tir.schedule.pipelines import inner_parts
 from minitvm.tir.schedule.testing import loop_handles
 from minitvm.tir.transform import lower
 from minitvm.tir.transform.inject_double_buffer import inject_double_buffer

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from minitvm.arith import Analyzer
 from minitvm.expr import Expr, IterVar, Range, Var, const
+from minitvm.tir.analysis.bindings import covers_domain, why_not_injective
+from minitvm.tir.analysis.dependences import Access, shown_apart
 from minitvm.tir.nodes import Block, BlockRealize, Buffer, BufferRegion, Evaluate, For, ForKind, Stmt
-from minitvm.tir.schedule.bindings import covers_domain, why_not_injective
-from minitvm.tir.schedule.dependences import Access, shown_apart
 from minitvm.tir.values import values
 
 

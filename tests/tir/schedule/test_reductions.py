@@ -22,9 +22,9 @@ from minitvm.gallery.reductions import first_of_equals, padded, with_epilogue
 from minitvm.reference import check
 from minitvm.reference import tir as interpreter
 from minitvm.script import tir as T
+from minitvm.tir.analysis.reducers import REDUCERS, recognise
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule, register_reducer
-from minitvm.tir.schedule.reducers import REDUCERS, recognise
 from minitvm.tir.schedule.state import ScheduleState
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify

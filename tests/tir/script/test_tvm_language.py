@@ -20,7 +20,7 @@ from minitvm.reference.scalar import evaluate
 from minitvm.reference.strategies import prim_funcs, steps
 from minitvm.script import from_source
 from minitvm.script import tir as T
-from minitvm.tir.accesses import addresses
+from minitvm.tir.analysis.accesses import addresses
 from minitvm.tir.nodes import Block, BlockRealize, BufferData, Evaluate, PrimFunc, Seq
 from minitvm.tir.script.printer import script
 from minitvm.tir.script.refused import REFUSED

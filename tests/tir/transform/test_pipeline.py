@@ -19,6 +19,7 @@ from minitvm.reference import tir as reference
 from minitvm.script import tir as T
 from minitvm.te import create_prim_func
 from minitvm.tir import Schedule
+from minitvm.tir.analysis.pipelines import DOUBLE, ORDER, STAGE
 from minitvm.tir.annotations import LANES, PREFETCH
 from minitvm.tir.nodes import (
     Allocate,
@@ -34,7 +35,6 @@ from minitvm.tir.nodes import (
     Seq,
 )
 from minitvm.tir.op import if_then_else
-from minitvm.tir.schedule.pipelines import DOUBLE, ORDER, STAGE
 from minitvm.tir.transform import PASSES, lower
 from minitvm.tir.transform.affine import bounds, linear
 from minitvm.tir.transform.simplify import fold

@@ -18,9 +18,9 @@ from minitvm.reference.listeners import Ledger
 from minitvm.script import tir as T
 from minitvm.target import Target
 from minitvm.te import create_prim_func
+from minitvm.tir.analysis.registers import in_registers
 from minitvm.tir.conditions import reads_memory
 from minitvm.tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, For, PrimFunc, Seq
-from minitvm.tir.registers import in_registers
 from minitvm.tir.transform.pipeline import lower
 from minitvm.tir.work import Work, count, footprint
 from minitvm.tir.work.intervals import Intervals, union

@@ -7,9 +7,9 @@ from typing import Any
 
 from ....errors import InputError, nearest
 from ....expr import FloatImm, IntImm, StringImm, replace
+from ...analysis import pipelines
 from ...annotations import ALIGNMENTS, LANES, PREFETCH, alignments_of
 from ...nodes import Block, BlockRealize, For
-from .. import pipelines
 from ..registry import Failure, invariant, primitive, requirement
 from ..state import ScheduleState
 from ..trace import plain

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from ....expr import replace
+from ...analysis.boxes import with_buffer
 from ...nodes import BlockRealize, PrimFunc
-from ..boxes import with_buffer
 from ..registry import Failure, primitive, requirement
 from ..relayout import SIDES
 from ..state import ScheduleState

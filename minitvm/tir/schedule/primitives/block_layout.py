@@ -8,15 +8,15 @@ from typing import Any
 from ....arith import Analyzer
 from ....errors import MinitvmError
 from ....expr import OPAQUE, Expr, IntImm, IterVar, Node, Range, Var, const, free_vars, replace, substitute
+from ...analysis.dependences import accesses, reordered
+from ...analysis.tree import Tree
 from ...conditions import conjuncts, is_const
 from ...index_map import IndexMap
 from ...nodes import BlockRealize, For, ForKind, Stmt
 from .. import requirements as req
-from ..dependences import accesses, reordered
 from ..registry import Failure, primitive, requirement
 from ..relayout import with_simple_indices
 from ..state import ScheduleState
-from ..tree import Tree
 from .layout import fitting_map, made_map
 
 

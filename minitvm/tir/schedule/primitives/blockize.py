@@ -24,15 +24,15 @@ from ....expr import (
     substitute,
     walk,
 )
+from ...analysis.bindings import loop_ranges
+from ...analysis.boxes import signature, swept, union_regions
+from ...analysis.tree import Tree, fresh_copy, statements
 from ...conditions import conjuncts, is_const, uses
 from ...nodes import Block, BlockId, BlockRealize, BufferLoad, BufferRegion, BufferStore, For, ForKind, Seq, Stmt
 from ..analysis import loops_binding
-from ..bindings import loop_ranges
-from ..boxes import signature, swept, union_regions
 from ..registry import Failure, primitive, requirement
 from ..relayout import with_simple_indices
 from ..state import ScheduleState
-from ..tree import Tree, fresh_copy, statements
 from .partition import wrapped
 
 

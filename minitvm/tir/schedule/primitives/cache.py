@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....expr import Node, replace, walk
+from ...analysis.bindings import why_not_initialised
+from ...analysis.boxes import bound_box, fills, first_reads, hull, reads_before_writing, touched
+from ...analysis.dependences import accesses
+from ...analysis.tree import Tree
 from ...nodes import BlockRealize, Buffer, BufferRegion, BufferStore
 from ..analysis import Scope, why_neither
-from ..bindings import why_not_initialised
-from ..boxes import bound_box, fills, first_reads, hull, reads_before_writing, touched
-from ..dependences import accesses
 from ..placement import box_text, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import known_scope
@@ -33,7 +34,6 @@ from ..staging import (
     tile_nest,
 )
 from ..state import ScheduleState, guard
-from ..tree import Tree
 
 
 @requirement

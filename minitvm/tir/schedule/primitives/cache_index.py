@@ -25,6 +25,7 @@ from ....expr import (
     substitute,
     walk,
 )
+from ...analysis.tree import Tree
 from ...conditions import is_const, reads_memory
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, Stmt
 from ..analysis import Scope
@@ -32,7 +33,6 @@ from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
 from ..staging import Insertion, block_in, free_name, point_region
 from ..state import ScheduleState
-from ..tree import Tree
 
 
 @requirement

@@ -7,18 +7,18 @@ from typing import Any
 
 from ....arith import Analyzer, regions
 from ....expr import OPAQUE, REDUCE
+from ...analysis.boxes import Box, fills, hull, in_iterators, relax, touched
+from ...analysis.dependences import accesses, overwritten
+from ...analysis.tree import Tree
 from ...nodes import BlockRealize, BufferRegion, For, ForKind, Seq
 from .. import requirements as req
 from ..analysis import Scope, loops_binding, why_neither
-from ..boxes import Box, fills, hull, in_iterators, relax, touched
-from ..dependences import accesses, overwritten
 from ..placement import box_text, broken_flow, insert, iterator_ranges, nest_for, reads, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..reruns import why_other_iterations
 from ..staging import refuse_races
 from ..state import ScheduleState
 from ..thread_storage import sharing_threads
-from ..tree import Tree
 
 
 @requirement

@@ -27,15 +27,15 @@ from ....expr import (
     substitute,
     walk,
 )
-from ...accesses import reads_buffer, update_operand
+from ...analysis.accesses import reads_buffer, update_operand
+from ...analysis.bindings import covers_domain, why_not_injective
+from ...analysis.boxes import in_iterators, signature
+from ...analysis.tree import Tree
 from ...conditions import conjuncts
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
 from ..analysis import Scope, why_not_complete, why_not_reduction
-from ..bindings import covers_domain, why_not_injective
-from ..boxes import in_iterators, signature
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
-from ..tree import Tree
 
 
 @requirement

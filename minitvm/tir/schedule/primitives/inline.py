@@ -19,18 +19,18 @@ from ....expr import (
     substitute,
     walk,
 )
+from ...analysis.bindings import covers_domain
+from ...analysis.boxes import fills, in_iterators, signature, union_regions
+from ...analysis.dependences import Access, accesses, overwritten
+from ...analysis.tree import Tree
 from ...conditions import both, conjuncts, is_const
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, Stmt
 from ..analysis import Scope, why_not_complete
-from ..bindings import covers_domain
-from ..boxes import fills, in_iterators, signature, union_regions
-from ..dependences import Access, accesses, overwritten
 from ..inverse_reads import at_iterators, box_read, iteration_at, loads_of, way_back, where_read
 from ..placement import broken_flow, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import own_iterators
 from ..state import ScheduleState
-from ..tree import Tree
 from .compute_at import inputs_settled, not_output, region_cover
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ....expr import IntImm, replace
+from ...analysis.dependences import accesses
+from ...analysis.threads import why_not_again
 from ...nodes import For, ForKind
 from ...places import THREAD_AXES, is_thread_axis, suggestion
-from ...threads import why_not_again
 from .. import requirements as req
-from ..dependences import accesses
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 

@@ -22,6 +22,7 @@ from ....expr import (
     substitute,
     walk,
 )
+from ...analysis.tree import Tree
 from ...conditions import is_const
 from ...index_map import IndexMap, NotInjective, given
 from ...nodes import (
@@ -40,7 +41,6 @@ from ..padded_writer import over_new_shape, whole_nest
 from ..registry import Failure, primitive, requirement
 from ..relayout import SIDES, chosen_region, in_old_layouts, point_block, relaid
 from ..state import ScheduleState
-from ..tree import Tree
 
 
 def named_buffer(block: BlockRealize, buffer: object) -> Buffer:

@@ -34,7 +34,8 @@ from ....expr import (
     rewrite,
     walk,
 )
-from ...accesses import update_operand
+from ...analysis.accesses import update_operand
+from ...analysis.boxes import signature
 from ...conditions import all_of, conjuncts, is_const
 from ...nodes import (
     Block,
@@ -49,7 +50,6 @@ from ...nodes import (
     Stmt,
 )
 from ..analysis import Scope, why_neither
-from ..boxes import signature
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 

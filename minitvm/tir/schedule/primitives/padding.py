@@ -25,6 +25,7 @@ from ....expr import (
     rewrite,
     substitute,
 )
+from ...analysis.boxes import signature
 from ...conditions import all_of, conjuncts, is_const, reads_memory, rising, uses
 from ...nodes import (
     Block,
@@ -36,7 +37,6 @@ from ...nodes import (
     Stmt,
 )
 from ..analysis import Scope, why_not_complete
-from ..boxes import signature
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 from .reduction import loop_around

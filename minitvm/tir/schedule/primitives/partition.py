@@ -24,17 +24,17 @@ from ....expr import (
     rewrite,
     substitute,
 )
-from ...accesses import reads_buffer
+from ...analysis.accesses import reads_buffer
+from ...analysis.bindings import loop_ranges
+from ...analysis.boxes import signature, union_regions, with_buffer
+from ...analysis.dependences import Access, accesses, in_step, point_of
+from ...analysis.tree import Tree, fresh_copy, statements
 from ...conditions import is_const
 from ...nodes import Block, BlockId, BlockRealize, For, ForKind, Seq, Stmt
 from .. import requirements as req
 from ..analysis import loops_binding
-from ..bindings import loop_ranges
-from ..boxes import signature, union_regions, with_buffer
-from ..dependences import Access, accesses, in_step, point_of
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState, tidy
-from ..tree import Tree, fresh_copy, statements
 
 # ---- merge ---------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,9 @@ from typing import Any
 
 from ....arith import Analyzer, regions
 from ....expr import SPATIAL, Expr, IntImm, IterVar, Range, Var, const, replace, substitute
+from ...analysis.bindings import why_not_initialised
+from ...analysis.boxes import Box, clip, fills, hull, signature, touched
+from ...analysis.tree import Tree, written_buffers
 from ...conditions import all_of, is_const, uses
 from ...nodes import (
     Block,
@@ -22,8 +25,6 @@ from ...nodes import (
     Stmt,
 )
 from ..analysis import Scope, why_goes_on
-from ..bindings import why_not_initialised
-from ..boxes import Box, clip, fills, hull, signature, touched
 from ..placement import box_text
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import known_scope
@@ -38,7 +39,6 @@ from ..staging import (
     retargeted,
 )
 from ..state import ScheduleState
-from ..tree import Tree, written_buffers
 from .cache import read_in_blocks, reads_it, writes_it, written_in_blocks
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from ....arith import Analyzer, iter_map
 from ....errors import InputError
 from ....expr import Expr, Node, free_vars, structural_equal, substitute
+from ...analysis.tree import Tree
 from ...index_map import IndexMap
 from ...nodes import Block, BlockRealize, Buffer
 from ..analysis import Scope, why_neither
@@ -17,7 +18,6 @@ from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
 from ..staging import free_name, listing, region_of, scoped_name
 from ..state import ScheduleState
-from ..tree import Tree
 from .cache import at_most_one_writer, only_writer, reads_it, writes_it
 
 Chosen = tuple[str, int] | list[Any] | str | Buffer

@@ -22,6 +22,9 @@ from ....expr import (
     rewrite,
     substitute,
 )
+from ...analysis.bindings import why_not_injective, why_not_started_first
+from ...analysis.boxes import signature
+from ...analysis.reducers import Match
 from ...conditions import all_of, conjuncts, is_const, uses
 from ...nodes import (
     Block,
@@ -36,9 +39,6 @@ from ...nodes import (
     Stmt,
 )
 from ..analysis import Scope, loops_binding, why_not_reduction
-from ..bindings import why_not_injective, why_not_started_first
-from ..boxes import signature
-from ..reducers import Match
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import own_iterators_below, starts_at_zero
 from ..state import ScheduleState

@@ -25,6 +25,8 @@ from ....expr import (
     replace,
     rewrite,
 )
+from ...analysis.boxes import Box, bound_box, in_iterators, relax
+from ...analysis.tree import Tree, statements
 from ...conditions import both, is_const, rising, uses
 from ...nodes import (
     Block,
@@ -40,11 +42,9 @@ from ...nodes import (
 )
 from ...values import values
 from ..analysis import Scope, loops_binding, why_neither
-from ..boxes import Box, bound_box, in_iterators, relax
 from ..placement import uncovered
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
-from ..tree import Tree, statements
 
 _LONGEST = 4096  # iterations of a loop whose windows are looked at one by one
 

@@ -8,7 +8,10 @@ from typing import Any
 from ....arith import Analyzer, regions
 from ....errors import MinitvmError
 from ....expr import SCALARS, Cast, DType, Expr, Node, Range, as_expr, replace, rewrite, walk
-from ...accesses import handed_out
+from ...analysis.accesses import handed_out
+from ...analysis.boxes import Box, signature
+from ...analysis.threads import owns
+from ...analysis.tree import Tree
 from ...annotations import ALIGNMENTS
 from ...conditions import reads_memory
 from ...nodes import (
@@ -22,15 +25,12 @@ from ...nodes import (
     For,
     ForKind,
 )
-from ...threads import owns
-from ..boxes import Box, signature
 from ..lambdas import IndexLambda
 from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
 from ..staging import free_name, listing, region_of, scoped_name
 from ..state import ScheduleState
 from ..thread_storage import passes_on
-from ..tree import Tree
 from ..views import views_on, with_buffers
 
 

@@ -20,7 +20,6 @@ from typing import Any
 from ...arith.dependence import Access as Point
 from ...arith.dependence import Undecided, find_dependence
 from ...expr import Expr, Node, replace, substitute, walk
-from ..analysis.effects import exposes
 from ..conditions import is_const
 from ..nodes import (
     Block,
@@ -35,8 +34,9 @@ from ..nodes import (
     Seq,
     Stmt,
 )
+from ..schedule.registry import Failure
 from .dependences import Access, accesses, point_of
-from .registry import Failure
+from .effects import exposes
 from .tree import Tree, statements
 
 STAGE, ORDER, ASYNC = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_async_stages"

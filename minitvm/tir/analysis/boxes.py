@@ -27,7 +27,6 @@ from ...expr import (
     substitute,
     walk,
 )
-from ..accesses import Access, accesses, addresses
 from ..conditions import all_of, conjuncts, is_const
 from ..nodes import (
     Block,
@@ -42,6 +41,7 @@ from ..nodes import (
     Stmt,
     While,
 )
+from .accesses import Access, accesses, addresses
 from .bindings import box_of_iterations, covers_domain, loop_ranges
 from .tree import Tree, statements
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from ..errors import Unsupported, report
-from ..expr import REDUCE, Expr, IntImm, Node, Var, children, free_vars, structural_equal, walk
-from .nodes import BlockRealize, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Stmt
+from ...errors import Unsupported, report
+from ...expr import REDUCE, Expr, IntImm, Node, Var, children, free_vars, structural_equal, walk
+from ..nodes import BlockRealize, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Stmt
 
 
 def is_virtual(loop: For) -> bool:
@@ -54,7 +54,7 @@ def reductions_over(loop: For) -> list[BlockRealize]:
 
 def refuse_thread_reductions(func: PrimFunc) -> None:
     """Raise `Unsupported` for a function with a cross-thread reduction, naming its loop and block."""
-    from .script.printer import script
+    from ..script.printer import script
 
     loop = thread_reduction(func)
     if loop is None:

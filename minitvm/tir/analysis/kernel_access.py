@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from ..arith import Analyzer
-from ..expr import Expr, IntImm, Node, Ramp, Range, Select, Var, children, walk
-from .nodes import Allocate, Buffer, BufferLoad, BufferStore, For, If, LetStmt, Seq, Stmt, While
+from ...arith import Analyzer
+from ...expr import Expr, IntImm, Node, Ramp, Range, Select, Var, children, walk
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, If, LetStmt, Seq, Stmt, While
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ..expr import (
+from ...expr import (
     Add,
     Call,
     Expr,
@@ -28,8 +28,8 @@ from ..expr import (
     substitute,
     walk,
 )
-from ..expr.conditions import certain_parts
-from .nodes import (
+from ...expr.conditions import certain_parts
+from ..nodes import (
     BlockRealize,
     Buffer,
     BufferData,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..expr import Expr, IntImm, Node, Ramp, walk
-from .nodes import Allocate, Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc, Seq, Stmt
+from ...expr import Expr, IntImm, Node, Ramp, walk
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc, Seq, Stmt
 
 MAX_REGISTERS = 256
 

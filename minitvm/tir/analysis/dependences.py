@@ -30,9 +30,9 @@ from ...expr import (
 )
 from ..conditions import is_const
 from ..nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, Stmt
-from ..threads import is_thread, owns
+from ..schedule.analysis import is_update
 from ..values import NotAnIndex, values
-from .analysis import is_update
+from .threads import is_thread, owns
 from .tree import Tree, own_expressions, sub_statements
 
 _LARGEST_TABLE = 1 << 20  # iterations of one loop that are enumerated to see whether a map of them is injective
