@@ -47,7 +47,6 @@ ABSENT: dict[str, str] = {
     "te.extern_primfunc": "the tir function itself, beside others in an IRModule",
     "tir.ir_builder": "@T.prim_func, or tir.PrimFunc of statements",
     "tir.stmt_functor": "minitvm.expr.walk, rewrite and substitute",
-    "tir.analysis": "tir.verify(func), minitvm.reference.check, and minitvm.tir.schedule.analysis",
     "tir.build": "minitvm.build(func)",
     "tir.ProducerStore": "tir.BufferStore",
     "tir.ProducerLoad": "tir.BufferLoad",

@@ -123,7 +123,7 @@ _DEFINED_IN = {
     "register_meaning": "minitvm.tir.meanings",
     "verify": "minitvm.tir.verifier",
 }
-_SUBMODULES = ("schedule", "script", "tensor_intrin", "transform", "verifier")
+_SUBMODULES = ("analysis", "schedule", "script", "tensor_intrin", "transform", "verifier")
 
 __all__ = [
     "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "Allocate", "And", "Assert", "AssertStmt", "Block", "BlockId",

@@ -1,4 +1,4 @@
-"""The notes on loops and blocks that lowering follows, beside those of software pipelines (`schedule.pipelines`)."""
+"""The notes on loops and blocks that lowering follows, beside those of software pipelines (`analysis.pipelines`)."""
 
 from __future__ import annotations
 

@@ -27,6 +27,14 @@ def product_of(dims: Iterable[Expr]) -> Expr:
     return total if number == 1 else total * number
 
 
+def row_major(shape: Sequence[Expr]) -> list[Expr]:
+    """The strides of a compact buffer of that shape."""
+    strides: list[Expr] = [IntImm(1)] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    return strides
+
+
 def why_not_strides(shape: Sequence[Expr], strides: Sequence[Expr], offset: Expr) -> str:
     """What is wrong with explicit strides, counted in elements; "" where nothing is, or symbols leave it open."""
     if not strides:

@@ -15,7 +15,7 @@ from ...arith.iter_map import IterMap, IterSum
 from ...expr import OPAQUE, REDUCE, SPATIAL, Expr, IterVar, Range, Var, free_vars, substitute
 from ..conditions import conjuncts, is_const, uses
 from ..nodes import BlockRealize, For
-from ..schedule.analysis import loops_binding
+from .block_kinds import loops_binding
 
 
 def loop_ranges(loops: Sequence[For]) -> dict[Var, Range]:

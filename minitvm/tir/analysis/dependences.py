@@ -30,8 +30,8 @@ from ...expr import (
 )
 from ..conditions import is_const
 from ..nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, Stmt
-from ..schedule.analysis import is_update
 from ..values import NotAnIndex, values
+from .block_kinds import is_update
 from .threads import is_thread, owns
 from .tree import Tree, own_expressions, sub_statements
 

@@ -34,9 +34,9 @@ from ..nodes import (
     Seq,
     Stmt,
 )
-from ..schedule.registry import Failure
 from .dependences import Access, accesses, point_of
 from .effects import exposes
+from .failure import Failure
 from .tree import Tree, statements
 
 STAGE, ORDER, ASYNC = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_async_stages"

@@ -21,12 +21,12 @@ from ...expr import (
     substitute,
     walk,
 )
+from ..analysis.block_kinds import Scope
 from ..analysis.boxes import Box, bound_box, reaches_every_point, touched
 from ..analysis.tree import Tree
 from ..conditions import all_of, conjuncts, is_const, rising
 from ..index_map import IndexMap
 from ..nodes import BlockRealize, Buffer, BufferLoad, BufferRegion, For, ForKind, Seq, Stmt
-from .analysis import Scope
 from .registry import Failure
 from .state import ScheduleState, guard
 

@@ -24,6 +24,7 @@ from ...expr import (
 )
 from ..analysis.accesses import accesses
 from ..analysis.bindings import why_not_initialised
+from ..analysis.block_kinds import Scope
 from ..analysis.boxes import reaches_all, relax, runs_through
 from ..analysis.tree import Tree, written_buffers
 from ..conditions import all_of, conjuncts, reads_memory, uses
@@ -40,7 +41,6 @@ from ..nodes import (
     LetStmt,
     Stmt,
 )
-from .analysis import Scope
 from .placement import box_text, nest_for
 from .registry import Failure, holds_inside
 from .staging import Insertion, block_in, box_written, initialised, place_after, point_region, refuse_races

@@ -25,19 +25,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import InputError, InternalError, ScheduleError, nearest
-from ...expr import Node
+from ..analysis.failure import Failure as Failure
 from ..nodes import BlockRealize, For
 from .state import ScheduleState
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """How a requirement fails: the nodes to mark, each with a note; what was wanted and found; ways out (at most 3)."""
-
-    spots: Mapping[Node, str]
-    wanted: str
-    found: str
-    tries: tuple[str, ...] = ()
 
 
 class Refused(Exception):

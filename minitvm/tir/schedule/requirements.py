@@ -12,6 +12,7 @@ from ...arith import Analyzer
 from ...arith.dependence import Dependence, Undecided
 from ...expr import OPAQUE, REDUCE, Node, free_vars, replace
 from ..analysis.bindings import loop_ranges, not_quasi_affine, why_not_injective
+from ..analysis.block_kinds import Scope, loops_binding, why_unstructured
 from ..analysis.dependences import Access, accesses, commute, conflicting_pairs, exact, shown_apart
 from ..analysis.threads import adds_up
 from ..analysis.tree import Tree
@@ -19,7 +20,6 @@ from ..conditions import is_const, uses
 from ..nodes import BlockRealize, For, ForKind, LetStmt, Seq
 from ..places import COMMON_SCOPES, SCOPES, is_scope, suggestion
 from ..verifier import variables_are_defined
-from .analysis import Scope, loops_binding, why_unstructured
 from .registry import Failure, invariant, requirement
 from .state import ScheduleState
 from .thread_storage import safe_storage

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from ...arith import Analyzer, iter_map, regions
 from ...expr import REDUCE, SPATIAL, Expr, Range, Var
 from ..analysis.bindings import covers_domain, loop_ranges, why_not_injective, why_not_started_first
+from ..analysis.block_kinds import loops_binding
 from ..analysis.boxes import reaches_every_point, tile_of
 from ..analysis.tree import Tree
 from ..conditions import is_const
 from ..nodes import BlockRealize
-from .analysis import loops_binding
 from .placement import run_through
 
 

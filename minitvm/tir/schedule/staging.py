@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ...arith import Analyzer
 from ...expr import Expr, IntImm, IterVar, Node, Range, Var, const, replace, rewrite, structural_equal
 from ...expr.names import fresh
+from ..analysis.block_kinds import Scope
 from ..analysis.boxes import Box, bound_box, clip, fills, hull, reaches_all, reaches_every_point, touched, with_buffer
 from ..analysis.threads import owns
 from ..analysis.tree import Tree, written_buffers
@@ -29,7 +30,6 @@ from ..nodes import (
     Stmt,
 )
 from . import requirements as req
-from .analysis import Scope
 from .registry import Failure, holds_inside
 from .state import ScheduleState, guard
 from .thread_storage import passes_on

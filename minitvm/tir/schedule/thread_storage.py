@@ -1,17 +1,17 @@
 """Storage in which the threads of a GPU cannot meet: what each owns, and what they share and fill in step.
 
-The meaning of both is `tir.threads`'; here is when a schedule may rely on it.
+The meaning of both is `tir.analysis.threads`'; here is when a schedule may rely on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..analysis.block_kinds import Scope, why_not_complete
 from ..analysis.dependences import accesses, conflicting_pairs, shown_apart
 from ..analysis.threads import depends, is_shared, is_thread, owns
 from ..analysis.tree import Tree
 from ..nodes import BlockRealize, Buffer, For, ForKind
-from .analysis import Scope, why_not_complete
 from .placement import uncovered
 from .state import ScheduleState
 

@@ -8,9 +8,8 @@ from ...errors import Unsupported
 from ...expr import Expr, IntImm, Var, const, map_children, replace
 from ..conditions import is_const
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc
-from ..strides import product_of
+from ..strides import product_of, row_major
 from .affine import expr, linear
-from .lower_match_buffers import row_major
 
 
 def flatten_buffers(func: PrimFunc) -> PrimFunc:
@@ -46,7 +45,7 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
 
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
     """The offset of an element from the start of the buffer's data, in elements."""
-    strides = list(buffer.strides) or row_major(buffer)
+    strides = list(buffer.strides) or row_major(buffer.shape)
     dtype = "int64" if any(e.dtype == "int64" for e in (*indices, *strides)) or _needs_int64(buffer) else "int32"
     total: Expr | None = None if is_const(buffer.elem_offset, 0) else buffer.elem_offset.astype(dtype)
     for index, stride in zip(indices, strides):

@@ -13,7 +13,7 @@ becomes
     use: C[n - 1] = B[(n - 1) % 2, ...]
 
 A buffer that gets versions first shrinks to what one iteration uses. That the order is legal is decided by
-`schedule.pipelines`, the same that refuses the annotation.
+`analysis.pipelines`, the same that refuses the annotation.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ...arith import Analyzer
 from ...errors import ScheduleError, report
 from ...expr import Expr, IntImm, Node, Range, const, map_children, replace, rewrite, substitute, walk
 from ..analysis.boxes import hull, touched
+from ..analysis.failure import Failure
 from ..analysis.pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
 from ..analysis.tree import Tree, fresh_copy
 from ..annotations import ALIGNMENTS
@@ -44,7 +45,6 @@ from ..nodes import (
     Seq,
     Stmt,
 )
-from ..schedule.registry import Failure
 
 
 def inject_software_pipeline(func: PrimFunc) -> PrimFunc:

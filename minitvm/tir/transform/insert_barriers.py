@@ -7,7 +7,7 @@
             B[tx] = B[tx] + S[7 - tx]
             barrier                                           # before the next iteration writes S again
 
-The meaning of a program has them after every statement (`tir.threads`). Here stay those between accesses of one
+The meaning of a program has them after every statement (`analysis.threads`). Here stay those between accesses of one
 element by different threads, at least one a write: integer sets tell (`arith.dependence`). TVM's pass ThreadSync.
 """
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Expr, IntImm, Range, Var, map_children, replace, substitute
+from ...expr import Expr, Range, Var, map_children, replace, substitute
 from ..nodes import Block, Buffer, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, PrimFunc
+from ..strides import row_major
 
 
 def lower_match_buffers(func: PrimFunc) -> PrimFunc:
@@ -66,7 +67,7 @@ def _resolve(source: BufferRegion, views: Views) -> BufferRegion:
 def _layout_variables(match: MatchBufferRegion, source: BufferRegion) -> dict[Var, Expr]:
     """What the variables in a view's strides, offset and shape stand for."""
     view, base = match.buffer, source.buffer
-    strides = list(base.strides) or row_major(base)
+    strides = list(base.strides) or row_major(base.shape)
     lead = base.ndim - view.ndim
     values: dict[Var, Expr] = {}
     for declared, actual in zip(view.strides, strides[lead:]):
@@ -81,11 +82,3 @@ def _layout_variables(match: MatchBufferRegion, source: BufferRegion) -> dict[Va
         if isinstance(declared, Var):
             values[declared] = actual_range.extent
     return values
-
-
-def row_major(buffer: Buffer) -> list[Expr]:
-    """The strides of a compact buffer."""
-    strides: list[Expr] = [IntImm(1)] * buffer.ndim
-    for axis in range(buffer.ndim - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * buffer.shape[axis + 1]
-    return strides

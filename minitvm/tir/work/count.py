@@ -86,7 +86,7 @@ def count_statement(stmt: Stmt, outer: Mapping[e.Var, int]) -> Work:
 def footprint(stmt: Stmt, outer: Mapping[e.Var, int], registers: Collection[Buffer] = ()) -> int:
     """Distinct bytes of memory that a statement touches at one iteration of the loops around it.
 
-    `registers` are the buffers of the kernel that are not in memory (`tir.registers.in_registers`).
+    `registers` are the buffers of the kernel that are not in memory (`analysis.registers.in_registers`).
     """
     counter = _Counter()
     counter.stmt(stmt, Domain(points=dict(outer)))

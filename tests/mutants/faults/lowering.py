@@ -65,11 +65,12 @@ MATCH.edit("a view of a view starts where the inner one does", "_resolve", "Rang
 MATCH.edit(
     "fewer dimensions stand for the first ones", "_indices", "region.region[lead:], indices", "region.region, indices"
 )
-MATCH.edit(
+STRIDES = Faults("lower_match_buffers (strides)", "minitvm.tir.strides", [VIEWS])
+STRIDES.edit(
     "strides one dimension off",
     "row_major",
-    "strides[axis + 1] * buffer.shape[axis + 1]",
-    "strides[axis + 1] * buffer.shape[axis]",
+    "strides[axis + 1] * shape[axis + 1]",
+    "strides[axis + 1] * shape[axis]",
 )
 
 # -- inject_double_buffer, inject_software_pipeline

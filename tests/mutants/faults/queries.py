@@ -27,12 +27,12 @@ LOOPS.edit("without the outermost", "get_loops", "loops_above(block)", "loops_ab
 CHILDREN = Faults("get_child_blocks", PRIMITIVES + "queries", FLOWS)
 CHILDREN.edit("without the last", "get_child_blocks", "blocks_in(block_or_loop)", "blocks_in(block_or_loop)[:-1]")
 CHILDREN.edit("in reverse", "get_child_blocks", "blocks_in(block_or_loop)", "blocks_in(block_or_loop)[::-1]")
-PRODUCERS = Faults("get_producers", SCHEDULE + "analysis", FLOWS)
+PRODUCERS = Faults("get_producers", "minitvm.tir.analysis.block_kinds", FLOWS)
 PRODUCERS.edit(
     "of the first buffer only", "Scope.producers", "self.read(block)", "{r.buffer for r in block.block.reads[:1]}"
 )
 PRODUCERS.edit("the first only", "Scope.producers", "in b.block.writes)]", "in b.block.writes)][:1]")
-CONSUMERS = Faults("get_consumers", SCHEDULE + "analysis", FLOWS)
+CONSUMERS = Faults("get_consumers", "minitvm.tir.analysis.block_kinds", FLOWS)
 CONSUMERS.edit("who reads the same", "Scope.consumers", "in block.block.writes}", "in block.block.reads}")
 CONSUMERS.edit("the first only", "Scope.consumers", "self.read(b)]", "self.read(b)][:1]")
 OUTPUTS = Faults("get_output_blocks", PRIMITIVES + "queries", FLOWS)

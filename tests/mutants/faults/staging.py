@@ -37,7 +37,7 @@ WRITE.edit(
     by=[schedules("cache_write", prepare=("compute_at", "compute_at", "reverse_compute_at"), depth=3)],
 )
 
-BOXES = Faults("cache_write", SCHEDULE + "boxes", [schedules("cache_write", of=partly_written, prepare=())])
+BOXES = Faults("cache_write", "minitvm.tir.analysis.boxes", [schedules("cache_write", of=partly_written, prepare=())])
 BOXES.edit("a condition around the block is not seen", "runs_through", "if decides is not None:", "if False:")
 
 INPLACE = Faults(

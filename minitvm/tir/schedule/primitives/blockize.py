@@ -25,11 +25,11 @@ from ....expr import (
     walk,
 )
 from ...analysis.bindings import loop_ranges
+from ...analysis.block_kinds import loops_binding
 from ...analysis.boxes import signature, swept, union_regions
 from ...analysis.tree import Tree, fresh_copy, statements
 from ...conditions import conjuncts, is_const, uses
 from ...nodes import Block, BlockId, BlockRealize, BufferLoad, BufferRegion, BufferStore, For, ForKind, Seq, Stmt
-from ..analysis import loops_binding
 from ..registry import Failure, primitive, requirement
 from ..relayout import with_simple_indices
 from ..state import ScheduleState

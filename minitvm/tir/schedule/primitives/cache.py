@@ -7,11 +7,11 @@ from typing import Any
 
 from ....expr import Node, replace, walk
 from ...analysis.bindings import why_not_initialised
+from ...analysis.block_kinds import Scope, why_neither
 from ...analysis.boxes import bound_box, fills, first_reads, hull, reads_before_writing, touched
 from ...analysis.dependences import accesses
 from ...analysis.tree import Tree
 from ...nodes import BlockRealize, Buffer, BufferRegion, BufferStore
-from ..analysis import Scope, why_neither
 from ..placement import box_text, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import known_scope

@@ -25,10 +25,10 @@ from ....expr import (
     substitute,
     walk,
 )
+from ...analysis.block_kinds import Scope
 from ...analysis.tree import Tree
 from ...conditions import is_const, reads_memory
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, Stmt
-from ..analysis import Scope
 from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
 from ..staging import Insertion, block_in, free_name, point_region

@@ -7,12 +7,12 @@ from typing import Any
 
 from ....arith import Analyzer, regions
 from ....expr import OPAQUE, REDUCE
+from ...analysis.block_kinds import Scope, loops_binding, why_neither
 from ...analysis.boxes import Box, fills, hull, in_iterators, relax, touched
 from ...analysis.dependences import accesses, overwritten
 from ...analysis.tree import Tree
 from ...nodes import BlockRealize, BufferRegion, For, ForKind, Seq
 from .. import requirements as req
-from ..analysis import Scope, loops_binding, why_neither
 from ..placement import box_text, broken_flow, insert, iterator_ranges, nest_for, reads, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..reruns import why_other_iterations

@@ -29,11 +29,11 @@ from ....expr import (
 )
 from ...analysis.accesses import reads_buffer, update_operand
 from ...analysis.bindings import covers_domain, why_not_injective
+from ...analysis.block_kinds import Scope, why_not_complete, why_not_reduction
 from ...analysis.boxes import in_iterators, signature
 from ...analysis.tree import Tree
 from ...conditions import conjuncts
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
-from ..analysis import Scope, why_not_complete, why_not_reduction
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 

@@ -20,12 +20,12 @@ from ....expr import (
     walk,
 )
 from ...analysis.bindings import covers_domain
+from ...analysis.block_kinds import Scope, why_not_complete
 from ...analysis.boxes import fills, in_iterators, signature, union_regions
 from ...analysis.dependences import Access, accesses, overwritten
 from ...analysis.tree import Tree
 from ...conditions import both, conjuncts, is_const
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, Stmt
-from ..analysis import Scope, why_not_complete
 from ..inverse_reads import at_iterators, box_read, iteration_at, loads_of, way_back, where_read
 from ..placement import broken_flow, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement

@@ -35,6 +35,7 @@ from ....expr import (
     walk,
 )
 from ...analysis.accesses import update_operand
+from ...analysis.block_kinds import Scope, why_neither
 from ...analysis.boxes import signature
 from ...conditions import all_of, conjuncts, is_const
 from ...nodes import (
@@ -49,7 +50,6 @@ from ...nodes import (
     Seq,
     Stmt,
 )
-from ..analysis import Scope, why_neither
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 

@@ -25,6 +25,7 @@ from ....expr import (
     rewrite,
     substitute,
 )
+from ...analysis.block_kinds import Scope, why_not_complete
 from ...analysis.boxes import signature
 from ...conditions import all_of, conjuncts, is_const, reads_memory, rising, uses
 from ...nodes import (
@@ -36,7 +37,6 @@ from ...nodes import (
     Seq,
     Stmt,
 )
-from ..analysis import Scope, why_not_complete
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 from .reduction import loop_around

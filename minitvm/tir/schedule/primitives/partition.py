@@ -26,13 +26,13 @@ from ....expr import (
 )
 from ...analysis.accesses import reads_buffer
 from ...analysis.bindings import loop_ranges
+from ...analysis.block_kinds import loops_binding
 from ...analysis.boxes import signature, union_regions, with_buffer
 from ...analysis.dependences import Access, accesses, in_step, point_of
 from ...analysis.tree import Tree, fresh_copy, statements
 from ...conditions import is_const
 from ...nodes import Block, BlockId, BlockRealize, For, ForKind, Seq, Stmt
 from .. import requirements as req
-from ..analysis import loops_binding
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState, tidy
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ....errors import ScheduleError
+from ...analysis.block_kinds import Scope
 from ...nodes import BlockRealize, For
-from ..analysis import Scope
 from ..registry import primitive
 from ..state import ScheduleState
 

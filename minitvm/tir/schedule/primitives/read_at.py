@@ -8,6 +8,7 @@ from typing import Any
 from ....arith import Analyzer, regions
 from ....expr import SPATIAL, Expr, IntImm, IterVar, Range, Var, const, replace, substitute
 from ...analysis.bindings import why_not_initialised
+from ...analysis.block_kinds import Scope, why_goes_on
 from ...analysis.boxes import Box, clip, fills, hull, signature, touched
 from ...analysis.tree import Tree, written_buffers
 from ...conditions import all_of, is_const, uses
@@ -24,7 +25,6 @@ from ...nodes import (
     Seq,
     Stmt,
 )
-from ..analysis import Scope, why_goes_on
 from ..placement import box_text
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import known_scope

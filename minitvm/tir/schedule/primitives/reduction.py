@@ -7,10 +7,10 @@ from typing import Any
 
 from ....expr import OPAQUE, REDUCE, SPATIAL, free_vars, replace, substitute, walk
 from ...analysis.bindings import why_not_injective, why_not_started_first
+from ...analysis.block_kinds import Scope, loops_binding, why_not_reduction
 from ...analysis.boxes import signature, union_regions
 from ...conditions import all_of, conjuncts
 from ...nodes import Block, BlockRealize, BufferLoad, For, Seq, Stmt
-from ..analysis import Scope, loops_binding, why_not_reduction
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 

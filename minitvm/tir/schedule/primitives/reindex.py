@@ -8,10 +8,10 @@ from typing import Any
 from ....arith import Analyzer, iter_map
 from ....errors import InputError
 from ....expr import Expr, Node, free_vars, structural_equal, substitute
+from ...analysis.block_kinds import Scope, why_neither
 from ...analysis.tree import Tree
 from ...index_map import IndexMap
 from ...nodes import Block, BlockRealize, Buffer
-from ..analysis import Scope, why_neither
 from ..lambdas import IndexLambda
 from ..point_stages import Point, point_of, stage_points, uses_var
 from ..registry import Failure, primitive, requirement

@@ -23,6 +23,7 @@ from ....expr import (
     substitute,
 )
 from ...analysis.bindings import why_not_injective, why_not_started_first
+from ...analysis.block_kinds import Scope, loops_binding, why_not_reduction
 from ...analysis.boxes import signature
 from ...analysis.reducers import Match
 from ...conditions import all_of, conjuncts, is_const, uses
@@ -38,7 +39,6 @@ from ...nodes import (
     Seq,
     Stmt,
 )
-from ..analysis import Scope, loops_binding, why_not_reduction
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import own_iterators_below, starts_at_zero
 from ..state import ScheduleState

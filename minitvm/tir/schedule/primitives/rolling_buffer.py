@@ -25,6 +25,7 @@ from ....expr import (
     replace,
     rewrite,
 )
+from ...analysis.block_kinds import Scope, loops_binding, why_neither
 from ...analysis.boxes import Box, bound_box, in_iterators, relax
 from ...analysis.tree import Tree, statements
 from ...conditions import both, is_const, rising, uses
@@ -41,7 +42,6 @@ from ...nodes import (
     Stmt,
 )
 from ...values import values
-from ..analysis import Scope, loops_binding, why_neither
 from ..placement import uncovered
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState

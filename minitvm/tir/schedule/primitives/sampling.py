@@ -13,8 +13,8 @@ from typing import Any
 
 from ....errors import InputError, TypeMismatch
 from ....expr import IntImm, Var
+from ...analysis.block_kinds import Scope
 from ...nodes import BlockRealize, For
-from ..analysis import Scope
 from ..handles import INLINE, ROOT, Place, Sampled
 from ..registry import PRIMITIVES, Failure, Refused, primitive, requirement
 from ..state import ScheduleState

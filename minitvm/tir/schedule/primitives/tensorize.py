@@ -19,8 +19,8 @@ from ...nodes import (
     Stmt,
     root_block,
 )
+from ...strides import row_major
 from ...tensor_intrin import TensorIntrin
-from ...transform.lower_match_buffers import row_major
 from ..intrinsics import renamed_inside
 from ..matching import Matcher, Mismatch
 from ..placement import box_text
@@ -225,7 +225,7 @@ def _check_strides(
     block: Block, mine: Buffer, wanted: Buffer, intrin: TensorIntrin, analyzer: Analyzer, known: dict[Var, Expr]
 ) -> None:
     """Declared numbers are the buffer's; a variable that several strides declare is one number (`known` so far)."""
-    actual = list(mine.strides) or row_major(mine)
+    actual = list(mine.strides) or row_major(mine.shape)
     lead = mine.ndim - wanted.ndim
     for d, (declared, stride) in enumerate(zip(wanted.strides, actual[lead:])):
         one = known.setdefault(declared, analyzer.simplify(stride)) if isinstance(declared, Var) else declared

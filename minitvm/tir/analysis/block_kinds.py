@@ -1,0 +1,190 @@
+"""What kind of block is this, and who reads and writes what: the vocabulary of TensorIR's conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...expr import REDUCE, SPATIAL, Expr, IterVar, Var, free_vars, walk
+from ..nodes import Block, BlockRealize, Buffer, BufferStore, Stmt
+from .accesses import reads_buffer, update_operand
+from .tree import Tree, statements
+
+
+class Scope:
+    """The blocks directly inside one block, in program order, and the buffers between them."""
+
+    __slots__ = ("allocated", "blocks", "realize", "tree")
+
+    def __init__(self, tree: Tree, realize: BlockRealize) -> None:
+        self.tree = tree
+        self.realize = realize
+        self.blocks = tree.blocks_in(realize)
+        self.allocated = set(realize.block.alloc_buffers)
+
+    @staticmethod
+    def around(tree: Tree, stmt: Stmt) -> Scope:
+        """The scope that a loop or block stands in."""
+        return Scope(tree, tree.scope(stmt))
+
+    def writers(self, buffer: Buffer) -> list[BlockRealize]:
+        """The blocks that write a buffer."""
+        return [b for b in self.blocks if any(region.buffer is buffer for region in b.block.writes)]
+
+    def read(self, block: BlockRealize) -> set[Buffer]:
+        """The buffers that decide what a block does: those that it declares to read, and those that its predicate, its
+        bindings and the statements around it in the scope look up."""
+        declared = {region.buffer for region in block.block.reads}
+        return declared | {load.buffer for _, load in self.tree.controls(block)}
+
+    def readers(self, buffer: Buffer) -> list[BlockRealize]:
+        """The blocks that read a buffer; a reduction that reads back what it accumulates is not one of its readers."""
+        return [b for b in self.blocks if buffer in self.read(b)]
+
+    def consumers(self, block: BlockRealize) -> list[BlockRealize]:
+        """The other blocks that read what a block writes."""
+        written = {region.buffer for region in block.block.writes}
+        return [b for b in self.blocks if b is not block and written & self.read(b)]
+
+    def producers(self, block: BlockRealize) -> list[BlockRealize]:
+        """The other blocks that write what a block reads."""
+        read = self.read(block)
+        return [b for b in self.blocks if b is not block and any(w.buffer in read for w in b.block.writes)]
+
+    def is_output(self, block: BlockRealize) -> bool:
+        """Whether a block writes a buffer that is not allocated in this scope."""
+        return any(region.buffer not in self.allocated for region in block.block.writes)
+
+    def before(self, a: Stmt, b: Stmt) -> bool:
+        """Whether `a` comes before `b` in the text."""
+        return self.tree.order[a] < self.tree.order[b]
+
+
+def has_only(block: Block, kinds: Iterable[str]) -> bool:
+    """Whether all iterators are of the kinds."""
+    return all(it.kind in kinds for it in block.iter_vars)
+
+
+def why_not_complete(scope: Scope, realize: BlockRealize) -> str | None:
+    """None for a complete block, else which of its conditions fails.
+
+    Complete: all iterators spatial; the only writer of what it writes; comes before all who read that; does not read
+    what it writes; no init.
+    """
+    block = realize.block
+    for it in block.iter_vars:
+        if it.kind != SPATIAL:
+            return f"iterator {it.var.name} of block {block.name} is {_kind_name(it)}, not spatial"
+    read = scope.read(realize)
+    for region in block.writes:
+        if region.buffer in read:
+            return f"block {block.name} both reads and writes {region.buffer.name}"
+    return why_not_dominant(scope, realize)
+
+
+def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
+    """None for a reduction block, else which of its conditions fails.
+
+    Reduction: has an init; what it writes does not decide where it runs; iterators are spatial or reduction; the only
+    writer of what it writes and before its readers; reduction iterators do not index the output, and run inside of the
+    scope: one that stands still there goes on from an earlier run of it.
+    """
+    block = realize.block
+    if block.init is None:
+        return f"block {block.name} has no T.init()"
+    for it in block.iter_vars:
+        if it.kind not in (SPATIAL, REDUCE):
+            return f"iterator {it.var.name} of block {block.name} is opaque"
+    reduced = {it.var for it in block.iter_vars if it.kind == REDUCE}
+    written = {region.buffer for region in block.writes}
+    for _, load in scope.tree.controls(realize):
+        if load.buffer in written:
+            return f"{load} decides where block {block.name}, which writes it, runs"
+    earlier = why_goes_on(scope, realize)
+    if earlier is not None:
+        return earlier
+    for region in block.writes:
+        for index in region.region:
+            for part in (*walk(index.start), *walk(index.extent)):
+                if part in reduced:
+                    name = region.buffer.name
+                    return f"{name}, written by block {block.name}, is indexed by the reduction iterator {part}"
+    return why_not_dominant(scope, realize)
+
+
+def why_goes_on(scope: Scope, realize: BlockRealize) -> str | None:
+    """None where a reduction runs inside of one run of its scope; else what stands still there: it goes on with what
+    an earlier run of the scope left."""
+    outside = scope.tree.moving - {l.var for l in scope.tree.loops_above(realize)}
+    for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        outer = [v.name for v in free_vars(value) if v in outside]
+        if it.kind == REDUCE and outer:
+            own, around = realize.block.name, scope.realize.block.name
+            return f"block {own} reduces over {it.var.name} = {value}, and {outer[0]} stands still in block {around}"
+    return None
+
+
+def why_not_dominant(scope: Scope, realize: BlockRealize) -> str | None:
+    """None where a block is the only writer of what it writes and comes before its readers, else why not."""
+    for region in realize.block.writes:
+        others = [b.block.name for b in scope.writers(region.buffer) if b is not realize]
+        if others:
+            return f"{region.buffer.name} is also written by block {', '.join(others)}"
+        for reader in scope.readers(region.buffer):
+            if reader is not realize and not scope.before(realize, reader):
+                names = f"block {reader.block.name} reads {region.buffer.name} before block {realize.block.name}"
+                return f"{names} writes it"
+    return None
+
+
+def why_neither(scope: Scope, realize: BlockRealize) -> str | None:
+    """None for a complete or a reduction block, else what is missing for the nearer of the two."""
+    if why_not_complete(scope, realize) is None:
+        return None
+    if realize.block.init is None and has_only(realize.block, SPATIAL):
+        return why_not_complete(scope, realize)
+    return why_not_reduction(scope, realize)
+
+
+def why_unstructured(block: Block) -> str | None:
+    """None for a block whose iterations are independent or accumulate, by its own text; else why not."""
+    for it in block.iter_vars:
+        if it.kind not in (SPATIAL, REDUCE):
+            return f"iterator {it.var.name} of block {block.name} is opaque"
+    written = [region.buffer for region in block.writes]
+    if block.init is None and any(r.buffer in written for r in block.reads) and not is_update(block):
+        return f"block {block.name} reads what it writes, other than to accumulate"
+    return None
+
+
+def _kind_name(it: IterVar) -> str:
+    return {"S": "spatial", "R": "a reduction", "O": "opaque"}[it.kind]
+
+
+def is_update(block: Block) -> bool:
+    """Whether the body of a block only accumulates: it reads what it writes in `update_operand` stores only."""
+    stores = [s for s in statements(block.body) if isinstance(s, BufferStore)]
+    written = {s.buffer for s in stores}
+    for stmt in statements(block.body):
+        own = [getattr(stmt, name) for name in stmt._children]
+        for part in own:
+            if isinstance(part, Expr) and not isinstance(stmt, BufferStore):
+                if any(reads_buffer(part, buffer) for buffer in written):
+                    return False  # it goes through a variable (argmax): the order may matter
+    for store in stores:
+        if any(reads_buffer(store.value, buffer) for buffer in written) and update_operand(store) is None:
+            return False
+        if any(reads_buffer(index, buffer) for buffer in written for index in store.indices):
+            return False
+    return bool(stores)
+
+
+def loops_binding(realize: BlockRealize, kinds: Iterable[str]) -> set[Var]:
+    """The variables in the values of a block's iterators of the given kinds."""
+    wanted = tuple(kinds)
+    return {
+        part
+        for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        if it.kind in wanted
+        for part in walk(value)
+        if isinstance(part, Var)
+    }
