@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import pkgutil
 import re
 import subprocess
 import sys
@@ -75,3 +76,14 @@ def test_the_architecture_names_what_exists(name: str) -> None:
         if not hasattr(found, part):
             importlib.import_module(path)
         found = getattr(found, part)
+
+
+def test_the_glossary_names_what_there_is() -> None:
+    """Each word once, in order, and the places that the last column names exist."""
+    rows = [line.strip("| ").split(" | ") for line in (ROOT / "docs" / "glossary.md").read_text().splitlines()]
+    words = [row[0] for row in rows if len(row) > 1 and row[0] not in ("word", "---")]
+    assert len(words) > 50 and len(set(words)) == len(words)
+    places = [place for row in rows if len(row) == 3 for place in re.findall(r"`([^`]+)`", row[2])]
+    assert len(places) > 40
+    for place in places:
+        assert (ROOT / place).exists() or pkgutil.resolve_name(f"minitvm.{place}") is not None
