@@ -4,6 +4,14 @@ reference.te.evaluate       tensor expressions            reference.tir.run     
 reference.kernel.run        lowered modules               reference.executable.run   steps over arenas
 reference.graph.run         operators on whole tensors    reference.check            do two programs mean the same?
 reference.bound.compare     may results come from a program, in any order of its sums?
+
+    tir.py te.py kernel.py graph.py executable.py   one interpreter a level
+    meaning/     what expressions, statements and memory mean, one element at a time: the definition
+    fast/        the same with NumPy, many iterations at once, proved independent while they run
+    operators/   what each operator of a graph means
+    domains/     what floats may mean beside the numbers that they are
+    judging/     do two programs mean the same? `modes/` compare, `inputs/` finds what to try, verdicts, counterexamples
+    strategies/  random programs for Hypothesis
 """
 
 from __future__ import annotations
@@ -12,18 +20,27 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import bound, equivalence, exact, executable, graph, kernel, listeners, scalar, strategies, te, tir
-    from .equivalence import Verdict, check, close, random_inputs
+    from . import executable, graph, kernel, listeners, strategies, te, tir
+    from .domains import bound, exact
+    from .judging import equivalence
+    from .judging.equivalence import check, close, random_inputs
+    from .judging.verdict import Verdict
+    from .meaning import scalar
 
+# Where each public name is defined.
 _FUNCTIONS = {
-    "check": ".equivalence",
-    "close": ".equivalence",
-    "random_inputs": ".equivalence",
-    "Verdict": ".equivalence",
+    "check": ".judging.equivalence",
+    "close": ".judging.equivalence",
+    "random_inputs": ".judging.equivalence",
+    "Verdict": ".judging.equivalence",
 }
-_MODULES = (
-    "bound", "equivalence", "exact", "executable", "graph", "kernel", "listeners", "scalar", "strategies", "te", "tir",
-)  # fmt: skip
+_MODULES = {
+    **{name: f".{name}" for name in ("executable", "graph", "kernel", "listeners", "strategies", "te", "tir")},
+    "bound": ".domains.bound",
+    "exact": ".domains.exact",
+    "equivalence": ".judging.equivalence",
+    "scalar": ".meaning.scalar",
+}
 
 __all__ = [
     "Verdict", "bound", "check", "close", "equivalence", "exact", "executable", "graph", "kernel", "listeners",
@@ -35,5 +52,5 @@ def __getattr__(name: str) -> Any:
     if name in _FUNCTIONS:
         return getattr(importlib.import_module(_FUNCTIONS[name], __name__), name)
     if name in _MODULES:
-        return importlib.import_module(f".{name}", __name__)
+        return importlib.import_module(_MODULES[name], __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

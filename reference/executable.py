@@ -20,9 +20,9 @@ from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.executable import nodes as n
 
 from .kernel import Prepared
-from .scalar import evaluate
-from .settings import Settings
-from .storage import Memory, View, poison, scalar_argument
+from .meaning.scalar import evaluate
+from .meaning.settings import Settings
+from .meaning.storage import Memory, View, poison, scalar_argument
 
 
 def run(

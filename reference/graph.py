@@ -1,4 +1,4 @@
-"""Level 1, interpreted: operators on whole tensors, each a NumPy function written from what it means (`graph_ops/`).
+"""Level 1, interpreted: operators on whole tensors, each a NumPy function written from what it means (`operators/`).
 
 Precision: reductions, normalisations, softmax, interpolation and transcendental functions are computed in float64 and
 rounded once to the declared dtype. Convolutions and matrix products of float32 are summed in float32 by NumPy's BLAS,
@@ -19,8 +19,8 @@ from minitvm import expr as x
 from minitvm.errors import ExecutionError, InputError, Unsupported, nearest
 from minitvm.graph.nodes import FUSED, Graph, OpNode, Value
 
-from .graph_ops import OPERATORS
-from .scalar import evaluate as evaluate_scalar
+from .meaning.scalar import evaluate as evaluate_scalar
+from .operators import OPERATORS
 
 Arrays = dict[Value, np.ndarray]
 

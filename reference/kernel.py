@@ -17,21 +17,21 @@ from minitvm import expr as x
 from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.tir import nodes as t
 
-from . import shadow as checks
-from .coverage import watched
-from .dependence import Dependence, facts_of
-from .domain import Domain
-from .domain_expressions import in_domain
-from .grid import MASK
-from .lockstep import GridView, LockstepCompiler, NeedsOrder
-from .runner import Run
-from .scalar import ITERATION, Environment, Evaluate, Execute
-from .settings import INDEPENDENT, Settings, stored_buffers
-from .slow import StatementCompiler
-from .steps import spend, statements
-from .storage import View, allocator, bind_dimensions
-from .text import statement_text
-from .tracking import Conflict, SeveralMasks
+from .domains.domain import Domain
+from .domains.domain_expressions import in_domain
+from .fast.dependence import Dependence, facts_of
+from .fast.grid import MASK
+from .fast.lockstep import GridView, LockstepCompiler, NeedsOrder
+from .fast.tracking import Conflict, SeveralMasks
+from .judging.coverage import watched
+from .meaning import shadow as checks
+from .meaning.runner import Run
+from .meaning.scalar import ITERATION, Environment, Evaluate, Execute
+from .meaning.settings import INDEPENDENT, Settings, stored_buffers
+from .meaning.slow import StatementCompiler
+from .meaning.steps import spend, statements
+from .meaning.storage import View, allocator, bind_dimensions
+from .meaning.text import statement_text
 
 Coroutine = Callable[[Environment], Iterator[None]]
 
@@ -55,7 +55,7 @@ def run(
 
     Buffers are flat at this level, and an array of any shape with the right number of elements is taken. `sizes` gives
     symbolic dimensions by name where flat shapes do not (n * m elements tell neither n nor m). `order` is the order of
-    threads and of other independent iterations, in slow mode. Of a `domain`, floats are elements (`reference.domain`).
+    threads and of other independent iterations, in slow mode. Of a `domain`, floats are elements (`domains.domain`).
     A `coverage` hears the comparisons of the
     fast mode. The rest is as in `reference.tir.run`.
     """

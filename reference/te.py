@@ -17,14 +17,14 @@ from minitvm import expr as x
 from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.te import nodes as te
 
-from .coverage import watched
-from .domain import Domain, stored
-from .domain_expressions import in_domain
-from .grid import GRID, MASK, GridCompiler, axis_values, inside, narrowed
-from .scalar import Environment, Evaluate, ScalarCompiler, Value
-from .scalar import evaluate as evaluate_scalar
-from .steps import POINTS as POINTS_OF_A_STEP
-from .steps import spend
+from .domains.domain import Domain, stored
+from .domains.domain_expressions import in_domain
+from .fast.grid import GRID, MASK, GridCompiler, axis_values, inside, narrowed
+from .judging.coverage import watched
+from .meaning.scalar import Environment, Evaluate, ScalarCompiler, Value
+from .meaning.scalar import evaluate as evaluate_scalar
+from .meaning.steps import POINTS as POINTS_OF_A_STEP
+from .meaning.steps import spend
 
 POINTS = 1 << 18  # elements of a tensor that are computed together
 
@@ -42,7 +42,7 @@ def evaluate(
 
     Symbolic dimensions take their values from the arrays' shapes, other free variables from `scalars`. An inner tensor
     may be given too; it is not computed then. `compiler` gives expressions another meaning, in fast mode; of a
-    `domain`, floats are elements (`reference.domain`); a `coverage` hears the comparisons. Raises `InputError` for
+    `domain`, floats are elements (`domains.domain`); a `coverage` hears the comparisons. Raises `InputError` for
     arrays that do not fit, `ExecutionError` where an element reads outside a tensor.
     """
     if mode not in ("fast", "slow"):

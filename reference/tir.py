@@ -15,9 +15,9 @@ from minitvm.expr.foreign import require_runnable
 from minitvm.tir import nodes as t
 from minitvm.tir.meanings import written_out
 
-from .assumptions import checked
-from .runner import run_level_3
-from .settings import Settings
+from .meaning.assumptions import checked
+from .meaning.runner import run_level_3
+from .meaning.settings import Settings
 
 
 def run(

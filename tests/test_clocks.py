@@ -69,6 +69,6 @@ def test_verdicts_do_not_depend_on_a_clock(folder: str) -> None:
 
 def test_every_clock_of_the_tests_has_a_reason() -> None:
     seen = {str(f.relative_to(ROOT)) for f in files("tests") if list(clocks(f.read_text()))}
-    assert seen - set(ALLOWED) == set(), "say why in ALLOWED, or count steps (`reference.steps`)"
+    assert seen - set(ALLOWED) == set(), "say why in ALLOWED, or count steps (`reference.meaning.steps`)"
     of_tests = {name for name in ALLOWED if name.startswith("tests")}
     assert of_tests - seen == set(), "these do not look at a clock any more"

@@ -21,7 +21,8 @@ from minitvm.cli.lesson import cells, failure_of, find, folders, grade, open_les
 from minitvm.errors import InputError
 from minitvm.events import Access
 from minitvm.graph import registry
-from minitvm.reference import check, graph_ops
+from minitvm.reference import check
+from minitvm.reference import operators as graph_ops
 from minitvm.tir.schedule.testing import registrations_undone
 
 open_lessons()

@@ -21,7 +21,7 @@ from minitvm.expr import Var
 from minitvm.graph import verify_graph
 from minitvm.reference import executable as executables
 from minitvm.reference import graph as graphs
-from minitvm.reference.scalar import evaluate
+from minitvm.reference.meaning.scalar import evaluate
 from minitvm.reference.strategies import RandomGraph
 from minitvm.reference.strategies import graphs as random_graphs
 from minitvm.runtime import GraphModule

@@ -11,7 +11,7 @@ from lessons import tiny
 from lessons.grading import attempt, cases, require
 from minitvm.errors import MinitvmError
 from minitvm.expr import Var
-from minitvm.reference.scalar import evaluate
+from minitvm.reference.meaning.scalar import evaluate
 
 VARIABLES = {name: Var(name) for name in "abc"}
 LEAVES = st.sampled_from("abc").map(tiny.Name) | st.integers(0, 12).map(tiny.Num)

@@ -12,7 +12,7 @@ from lessons.grading import attempt, cases, require
 from minitvm import reference
 from minitvm.errors import ExecutionError
 from minitvm.expr import Var, const, free_vars, walk
-from minitvm.reference.scalar import evaluate
+from minitvm.reference.meaning.scalar import evaluate
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, If, PrimFunc, Seq, root_block, with_root
 
 

@@ -19,7 +19,7 @@ from minitvm import reference, te
 from minitvm.executable.printer import script as executable_text
 from minitvm.graph.builder import GraphBuilder
 from minitvm.graph.registry import Pattern, register
-from minitvm.reference.graph_ops.table import operator
+from minitvm.reference.operators.table import operator
 
 # %% [markdown]
 # ## A model

@@ -6,7 +6,7 @@ import numpy as np
 
 from minitvm import te
 from minitvm.graph.registry import Pattern, register
-from minitvm.reference.graph_ops.table import operator
+from minitvm.reference.operators.table import operator
 
 
 @operator("lesson.capped_relu")

@@ -14,7 +14,7 @@ from lessons.grading import attempt, cases, require
 from minitvm import events, reference
 from minitvm.arith import simplify
 from minitvm.expr import Expr, Var, const
-from minitvm.reference.findings import UndefinedBehaviour
+from minitvm.reference.meaning.findings import UndefinedBehaviour
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc, Stmt, with_root
 
 KINDS = {

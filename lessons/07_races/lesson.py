@@ -17,7 +17,7 @@ from lessons import example, ledger
 from lessons.text import body_of
 from minitvm import reference, tir
 from minitvm.errors import ScheduleError
-from minitvm.reference.findings import UndefinedBehaviour
+from minitvm.reference.meaning.findings import UndefinedBehaviour
 from minitvm.script import tir as T
 from minitvm.tir.nodes import PrimFunc
 

@@ -83,7 +83,7 @@ def check_model(graph: Any, target: Any, seed: int, report: Report) -> int:
     from .. import build
     from ..expr import replace
     from ..reference import graph as interpreter
-    from ..reference.conditioning import determined_outputs
+    from ..reference.judging.conditioning import determined_outputs
 
     inputs = opt.random_inputs(graph.inputs, seed)
     start = time.perf_counter()

@@ -43,7 +43,7 @@ def check_file(path: Path, target: Target, seed: int) -> int:
 
 def check_function(func: Any, target: Target, seed: int) -> Iterator[tuple[str, bool]]:
     """A line for the verifier and one for each level: its text, and whether it is right."""
-    from ..reference.programs import is_lowered
+    from ..reference.judging.programs import is_lowered
 
     trial = _Trial(func, target, seed)
     levels = ("kernel",) if is_lowered(func) else ("tir", "compiled", "kernel", "executable")
@@ -76,28 +76,28 @@ class _Trial:
     @cached_property
     def inputs(self) -> list[Any]:
         from ..reference import random_inputs
-        from ..reference.inplace import marked
+        from ..reference.judging.inplace import marked
 
         return random_inputs(marked(self.func, self.updated), self.seed, magnitude=4)
 
     @cached_property
     def updated(self) -> tuple[int, ...]:
         """The places of the parameters that the function reads before it writes them."""
-        from ..reference.inplace import read_first
+        from ..reference.judging.inplace import read_first
 
         return read_first(self.func, self.seed)
 
     @property
     def entry(self) -> Any:
         """The function that a run starts with."""
-        from ..reference.programs import entry
+        from ..reference.judging.programs import entry
 
         return entry(self.func)
 
     def run(self, level: str) -> tuple[str, str]:
         """The verdict on a level, and its text."""
-        from ..reference.arguments import copies
-        from ..reference.programs import is_lowered
+        from ..reference.judging.inputs.arguments import copies
+        from ..reference.judging.programs import is_lowered
 
         if level == "verifier":
             from ..tir.verifier import verify

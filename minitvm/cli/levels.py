@@ -70,8 +70,8 @@ def _schedule(descent: Descent, args: Sequence[Any], **options: Any) -> None:
 
 def _kernel(descent: Descent, args: Sequence[Any], threads: int = 2, **options: Any) -> None:
     from ..reference import kernel
-    from ..reference.arguments import told_sizes
-    from ..reference.programs import is_lowered
+    from ..reference.judging.inputs.arguments import told_sizes
+    from ..reference.judging.programs import is_lowered
 
     module = descent.program if is_lowered(descent.program) else descent.lowered.module
     # Flat buffers no longer tell what a symbolic dimension is.

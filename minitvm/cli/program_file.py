@@ -101,7 +101,7 @@ def _apply(path: Path, names: dict[str, Any], found: Programs) -> None:
     step = next((names[n] for n in ("apply_trace", "schedule") if callable(names.get(n))), None)
     if step is None:
         return
-    from ..reference.programs import is_lowered
+    from ..reference.judging.programs import is_lowered
 
     for name, func in found.functions.items():
         if is_lowered(func):

@@ -1,6 +1,6 @@
 """`T.assume(condition)`, what the author of a program promises, is left out of compiled code.
 
-Interpreters check it: an assumption that does not hold is an error of the run (`reference.assumptions`).
+Interpreters check it: an assumption that does not hold is an error of the run (`reference.meaning.assumptions`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from minitvm.expr import SizeVar
 from minitvm.graph import GraphBuilder, Value
 
-from ..scalar import evaluate
+from ..meaning.scalar import evaluate
 
 EXACT_BELOW = {"float16": 2.0**11, "float32": 2.0**24, "float64": 2.0**53}
 CHANNELS = (1, 3, 4, 5, 8, 16, 24)

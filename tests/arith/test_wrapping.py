@@ -39,7 +39,7 @@ from minitvm.expr import (
     const,
     free_vars,
 )
-from minitvm.reference.scalar import evaluate
+from minitvm.reference.meaning.scalar import evaluate
 
 _DTYPES = ["int32"] * 5 + ["int64"] * 3 + ["int8", "uint8", "int16", "uint16", "uint32", "uint64"]
 _COMPARE = (LT, LE, GT, GE, EQ, NE)

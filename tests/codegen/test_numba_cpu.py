@@ -13,8 +13,8 @@ from minitvm.codegen.numba_cpu import generate
 from minitvm.codegen.numba_expressions import rounded
 from minitvm.errors import InternalError, Unsupported
 from minitvm.expr import Broadcast, FloatImm, Ramp, SizeVar, Var, call, const
-from minitvm.reference import bound
 from minitvm.reference import tir as reference
+from minitvm.reference.domains import bound
 from minitvm.te import create_prim_func
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc, Seq

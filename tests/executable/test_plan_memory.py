@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from minitvm.executable.plan_memory import Lifetime, plan_memory
 from minitvm.expr import Expr, SizeVar
-from minitvm.reference.scalar import evaluate
+from minitvm.reference.meaning.scalar import evaluate
 
 N = SizeVar("n")
 

@@ -22,7 +22,7 @@ from minitvm.graph.passes.fuse import fuse
 from minitvm.graph.passes.simplify import simplify
 from minitvm.reference import graph as interpreter
 from minitvm.reference import tir as loops
-from minitvm.reference.equivalence import check
+from minitvm.reference.judging.equivalence import check
 from minitvm.reference.strategies.graphs import RandomGraph
 from minitvm.reference.strategies.graphs import graphs as random_graphs
 from minitvm.te import size_var

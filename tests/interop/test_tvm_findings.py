@@ -12,7 +12,7 @@ import pytest
 
 from minitvm.interop.tvm import PYTHON_VARIABLE, function_from
 from minitvm.reference import check
-from minitvm.reference.programs import parameters
+from minitvm.reference.judging.programs import parameters
 from minitvm.tir.nodes import PrimFunc
 
 from .tvm_installed import needs_tvm

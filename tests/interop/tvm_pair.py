@@ -28,7 +28,7 @@ from minitvm.interop.tvm import (
 )
 from minitvm.interop.tvm import arguments_of as remote_arguments
 from minitvm.reference import check, random_inputs
-from minitvm.reference.programs import execute
+from minitvm.reference.judging.programs import execute
 from minitvm.tir.nodes import BufferStore, PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule
 

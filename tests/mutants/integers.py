@@ -39,7 +39,7 @@ from minitvm.expr import (
     call,
     const,
 )
-from minitvm.reference import scalar
+from minitvm.reference.meaning import scalar
 from minitvm.reference.strategies import exprs
 from tests.arith.expressions import evaluate, points
 from tests.drawing import Drawing, Seeded

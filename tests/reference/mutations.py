@@ -16,7 +16,7 @@ import numpy as np
 
 from minitvm import expr as x
 from minitvm.errors import ExecutionError, MinitvmError
-from minitvm.reference.programs import execute
+from minitvm.reference.judging.programs import execute
 from minitvm.tir import nodes as t
 
 from .written import function

@@ -16,9 +16,10 @@ import minitvm
 from minitvm import expr as x
 from minitvm import te
 from minitvm.errors import Unsupported
-from minitvm.reference import bound, bound_functions, check
-from minitvm.reference import bound_numbers as numbers
-from minitvm.reference.bound_numbers import CELL, error_of, exact, format_of
+from minitvm.reference import check
+from minitvm.reference.domains import bound, bound_functions
+from minitvm.reference.domains import bound_numbers as numbers
+from minitvm.reference.domains.bound_numbers import CELL, error_of, exact, format_of
 from minitvm.script import tir as T
 from minitvm.tir.transform.pipeline import lower
 

@@ -12,7 +12,8 @@ import pytest
 from minitvm import te
 from minitvm.build import lower
 from minitvm.expr.foreign import first_foreign
-from minitvm.reference import check, runner
+from minitvm.reference import check
+from minitvm.reference.meaning import runner
 from minitvm.script import from_source
 from minitvm.tir import nodes as t
 

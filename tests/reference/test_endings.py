@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from minitvm.reference import check, random_inputs, steps
-from minitvm.reference.endings import deciding
+from minitvm.reference import check, random_inputs
+from minitvm.reference.judging.inputs.endings import deciding
+from minitvm.reference.meaning import steps
 from minitvm.tir.transform.pipeline import lower
 
 from .written import function

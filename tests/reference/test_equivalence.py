@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from minitvm import expr as x
 from minitvm import te, tir
 from minitvm.errors import InputError, Unsupported
-from minitvm.reference import check, close, equivalence, random_inputs
+from minitvm.reference import check, close, random_inputs
+from minitvm.reference.judging import equivalence
 from minitvm.script import tir as T
 from minitvm.tir import nodes as t
 from minitvm.tir.transform.pipeline import lower

@@ -16,11 +16,11 @@ from minitvm import te, tir
 from minitvm.build import lower_function, schedule_function
 from minitvm.errors import ExecutionError, Unsupported
 from minitvm.reference import Verdict, check
-from minitvm.reference.arguments import chosen_sizes, random_inputs
-from minitvm.reference.field import Field, NeedsCompanion, lift
-from minitvm.reference.field_order import OrderedField
-from minitvm.reference.modes.case import Case
-from minitvm.reference.programs import execute
+from minitvm.reference.domains.field import Field, NeedsCompanion, lift
+from minitvm.reference.domains.field_order import OrderedField
+from minitvm.reference.judging.inputs.arguments import chosen_sizes, random_inputs
+from minitvm.reference.judging.modes.case import Case
+from minitvm.reference.judging.programs import execute
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
 from minitvm.target import Target

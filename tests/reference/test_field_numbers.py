@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm.expr import DType
-from minitvm.reference import field_numbers as f
+from minitvm.reference.domains import field_numbers as f
 
 residues = st.tuples(*(st.integers(0, p - 1) for p in f.PRIMES)).map(lambda v: np.array(v, np.uint64))
 EDGES = [[0, 1, 2, p - 1, p - 2, 1 << 16, 1 << 30, 1 << 31] for p in f.PRIMES]

@@ -8,7 +8,7 @@ import pytest
 
 from minitvm.errors import ExecutionError, InputError
 from minitvm.reference import check
-from minitvm.reference.inplace import read_first
+from minitvm.reference.judging.inplace import read_first
 from minitvm.script import from_source
 from minitvm.script import tir as T
 from minitvm.tir import Schedule

@@ -11,8 +11,9 @@ import pytest
 from minitvm import expr as x
 from minitvm.errors import ExecutionError
 from minitvm.expr import GE, LT, Broadcast, Max, Min, Ramp, call, const
-from minitvm.reference import kernel, scalar
-from minitvm.reference.bound_numbers import add, exact, format_of
+from minitvm.reference import kernel
+from minitvm.reference.domains.bound_numbers import add, exact, format_of
+from minitvm.reference.meaning import scalar
 from minitvm.tir.nodes import Buffer, BufferLoad, BufferStore, PrimFunc
 from tests.reference.test_scalar import on_grid
 from tests.tir.transform.kernel_programs import UPDATED, kernel_arguments, kernel_program

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from minitvm import expr as x
 from minitvm.errors import ExecutionError
-from minitvm.reference import grid_run, tir
+from minitvm.reference import tir
+from minitvm.reference.fast import grid_run
 from minitvm.script import tir as T
 from minitvm.tir import nodes as t
 
@@ -160,7 +161,7 @@ def _no_slow_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("the slow mode was used")
 
-    monkeypatch.setattr("minitvm.reference.runner.StatementCompiler", refuse)
+    monkeypatch.setattr("minitvm.reference.meaning.runner.StatementCompiler", refuse)
 
 
 @pytest.mark.usefixtures("_no_slow_mode")

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from minitvm import reference, te
-from minitvm.reference import check, ordinary
-from minitvm.reference.modes import field
-from minitvm.reference.ordinary import SPANS, apart
-from minitvm.reference.programs import execute
+from minitvm.reference import check
+from minitvm.reference.judging import ordinary
+from minitvm.reference.judging.modes import field
+from minitvm.reference.judging.ordinary import SPANS, apart
+from minitvm.reference.judging.programs import execute
 from minitvm.script import from_source
 
 from .written import BY_MAXIMUM, BY_ZERO, each, softmax

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from minitvm import expr as x
 from minitvm.errors import ExecutionError
 from minitvm.reference import check, kernel
-from minitvm.reference.bound import compare
+from minitvm.reference.domains.bound import compare
 from minitvm.reference.listeners import Ledger
 from minitvm.target import Target
 from minitvm.tir import nodes as t

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minitvm.reference import check
-from minitvm.reference.precision import unlike
+from minitvm.reference.judging.precision import unlike
 
 from .written import each, function
 

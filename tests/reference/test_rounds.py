@@ -9,7 +9,8 @@ import pytest
 
 from minitvm import te
 from minitvm.errors import Unsupported
-from minitvm.reference import check, steps
+from minitvm.reference import check
+from minitvm.reference.meaning import steps
 from minitvm.tir.transform.pipeline import lower
 
 from .test_sizes import function
@@ -112,7 +113,7 @@ def test_every_dimension_goes_round_three_times(name: str) -> None:
 
 
 def test_a_tile_that_would_take_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minitvm.reference.equivalence.ROUND_STEPS", 1)
+    monkeypatch.setattr("minitvm.reference.judging.equivalence.ROUND_STEPS", 1)
     verdict = check(COPY, tiled(128, "B[t * 128 + e] = A[t * 128 + e]"))
     assert verdict
     assert verdict.short == {"n": 128}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from minitvm import expr as x
 from minitvm.errors import ExecutionError, Unsupported
-from minitvm.reference import operations, scalar
-from minitvm.reference.grid import MASK, RESERVED, GridCompiler
+from minitvm.reference.fast.grid import MASK, RESERVED, GridCompiler
+from minitvm.reference.meaning import operations, scalar
 
 INTS = [x.DType(d) for d in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")]
 FLOATS = [x.DType(d) for d in ("float16", "float32", "float64")]

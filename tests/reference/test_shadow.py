@@ -9,7 +9,7 @@ import pytest
 
 from minitvm.errors import ExecutionError
 from minitvm.reference import tir
-from minitvm.reference.findings import Finding, UndefinedBehaviour
+from minitvm.reference.meaning.findings import Finding, UndefinedBehaviour
 from minitvm.script import from_source
 from minitvm.script import tir as T
 from minitvm.tir.nodes import PrimFunc

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitvm.reference.findings import Access
-from minitvm.reference.shadow import Concurrent, Iteration, note_read, note_write
-from minitvm.reference.storage import Memory
+from minitvm.reference.meaning.findings import Access
+from minitvm.reference.meaning.shadow import Concurrent, Iteration, note_read, note_write
+from minitvm.reference.meaning.storage import Memory
 
 PARALLEL, THREAD = "parallel", "thread"
 Path = tuple[tuple[int, str, int, int], ...]  # of each loop around: execution, kind, iteration, barriers passed before

@@ -9,8 +9,8 @@ import pytest
 from minitvm import te
 from minitvm.expr import Call, Node, const, replace, rewrite
 from minitvm.reference import check
-from minitvm.reference.programs import parameters
-from minitvm.reference.signs import looks_at_order, signs
+from minitvm.reference.judging.inputs.signs import looks_at_order, signs
+from minitvm.reference.judging.programs import parameters
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.transform import lower

@@ -12,7 +12,7 @@ from minitvm import te, tir
 from minitvm.errors import ExecutionError, InputError, InternalError
 from minitvm.expr import Node, replace, rewrite
 from minitvm.reference import check
-from minitvm.reference.sizes import sizes_to_try
+from minitvm.reference.judging.inputs.sizes import sizes_to_try
 from minitvm.script import from_source
 from minitvm.tir.nodes import BlockRealize, For, IRModule, PrimFunc
 from minitvm.tir.schedule.registry import primitive

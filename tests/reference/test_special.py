@@ -14,7 +14,7 @@ from minitvm import expr as x
 from minitvm import tir
 from minitvm.reference import check
 from minitvm.reference import tir as loops
-from minitvm.reference.special import TURNS, same_bits, special_inputs, special_values, turns
+from minitvm.reference.judging.inputs.special import TURNS, same_bits, special_inputs, special_values, turns
 from minitvm.reference.strategies import scheduled
 from minitvm.script import from_source
 from minitvm.script import tir as T

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from minitvm import expr as x
-from minitvm.reference import check, steps
-from minitvm.reference.arguments import copies, random_inputs
-from minitvm.reference.batch import values_of
-from minitvm.reference.goals import truth
-from minitvm.reference.programs import execute, parameters
-from minitvm.reference.search import Search
-from minitvm.reference.symbolic import Beyond, Leaves, formulas
+from minitvm.reference import check
+from minitvm.reference.judging.inputs.arguments import copies, random_inputs
+from minitvm.reference.judging.inputs.batch import values_of
+from minitvm.reference.judging.inputs.goals import truth
+from minitvm.reference.judging.inputs.search import Search
+from minitvm.reference.judging.inputs.symbolic import Beyond, Leaves, formulas
+from minitvm.reference.judging.programs import execute, parameters
+from minitvm.reference.meaning import steps
 from minitvm.tir.transform import lower
 
 from . import crossing_pairs, fooled_pairs, steered_pairs

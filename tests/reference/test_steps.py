@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from minitvm import reference, te
-from minitvm.reference import shrink, steps
-from minitvm.reference.programs import execute
-from minitvm.reference.steps import OutOfSteps
+from minitvm.reference.judging import shrink
+from minitvm.reference.judging.programs import execute
+from minitvm.reference.meaning import steps
+from minitvm.reference.meaning.steps import OutOfSteps
 from minitvm.tir.transform.pipeline import lower
 
 from .written import function

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from minitvm.errors import ExecutionError, Unsupported
-from minitvm.reference import bound, check, tir
-from minitvm.reference.exact import Peaks
-from minitvm.reference.modes.exact import measure
-from minitvm.reference.threads import written_out
+from minitvm.reference import check, tir
+from minitvm.reference.domains import bound
+from minitvm.reference.domains.exact import Peaks
+from minitvm.reference.judging.modes.exact import measure
+from minitvm.reference.meaning.threads import written_out
 from minitvm.script import from_source
 from minitvm.tir.nodes import PrimFunc
 

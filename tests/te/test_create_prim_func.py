@@ -15,7 +15,7 @@ from minitvm.errors import InputError
 from minitvm.expr import IntImm, walk
 from minitvm.reference import te as interpreter
 from minitvm.reference import tir as loops
-from minitvm.reference.equivalence import check
+from minitvm.reference.judging.equivalence import check
 from minitvm.tir.nodes import Block, PrimFunc, root_block
 
 MATMUL = """

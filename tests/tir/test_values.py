@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minitvm.expr import Expr, FloorMod, Var, const
-from minitvm.reference.scalar import evaluate
+from minitvm.reference.meaning.scalar import evaluate
 from minitvm.tir.nodes import Buffer
 from minitvm.tir.values import NotAnIndex, values
 

@@ -4,7 +4,7 @@ As in TVM, a program leaves to lowering what its threads share. A loop over thre
 threadIdx.x is the same thread again: it does its own iteration (*cooperative fetching*). A buffer in "shared" exists
 once for each block of threads and one in "local" once for each thread, wherever they are allocated. Threads that share
 storage go in step, from statement to statement. They are in the same iteration of a parallel or vectorised loop inside,
-too: that needs no order of its iterations. `reference.threads` writes that meaning out for the interpreters.
+too: that needs no order of its iterations. `reference.meaning.threads` writes that meaning out for the interpreters.
 
 A loop over threadIdx may drive a reduction (a *cross-thread reduction*). Its iterations mean what a serial loop means:
 they run in order and own no storage. How threads add up together is left to lowering, which refuses it so far.

@@ -80,28 +80,28 @@ Faults("topi winograd: calls", "minitvm.topi.winograd", [called("blocked")]).edi
     "te.all(y >= top, y < height + top, x >= left, x < width + right)",
 )
 
-Faults("reference operators pooling: calls", "minitvm.reference.graph_ops.pooling", [called("pool")]).edit(
+Faults("reference operators pooling: calls", "minitvm.reference.operators.pooling", [called("pool")]).edit(
     "the graph interpreter's mean of integers rounds down",
     "avg_pool",
     "return np.asarray((sums - np.fmod(sums, counts)) // counts)",
     "return np.asarray(sums // counts)",
 )
 
-Faults("reference operators normalization: calls", "minitvm.reference.graph_ops.normalization", [called("norm")]).edit(
+Faults("reference operators normalization: calls", "minitvm.reference.operators.normalization", [called("norm")]).edit(
     "the graph interpreter's even neighbourhood is one place off",
     "lrn",
     "before, after = (size - 1) // 2, size - 1 - (size - 1) // 2",
     "before, after = size // 2, size - 1 - size // 2",
 )
 
-Faults("reference operators indexing: calls", "minitvm.reference.graph_ops.indexing", [called("sort")]).edit(
+Faults("reference operators indexing: calls", "minitvm.reference.operators.indexing", [called("sort")]).edit(
     "the graph interpreter sorts equals backwards",
     "_sorted_places",
     "np.flip(data.shape[axis] - 1 - turned, axis)",
     "np.flip(np.argsort(data, axis, kind='stable'), axis)",
 )
 
-Faults("reference operators convolution: calls", "minitvm.reference.graph_ops.convolution", [called("conv")]).edit(
+Faults("reference operators convolution: calls", "minitvm.reference.operators.convolution", [called("conv")]).edit(
     "the graph interpreter's filters go round the channels",
     "_depthwise",
     "repeated = np.repeat(np.arange(groups), w.shape[0] // groups)",

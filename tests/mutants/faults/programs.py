@@ -205,7 +205,7 @@ PARALLEL_LOOPS.edit(
     "outer.var: FloorDiv(fused, outer.extent.astype(fused.dtype))",
 )
 
-GRID = Faults("interpreted programs: grid", "minitvm.reference.grid", [GONE_WRONG])
+GRID = Faults("interpreted programs: grid", "minitvm.reference.fast.grid", [GONE_WRONG])
 GRID.edit(
     "the fast mode lets an index reach the extent",
     "inside",
@@ -213,7 +213,7 @@ GRID.edit(
     "index.max() <= extent",
 )
 
-LOCKSTEP = Faults("interpreted programs: lockstep", "minitvm.reference.lockstep", [GONE_WRONG])
+LOCKSTEP = Faults("interpreted programs: lockstep", "minitvm.reference.fast.lockstep", [GONE_WRONG])
 LOCKSTEP.edit(
     "a view may reach out of its source in the fast mode",
     "LockstepCompiler._match",

@@ -10,7 +10,7 @@ from minitvm.events import Listener, Step
 from minitvm.expr import SizeVar
 from minitvm.graph import Constant, Graph, GraphBuilder, OpNode, Value, registry
 from minitvm.reference import graph as interpreter
-from minitvm.reference.graph_ops import OPERATORS
+from minitvm.reference.operators import OPERATORS
 
 from .calls import CALLS, Call
 from .runs import by_folding, by_graph, by_te

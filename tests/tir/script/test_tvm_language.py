@@ -16,7 +16,7 @@ from minitvm.expr import Call, StringImm, Var, const, first_difference, rewrite,
 from minitvm.expr.foreign import FOREIGN, first_foreign, result_dtype
 from minitvm.reference import check
 from minitvm.reference import tir as interpreter
-from minitvm.reference.scalar import evaluate
+from minitvm.reference.meaning.scalar import evaluate
 from minitvm.reference.strategies import prim_funcs, steps
 from minitvm.script import from_source
 from minitvm.script import tir as T

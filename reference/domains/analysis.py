@@ -1,0 +1,58 @@
+"""Runs of functions in which floats mean something else than themselves: bounds of magnitudes, values with errors.
+
+One way in for all of them, so that a program means there what it means to the interpreters: a grid of threads is
+written out, the buffers of a lowered program are flat, and the caller's arrays stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from minitvm.errors import Unsupported
+from minitvm.tir import nodes as t
+
+from ..fast.dependence import Dependence, facts_of
+from ..fast.lockstep import LockstepCompiler
+from ..judging.inputs.arguments import copies
+from ..judging.programs import entry, is_lowered
+from ..kernel import LockstepKernels, flattened
+from ..meaning.runner import Run
+from ..meaning.settings import Settings, stored_buffers
+from ..meaning.slow import StatementCompiler
+from ..meaning.storage import bind_dimensions
+from ..meaning.threads import written_out
+
+R = TypeVar("R", bound=Run)
+
+
+def prepared(kind: type[R], program: t.PrimFunc | t.IRModule, args: Sequence[Any], sizes: Mapping[str, int] | None,
+             compilers: tuple[type[LockstepCompiler], type[LockstepKernels]], refusal: str) -> R:  # fmt: skip
+    """A function about to run on copies of its arguments, and without shadow.
+
+    `compilers` say what floats mean, in level-3 programs and in lowered ones. They have a fast mode only: where that
+    does not do, the run raises `Unsupported` with the text `refusal`.
+    """
+    func, own, settings = entry(program), copies(args), Settings(shadow=False)
+    module = program if isinstance(program, t.IRModule) else None
+    statements, kernels = compilers
+    if is_lowered(program):
+        lowered = module or t.IRModule({func.name: func})
+        own = [flattened(p, a) for p, a in zip(func.params, own)]
+        known: dict[str, Dependence] = {}
+
+        def compiler(in_order: set[t.For]) -> LockstepCompiler:
+            return kernels(func, settings, in_order, lowered, known)
+    else:
+        func = written_out(func)
+        facts = facts_of(func)
+
+        def compiler(in_order: set[t.For]) -> LockstepCompiler:
+            return statements(func, settings, in_order, facts)
+
+    def slow() -> StatementCompiler:
+        raise Unsupported(refusal)
+
+    written = stored_buffers(func, module)
+    outputs = [p for p in func.buffers if p in written]
+    return kind(func, own, bind_dimensions(func, own, sizes), outputs, settings, (), slow, compiler)

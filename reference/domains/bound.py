@@ -1,0 +1,211 @@
+"""Bound mode: what a program computes, and how far from it any honest float computation of it may be.
+
+`evaluate` runs a program of any level on numbers that carry their error (`domains.bound_numbers`); `compare` holds
+results against that, of compiled code for instance: each element has a bound of its own, worked out from the operations
+behind it, instead of one tolerance for all. Additions may have been reassociated and fused; other algebra (x * (y + z)
+spelled out, say) is not foreseen. A value that is nearer to a jump than its error is undecided: as a float it gets an
+infinite bound, as an integer, an index or a branch it makes the run raise `Undecided`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minitvm import expr as x
+from minitvm.te import nodes as te
+from minitvm.tir import nodes as t
+
+from .. import te as tensors
+from ..fast.grid_storage import GridView
+from ..fast.lockstep import LockstepCompiler
+from ..judging.programs import Parameter, Program, parameters, split_tensors
+from ..judging.verdict import Verdict
+from ..kernel import LockstepKernels
+from ..meaning.runner import Run
+from ..meaning.scalar import Evaluate, Value
+from ..meaning.storage import Argument, Memory, View
+from .analysis import prepared
+from .bound_expressions import BoundCompiler
+from .bound_numbers import CELL, Undecided, error_of, exact, format_of, is_cells
+
+__all__ = ["Bounded", "Undecided", "compare", "evaluate"]
+
+
+class _Storage(BoundCompiler, LockstepCompiler):
+    """Cells in the memory of loop programs."""
+
+    def fresh(self, size: int, dtype: x.DType) -> np.ndarray:
+        return _unknown(size) if dtype.is_float else super().fresh(size, dtype)
+
+    def _plain_load(self, e: t.BufferLoad, picked: np.ndarray | None) -> Evaluate:
+        read = super()._plain_load(e, picked)
+        # One cell out of an array is a view of it: it would change with the next store.
+        return (lambda env: _owned(read(env))) if e.dtype.is_float else read
+
+
+def _owned(value: Value) -> Value:
+    return value.copy() if type(value) is np.void else value
+
+
+class BoundStatements(_Storage):
+    """Error bounds of a level-3 program."""
+
+
+class BoundKernels(_Storage, LockstepKernels):
+    """Error bounds of a lowered program."""
+
+
+class BoundTensors(BoundCompiler, tensors.TensorCompiler):
+    """Error bounds of tensor expressions."""
+
+    def load(self, e: x.Expr) -> Evaluate:
+        read = super().load(e)
+        if not (isinstance(e, te.TensorLoad) and e.dtype.is_float):
+            return read
+        return lambda env: _owned(value) if is_cells(value := read(env)) else exact(value)
+
+
+def _unknown(size: int) -> np.ndarray:
+    cells = np.zeros(size, CELL)
+    cells["value"], cells["terms"] = np.nan, np.inf
+    return cells
+
+
+class _BoundRun(Run):
+    """A run whose float arguments are cells; its results stay here."""
+
+    def _bind(self) -> list[Argument]:
+        self.bound = super()._bind()
+        for argument in self.bound:
+            if argument.param.dtype.is_float:
+                old = argument.view
+                data = exact(old.data)
+                if argument.param in self.outputs:
+                    data = np.where(np.isnan(data["value"]), _unknown(1), data)  # what is not written is not known
+                memory = Memory(old.memory.name, np.atleast_1d(data), old.memory.scope, None)
+                argument.view = View(memory, old.shape, old.strides, old.offset)
+                argument.copied = False
+        return self.bound
+
+    def _one_by_one(self) -> None:
+        """Where lockstep does not do, the same with every loop in order."""
+        loops = {n for f in (self.func, *self.called) for n in x.walk(f.body) if isinstance(n, t.For)}
+        compiler = self.fast(loops)
+        bound = self._bind()
+        for key in (*self.values, *(a.param for a in bound)):
+            compiler.define(key)
+        execute = compiler.stmt(self.func.body)
+        env = compiler.environment()
+        for variable, value in self.values.items():
+            env[compiler.slot(variable)] = value
+        for argument in bound:
+            env[compiler.slot(argument.param)] = GridView.of(argument.view)
+        execute(env)
+        self._finish(bound)
+
+    called: Sequence[t.PrimFunc] = ()
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """What an output must be: float64 values, and how far a result may be from each (integers: not at all).
+
+    `sums` is the largest number of additions in any sum behind an element: what a change of order can touch.
+    """
+
+    value: np.ndarray
+    error: np.ndarray
+    sums: np.ndarray
+
+    @property
+    def undecided(self) -> np.ndarray:
+        """Where the bound is infinite."""
+        return ~np.isfinite(self.error)
+
+    def wrong(self, found: np.ndarray) -> np.ndarray:
+        """Where a result is farther from the value than its bound; NaN and infinities must be met."""
+        if found.dtype.kind != "f":
+            return np.asarray(found != self.value)
+        with np.errstate(all="ignore"):
+            wide = found.astype(np.float64)
+            near = np.abs(wide - self.value) <= self.error
+        same = (wide == self.value) | (np.isnan(wide) & np.isnan(self.value))
+        return ~(near | same | self.undecided)
+
+
+def evaluate(program: Program, args: Sequence[Any], sizes: Mapping[str, int] | None = None) -> list[Bounded | None]:
+    """What each parameter must hold after a run on `args` (left as they are); None for what is only read.
+
+    Raises `Undecided` or `Unsupported` for what has no error analysis, `ExecutionError` as the interpreters do.
+    """
+    with np.errstate(all="ignore"):
+        if isinstance(program, t.PrimFunc | t.IRModule):
+            return _of_function(program, args, sizes)
+        return _of_tensors(program, args)
+
+
+def _of_function(program: t.PrimFunc | t.IRModule, args: Sequence[Any], sizes: Mapping[str, int] | None) -> list[Any]:
+    compilers = BoundStatements, BoundKernels
+    run = prepared(_BoundRun, program, args, sizes, compilers, "bound mode has no slow form")
+    if isinstance(program, t.IRModule):
+        run.called = [f for _, f in program.items()]
+    run.start("fast")
+    views: dict[Any, View] = {a.param: a.view for a in run.bound}
+    found: list[Bounded | None] = []
+    for param, array in zip(run.func.params, args):
+        if param not in run.outputs:
+            found.append(None)
+            continue
+        view = views[param]
+        found.append(_bounded(view.data[view.offsets()].reshape(np.shape(array)), param.dtype))
+    return found
+
+
+def _of_tensors(program: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    inputs, scalars, outputs = split_tensors(program, args)
+    wanted = [one for one, _ in outputs]
+    results = dict(zip(wanted, tensors.evaluate(wanted, inputs, scalars, compiler=BoundTensors)))
+    return [_bounded(results[one], one.dtype) if one in results else None for one in program]
+
+
+def _bounded(cells: np.ndarray, dtype: x.DType) -> Bounded:
+    if not is_cells(cells):
+        return Bounded(cells, np.zeros(cells.shape), np.zeros(cells.shape))
+    sums = np.maximum(cells["sums"], cells["adds"])
+    return Bounded(np.array(cells["value"]), np.asarray(error_of(cells, format_of(dtype))), sums)
+
+
+def compare(program: Program, inputs: Sequence[Any], found: Sequence[Any],
+            sizes: Mapping[str, int] | None = None) -> Verdict:  # fmt: skip
+    """Whether results may come from a program: each element within its bound, integers equal.
+
+    `inputs` and `found` are arguments in calling order, before and after a run of anything (compiled code, another
+    program). Raises `Undecided` where not a single element of an output has a finite bound, and as `evaluate`.
+    """
+    unsure, total = 0, 0
+    for p, must, result in zip(parameters(program), evaluate(program, inputs, sizes), found):
+        if must is None:
+            continue
+        wrong = must.wrong(np.asarray(result).reshape(must.value.shape))
+        if wrong.any():
+            return _difference(p, must, np.asarray(result).reshape(must.value.shape), wrong, inputs)
+        unsure, total = unsure + int(must.undecided.sum()), total + must.error.size
+        if must.undecided.all() and must.error.size:
+            raise Undecided(f"bound mode: no element of {p.name} has a finite bound")
+    text = f"equal (bound; {unsure} of {total} elements could not be decided)" if unsure else ""
+    return Verdict(True, "bound", text)
+
+
+def _difference(p: Parameter, must: Bounded, found: np.ndarray, wrong: np.ndarray, inputs: Sequence[Any]) -> Verdict:
+    index = tuple(int(i) for i in np.argwhere(wrong)[0])
+    value, error = must.value[index], must.error[index]
+    allowed = f" +- {error:.3g}" if found.dtype.kind == "f" else ""
+    message = (
+        f"the programs differ in {p.name}[{', '.join(map(str, index))}] (bound mode,"
+        f" {int(wrong.sum())} of {wrong.size} elements)\n  before: {value!r}{allowed}\n  after:  {found[index]!r}"
+    )
+    return Verdict(False, "bound", message, p.name, index, value, found[index], inputs)

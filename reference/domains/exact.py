@@ -1,0 +1,183 @@
+"""Exact mode: inputs on which float arithmetic makes no rounding error, so that results are compared with `==`.
+
+Inputs are random integers so small that every intermediate of the program is an integer below 2^24 in float32 (2^11 in
+float16, 2^53 in float64). How large intermediates can become is found by a run on absolute values: every subtraction
+becomes an addition, every constant loses its sign, both sides of a choice on data count. A sum over them bounds the sum
+in any order and with any fused multiply-add. Integers wrap, and wrapping does not depend on order. A program with
+constants that are no integers (1/6), with divisions, roots or exponentials is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from minitvm import expr as x
+from minitvm.errors import Unsupported
+from minitvm.tir import nodes as t
+
+from ..fast.grid import GridCompiler
+from ..fast.lockstep import LockstepCompiler
+from ..kernel import LockstepKernels
+from ..meaning.scalar import Evaluate, Execute, Value
+
+EXACT_BELOW = {"float16": 2**11, "float32": 2**24, "float64": 2**53}
+MAGNITUDES = (16, 8, 4, 2, 1)  # tried in turn
+_KEEP = ("abs", "floor", "ceil", "trunc", "round", "nearbyint", "likely", "copysign")
+
+
+class Peaks:
+    """The largest magnitude seen, as a fraction of what its dtype holds exactly."""
+
+    def __init__(self) -> None:
+        self.filled = 0.0
+
+    def note(self, dtype: x.DType, value: Value) -> Value:
+        if np.size(value):
+            self.filled = max(self.filled, float(np.max(value)) / EXACT_BELOW[dtype.scalar])
+        return value
+
+
+class MagnitudeCompiler(GridCompiler):
+    """Another meaning of expressions: a float stands for a bound of its magnitude. Integers mean what they are."""
+
+    peaks: Peaks
+
+    def _constant(self, e: Any) -> Evaluate:
+        if not isinstance(e, x.FloatImm):
+            return super()._constant(e)
+        kind: Any = e.dtype.numpy.type
+        if is_identity(e):
+            return lambda env: kind(0)  # where Min and Max start; no operand of a sum (see _binary)
+        if e.value != e.value or Fraction(e.value).denominator != 1:
+            raise Unsupported(f"exact mode: the constant {e} is not an integer")
+        return lambda env: kind(abs(e.value))
+
+    def _binary(self, e: x.BinaryOp) -> Evaluate:
+        dtype = e.a.dtype
+        if not dtype.is_float or isinstance(e, x.CompareOp):
+            return super()._binary(e)
+        a, b, peaks = self.expr(e.a), self.expr(e.b), self.peaks
+        if isinstance(e, x.Min | x.Max):
+            return lambda env: np.maximum(a(env), b(env))
+        if is_identity(e.a) or is_identity(e.b):
+            raise Unsupported(f"exact mode: arithmetic on the largest number of {dtype} in {e}")
+        if isinstance(e, x.Add | x.Sub):
+            return lambda env: peaks.note(dtype, a(env) + b(env))
+        if isinstance(e, x.Mul):
+            return lambda env: peaks.note(dtype, a(env) * b(env))
+        raise Unsupported(f"exact mode: {type(e).__name__} on {dtype} may round: {e}")
+
+    def _cast(self, e: x.Cast) -> Evaluate:
+        source, target = e.value.dtype, e.dtype
+        if source.is_float and not target.is_float:
+            raise Unsupported(f"exact mode: a conversion from {source} to {target}: {e}")
+        convert, peaks = super()._cast(e), self.peaks
+        if not target.is_float:
+            return convert
+        return lambda env: peaks.note(target, np.abs(convert(env)))
+
+    def _select(self, e: x.Select) -> Evaluate:
+        if not _on_data(e.condition):
+            return super()._select(e)
+        return self._either(e, self.expr(e.true_value), self.expr(e.false_value))
+
+    def _if_then_else(self, e: x.Call) -> Evaluate:
+        if not _on_data(e.args[0]):
+            return super()._if_then_else(e)
+        return self._either(e, self.expr(e.args[1]), self.expr(e.args[2]))
+
+    def _either(self, e: x.Expr, yes: Evaluate, no: Evaluate) -> Evaluate:
+        if not e.dtype.is_float:
+            raise Unsupported(f"exact mode: integers that depend on a comparison of floats: {e}")
+        return lambda env: np.maximum(yes(env), no(env))
+
+    def _call(self, e: x.Call) -> Evaluate:
+        floats = [a for a in e.args if a.dtype.is_float]
+        if not floats or e.op in ("if_then_else", "vector_reduce_max"):
+            return super()._call(e)
+        peaks, dtype = self.peaks, e.dtype
+        if e.op in _KEEP:
+            return self.expr(e.args[0])
+        if e.op == "fma":
+            a, b, c = (self.expr(arg) for arg in e.args)
+            return lambda env: peaks.note(dtype, a(env) * b(env) + c(env))
+        if e.op == "vector_reduce_add":
+            total = super()._call(e)
+            return lambda env: peaks.note(dtype, total(env))
+        if e.op == "vector_reduce_min":
+            return self._vector_reduce(x.Call(dtype, "vector_reduce_max", e.args))
+        raise Unsupported(f"exact mode: {e.op} rounds: {e}")
+
+
+def is_identity(e: x.Expr) -> bool:
+    """An infinity or the largest number of its dtype, where maxima and minima start."""
+    if isinstance(e, x.Broadcast):
+        return is_identity(e.value)
+    if not isinstance(e, x.FloatImm) or isinstance(e.value, Fraction):
+        return False
+    return bool(abs(e.dtype.numpy.type(e.value)) >= e.dtype.numpy.type(e.dtype.max))
+
+
+def _on_data(condition: x.Expr) -> bool:
+    """Whether a condition looks at floats: the magnitudes do not tell these. Integers are what they are."""
+    return any(isinstance(n, x.Expr) and n.dtype.is_float for n in x.walk(condition))
+
+
+class _Branches(MagnitudeCompiler, LockstepCompiler):
+    def if_(self, s: t.If) -> Execute:
+        if _on_data(s.condition):
+            raise Unsupported(f"exact mode: a branch on data: if {s.condition}")
+        return super().if_(s)
+
+
+class MagnitudeStatements(_Branches):
+    """Magnitudes of a level-3 program."""
+
+
+class MagnitudeKernels(_Branches, LockstepKernels):
+    """Magnitudes of a lowered program."""
+
+
+def with_peaks(kind: type, peaks: Peaks) -> type:
+    """The compiler class that reports to these peaks, kernels called included."""
+    return type(kind.__name__, (kind,), {"peaks": peaks})
+
+
+def integers(rng: np.random.Generator, shape: Sequence[int], dtype: x.DType, magnitude: int) -> np.ndarray:
+    """Random integers between -magnitude and magnitude (unsigned: from 0), as an array of the dtype."""
+    if dtype.is_bool:
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    low = 0 if dtype.kind == "uint" else -magnitude
+    return rng.integers(low, magnitude + 1, shape).astype(dtype.numpy)
+
+
+def absolute(array: np.ndarray) -> np.ndarray:
+    """The magnitudes of a float array; other arrays as they are, because they may choose elements."""
+    return np.abs(array) if array.dtype.kind == "f" else array
+
+
+def magnitudes(inputs: Sequence[Any]) -> list[Any]:
+    """The magnitudes of arguments."""
+    # NumPy makes scalars of arrays of rank 0.
+    return [np.asarray(absolute(a)) if isinstance(a, np.ndarray) else a for a in inputs]
+
+
+def exact_inputs(draw: Callable[[int], list[Any]], measure: Callable[[list[Any], Peaks], None]) -> list[Any]:
+    """Inputs on which a program computes exactly.
+
+    `draw(magnitude)` makes some, `measure(inputs, peaks)` runs the program on their magnitudes. Raises `Unsupported`
+    when not even the smallest integers stay in range.
+    """
+    for magnitude in MAGNITUDES:
+        inputs = draw(magnitude)
+        peaks = Peaks()
+        measure(magnitudes(inputs), peaks)
+        if peaks.filled <= 1.0:
+            return inputs
+    raise Unsupported(
+        f"exact mode: even inputs of -1, 0 and 1 lead to intermediates {peaks.filled:.3g} times as large as is exact"
+    )

@@ -1,0 +1,1 @@
+"""Do two programs mean the same? Modes of comparison, inputs, verdicts, counterexamples made small."""

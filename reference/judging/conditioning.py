@@ -1,0 +1,74 @@
+"""Which values of a graph float32 determines at all, found by running it in float64 as well.
+
+A softmax of logits of a million turns a relative error of 1e-7, which any order of summation may have, into another
+answer. Comparing such outputs says nothing about a compiler; the values in front of them do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minitvm.events import Listener
+from minitvm.expr import DType
+from minitvm.graph.nodes import Constant, Graph, OpNode, Value
+
+from ..graph import evaluate
+
+_WIDER = {"float32": "float64", "float16": "float64"}
+
+
+def in_float64(graph: Graph) -> Graph:
+    """The graph with every float computed in float64; integers and bools stay. Takes graphs before fusion."""
+    new: dict[Value, Value] = {}
+
+    def widened(value: Value) -> Value:
+        if value not in new:
+            dtype = DType(_WIDER.get(value.dtype, value.dtype))
+            new[value] = Value(value.name, value.shape, dtype)
+        return new[value]
+
+    constants = tuple(Constant(widened(c.value), c.data.astype(widened(c.value).dtype.numpy)) for c in graph.constants)
+    nodes = []
+    for item in graph.nodes:
+        attrs = {k: _WIDER.get(v, v) if isinstance(v, str) and "dtype" in k else v for k, v in item.attrs.items()}
+        nodes.append(OpNode(item.op, tuple(map(widened, item.inputs)), attrs, tuple(map(widened, item.outputs))))
+    inputs, outputs = tuple(map(widened, graph.inputs)), tuple(map(widened, graph.outputs))
+    return Graph(inputs, constants, tuple(nodes), outputs, graph.name)
+
+
+def determined_outputs(
+    graph: Graph, inputs: Mapping[str, Any], tolerance: float, listeners: Sequence[Listener] = ()
+) -> tuple[Value, ...]:
+    """The outputs, each that float32 does not determine replaced by the nearest value in front of it that it does.
+
+    A value counts as determined when the float32 and the float64 interpreter agree to `tolerance` of its largest
+    element. Values without a float producer (an input, say) end the search.
+    """
+    single = evaluate(graph, inputs, listeners=listeners)
+    wide_graph = in_float64(graph)
+    floats = {name: np.asarray(a, np.float64) if np.asarray(a).dtype.kind == "f" else a for name, a in inputs.items()}
+    double = {value.name: array for value, array in evaluate(wide_graph, floats, listeners=listeners).items()}
+    producers = graph.producers()
+
+    def settled(value: Value) -> Value:
+        while value in producers and _apart(single[value], double[value.name]) > tolerance:
+            ahead = [v for v in producers[value].inputs if v.dtype.is_float and v in producers]
+            if not ahead:
+                break
+            value = ahead[0]
+        return value
+
+    return tuple(dict.fromkeys(settled(value) for value in graph.outputs))
+
+
+def _apart(single: np.ndarray, double: np.ndarray) -> float:
+    """The largest difference as a part of the largest element; infinite where one of them is not finite."""
+    if single.dtype.kind != "f" or not single.size:
+        return 0.0
+    if not (np.isfinite(single).all() and np.isfinite(double).all()):
+        return float("inf")
+    scale = float(np.abs(double).max()) or 1.0
+    return float(np.abs(single.astype(np.float64) - double).max()) / scale

@@ -1,0 +1,279 @@
+"""Do two programs mean the same? `check` looks at both in several modes, each a file of `reference.judging.modes`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from minitvm.errors import ExecutionError, InputError, Unsupported
+from minitvm.tir.nodes import IRModule
+
+from ..meaning.steps import OutOfSteps, limited
+from .inplace import marked, positions_of, read_first
+from .inputs.arguments import random_inputs, told_sizes
+from .inputs.sizes import Round, rounds_to_try, size_names, sizes_to_try
+from .modes import Mode, known_modes
+from .modes.case import Case, Facts, Undefined
+from .modes.exact import exact_arguments
+from .programs import Program, execute, parameters, same_signature, several_functions
+from .shrink import smallest
+from .tolerance import close
+from .verdict import Verdict
+
+DEFAULT = ("exact", "field", "shadow")
+LAST_RESORTS = ("bound", "floats")  # tried in turn when no other mode can compare
+ROUND_STEPS = 100_000  # that a mode may take at sizes of several tiles
+JUDGE_ROUNDING = {"bound", "special", "floats"}
+
+__all__ = ["Verdict", "check", "close", "exact_arguments", "execute", "random_inputs"]
+
+
+def check(
+    before: Program,
+    after: Program,
+    *,
+    modes: Sequence[str] | str = DEFAULT,
+    seed: int = 0,
+    sizes: Mapping[str, int] | None = None,
+    inputs: Sequence[Any] | None = None,
+    inout: Sequence[str] | None = None,
+    shrink: bool = True,
+) -> Verdict:
+    """Whether two programs with the same parameters write the same values.
+
+    A program is a `PrimFunc`, an `IRModule` or a list of te tensors, in calling order; the two may be of different
+    levels. Of two modules of several functions each is compared with the one of its name. `modes` names those to try.
+    One that cannot judge these programs is left out, and the verdict says why; when all that compare values are, random
+    floats are compared instead, within error bounds or else up to rounding. Nothing else runs. `inputs` are arguments
+    in calling order to use instead of random ones, `sizes` fixes symbolic dimensions by name; those left open take
+    several values, which an equal verdict tells (`inputs.sizes`). `inout` names the parameters of `before` that it
+    updates; by default those that it reads before it writes them, which the verdict names. `shrink` looks for a smaller
+    counterexample. An undefined action of `before` raises its `ExecutionError`: there is nothing to compare with; one
+    of `after` is a difference. Raises `Unsupported` where no mode can compare, `InputError` for arguments that are none
+    and for programs of different parameters.
+    """
+    known, modes = known_modes(), _asked(modes)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed is a whole number, 0 or more, found {seed!r}")
+    if several_functions(before) and several_functions(after):
+        if inputs is not None:
+            raise InputError("inputs are those of one function; these modules have several")
+        return _check_each(before, after, sizes, modes=modes, seed=seed, inout=inout, shrink=shrink)
+    one_sided = same_signature(before, after)
+    if one_sided:
+        return Verdict(False, "signature", one_sided, programs=(before, after), seed=seed)
+    if inputs is not None:
+        sizes = {**told_sizes(before, inputs), **(sizes or {})}
+    tried = sizes_to_try(before, after, seed, sizes, several=inputs is None)
+    rounds = rounds_to_try(before, after, tried, sizes) if inputs is None else []
+    before, after, updated = _in_place(before, after, seed, tried, inputs, inout)
+    cases = _Cases.of(before, after, seed, sizes, tried, rounds, inputs, "shadow" in modes)
+    ran: dict[str, Verdict] = {}
+    refused: dict[str, str] = {}
+    for name in _in_order(modes):
+        if name not in modes and any(known[n].compares for n in ran):
+            continue
+        try:
+            verdict, case = cases.judged(known[name])
+        except Unsupported as reason:
+            refused[name] = str(reason)
+            continue
+        ran[name] = verdict
+        if not verdict:
+            if shrink and inputs is None:
+                ran[name] = smallest(case, verdict, partial(_judged, known[name]), getattr(known[name], "on", None))
+            break
+    if not ran:
+        reasons = "".join(f"\n  {name}: {why}" for name, why in refused.items())
+        raise Unsupported(f"the programs cannot be compared: every mode refuses{reasons}")
+    told = next((v for v in ran.values() if not v), next(iter(ran.values())))
+    if told and cases.only_empty():
+        raise Unsupported(
+            "the programs cannot be compared: a dimension was 0 at each size that could be judged"
+            f"{_at_sizes(cases)}\n  try:    sizes= with a size at which the first program is defined"
+        )
+    if told and not JUDGE_ROUNDING & set(ran):
+        told = replace(told, unjudged=cases.rounded())
+    excused = sum(case.excused for case in cases.cases) if told else 0
+    tried_sizes = cases.tried() if told else ()
+    short = cases.short() if told else {}
+    if not told:
+        told = replace(told, programs=(before, after), seed=seed)
+    return replace(
+        told, ran=tuple(ran), refused=refused, tried=tried_sizes, inout=updated, excused=excused, short=short,
+        untaken=cases.untaken() if told else (),
+    )  # fmt: skip
+
+
+def _at_sizes(cases: _Cases) -> str:
+    sizes = [", ".join(f"{name} = {n}" for name, n in one.items()) for one in cases.tried()]
+    return f": {'; '.join(sizes)}" if sizes else ""
+
+
+def _in_place(
+    before: Program, after: Program, seed: int, tried: Sequence[Mapping[str, int]], inputs: Sequence[Any] | None,
+    inout: Sequence[str] | None,
+) -> tuple[Program, Program, tuple[str, ...]]:  # fmt: skip
+    """Both programs with what `before` updates, at one of these sizes or more, in and out, and its names."""
+    if inout is not None:
+        places = positions_of(before, inout)
+    else:
+        places = ()
+        for sizes in sorted(tried, key=lambda one: -math.prod(one.values())):  # large ones tell more at once
+            places = read_first(before, seed, sizes, inputs, places)
+    names = [p.name for p in parameters(before)]
+    return marked(before, places), marked(after, places), tuple(names[k] for k in places)
+
+
+def _asked(modes: Any) -> tuple[str, ...]:
+    """The names of modes that were asked for; `InputError` for anything else. One name may stand alone."""
+    known = known_modes()
+    if isinstance(modes, str):
+        modes = (modes,)
+    names = tuple(modes) if isinstance(modes, Iterable) else (modes,)
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"modes are names, found {modes!r}; known: {', '.join(known)}")
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        raise InputError(f"modes {', '.join(unknown)} are unknown; known: {', '.join(known)}")
+    if not names:
+        raise InputError(f"modes are empty: there is nothing to do; known: {', '.join(known)}")
+    return names
+
+
+def _in_order(modes: Sequence[str]) -> list[str]:
+    """The modes asked for, those that compare first; between them and the others the last resorts of the former."""
+    known = known_modes()
+    comparing = [name for name in known if name in modes and known[name].compares]
+    resorts = LAST_RESORTS if comparing and not set(comparing) & set(LAST_RESORTS) else ()
+    return [*comparing, *resorts, *(name for name in known if name in modes and not known[name].compares)]
+
+
+@dataclass
+class _Cases:
+    """The same two programs at several sizes of their symbolic dimensions."""
+
+    cases: list[Case]
+    rounds: list[tuple[Round, list[Case]]] = field(default_factory=list)  # with their cases, which are among `cases`
+    ran: set[int] = field(default_factory=set)  # the places of those of which a mode gave a verdict
+    too_long: set[int] = field(default_factory=set)
+
+    @staticmethod
+    def of(before: Program, after: Program, seed: int, given: Mapping[str, int] | None,
+           tried: Sequence[Mapping[str, int]], rounds: Sequence[Round], inputs: Sequence[Any] | None,
+           shadow: bool) -> _Cases:  # fmt: skip
+        facts = Facts(before, after, frozenset(tried[0]))
+
+        def case(sizes: Mapping[str, int], brief: bool = False) -> Case:
+            left_open = {name: n for name, n in sizes.items() if name not in (given or {})}
+            return Case(before, after, seed, sizes, inputs, shadow, left_open, facts, brief)
+
+        made, round_cases = [case(sizes) for sizes in tried], []
+        for one in rounds:
+            its = [case(sizes, brief=True) for sizes in (one.sizes, *one.otherwise)]
+            round_cases.append((one, its))
+            made += its
+        return _Cases(made, round_cases)
+
+    def judged(self, mode: Mode) -> tuple[Verdict, Case]:
+        """A mode's verdict: the first difference, with its case. `Unsupported` where the mode refuses all sizes.
+
+        Sizes at which `before` is undefined are left out from here on; where there are no others its error is raised.
+        """
+        reason: Unsupported | None = None
+        undefined: ExecutionError | None = None
+        told: tuple[Verdict, Case] | None = None
+        for k, case in enumerate(self.cases):
+            if case.undefined or k in self.too_long or (case.brief and self._not_needed(k, case, mode)):
+                continue
+            try:
+                with limited(ROUND_STEPS) if case.brief else nullcontext():
+                    verdict = _judged(mode, case)
+            except OutOfSteps as why:
+                reason = reason or why
+                self.too_long.add(k)
+                continue
+            except Unsupported as why:
+                reason = reason or why
+                continue
+            except ExecutionError as error:
+                undefined, case.undefined = undefined or error, True
+                continue
+            self.ran.add(k)
+            told = told or (verdict, case)
+            if not verdict:
+                return verdict, case
+        if undefined is not None and all(case.undefined for case in self.cases if not case.brief):
+            if told is None:
+                raise undefined
+        if told is None:
+            assert reason is not None
+            raise reason
+        return told
+
+    def _not_needed(self, k: int, case: Case, mode: Mode) -> bool:
+        """Whether large sizes were compared already, or are those to take in place of others, which `before` has."""
+        if k in self.ran and (mode.compares or case.watched):
+            return True
+        its = next(its for _, its in self.rounds if any(one is case for one in its))
+        return not all(one.undefined for one in itertools.takewhile(lambda one: one is not case, its))
+
+    def rounded(self) -> str:
+        """Which rounding differs, at the first of the sizes that were judged where it does."""
+        judged = [self.cases[k] for k in sorted(self.ran) if not (self.cases[k].undefined or self.cases[k].brief)]
+        return next((case.rounded for case in judged if case.rounded), "")
+
+    def only_empty(self) -> bool:
+        """Whether dimensions were left open, and one of them was 0 wherever the programs were compared."""
+        tried = self.tried()
+        return bool(tried) and all(0 in sizes.values() for sizes in tried)
+
+    def short(self) -> dict[str, int]:
+        """The tiles that no judged size goes round three times, by the name of the dimension."""
+        judged = [self.cases[k].sizes for k in self.ran if not self.cases[k].undefined]
+        wanted = {one.name: one.tile for one, _ in self.rounds}
+        return {name: tile for name, tile in wanted.items() if all(sizes[name] < 3 * tile for sizes in judged)}
+
+    def untaken(self) -> tuple[str, ...]:
+        """The sides of comparisons and clips that no input took."""
+        return tuple(dict.fromkeys(text for one in self.cases[0].facts.coverages for text in one.never()))
+
+    def tried(self) -> tuple[Mapping[str, int], ...]:
+        """The values of open dimensions at which the programs were compared."""
+        found = [case.open_sizes for k, case in enumerate(self.cases) if k in self.ran and not case.undefined]
+        return tuple(sizes for sizes in found if sizes)
+
+
+def _check_each(before: IRModule, after: IRModule, sizes: Mapping[str, int] | None, **options: Any) -> Verdict:
+    """Functions of the same name compared: the first difference, or the weakest agreement."""
+    missing = set(before.functions) ^ set(after.functions)
+    if missing:
+        raise InputError(f"only one of the modules has {', '.join(sorted(missing))}")
+    theirs = {name: size_names(func, after[name]) for name, func in before.items()}
+    unknown = set(sizes or {}) - set().union(*theirs.values())
+    told: Verdict | None = None
+    for name, func in before.items():
+        own = {n: size for n, size in (sizes or {}).items() if n in theirs[name] or n in unknown}
+        verdict = check(func, after[name], sizes=own, **options)
+        if not verdict:
+            return replace(verdict, message=f"{name}: {verdict.message}")
+        if told is None or len(verdict.ran) < len(told.ran):
+            told = verdict
+    assert told is not None
+    return told
+
+
+def _judged(mode: Mode, case: Case) -> Verdict:
+    """A mode's verdict; what is undefined in `after` is a difference too."""
+    try:
+        return mode.run(case)
+    except Undefined as found:
+        name = "shadow" if case.shadow else mode.name
+        return Verdict(False, name, str(found), inputs=found.inputs, finding=found.finding)

@@ -1,0 +1,103 @@
+"""Random arguments for a program, and sizes for its symbolic dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minitvm import expr as x
+
+from ...domains.exact import integers
+from ...meaning.scalar import evaluate
+from ..programs import Parameter, Program, parameters
+from .endings import ending
+from .index_ranges import Span, index_spans
+
+
+def random_inputs(program: Program, seed: int = 0, sizes: Mapping[str, int] | None = None,
+                  magnitude: int | None = None) -> list[Any]:  # fmt: skip
+    """An argument for each parameter: random values for what is read, garbage for what is written.
+
+    Floats are normally distributed, or integers up to `magnitude`; integers lie between -8 and 8, but those that are
+    indices in the extent of what they index. Symbolic dimensions take the value of `sizes` under their name, or a
+    random one from 1 to 9. Where a `while` does not end on them, others are tried (`reference.judging.inputs.endings`).
+    """
+    rng = np.random.default_rng(seed)
+    dims = dimensions(program, rng, sizes or {})
+    every = parameters(program)
+    spans = index_spans(program, dims) if any(p.given and p.dtype.is_int and p.shape for p in every) else {}
+    drawn = [_argument(p, dims, rng, magnitude, spans.get(k)) for k, p in enumerate(every)]
+    return ending(program, drawn, sizes or {})
+
+
+def dimensions(program: Program, rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[x.Var, int]:
+    """A value for each symbolic dimension."""
+    found: dict[x.Var, int] = {}
+    for p in parameters(program):
+        for dim in p.shape or ():
+            for var in x.free_vars(dim):
+                if var not in found:
+                    found[var] = int(sizes.get(var.name, rng.integers(1, 10)))
+        if p.var is not None and p.dtype.is_int and p.var not in found and p.name in sizes:
+            found[p.var] = int(sizes[p.name])
+    return found
+
+
+def chosen_sizes(program: Program, seed: int, sizes: Mapping[str, int] | None) -> dict[str, int]:
+    """The sizes given and, by name, random ones for the symbolic dimensions that they leave open."""
+    chosen = dimensions(program, np.random.default_rng(seed), sizes or {})
+    return {**{v.name: n for v, n in chosen.items()}, **(sizes or {})}
+
+
+def told_sizes(program: Program, inputs: Sequence[Any]) -> dict[str, int]:
+    """The symbolic dimensions that the shapes of arguments tell, by name."""
+    found: dict[str, int] = {}
+    for p, value in zip(parameters(program), inputs):
+        for dim, size in zip(p.shape or (), np.shape(value)):
+            if isinstance(dim, x.Var):
+                found.setdefault(dim.name, int(size))
+    return found
+
+
+def extents(p: Parameter, dims: Mapping[x.Var, int]) -> list[int]:
+    """The shape of an array parameter."""
+    return [int(evaluate(d, dict(dims))) for d in p.shape or ()]
+
+
+def garbage(shape: Sequence[int], dtype: x.DType) -> np.ndarray:
+    """An array for an output. Not zeros: a program that forgets to write must not look right."""
+    return np.full(shape, np.nan if dtype.is_float else 1, dtype.numpy)
+
+
+def copies(args: Sequence[Any]) -> list[Any]:
+    """The same arguments in memory of their own."""
+    return [np.array(a, order="C") if isinstance(a, np.ndarray) else a for a in args]
+
+
+def _argument(p: Parameter, dims: Mapping[x.Var, int], rng: np.random.Generator, magnitude: int | None,
+              span: Span | None = None) -> Any:  # fmt: skip
+    if p.shape is None:
+        if p.var is not None and p.var in dims:
+            return dims[p.var]
+        value = integers(rng, (), p.dtype, magnitude or 8)
+        return p.dtype.numpy.type(value)
+    shape = extents(p, dims)
+    if not p.given:
+        return garbage(shape, p.dtype)
+    if p.dtype.is_float and magnitude is None:
+        return rng.standard_normal(shape).astype(p.dtype.numpy)
+    if span is not None:
+        low, high = span.limits(p.dtype)
+        if low <= high:
+            return _pointers(rng, shape, p.dtype, low, high)
+    return integers(rng, shape, p.dtype, magnitude or 8)
+
+
+def _pointers(rng: np.random.Generator, shape: Sequence[int], dtype: x.DType, low: int, high: int) -> np.ndarray:
+    """Integers from `low` to `high`, both of these among them where there is room."""
+    drawn = rng.integers(low, high, shape, np.int64, endpoint=True).astype(dtype.numpy)
+    ends = rng.permutation(drawn.size)[:2]
+    drawn.reshape(-1)[ends] = np.array([high, low], np.int64)[: ends.size].astype(dtype.numpy)
+    return drawn

@@ -1,0 +1,94 @@
+"""The numbers of a program at which it may change its ways: those it compares its data with, clips or narrows to.
+
+Random inputs near zero never reach a clip at 20, and chance never draws the 0.5 at which `>` and `>=` part. So the
+modes plant these numbers, and their neighbours, among their inputs (`reference.judging.inputs.variations`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from minitvm import expr as x
+from minitvm.te import nodes as te
+from minitvm.tir import nodes as t
+
+from ...domains.exact import is_identity
+from ..programs import Program
+from .signs import compares_data, looks_at_order, nodes
+
+LARGEST = 2.0**40  # numbers beyond this are no places that an input should reach
+
+
+def landmarks(program: Program) -> frozenset[Fraction]:
+    """The constants of comparisons, maxima and minima of data, what these start from, and the ends of narrow casts."""
+    every = list(nodes(program))
+    found = {value for n in every if compares_data(n) for value in _constants(n)}
+    for n in every:
+        if isinstance(n, x.Cast) and _narrows(n):
+            found |= {Fraction(int(n.dtype.min)), Fraction(int(n.dtype.max))}
+    if looks_at_order(program):
+        stored = (n.value for n in every if isinstance(n, t.BufferStore))
+        found |= {value for e in stored for value in _constant(e)}
+    return frozenset(found)
+
+
+def points(program: Program) -> bool:
+    """Whether data may be part of an index."""
+    every = list(nodes(program))
+    if any(isinstance(n, t.LetStmt | x.Let) and _of_data(n.value) for n in every):
+        return True
+    indices = [i for n in every if isinstance(n, t.BufferStore | t.BufferLoad | te.TensorLoad) for i in n.indices]
+    return any(isinstance(n, t.BufferLoad | te.TensorLoad) for i in indices for n in x.walk(i))
+
+
+def sized_by_data(program: Program, dimensions: frozenset[str]) -> bool:
+    """Whether the number of iterations depends on more than constants and dimensions: on data, or a scalar argument."""
+    every = list(nodes(program))
+    if any(isinstance(n, t.While) for n in every):
+        return True
+    loops = {n.var for n in every if isinstance(n, t.For | x.IterVar)}
+    extents = [e for n in every if isinstance(n, t.For) for e in (n.start, n.extent)]
+    extents += [e for n in every if isinstance(n, x.Range) for e in (n.start, n.extent)]
+    for n in every:
+        buffers = n.alloc_buffers if isinstance(n, t.Block) else (n.buffer,) if isinstance(n, t.Allocate) else ()
+        extents += [dim for b in buffers for dim in b.shape]
+    for extent in extents:
+        if any(isinstance(n, t.BufferLoad | te.TensorLoad) for n in x.walk(extent)):
+            return True
+        if any(v not in loops and v.name not in dimensions for v in x.free_vars(extent)):
+            return True
+    return False
+
+
+def _narrows(e: x.Cast) -> bool:
+    source, target = e.value.dtype, e.dtype
+    if not target.is_int or target.bits > 32 or not _of_data(e.value):
+        return False
+    return source.is_float or (source.is_int and (source.bits > target.bits or source.kind != target.kind))
+
+
+def _of_data(e: x.Expr) -> bool:
+    return any(isinstance(n, t.BufferLoad | te.TensorLoad) or (isinstance(n, x.Expr) and n.dtype.is_float)
+               for n in x.walk(e))  # fmt: skip
+
+
+def _constants(e: x.Node) -> Iterator[Fraction]:
+    """The constants in an expression, not those in the indices of what it loads."""
+    stack = [e]
+    while stack:
+        n = stack.pop()
+        if isinstance(n, x.IntImm | x.FloatImm):
+            yield from _constant(n)
+        elif not isinstance(n, t.BufferLoad | te.TensorLoad):
+            stack.extend(x.children(n))
+
+
+def _constant(e: x.Node) -> Iterator[Fraction]:
+    if not isinstance(e, x.IntImm | x.FloatImm) or e.dtype.is_bool or is_identity(e):
+        return
+    value: Any = e.value
+    if math.isfinite(value) and abs(value) <= LARGEST:
+        yield Fraction(value)

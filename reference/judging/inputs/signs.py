@@ -1,0 +1,101 @@
+"""Inputs of one sign, for programs that look at the order of data: maxima, minima, selections, branches.
+
+Among numbers of both signs a maximum hardly ever falls on a wrong zero that padding or a lost element brought in; of
+negative numbers it does each time, and a minimum of positive ones. So the modes that draw inputs look once more at
+inputs whose tensors are all positive, all negative, and in turn negative and positive, so that products are negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from minitvm import expr as x
+from minitvm.te import nodes as te
+from minitvm.tir import nodes as t
+
+from ..programs import Parameter, Program
+
+PATTERNS: tuple[tuple[int, ...], ...] = ((-1, -1), (1, 1), (-1, 1))  # signs of the tensors, repeated in order
+ORDERED = (x.Min, x.Max, x.LT, x.LE, x.GT, x.GE, x.EQ, x.NE)
+_DECIDING = (x.LT, x.LE, x.GT, x.GE, x.EQ, x.NE)
+_CALLS = ("vector_reduce_min", "vector_reduce_max")
+
+
+def looks_at_order(program: Program) -> bool:
+    """Whether a program compares values that come from its data, or takes the greater or the less of them."""
+    return any(compares_data(n) for n in nodes(program))
+
+
+def signs(parameters: Sequence[Parameter]) -> Iterator[list[int]]:
+    """For each pattern that differs from the ones before, a sign for each parameter: 0 for what has none."""
+    seen: list[list[int]] = []
+    for pattern in PATTERNS:
+        made, count = [], 0
+        for p in parameters:
+            signed = p.given and p.shape is not None and p.dtype.kind not in ("uint", "bool", "handle")
+            made.append(pattern[count % len(pattern)] if signed else 0)
+            count += signed
+        if any(made) and made not in seen:
+            seen.append(made)
+            yield made
+
+
+def with_signs(inputs: Sequence[Any], chosen: Sequence[int]) -> list[Any]:
+    """Arguments whose elements have the sign of their parameter and the magnitude that they had; 1 where that is 0."""
+    return [_signed(a, sign) if sign else a for a, sign in zip(inputs, chosen, strict=True)]
+
+
+def _signed(array: Any, sign: int) -> np.ndarray:
+    magnitude = np.abs(array)
+    return np.asarray(sign * np.where(magnitude == 0, 1, magnitude)).astype(np.asarray(array).dtype)
+
+
+def decides(n: x.Node) -> bool:
+    """Whether a node compares data; the greater of two equal elements is neither, so maxima do not count."""
+    if isinstance(n, x.CommReducer):
+        return any(isinstance(inner, _DECIDING) for inner in x.walk(n))
+    return isinstance(n, _DECIDING) and compares_data(n)
+
+
+def compares_data(n: x.Node) -> bool:
+    """Whether a node compares data, or takes the greater or the less of them."""
+    if isinstance(n, x.CommReducer):
+        return any(isinstance(inner, ORDERED) for inner in x.walk(n))
+    if isinstance(n, x.Call) and n.op in _CALLS:
+        return True
+    if not isinstance(n, ORDERED):
+        return False
+    return n.a.dtype.is_float or any(isinstance(inner, t.BufferLoad | te.TensorLoad) for inner in x.walk(n))
+
+
+def nodes(program: Program) -> Sequence[x.Node]:
+    """Every node of a program: of each function, or of each tensor that the outputs need."""
+    if not isinstance(program, t.PrimFunc | t.IRModule):
+        return _of_tensors(program)
+    if program not in _NODES:
+        functions = [program] if isinstance(program, t.PrimFunc) else [func for _, func in program.items()]
+        # The functions themselves are left out: a node that is kept here must not keep its own key alive.
+        _NODES[program] = [n for func in functions for n in x.walk(func) if n is not func]
+    return _NODES[program]
+
+
+_NODES: WeakKeyDictionary[t.PrimFunc | t.IRModule, list[x.Node]] = WeakKeyDictionary()
+
+
+def _of_tensors(program: Sequence[Any]) -> list[x.Node]:
+    found: list[x.Node] = []
+    seen: set[te.Tensor] = set()
+    rest = [one for one in program if isinstance(one, te.Tensor)]
+    while rest:
+        tensor = rest.pop()
+        if tensor in seen:
+            continue
+        seen.add(tensor)
+        every = list(x.walk(tensor.op))
+        found += every
+        rest += [n.tensor for n in every if isinstance(n, te.TensorLoad)]
+    return found

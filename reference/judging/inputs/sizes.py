@@ -1,0 +1,207 @@
+"""The sizes at which programs with symbolic dimensions are compared.
+
+A split without its predicate goes wrong where a size is no multiple of the factor, a lost tail where it is odd, a
+constant in the place of a size wherever it is another. So there are several sizes, chosen by the numbers that stand in
+the two programs: 1, a prime above them, a number that is no multiple of any, one that is, and 0; and what a size is
+compared with, and one more.
+
+A pipeline that is drained too early or a rolling buffer that is too small goes wrong in the third tile, and a cache
+that is filled once in the second. So one dimension at a time goes round its largest tile three times, plus one element,
+and twice, less one (`rounds_to_try`). An integer argument that says how often a loop runs is a dimension too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from minitvm import expr as x
+from minitvm.errors import InputError
+
+from ..flow import Flow
+from ..programs import Program, parameters
+from .arguments import chosen_sizes, dimensions, extents
+from .signs import nodes
+from .sizes_together import together
+
+LARGEST = 64  # numbers above this are taken for other things than factors
+ELEMENTS = 1 << 14  # of all arguments together: an interpreter runs the programs at every one of these sizes
+ITERATIONS = 1 << 12  # the product of all sizes
+FIRST_PRIME = 11
+LARGEST_TILE = 1 << 10
+THRESHOLDS = 3  # constants of one dimension
+SMALL = (2, 3)  # of the dimensions beside one that is large
+
+
+def sizes_to_try(before: Program, after: Program, seed: int, given: Mapping[str, int] | None,
+                 several: bool = True) -> list[dict[str, int]]:  # fmt: skip
+    """A size for every dimension, by name, several times; the first by chance, so that seeds differ.
+
+    What is given stays. Raises `InputError` where a name is none of the programs', or a size is negative.
+    """
+    _require_names(before, after, given or {})
+    first = chosen_sizes(before, seed, given)
+    rng = np.random.default_rng((seed, 0x5CA1))
+    first.update({n: int(rng.integers(1, 10)) for n in sorted(scalar_extents(before, after) - set(first))})
+    names = [name for name in first if name not in (given or {})]
+    if not names or not several:
+        return [first]
+    # Each dimension another number of the list: two that were exchanged then differ.
+    values = _telling(_factors(before) | _factors(after), seed)
+    rounds = [[*values[r:], *values[:r]] for r in range(len(values))]
+    found = [first, *({**first, **dict(zip(names, itertools.cycle(numbers)))} for numbers in rounds)]
+    small = dict(zip(names, itertools.cycle(SMALL)))
+    if not all(_affordable(before, names, one) for one in found):
+        found += [{**first, **small, name: value} for name in names[:3] for value in values[1:]]
+    found += [{**first, **small, name: 0} for name in names[:3]]
+    found.append({**first, **dict.fromkeys(names, values[2])})  # what is defined for equal sizes only
+    found += [{**first, **small, name: size} for name, size in _thresholds(before, after, names)]
+    found = [one for k, one in enumerate(found) if one not in found[:k]]
+    found += together(before, after, names, [one for one in found if _affordable(before, names, one)])
+    return [one for one in found if _affordable(before, names, one)] or [first]
+
+
+@dataclass(frozen=True)
+class Round:
+    """Sizes of which that of `name` goes round a tile several times; `otherwise` are taken if `before` has no such."""
+
+    name: str
+    tile: int
+    sizes: dict[str, int]
+    otherwise: tuple[dict[str, int], ...] = ()
+
+
+def rounds_to_try(before: Program, after: Program, tried: Sequence[Mapping[str, int]],
+                  given: Mapping[str, int] | None) -> list[Round]:  # fmt: skip
+    """For each dimension that is left open sizes of three tiles and one more, and of two tiles less one.
+
+    `tried` are the sizes that are tried anyway. Those that go round as often need no others.
+    """
+    first = tried[0]
+    names = [name for name in first if name not in (given or {})]
+    if not names or len(tried) < 2:
+        return []
+    small = dict(zip(names, itertools.cycle(SMALL)))
+    found: list[Round] = []
+    for name, tile in tiles(before, after, names).items():
+        beside = {**first, **small}
+        if not any(sizes[name] >= 3 * tile and sizes[name] % tile for sizes in tried):
+            equal = {**first, **dict.fromkeys(names, 3 * tile + 1)}  # for what is defined for equal sizes only
+            otherwise = {**beside, name: 3 * tile}, *([equal] if _affordable(before, names, equal) else [])
+            found.append(Round(name, tile, {**beside, name: 3 * tile + 1}, otherwise))
+        found.append(Round(name, tile, {**beside, name: 2 * tile - 1}))
+    return found
+
+
+def tiles(before: Program, after: Program, names: Sequence[str]) -> dict[str, int]:
+    """The largest number by which each dimension, or what runs up to it, is divided, cut or counted modulo."""
+    found: dict[str, int] = {}
+    for program in (before, after):
+        for e, number in _tilings(program):
+            for name in names:
+                if number > found.get(name, 1) and name in e:
+                    found[name] = number
+    return found
+
+
+def _tilings(program: Program) -> Iterator[tuple[set[str], int]]:
+    """Numbers that tile something, each with the names of the variables that it depends on."""
+    flow = Flow(program)
+    inner: dict[int, list[x.Node]] = {}
+    for n in nodes(program):
+        if isinstance(n, x.FloorDiv | x.FloorMod | x.Div | x.Mod | x.Mul) and n.dtype.is_int:
+            for e, factor in ((n.a, n.b), (n.b, n.a)):
+                if isinstance(factor, x.IntImm) and 2 <= abs(factor.value) <= LARGEST_TILE:
+                    inner.setdefault(abs(factor.value), []).append(e)
+    for number, expressions in inner.items():
+        yield flow.variables(expressions), number
+
+
+def _thresholds(before: Program, after: Program, names: Sequence[str]) -> list[tuple[str, int]]:
+    """For each dimension the constants that it, or what runs up to it, is compared with or clipped to, and one more.
+
+    What is divided before that is multiplied again: `n // 32 > 4` asks for 128 and 129.
+    """
+    found: dict[str, set[int]] = {}
+    for program in (before, after):
+        flow = Flow(program)
+        for n in nodes(program):
+            if not isinstance(n, x.CompareOp | x.Min | x.Max) or not n.a.dtype.is_int:
+                continue
+            for e, constant in ((n.a, n.b), (n.b, n.a)):
+                if not isinstance(constant, x.IntImm):
+                    continue
+                divisors = [d.b for d in x.walk(e) if isinstance(d, x.FloorDiv | x.Div)]
+                size = constant.value * math.prod(d.value for d in divisors if isinstance(d, x.IntImm))
+                if 2 <= size <= LARGEST_TILE:
+                    for name in flow.variables([e]).intersection(names):
+                        found.setdefault(name, set()).add(size)
+    return [(name, size + more) for name, sizes in found.items() for size in sorted(sizes)[:THRESHOLDS]
+            for more in (0, 1)]  # fmt: skip
+
+
+def scalar_extents(before: Program, after: Program) -> set[str]:
+    """The integer arguments, by their names in `before`, that say in one of the programs how often something runs."""
+    scalars = {k: p for k, p in enumerate(parameters(before)) if p.shape is None and p.dtype.is_int}
+    if not scalars:
+        return set()
+    reached = {k for program in (before, after) for k in Flow(program).into_extents().parameters}
+    return {p.name for k, p in scalars.items() if k in reached}
+
+
+def size_names(before: Program, after: Program) -> set[str]:
+    """The names that `sizes` may have: symbolic dimensions and scalar arguments of either program."""
+    rng, both = np.random.default_rng(0), (before, after)
+    scalars = {p.name for program in both for p in parameters(program) if p.shape is None}
+    return scalars | {v.name for program in both for v in dimensions(program, rng, {})}
+
+
+def _require_names(before: Program, after: Program, given: Mapping[str, int]) -> None:
+    known = size_names(before, after)
+    unknown = sorted(set(given) - known)
+    if unknown:
+        told = ", ".join(sorted(known)) or "none"
+        raise InputError(f"sizes names {', '.join(unknown)}, which is no dimension of these programs; theirs: {told}")
+    dims = {v.name for v in dimensions(before, np.random.default_rng(0), {})}
+    negative = [f"{name} = {size}" for name, size in given.items() if name in dims and size < 0]
+    if negative:
+        raise InputError(f"a size cannot be negative: {', '.join(negative)}")
+
+
+def _factors(program: Program) -> set[int]:
+    """The numbers in a program by which sizes may be divided, or with which they may be compared."""
+    return {
+        abs(n.value) for n in nodes(program)
+        if isinstance(n, x.IntImm) and not n.dtype.is_bool and 2 <= abs(n.value) <= LARGEST
+    }  # fmt: skip
+
+
+def _telling(factors: set[int], seed: int) -> list[int]:
+    largest = sorted(factors)[-2:]
+    above = math.prod(largest) if math.prod(largest) <= 2 * LARGEST else max(largest)
+    prime = _prime_from(max(above + 1, FIRST_PRIME))
+    others = [n for n in range(2, prime) if all(n % f for f in factors)]
+    odd = others[seed % min(len(others), 3)] if others else 3
+    common = math.lcm(*factors)
+    multiple = common if factors and common <= 2 * LARGEST else max(largest, default=4)
+    return [1, prime, odd, multiple]
+
+
+def _prime_from(n: int) -> int:
+    while any(n % d == 0 for d in range(2, math.isqrt(n) + 1)):
+        n += 1
+    return n
+
+
+def _affordable(program: Program, names: Sequence[str], sizes: Mapping[str, int]) -> bool:
+    """Whether the arguments are few enough, and there are such: no extent is negative."""
+    dims = dimensions(program, np.random.default_rng(0), sizes)
+    shapes = [extents(p, dims) for p in parameters(program) if p.shape is not None]
+    if any(n < 0 for shape in shapes for n in shape):
+        return False
+    count = math.prod(sizes[name] for name in names)
+    return count <= ITERATIONS and sum(math.prod(shape) for shape in shapes) <= ELEMENTS

@@ -1,0 +1,51 @@
+"""Bound mode: random floats; each element of `after` must lie within the error that `before` allows it.
+
+See `reference.bound`. What is nearer to a tie than its error is tried again on other inputs, then refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...domains.bound import Undecided, compare
+from ..inputs.arguments import random_inputs
+from ..inputs.steering import steered
+from ..ordinary import on_floats
+from ..verdict import Verdict
+from .case import Case
+
+_ATTEMPTS = 3
+
+
+class BoundMode:
+    """Running error analysis instead of a tolerance."""
+
+    name = "bound"
+    compares = True
+    rank = 50
+
+    def run(self, case: Case) -> Verdict:
+        for attempt in range(_ATTEMPTS):
+            inputs = case.given
+            if inputs is None:
+                inputs = random_inputs(case.before, case.seed + attempt, case.sizes)
+            try:
+                verdict = compare(case.before, inputs, case.run_after(inputs), case.sizes)
+                if not verdict or not case.judges_chosen:
+                    return verdict
+                found = on_floats(case, inputs)
+                found = steered(case, self.name) if found is None else found
+                return verdict if found is None else replace(found, mode=self.name)
+            except Undecided:
+                if attempt == _ATTEMPTS - 1 or case.given is not None:
+                    raise
+        raise AssertionError("unreachable")
+
+    def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+        """Compare on inputs."""
+        return compare(case.before, inputs, case.run_after(inputs), case.sizes)
+
+
+mode = BoundMode()

@@ -1,0 +1,298 @@
+"""The two programs of one check, and what its modes share: inputs, runs, comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitvm import expr as x
+from minitvm.errors import ExecutionError, Unsupported
+
+from ...meaning.findings import UndefinedBehaviour
+from ...meaning.steps import limited
+from ..coverage import Coverage, coverage_of
+from ..flow import Flow, computes_with_floats, keys
+from ..inputs.arguments import copies, random_inputs
+from ..inputs.endings import RUN, deciding
+from ..inputs.landmarks import landmarks, points, sized_by_data
+from ..inputs.preimages import Ground, Solution
+from ..inputs.signs import decides, looks_at_order, nodes
+from ..inputs.sites import solutions
+from ..ordinary import functions
+from ..precision import elsewhere, unlike
+from ..programs import Parameter, Program, execute, parameters
+from ..verdict import Verdict, difference
+
+if TYPE_CHECKING:
+    from ..inputs.steering import Elements
+
+
+class Undefined(Exception):
+    """`after` does something undefined on inputs on which `before` does not."""
+
+    def __init__(self, error: ExecutionError, inputs: Sequence[Any]) -> None:
+        super().__init__(str(error))
+        self.inputs = inputs
+        self.finding = error.finding if isinstance(error, UndefinedBehaviour) else None
+
+
+@dataclass
+class Facts:
+    """What is to know of two programs beside their runs, each found when it is first asked for.
+
+    `dimensions` are the names that have a size.
+    """
+
+    before: Program
+    after: Program
+    dimensions: frozenset[str]
+
+    @cached_property
+    def parameters(self) -> list[Parameter]:
+        """Those of `before`; the other's differ in names at most."""
+        return parameters(self.before)
+
+    @cached_property
+    def looks_at_order(self) -> bool:
+        """Whether one of the programs compares its data: inputs of one sign then show more."""
+        return any(map(looks_at_order, (self.before, self.after)))
+
+    @cached_property
+    def landmarks(self) -> frozenset[Fraction]:
+        """The numbers at which one of the programs may change its ways."""
+        return landmarks(self.before) | landmarks(self.after)
+
+    @cached_property
+    def coverages(self) -> tuple[Coverage, Coverage]:
+        """Which sides of their comparisons and clips the two programs took so far."""
+        return coverage_of(self.before), coverage_of(self.after)
+
+    @property
+    def covered(self) -> bool:
+        """Whether both took every side of what they reached."""
+        return all(one.complete for one in self.coverages)
+
+    @cached_property
+    def compares(self) -> bool:
+        """Whether one of them decides something by an order, so that equal elements may make a difference."""
+        return any(decides(n) for one in (self.before, self.after) for n in nodes(one))
+
+    @cached_property
+    def _solutions(self) -> tuple[list[Solution], list[Solution]]:
+        (one, its_poles), (other, other_poles) = solutions(self.before), solutions(self.after)
+        return one + other, its_poles + other_poles
+
+    @cached_property
+    def reached(self) -> dict[int, frozenset[Fraction]]:
+        """For each parameter, by its place, the values that lead to a site, whatever the others hold."""
+        found: dict[int, frozenset[Fraction]] = {}
+        for s in self._solutions[0]:
+            if s.values and not s.ground:
+                found[s.place] = found.get(s.place, frozenset()) | s.values
+        return found
+
+    @cached_property
+    def probes(self) -> list[Solution]:
+        """What leads to a site where the others hold 0 or 1; of the two programs in turn, equal ones once."""
+        met: dict[tuple[int, Ground], frozenset[Fraction]] = {}
+        for s in self._solutions[0]:
+            if s.ground:
+                met[s.place, s.ground] = met.get((s.place, s.ground), frozenset()) | s.values
+        return [Solution(place, ground, values) for (place, ground), values in met.items()]
+
+    @cached_property
+    def poles(self) -> list[Solution]:
+        """What makes the floats of one of them overflow, or is where its functions are not defined."""
+        return self._solutions[1]
+
+    @cached_property
+    def hashes(self) -> set[str]:
+        """The functions in the two programs of which the field mode knows no laws."""
+        return functions(self.before) | functions(self.after)
+
+    @cached_property
+    def converts(self) -> bool:
+        """Whether one of them makes floats of integers, or integers of floats."""
+        return any(isinstance(n, x.Cast) and n.value.dtype.is_float != n.dtype.is_float
+                   for one in (self.before, self.after) for n in nodes(one))  # fmt: skip
+
+    @cached_property
+    def intricate(self) -> bool:
+        """Whether one of them may hide something where several conditions hold at once, or several inputs meet."""
+        from ..inputs.steering import intricate
+
+        return intricate(self.before) or intricate(self.after) or not self.covered
+
+    @cached_property
+    def points(self) -> bool:
+        """Whether in one of the programs data may be part of an index."""
+        return points(self.before) or points(self.after)
+
+    @cached_property
+    def withheld(self) -> frozenset[str]:
+        """The parameters that may say how often a loop runs: with large integers in them it would never end."""
+        sized = [one for one in (self.before, self.after) if sized_by_data(one, self.dimensions)]
+        places = {k for one in sized for k in Flow(one).into_extents().parameters}
+        return frozenset(self.parameters[k].name for k in places)
+
+    @cached_property
+    def rounded(self) -> str:
+        """Which rounding differs by the text of the programs, as text."""
+        return unlike(self.before, self.after)
+
+    @cached_property
+    def integral(self) -> frozenset[str]:
+        """The integer outputs that never are floats which may round in two ways: they are made of integers.
+
+        On the way they may have been floats, but not both programs compute with these.
+        """
+        casts = any(isinstance(n, x.Cast) and n.value.dtype.is_float and not n.dtype.is_float
+                    for one in (self.before, self.after) for n in nodes(one))  # fmt: skip
+        outputs = {k: p.name for k, p in enumerate(self.parameters) if p.written and not p.dtype.is_float}
+        if not casts or not outputs:
+            return frozenset(outputs.values())
+        floats = {k for k, p in enumerate(self.parameters) if p.dtype.is_float and p.given}
+        computed: list[set[int]] = []
+        for one in (self.before, self.after):
+            flow, mine = Flow(one), set()
+            for k, key in enumerate(keys(one)):
+                if k in outputs:
+                    reached = flow.into(key)
+                    if reached.parameters & floats:
+                        outputs.pop(k)
+                    elif any(computes_with_floats(n) for n in reached.nodes()):
+                        mine.add(k)
+            computed.append(mine)
+        return frozenset(name for k, name in outputs.items() if not all(k in mine for mine in computed))
+
+
+@dataclass
+class Case:
+    """Two programs with the same parameters. `given` are inputs of the caller, None: the modes draw their own.
+
+    `sizes` holds a size for every symbolic dimension, `open_sizes` those that the caller left open; cases that differ
+    in these share the facts that are `known`.
+    With `shadow`, runs on plain arrays are watched for undefined behaviour; `watched` tells that both programs had such
+    a run.
+    """
+
+    before: Program
+    after: Program
+    seed: int
+    sizes: Mapping[str, int]
+    given: Sequence[Any] | None = None
+    shadow: bool = True
+    open_sizes: Mapping[str, int] = field(default_factory=dict)
+    known: Facts | None = None
+    watched: bool = field(default=False, init=False)
+    brief: bool = False  # only what every mode does first: these sizes are large
+    undefined: bool = field(default=False, init=False)  # `before` is, at these sizes
+    told_by_floats: bool = field(default=False, init=False)  # field mode found a difference of floats only
+    exact_held: bool = field(default=False, init=False)  # exact mode found no difference, also on varied inputs
+    searched: bool = field(default=False, init=False)  # inputs were searched for (`reference.judging.inputs.steering`)
+    asked_floats: bool = field(default=False, init=False)  # floats were looked at on all varied inputs
+    excused: int = field(default=0, init=False)  # varied inputs on which a difference was put down to rounding
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> Case:
+        """The same programs where open dimensions have other sizes."""
+        every, left_open = {**self.sizes, **sizes}, {**self.open_sizes, **sizes}
+        return Case(self.before, self.after, self.seed, every, None, self.shadow, left_open, self.facts)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What the programs say whatever the sizes."""
+        return self.known or Facts(self.before, self.after, frozenset(self.sizes))
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """Those of `before`; the other's differ in names at most."""
+        return self.facts.parameters
+
+    @cached_property
+    def rounded(self) -> str:
+        """Which rounding differs, as text. Where both round alike, error bounds say how far they may lie apart."""
+        return self.facts.rounded or elsewhere(self)
+
+    @property
+    def judges_chosen(self) -> bool:
+        """Whether modes choose inputs of their own beside the first: none are given, and these sizes are small."""
+        return self.given is None and not self.brief
+
+    @cached_property
+    def _exact(self) -> list[Any] | Unsupported:
+        from .exact import exact_arguments
+
+        try:
+            return exact_arguments(self.before, self.seed, self.sizes)
+        except Unsupported as reason:
+            return reason
+
+    @property
+    def was_exact(self) -> bool:
+        """Whether exact mode found inputs."""
+        return isinstance(self.__dict__.get("_exact"), list)
+
+    @cached_property
+    def elements(self) -> Elements | None:
+        """Elements of the outputs that formulas tell, where such are asked for; None where they tell none."""
+        from ..inputs.steering import elements
+
+        return elements(self)
+
+    def exact_inputs(self) -> list[Any]:
+        """Inputs on which `before` does not round; `Unsupported` where there are none, or others are given."""
+        if self.given is not None:
+            raise Unsupported("exact mode: inputs were given")
+        if isinstance(self._exact, Unsupported):
+            raise Unsupported(str(self._exact))
+        return self._exact
+
+    def inputs(self) -> Sequence[Any]:
+        """What concrete inputs there are: those given, exact ones, else random floats."""
+        if self.given is not None:
+            return self.given
+        try:
+            return self.exact_inputs()
+        except Unsupported:
+            return random_inputs(self.before, self.seed, self.sizes)
+
+    def run_before(self, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """The arguments after a run of `before`, whose undefined actions are errors: there is nothing to compare."""
+        args = copies(inputs)
+        with self.bounded():
+            execute(self.before, args, self.shadow, self.sizes, coverage=self.facts.coverages[0], **options)
+        return args
+
+    def bounded(self) -> AbstractContextManager[None]:
+        """A bound in steps for runs of `before` if it has a `while`, which may have no end on chosen inputs."""
+        return limited(RUN) if deciding(self.before) else nullcontext()
+
+    def run_after(self, inputs: Sequence[Any], **options: Any) -> list[Any]:
+        """The arguments after a run of `after`; raises `Undefined`, which the check turns into a verdict."""
+        args = copies(inputs)
+        try:
+            execute(self.after, args, self.shadow, self.sizes, coverage=self.facts.coverages[1], **options)
+        except ExecutionError as error:
+            raise Undefined(error, inputs) from error
+        self.watched = self.watched or self.shadow
+        return args
+
+    def compare(self, mode: str, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any],
+                accept: Callable[[Parameter, np.ndarray, np.ndarray], bool] | None = None) -> Verdict:  # fmt: skip
+        """The outputs of two runs: equal values, and NaN equal to NaN; `accept` may say that a difference is none."""
+        for p, a, b in zip(self.parameters, wanted, found):
+            if not p.written:
+                continue
+            same = np.asarray(a == b)
+            if a.dtype.kind == "f":
+                same = same | ((a != a) & (b != b))
+            if same.all() or (accept is not None and accept(p, a, b)):
+                continue
+            return difference(mode, p.name, ~same, a, b, inputs)
+        return Verdict(True, mode)

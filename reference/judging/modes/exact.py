@@ -1,0 +1,128 @@
+"""Exact mode: inputs on which floats do not round, results compared with `==`. See `reference.exact`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from minitvm.errors import ExecutionError, Unsupported
+from minitvm.tir import nodes as t
+
+from ...domains.analysis import prepared
+from ...domains.exact import MagnitudeKernels, MagnitudeStatements, Peaks, exact_inputs, magnitudes, with_peaks
+from ...domains.exact_te import measure_tensors
+from ...meaning.runner import Run
+from ..inputs.arguments import random_inputs
+from ..inputs.signs import signs, with_signs
+from ..inputs.steering import steered
+from ..inputs.variations import blend, sweeps, ties, variations, varied
+from ..ordinary import apart
+from ..programs import Program
+from ..verdict import Verdict
+from .case import Case
+
+
+class Rounds(Unsupported):
+    """The programs differ where one of them may round."""
+
+
+class ExactMode:
+    """Equal bits, whatever the order of additions."""
+
+    name = "exact"
+    compares = True
+    rank = 10
+
+    def run(self, case: Case) -> Verdict:
+        inputs = case.exact_inputs()
+        verdict = self._blended(case, inputs)
+        if verdict is None:
+            verdict = self.on(case, inputs)
+        if not verdict:
+            return verdict
+        for other in () if case.brief else self._others(case, inputs):
+            found = self._if_defined(case, other)
+            if not found:
+                return found
+        case.exact_held = True
+        steered_to = steered(case, self.name)
+        return verdict if steered_to is None else steered_to
+
+    def _blended(self, case: Case, inputs: Sequence[Any]) -> Verdict | None:
+        """The verdict on the same inputs with small constants of the programs among them, if `before` takes these."""
+        planted = blend(case, inputs)
+        if planted is None:
+            return None
+        try:
+            return self.on(case, varied(inputs, planted))
+        except (ExecutionError, Unsupported):
+            return None
+
+    def _others(self, case: Case, inputs: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """Inputs of chosen signs, for programs that look at order, and those that reach the programs' constants."""
+        if case.facts.looks_at_order:
+            tied = ties(case, inputs)
+            for k, chosen in enumerate(signs(case.parameters)):
+                yield with_signs(varied(inputs, tied) if tied is not None and k else inputs, chosen)
+        for variation in itertools.chain(variations(case, inputs, whole=True), sweeps(case, inputs, whole=True)):
+            yield varied(inputs, variation)
+
+    def _if_defined(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+        """The verdict on inputs if `before` takes them. Where a program rounds, the error bounds of both decide."""
+        try:
+            return self.on(case, inputs)
+        except Rounds:
+            return self._within_bounds(case, inputs)
+        except (ExecutionError, Unsupported):
+            return Verdict(True, self.name)
+
+    def _within_bounds(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+        try:
+            found = apart(case, inputs)
+        except (ExecutionError, Unsupported):
+            case.excused += 1
+            return Verdict(True, self.name)
+        return Verdict(True, self.name) if found is None else replace(found, mode=self.name)
+
+    def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+        """Compare on inputs on which `before` does not round. Refuses where only `after` does."""
+        verdict = case.compare(self.name, inputs, case.run_before(inputs), case.run_after(inputs))
+        if not verdict and verdict.output not in case.facts.integral:
+            self._require_exact(case, inputs)
+        return verdict
+
+    def _require_exact(self, case: Case, inputs: Sequence[Any]) -> None:
+        # Rounding can make a right program differ; equal results need no such excuse, so this is not asked of them.
+        for program in (case.after, case.before):
+            peaks = Peaks()
+            try:
+                measure(program, magnitudes(inputs), peaks, case.sizes)
+            except ExecutionError:
+                continue
+            except Unsupported as reason:
+                raise Rounds(str(reason)) from None
+            if peaks.filled > 1.0:
+                raise Rounds("exact mode: one of the programs rounds on these inputs")
+
+
+mode = ExactMode()
+
+
+def exact_arguments(program: Program, seed: int = 0, sizes: Mapping[str, int] | None = None) -> list[Any]:
+    """Arguments on which a program computes without rounding; `Unsupported` where there are none."""
+    return exact_inputs(
+        lambda magnitude: random_inputs(program, seed, sizes, magnitude),
+        lambda inputs, peaks: measure(program, inputs, peaks, sizes),
+    )
+
+
+def measure(program: Program, args: Sequence[Any], peaks: Peaks, sizes: Mapping[str, int] | None = None) -> None:
+    """Run a program on magnitudes."""
+    if not isinstance(program, t.PrimFunc | t.IRModule):
+        measure_tensors(program, args, peaks)
+        return
+    compilers = with_peaks(MagnitudeStatements, peaks), with_peaks(MagnitudeKernels, peaks)
+    refusal = "exact mode: the magnitudes of this program cannot be computed"
+    prepared(Run, program, args, sizes, compilers, refusal).start("fast")

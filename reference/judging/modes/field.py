@@ -1,0 +1,194 @@
+"""Field mode: both programs over a finite field at random points. See `domains.field` and `domains.field_order`.
+
+Equal results mean that the outputs are the same rational functions of the inputs, around a random input: wrong with a
+probability of at most degree / p for each element and seed. Integers, bools and indices are those of the inputs.
+Ordinary floats are looked at too (`judging.ordinary`): they confirm a difference where functions are hashes, and
+show what overflows or is never a number where exact mode has not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minitvm.errors import ExecutionError, Unsupported
+
+from ...domains.field import Field, NeedsCompanion, lift
+from ...domains.field_order import SPANS, OrderedField, Undecided
+from ..inputs.arguments import copies, random_inputs
+from ..inputs.signs import signs
+from ..inputs.steering import steered
+from ..inputs.variations import Variation, between, sweeps, variations, varied
+from ..ordinary import apart, apart_or_none, on_floats, other_inputs
+from ..programs import Program, execute
+from ..verdict import Verdict
+from .case import Case, Undefined
+
+# One instance of each for all runs: what is compiled for them is kept.
+FIELD, ORDERED = Field(), tuple(map(OrderedField, SPANS))
+for _domain in (FIELD, *ORDERED):
+    _domain.lasting = True
+
+
+class FieldMode:
+    """The same rational functions."""
+
+    name = "field"
+    compares = True
+    rank = 20
+
+    def run(self, case: Case) -> Verdict:
+        if case.given is not None:
+            raise Unsupported("field mode: inputs were given")
+        if not any(p.dtype.is_float for p in case.parameters) and case.was_exact:
+            raise Unsupported("field mode: the parameters are no floats, and exact mode has judged them")
+        inputs = random_inputs(case.before, case.seed, case.sizes)
+        verdict = self._in_a_field(case, inputs)
+        if not verdict:
+            return self._confirmed(case, verdict, inputs) if case.facts.hashes else verdict
+        # The formulas are the same; what floats make of them is judged here where exact mode did not.
+        found = on_floats(case, inputs) if case.judges_chosen else None
+        if found is None:
+            found = steered(case, self.name)
+            case.told_by_floats = found is not None
+        if found is not None or case.exact_held or not case.judges_chosen:
+            return verdict if found is None else found
+        return self._swept(case, inputs)
+
+    def _in_a_field(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+        try:
+            verdict = self._in(case, FIELD, inputs, random=True)
+            return self._on_others(case, FIELD, inputs) if verdict else verdict
+        except NeedsCompanion:
+            pass
+        reason: Undecided | None = None
+        for domain in ORDERED:
+            try:
+                verdict = self._in(case, domain, inputs, random=True)
+            except Undecided as undecided:
+                reason = reason or undecided
+                continue
+            return self._on_others(case, domain, inputs) if verdict else verdict
+        assert reason is not None
+        raise reason
+
+    def _swept(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+        """A difference where numbers are of another magnitude, as long as some side of a comparison was not taken."""
+        for variation in sweeps(case, inputs):
+            found = apart_or_none(case, varied(inputs, variation))
+            if found is not None:
+                case.told_by_floats = True
+                return found
+            for domain in (FIELD, ORDERED[0]):
+                try:
+                    verdict = self._in(case, domain, inputs, random=True, variation=variation)
+                except NeedsCompanion:
+                    continue
+                except (ExecutionError, Unsupported):
+                    break
+                if not verdict:
+                    return verdict
+                break
+        return Verdict(True, self.name)
+
+    def _confirmed(self, case: Case, verdict: Verdict, inputs: Sequence[Any]) -> Verdict:
+        """A difference of programs with functions, if floats show one too: a hash knows no laws, such as log(exp x)."""
+        told = False
+        planted = [] if verdict.inputs is inputs else [verdict.inputs]
+        for chosen in (*planted, inputs, *other_inputs(case, inputs)):
+            try:
+                found = apart(case, chosen)
+            except (ExecutionError, Unsupported):
+                continue
+            if found is not None:
+                case.told_by_floats = True
+                return found
+            told = True
+        beyond = on_floats(case, inputs, judged=True)
+        if beyond is not None:
+            return beyond
+        names = ", ".join(sorted(case.facts.hashes))
+        why = "ordinary floats agree within their bounds" if told else "no error bounds tell whether floats agree"
+        raise Undecided(f"field mode: could not decide: a field knows no laws of {names}, and {why}")
+
+    def _on_others(self, case: Case, domain: Field, inputs: Sequence[Any]) -> Verdict:
+        """A difference on floats of chosen signs, or on inputs that reach the programs' constants, if there is one.
+
+        Inputs that `before` does not take, or that are not decided, are left out. What exact mode judged on its inputs
+        of the second kind is not asked again.
+        """
+        others: list[dict[str, Any]] = []
+        if case.brief:
+            return Verdict(True, self.name)
+        if isinstance(domain, OrderedField):
+            others += [{"chosen": chosen} for chosen in signs(case.parameters)]
+        left = between(case, inputs) if case.exact_held else variations(case, inputs)
+        others += [{"variation": variation} for variation in left]
+        for options in others:
+            try:
+                verdict = self._in(case, domain, inputs, random=True, **options)
+            except (ExecutionError, Unsupported, NeedsCompanion):
+                continue
+            if not verdict:
+                return verdict
+        return Verdict(True, self.name)
+
+    def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+        """Compare on inputs, the floats among them as the exact rationals that they are, or as floats if these told."""
+        if case.told_by_floats:
+            return apart(case, inputs, values=bool(case.facts.hashes)) or Verdict(True, self.name)
+        try:
+            return self._in(case, FIELD, inputs, random=False)
+        except NeedsCompanion:
+            return self._in(case, ORDERED[0], inputs, random=False)
+
+    def _in(self, case: Case, domain: Field, inputs: Sequence[Any], random: bool, chosen: Sequence[int] = (),
+            variation: Variation | None = None) -> Verdict:  # fmt: skip
+        lifted = lift(case.parameters, domain, inputs, case.seed if random else None)
+        if variation is not None:
+            pairs = list(zip(case.parameters, lifted, variation, strict=True))
+            lifted = [(c.on(a, domain.lift) if p.dtype.is_float else c.on(a)) if c else a for p, a, c in pairs]
+            inputs = varied(inputs, variation)
+        if isinstance(domain, OrderedField) and chosen:
+            floats = [sign if p.dtype.is_float else 0 for p, sign in zip(case.parameters, chosen)]
+            lifted = [domain.with_sign(a, sign) if sign else a for a, sign in zip(lifted, floats)]
+        with case.bounded():
+            wanted = self._outputs(case, case.before, domain, lifted)
+        try:
+            found = self._outputs(case, case.after, domain, lifted)
+        except ExecutionError as error:
+            raise Undefined(error, inputs) from error
+        return compare(case, domain, inputs, wanted, found, everywhere=variation is None)
+
+    def _outputs(self, case: Case, program: Program, domain: Field, lifted: Sequence[Any]) -> list[Any]:
+        args = copies(lifted)
+        execute(program, args, case.shadow and not case.watched, case.sizes, domain=domain)
+        return args
+
+
+mode = FieldMode()
+
+
+def compare(case: Case, domain: Field, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any],
+            everywhere: bool = True) -> Verdict:  # fmt: skip
+    """The verdict on two runs over the field. Unless `everywhere`, elements that are no numbers are not looked at."""
+    for p, a, b in zip(case.parameters, wanted, found):
+        if not p.written:
+            continue
+        same = np.asarray(domain.same(a, b) if p.dtype.is_float else a == b)
+        if not everywhere and p.dtype.is_float and isinstance(domain, OrderedField):
+            same = same | np.isnan(a["c"]) | np.isnan(b["c"])  # x / x at a planted zero, say
+        if same.all():
+            if everywhere and p.dtype.is_float and isinstance(domain, OrderedField) and np.isnan(a["c"]).any():
+                raise Unsupported(f"field mode: {p.name} is not a number somewhere: a division by zero, or infinities")
+            continue
+        index = tuple(int(i) for i in np.argwhere(~same)[0])
+        values = [domain.text(v[index]) if p.dtype.is_float else repr(v[index]) for v in (a, b)]
+        message = (
+            f"the programs differ in {p.name}[{', '.join(map(str, index))}] (field mode,"
+            f" {int((~same).sum())} of {same.size} elements)\n  before: {values[0]}\n  after:  {values[1]}"
+        )
+        return Verdict(False, "field", message, p.name, index, values[0], values[1], inputs)
+    return Verdict(True, "field")

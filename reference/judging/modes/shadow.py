@@ -1,0 +1,24 @@
+"""Shadow mode: undefined behaviour. Every run of another mode on plain arrays is watched; see `meaning.shadow`."""
+
+from __future__ import annotations
+
+from ..verdict import Verdict
+from .case import Case
+
+
+class ShadowMode:
+    """Uninitialised reads, accesses out of bounds, conflicts, divergent barriers, outputs that are not written."""
+
+    name = "shadow"
+    compares = False
+    rank = 80
+
+    def run(self, case: Case) -> Verdict:
+        if not case.watched:
+            inputs = case.inputs()
+            case.run_before(inputs)
+            case.run_after(inputs)
+        return Verdict(True, self.name)
+
+
+mode = ShadowMode()

@@ -1,0 +1,81 @@
+"""Special mode: the same bits where NaN, infinities, zeros, subnormals and the ends of integer ranges are planted.
+
+See `inputs.special`. Elements that another order of a sum may account for are no pass: if there are such, the mode
+refuses and says how many, unless something else differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minitvm.errors import ExecutionError, Unsupported
+
+from ..inputs.special import KINDS, explained, same_bits, special_inputs, turns
+from ..verdict import Verdict, difference
+from .case import Case
+
+
+class SpecialMode:
+    """Bitwise equality on special values."""
+
+    name = "special"
+    compares = True
+    rank = 60
+
+    def run(self, case: Case) -> Verdict:
+        for inputs, wanted in self._before(case):
+            verdict = self._compared(case, inputs, wanted, case.run_after(inputs))
+            if not verdict:
+                return verdict
+        return Verdict(True, self.name)
+
+    def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+        """Compare on inputs."""
+        return self._compared(case, inputs, case.run_before(inputs), case.run_after(inputs))
+
+    def _before(self, case: Case) -> list[tuple[Sequence[Any], list[Any]]]:
+        """Inputs on which `before` is defined, and what it gives: in turns, so that each value is in each of them."""
+        if case.given is not None:
+            return [(case.given, case.run_before(case.given))]
+        for kind in KINDS:
+            chosen = [
+                special_inputs(case.before, case.seed, case.sizes, kind, turn)
+                for turn in range(turns(case.before, case.sizes))
+            ]
+            try:
+                return [(inputs, case.run_before(inputs)) for inputs in chosen]
+            except ExecutionError as error:
+                reason = str(error).splitlines()[0]
+        raise Unsupported(f"special mode: the first program is undefined on special values: {reason}")
+
+    def _compared(self, case: Case, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any]) -> Verdict:
+        unlike = {k: ~same_bits(a, b) for k, (p, a, b) in enumerate(zip(case.parameters, wanted, found)) if p.written}
+        unlike = {k: mask for k, mask in unlike.items() if mask.any()}
+        if not unlike:
+            return Verdict(True, self.name)
+        floats = any(case.parameters[k].dtype.is_float for k in unlike)
+        by_order: Sequence[np.ndarray | None] = [None] * len(wanted)
+        if floats:
+            try:
+                by_order = explained(case.before, inputs, found, case.sizes)
+            except Unsupported as reason:
+                raise Unsupported(
+                    "special mode: the programs differ in bits, and whether another order of additions accounts for it"
+                    f" cannot be told: {reason}"
+                ) from None
+        for k, mask in unlike.items():
+            order = by_order[k]
+            wrong = mask if order is None else mask & ~order
+            if wrong.any():
+                return difference(self.name, case.parameters[k].name, wrong, wanted[k], found[k], inputs)
+        count = sum(int(mask.sum()) for mask in unlike.values())
+        raise Unsupported(
+            f"special mode: the sums behind {count} elements were taken in another order; these agree within the"
+            " rounding and overflow that this allows, all others in every bit"
+        )
+
+
+mode = SpecialMode()

@@ -1,0 +1,143 @@
+"""What two programs compute in floats, held against the error bounds of both: `apart`.
+
+The field mode asks it twice. A function is a hash there, so a disagreement proves nothing where there are such:
+log(exp(x)) is x. And a formula says nothing about floats that overflow, or are NaN for every input. Both programs have
+a bound (`reference.bound`), so that other algebra is no difference: only what is beyond the bounds of both is one, and
+what is not a finite number where the first program's is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitvm import expr as x
+from minitvm.errors import ExecutionError, Unsupported
+
+from ..domains import bound
+from ..domains.field import FUNCTIONS
+from .inputs.signs import nodes
+from .inputs.variations import poles, variations, varied
+from .programs import Program
+from .verdict import Verdict, difference
+
+if TYPE_CHECKING:
+    from .modes.case import Case
+
+SLACK = 4  # times the bounds of both: a constant of one program may be the rounded form of one of the other
+SPANS = ((0.25, 8.0), (-1.0, 1.0))  # of other inputs: where roots and logarithms are defined, and small ones
+
+
+def functions(program: Program) -> set[str]:
+    """The functions in a program of which the field mode knows no laws."""
+    return {n.op for n in nodes(program) if isinstance(n, x.Call) and n.op in FUNCTIONS}
+
+
+def apart(case: Case, inputs: Sequence[Any], values: bool = True) -> Verdict | None:
+    """The difference on these inputs, None where both may be float results of one formula.
+
+    Without `values` only what is no finite number counts, and integers that are made of integers: the other values are
+    known to be those of one formula. Raises
+    `Unsupported` where `values` are asked for and no bound tells, `ExecutionError` where `before` is undefined, and
+    `Undefined` where `after` is.
+    """
+    wanted, found = case.run_before(inputs), case.run_after(inputs)
+    for p, w, f in zip(case.parameters, wanted, found):
+        if p.written and p.name in case.facts.integral and (unequal := np.asarray(w != f)).any():
+            return difference("field", p.name, unequal, w, f, inputs)
+    lost = [_lost(w, f) if p.written else None for p, w, f in zip(case.parameters, wanted, found)]
+    if not values and not any(one is not None and one.any() for one in lost):
+        return None
+    bounds = _bounds(case, inputs)
+    for k, wrong in enumerate(lost):
+        if wrong is None:
+            continue
+        if bounds is not None:
+            must, other = (one[k] for one in bounds)
+            shaped = [np.reshape(a, wrong.shape) for a in (must.value, must.error, other.value, other.error)]
+            wrong = wrong & np.isfinite(shaped[1])  # where another order may overflow, nothing is lost
+            wrong = wrong | _beyond(*shaped) if values else wrong
+        if wrong.any():
+            how = " in floats beyond rounding,"
+            return difference("field", case.parameters[k].name, wrong, wanted[k], found[k], inputs, how)
+    if bounds is None and values:
+        raise Unsupported("field mode: no error bounds tell whether floats agree")
+    return None
+
+
+def on_floats(case: Case, inputs: Sequence[Any], judged: bool = False) -> Verdict | None:
+    """A difference in what formulas do not say, on ordinary inputs and on those that reach the programs' constants.
+
+    That is numbers that become infinite or NaN, and integers that went through floats. Where both programs round alike,
+    the values on ordinary inputs count too: what a formula takes for a number may be another in floats. Where exact
+    mode held, only what overflows functions is asked. With `judged`, the ordinary inputs were judged before, and
+    nobody judged the formulas: values count on all inputs but those.
+    """
+    if case.asked_floats:
+        return None  # by another mode, which refused then
+    case.asked_floats = True
+    chosen: list[tuple[Sequence[Any], bool]] = []
+    if not case.exact_held:
+        chosen += [] if judged else [(inputs, not case.rounded)]
+        chosen += [(varied(inputs, variation), judged) for variation in variations(case, inputs)]
+    chosen += [(varied(inputs, variation), False) for variation in poles(case, inputs)]
+    for one, values in chosen:
+        found = None
+        with suppress(ExecutionError):
+            try:
+                found = apart(case, one, values)
+            except Unsupported:
+                with suppress(Unsupported):
+                    found = apart(case, one, values=False) if values else None
+        if found is not None:
+            case.told_by_floats = True
+            return found
+    return None
+
+
+def apart_or_none(case: Case, inputs: Sequence[Any]) -> Verdict | None:
+    """A finite number that was lost on these inputs; None also where `before` does not take them."""
+    with suppress(ExecutionError, Unsupported):
+        return apart(case, inputs, values=False)
+    return None
+
+
+def other_inputs(case: Case, inputs: Sequence[Any]) -> list[list[Any]]:
+    """The same arguments with floats of each of `SPANS`."""
+    rng = np.random.default_rng((case.seed, 0xF10A7))
+    return [
+        [
+            np.asarray(rng.uniform(low, high, np.shape(a)), p.dtype.numpy)[() if p.shape is None else ...]
+            if p.given and p.dtype.is_float else a
+            for p, a in zip(case.parameters, inputs)
+        ]
+        for low, high in SPANS
+    ]  # fmt: skip
+
+
+def _bounds(case: Case, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
+    try:
+        return (
+            bound.evaluate(case.before, inputs, case.sizes),
+            bound.evaluate(case.after, inputs, case.sizes),
+        )
+    except (Unsupported, ExecutionError):
+        return None
+
+
+def _lost(wanted: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Where a finite number became none."""
+    if wanted.dtype.kind != "f":
+        return np.zeros(wanted.shape, np.bool_)
+    return np.asarray(np.isfinite(wanted) & ~np.isfinite(found))
+
+
+def _beyond(value: np.ndarray, error: np.ndarray, other: np.ndarray, its: np.ndarray) -> np.ndarray:
+    if value.dtype.kind != "f":
+        return np.asarray(value != other)
+    with np.errstate(all="ignore"):
+        far = np.abs(value - other) > SLACK * (error + its)
+    return np.asarray(far & np.isfinite(value) & np.isfinite(other))

@@ -1,0 +1,173 @@
+"""Programs of every level below the graph, seen alike: their parameters, and one way to run them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from minitvm import expr as x
+from minitvm.errors import InputError
+from minitvm.te import nodes as te
+from minitvm.tir import nodes as t
+
+from .. import kernel
+from .. import te as tensors
+from ..domains.domain import Domain
+from ..meaning import runner
+from ..meaning.settings import Settings, stored_buffers
+from ..tir import entry_function
+
+Program = Any  # a PrimFunc, an IRModule (of one level-3 function, or lowered), or a list of te tensors
+
+
+INOUT = "reference.inout"  # an attribute of a function: the places of the parameters that it updates
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A place in the calling order: what two programs must agree on."""
+
+    name: str
+    dtype: x.DType
+    shape: tuple[x.Expr, ...] | None  # None: a scalar
+    written: bool
+    var: x.Var | None = None
+    inout: bool = False
+
+    @property
+    def given(self) -> bool:
+        """Whether the caller passes a value in."""
+        return not self.written or self.inout
+
+    @property
+    def kind(self) -> str:
+        """The dtype, and the shape of an array, as text."""
+        return str(self.dtype) if self.shape is None else f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+def entry(program: t.PrimFunc | t.IRModule) -> t.PrimFunc:
+    """The function that a run starts with; InputError where a module has several, and none of them leads."""
+    if several_functions(program) and "main" not in program.functions:  # type: ignore[union-attr]
+        names = list(program.functions)  # type: ignore[union-attr]
+        raise InputError(
+            f"a module of several functions beside one program: {', '.join(names)}\n"
+            f"  try:    one of its functions, module[{names[0]!r}]"
+        )
+    return entry_function(program, None)
+
+
+def is_lowered(program: Program) -> bool:
+    """Whether a program is one of kernel level: a module with a host function, or kernels, which have no blocks."""
+    if not isinstance(program, t.PrimFunc | t.IRModule):
+        return False
+    if isinstance(program, t.IRModule) and any(f.attrs.get("host") for _, f in program.items()):
+        return True
+    func = entry(program)
+    return bool(func.attrs.get("host")) or not isinstance(func.body, t.BlockRealize)
+
+
+def several_functions(program: Program) -> bool:
+    """Whether a program is a module whose functions do not belong together as a host and its kernels."""
+    if not isinstance(program, t.IRModule) or len(program.functions) < 2:
+        return False
+    return not any(f.attrs.get("host") for _, f in program.items())
+
+
+def parameters(program: Program) -> list[Parameter]:
+    """The parameters of a program in calling order."""
+    if isinstance(program, t.PrimFunc | t.IRModule):
+        func = entry(program)
+        by_program = _PARAMETERS.setdefault(func, WeakKeyDictionary())
+        if program not in by_program:
+            by_program[program] = _of_function(func, program if isinstance(program, t.IRModule) else None)
+        return list(by_program[program])
+    if not isinstance(program, Sequence) or not all(isinstance(one, te.Tensor | x.Var) for one in program):
+        raise InputError(
+            f"a program is a PrimFunc, an IRModule or a list of te tensors, found {type(program).__name__}"
+        )
+    return [
+        Parameter(one.name, one.dtype, one.shape, isinstance(one.op, te.ComputeOp))
+        if isinstance(one, te.Tensor)
+        else Parameter(one.name, one.dtype, None, False, one)
+        for one in program
+    ]
+
+
+_PARAMETERS: WeakKeyDictionary[t.PrimFunc, WeakKeyDictionary[t.PrimFunc | t.IRModule, list[Parameter]]] = (
+    WeakKeyDictionary()
+)
+
+
+def _of_function(func: t.PrimFunc, module: t.IRModule | None) -> list[Parameter]:
+    written = stored_buffers(func, module)
+    inout = func.attrs.get(INOUT, ())
+    return [
+        Parameter(p.name, p.dtype, p.shape, p in written, inout=k in inout)
+        if isinstance(p, t.Buffer)
+        else Parameter(p.name, p.dtype, None, False, p)
+        for k, p in enumerate(func.params)
+    ]
+
+
+def same_signature(before: Program, after: Program) -> str:
+    """What only one of two programs writes, as text; "" where they write the same parameters.
+
+    InputError unless they can be called with the same arguments.
+    """
+    one, other = parameters(before), parameters(after)
+    if len(one) != len(other):
+        raise InputError(f"the programs have {len(one)} and {len(other)} parameters")
+    for p, q in zip(one, other):
+        if p.dtype != q.dtype or (p.shape is None) != (q.shape is None):
+            names = p.name if p.name == q.name else f"{p.name} and {q.name}"
+            raise InputError(f"the parameters {names} differ: {p.kind} before, {q.kind} after")
+    told = [f"{p.name} is written by {'before and not by after' if p.written else 'after and not by before'}"
+            for p, q in zip(one, other) if p.written != q.written]  # fmt: skip
+    return "\n".join(told)
+
+
+def execute(program: Program, args: Sequence[Any], shadow: bool = True, sizes: Mapping[str, int] | None = None,
+            domain: Domain | None = None, coverage: Any = None, **options: Any) -> None:  # fmt: skip
+    """Run any program on arrays in calling order; outputs are written in place.
+
+    A `coverage` (`judging.coverage`) hears the comparisons. `options` are those of the level's interpreter: `mode`,
+    `order`, `seed`; a te program has `mode` only.
+    """
+    if not isinstance(program, t.PrimFunc | t.IRModule):
+        _run_tensors(program, args, options.get("mode", "fast"), domain, coverage)
+        return
+    func = entry(program)
+    inout = [func.params[k].name for k in func.attrs.get(INOUT, ())]
+    if is_lowered(program):
+        kernel.run(program, *args, shadow=shadow, sizes=sizes, domain=domain, inout=inout, coverage=coverage, **options)
+        return
+    settings = Settings(shadow, options.get("order", "forward"), options.get("seed", 0), domain=domain,
+                        coverage=coverage)  # fmt: skip
+    runner.run_level_3(func, args, settings, options.get("mode", "fast"), inout)
+
+
+def split_tensors(
+    program: Sequence[Any], args: Sequence[Any]
+) -> tuple[dict[te.Tensor, Any], dict[x.Var, Any], list[tuple[te.Tensor, Any]]]:
+    """The placeholders, scalars and outputs of a te program, each with its argument."""
+    inputs: dict[te.Tensor, Any] = {}
+    scalars: dict[x.Var, Any] = {}
+    outputs: list[tuple[te.Tensor, Any]] = []
+    for one, arg in zip(program, args):
+        if isinstance(one, x.Var):
+            scalars[one] = arg
+        elif isinstance(one.op, te.ComputeOp):
+            outputs.append((one, arg))
+        else:
+            inputs[one] = arg
+    return inputs, scalars, outputs
+
+
+def _run_tensors(program: Sequence[Any], args: Sequence[Any], mode: str, domain: Domain | None,
+                 coverage: Any = None) -> None:  # fmt: skip
+    inputs, scalars, outputs = split_tensors(program, args)
+    results = tensors.evaluate([one for one, _ in outputs], inputs, scalars, mode, domain=domain, coverage=coverage)
+    for (_, array), result in zip(outputs, results):
+        array[...] = result

@@ -1,0 +1,137 @@
+"""A found difference made small: the smallest sizes and the simplest inputs found that still show it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from minitvm.errors import ExecutionError, InputError, Unsupported
+
+from ..meaning import steps
+from .inputs.arguments import random_inputs
+from .modes.case import Case, Undefined
+from .verdict import SHOWN, Verdict, described
+
+STEPS = 200_000  # of the interpreters, after which the best so far is good enough
+ATTEMPT = 50  # steps that an attempt costs beside its runs
+SIZES = (1, 2, 3, 4, 6)
+
+Judge = Callable[[Case], Verdict | None]
+
+
+def smallest(case: Case, verdict: Verdict, judge: Judge, on: Any = None) -> Verdict:
+    """A verdict on the same fault with smaller sizes and inputs.
+
+    `judge` runs the mode that found it on another case, and gives None where it cannot; `on(case, inputs)` compares on
+    chosen inputs, where the mode can do that.
+    """
+    best, here, budget = verdict, case, _Budget(steps.taken() + STEPS)
+    for sizes in _smaller_sizes(case):
+        smaller = case.with_sizes(sizes)
+        found = budget.tried(judge, smaller)
+        if found is not None and _like(found, verdict):
+            best, here = found, smaller
+            break
+    if on is not None and case.given is None and best.output:
+        best = _simplest(here, best, partial(budget.tried, on, here))
+    names = [p.name for p in here.parameters]
+    shown = [(n, a) for n, a, p in zip(names, best.inputs, here.parameters) if p.given]
+    text = described([n for n, _ in shown], [a for _, a in shown], here.open_sizes)
+    return replace(best, sizes=dict(here.open_sizes), counterexample=text if best.output else _sizes_only(here))
+
+
+def _sizes_only(case: Case) -> str:
+    return described((), (), case.open_sizes)
+
+
+def _smaller_sizes(case: Case) -> Iterator[dict[str, int]]:
+    """Other values of the open dimensions, the smallest sum first."""
+    names = list(case.open_sizes)
+    if not names:
+        return
+    chosen = itertools.product(SIZES, repeat=min(len(names), 3))
+    for values in sorted(chosen, key=lambda v: (sum(v), max(v))):
+        candidate = dict(zip(names, itertools.chain(values, itertools.repeat(values[-1]))))
+        if all(n <= case.open_sizes[name] for name, n in candidate.items()) and candidate != case.open_sizes:
+            yield candidate
+
+
+@dataclass(frozen=True)
+class _Budget:
+    """Attempts, as long as the interpreters have not taken more steps than `end`."""
+
+    end: int
+
+    def tried(self, attempt: Callable[..., Verdict | None], *args: Any) -> Verdict | None:
+        """The difference that an attempt finds; None where it finds none, cannot run, or takes too many steps."""
+        left = self.end - steps.taken()
+        if left <= 0:
+            return None
+        try:
+            with steps.limited(left):
+                steps.spend(ATTEMPT)
+                found = attempt(*args)
+        except (ExecutionError, Unsupported, InputError, Undefined):
+            return None
+        return found if found is not None and not found else None
+
+
+def _like(found: Verdict, wanted: Verdict) -> bool:
+    return found.mode == wanted.mode and (found.output == wanted.output or not wanted.output)
+
+
+def _simplest(case: Case, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | None]) -> Verdict:
+    """The same difference on simpler inputs, one array after the other."""
+    for magnitude in (1, 2, 8):
+        found = attempt(random_inputs(case.before, case.seed, case.sizes, magnitude))
+        if found is not None:
+            best = found
+            break
+    changeable = [
+        k for k, p in enumerate(case.parameters)
+        if p.given and isinstance(best.inputs[k], np.ndarray) and not p.dtype.is_bool
+    ]  # fmt: skip
+    for k in changeable:
+        array = np.asarray(best.inputs[k])
+        for simpler in (np.zeros_like(array), np.ones_like(array)):
+            found = attempt([*best.inputs[:k], simpler, *best.inputs[k + 1 :]])
+            if found is not None:
+                best = found
+                break
+    for k in changeable:
+        if np.asarray(best.inputs[k]).any():
+            best = _few(k, best, attempt)
+    return best
+
+
+def _few(k: int, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | None]) -> Verdict:
+    """Few elements that are not zero; where it takes more than a text lists, ones everywhere if they do."""
+    found = _fewer(k, best, attempt)
+    array = np.asarray(best.inputs[k])
+    everywhere = bool((array == array.flat[0]).all())
+    return best if everywhere and np.count_nonzero(found.inputs[k]) > SHOWN else found
+
+
+def _fewer(k: int, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | None]) -> Verdict:
+    """Fewer elements that are not zero, by halving (delta debugging, Zeller 1999), and those that stay made one."""
+    size = np.asarray(best.inputs[k]).size
+    step = size // 2
+    while step:
+        for begin in reversed(range(0, size, step)):  # so that the first ones stay
+            array = np.array(best.inputs[k])
+            flat = array.reshape(-1)
+            if not flat[begin : begin + step].any():
+                continue
+            flat[begin : begin + step] = 0
+            found = attempt([*best.inputs[:k], array, *best.inputs[k + 1 :]])
+            best = best if found is None else found
+        step //= 2
+    array = np.array(best.inputs[k])
+    array[array != 0] = 1
+    found = attempt([*best.inputs[:k], array, *best.inputs[k + 1 :]])
+    return best if found is None else found

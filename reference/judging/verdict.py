@@ -1,0 +1,153 @@
+"""What a check found: `Verdict`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minitvm.notebook import verdict_html
+
+from ..meaning.findings import Access, Finding
+
+SIDES, WIDTH = 3, 70  # untaken sides that a verdict lists, and how long each may be
+SHOWN = 4  # elements of an input that a message lists
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of a check; true when the programs mean the same.
+
+    `mode` is the mode that compared the outputs, or the one that found the difference. On a difference: `message`, a
+    text that says it; the output's name, the first differing index and both values (field mode: rationals as text);
+    `inputs`, the smallest arguments found that show it, in calling order, with the `sizes` of symbolic dimensions; and
+    for undefined behaviour the `finding`. `ran` are the modes that ran, `refused` says of each other one why not.
+    Of an equal verdict, `tried` has the sizes of symbolic dimensions at which the programs were compared, and
+    `unjudged` says where they round at other dtypes, if no mode that ran judges rounding; `excused` counts
+    the inputs on which they differ and may, as one of them rounds there; `short` has the tiles that no size tried goes
+    round three times, by dimension; `untaken` has the sides of comparisons and clips of data that no input took.
+    `inout` names the parameters that were taken as in and out. The mode "signature" says that one program writes what
+    the other does not. A difference keeps the `programs` and the `seed`, for `script`.
+    """
+
+    equal: bool
+    mode: str
+    message: str = ""
+    output: str = ""
+    index: tuple[int, ...] = ()
+    before: Any = None
+    after: Any = None
+    inputs: Sequence[Any] = field(default=(), repr=False)
+    ran: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    finding: Finding | None = None
+    counterexample: str = ""  # the inputs as text
+    tried: tuple[Mapping[str, int], ...] = ()
+    unjudged: str = ""
+    inout: tuple[str, ...] = ()
+    excused: int = 0
+    untaken: tuple[str, ...] = ()
+    short: Mapping[str, int] = field(default_factory=dict)
+    programs: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
+    seed: int = 0
+
+    def __bool__(self) -> bool:
+        return self.equal
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        """The accesses behind undefined behaviour: of a conflict both."""
+        return self.finding.accesses if self.finding is not None else ()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return verdict_html(str(self), self.equal)
+
+    def script(self) -> str:
+        """A difference as a Python file that runs and shows it; `InputError` for an equal verdict."""
+        from .counterexample import script
+
+        return script(self)
+
+    def __str__(self) -> str:
+        if self.equal:
+            told = ", ".join(self.ran) if self.mode in self.ran else ", ".join((self.mode, *self.ran))
+            lines = [f"equal ({told or self.mode}){_at(self.tried)}"]
+        else:
+            lines = [self.message, *([self.counterexample] if self.counterexample else [])]
+        if self.inout:
+            lines.append(f"  in and out: {', '.join(self.inout)} (what the caller passes in is read)")
+        if self.unjudged:
+            lines.append(f"  rounding was not judged: {self.unjudged} (mode bound does)")
+        for name, tile in self.short.items():
+            lines.append(f"  no size of {name} was judged that goes round its tile of {tile} three times")
+        if self.excused:
+            times = "1 input" if self.excused == 1 else f"{self.excused} inputs"
+            lines.append(f"  on {times} they differ where one of them rounds, which was not judged (mode bound does)")
+        if self.untaken:
+            lines.append(f"  one side only: {_some(self.untaken)}")
+        for name, why in self.refused.items():
+            reason = why.removeprefix(f"{name} mode: ").splitlines()
+            lines.append(f"  {name} did not run: {reason[0]}")
+        return "\n".join(lines)
+
+
+def _some(texts: Sequence[str]) -> str:
+    """The first of several texts, each cut to what a line shows."""
+    cut = [text if len(text) <= WIDTH else f"{text[: WIDTH // 2]} ... {text[-WIDTH // 2 :]}" for text in texts[:SIDES]]
+    rest = f"; and {len(texts) - SIDES} others" if len(texts) > SIDES else ""
+    return "; ".join(cut) + rest
+
+
+def difference(mode: str, output: str, wrong: np.ndarray, wanted: np.ndarray, found: np.ndarray,
+               inputs: Sequence[Any], how: str = "") -> Verdict:  # fmt: skip
+    """The verdict on an output of which some elements are `wrong`: the first of them; `how` they are, as text."""
+    index = tuple(int(i) for i in np.argwhere(wrong)[0])
+    before, after = wanted[index], found[index]
+    message = (
+        f"the programs differ in {output}[{', '.join(map(str, index))}] ({mode} mode,{how}"
+        f" {int(wrong.sum())} of {wrong.size} elements)\n  before: {before!r}\n  after:  {after!r}"
+    )
+    return Verdict(False, mode, message, output, index, before, after, inputs)
+
+
+def _at(tried: Sequence[Mapping[str, int]]) -> str:
+    """` for n = 1, 5, 8`, ` for (n, m) = (5, 1), (1, 8)`."""
+    if not tried:
+        return ""
+    names = list(tried[0])
+    values = sorted(tuple(sizes.values()) for sizes in tried)
+    if len(names) == 1:
+        return f" for {names[0]} = {', '.join(str(v) for (v,) in values)}"
+    return f" for ({', '.join(names)}) = {', '.join(str(v) for v in values)}"
+
+
+def described(names: Sequence[str], inputs: Sequence[Any], sizes: Mapping[str, int]) -> str:
+    """Arguments as text, a line each: what is zero, what is one number, or the elements that are not zero."""
+    lines = [f"  sizes:  {', '.join(f'{name} = {size}' for name, size in sizes.items())}"] if sizes else []
+    for name, value in zip(names, inputs):
+        lines.append(f"  {name} = {_array_text(np.asarray(value))}")
+    return "\n".join(lines)
+
+
+def _array_text(array: np.ndarray) -> str:
+    if array.ndim == 0:
+        return f"{array[()]:g}"
+    shape = "x".join(map(str, array.shape))
+    if not array.size:
+        return f"nothing ({shape})"
+    if (array == array.flat[0]).all():
+        return f"{_number(array.flat[0])} everywhere ({shape})"
+    if array.size <= SHOWN:
+        return np.array2string(array, separator=", ", formatter={"all": _number}).replace("\n", "")
+    places = np.argwhere(array != 0)
+    told = [f"{_number(array[tuple(at)])} at [{', '.join(map(str, at))}]" for at in places[:SHOWN]]
+    rest = f" and {len(places) - SHOWN} others" if len(places) > SHOWN else ""
+    return f"0 but {', '.join(told)}{rest} ({shape})"
+
+
+def _number(value: Any) -> str:
+    return f"{float(value):g}" if isinstance(value, np.floating) else str(int(value))

@@ -1,0 +1,1 @@
+"""What expressions, statements and memory mean, one element and one iteration at a time: the definition."""
