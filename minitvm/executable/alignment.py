@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..expr import DType
+
 ALIGNMENT = 64
 
 
@@ -42,3 +44,13 @@ def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     copy = aligned_empty(array.nbytes).view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
+
+
+def array_at(address: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """The memory at an address as an array; it does not keep the memory alive."""
+    np_dtype = DType(dtype).numpy
+    count = int(np.prod(shape, dtype=np.int64))
+    if count == 0:
+        return np.empty(shape, np_dtype)
+    memory = (ctypes.c_char * (count * np_dtype.itemsize)).from_address(address)
+    return np.ndarray(shape, np_dtype, memoryview(memory))

@@ -16,8 +16,8 @@ from ..executable.alignment import address
 from ..executable.memory import MemoryPlan, memory_plan
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .cpu.program import BoundProgram, CpuProgram, LoadedCode
-from .cpu.stamps import StampedRun
 from .shapes import bind_dims, check_fixed_dims
+from .stamped import StampedRun
 from .tvm_methods import TvmMethods
 
 if TYPE_CHECKING:

@@ -200,12 +200,12 @@ def test_code_of_another_format_is_kept_as_objects(
     built: GraphModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a system has that is not Linux on AMD64: LLVM loads it, and nothing is compiled."""
-    from minitvm.runtime.artifact import export
+    from minitvm.runtime.cpu import machine_code
 
     def no_link(objects: Any) -> Any:
         raise Unsupported("object code is not a relocatable ELF64 file for AMD64")
 
-    monkeypatch.setattr(export, "link", no_link)
+    monkeypatch.setattr(machine_code, "link", no_link)
     built.export(tmp_path / "net.mtvm")
     np.save(tmp_path / "x.npy", image())
     np.save(tmp_path / "y.npy", built(image()))

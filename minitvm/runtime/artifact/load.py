@@ -7,25 +7,20 @@ compiled, through the kernel cache, for which Numba is imported.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from ...errors import ArtifactError, InputError, InternalError
 from ...executable import Executable
 from ...executable.serialize import from_json
-from ..cpu import executor, identity
-from ..cpu.image import CodeImage, map_image
+from ..cpu import machine_code as code
 from ..cpu.team import available_cores
 from ..function import Function
 from ..module import GraphModule
 from . import format, sign
 from .format import Container
-
-if TYPE_CHECKING:
-    from ..cpu.program import LoadedCode
 
 _KINDS: dict[str, type[GraphModule] | type[Function]] = {"graph": GraphModule, "function": Function}
 Progress = Callable[[int, int, str], None]  # as of `cpu.compile_pool`, which is imported only to compile
@@ -53,7 +48,8 @@ def load(
     sign.demand_trust(container, trust, key)
     with _put_together(container):
         executable = from_json(_json(container, "program"), container.sections["weights"])
-        kernels = _machine_code(container, len(executable.kernels))
+        index = _json(container, "code")
+        kernels = code.unpack(index, container.sections["machine_code"], len(executable.kernels))
         kind = _KINDS[container.about["kind"]]
     if kernels is None:
         return _recompiled(container, executable, kind, threads, progress)
@@ -81,36 +77,6 @@ def _put_together(container: Container) -> Iterator[None]:
 
 def _json(container: Container, name: str) -> Any:
     return json.loads(bytes(container.sections[name]))
-
-
-def _machine_code(container: Container, count: int) -> list[LoadedCode] | None:
-    """The kernels, ready to be called; None if the machine code is for another CPU."""
-    about = _json(container, "code")
-    if not identity.is_here(about["cpu"]):
-        return None
-    data = container.sections["machine_code"]
-    found = _from_image(about, data) if about["form"] == "image" else _from_objects(about, data)
-    kernels = [found[number] for number in about["kernels"]]
-    if len(kernels) != count + 1:
-        raise ValueError(f"{len(kernels)} kernels with code, {count} in the program")
-    if about["executor"] == hashlib.sha256(executor.SOURCE.encode()).hexdigest():
-        executor.adopt(kernels[-1])
-    return kernels[:-1]
-
-
-def _from_image(about: Mapping[str, Any], data: memoryview) -> list[LoadedCode]:
-    externals = tuple((name, slot) for name, slot in about["externals"])
-    return [*map_image(CodeImage(data, tuple(about["entries"]), externals))]
-
-
-def _from_objects(about: Mapping[str, Any], data: memoryview) -> list[LoadedCode]:
-    from ..cpu.loader import load_kernel
-
-    found: list[LoadedCode] = []
-    for entry, size in zip(about["entries"], about["sizes"], strict=True):
-        found.append(load_kernel(bytes(data[:size]), entry))
-        data = data[size:]
-    return found
 
 
 def _recompiled(

@@ -6,7 +6,6 @@ no allocation: a call writes the addresses of its inputs and outputs into the ar
 
 from __future__ import annotations
 
-import ctypes
 import struct
 import time
 from collections import OrderedDict
@@ -31,7 +30,7 @@ from ...executable import (
     Output,
     evaluate,
 )
-from ...executable.alignment import ALIGNMENT, address, aligned, aligned_empty
+from ...executable.alignment import ALIGNMENT, address, aligned, aligned_empty, array_at
 from ...expr import DType
 from .. import externals
 from ..shapes import Bindings, shape_of
@@ -289,13 +288,3 @@ def _table(steps: list[NativeStep]) -> tuple[np.ndarray[Any, Any], int, bool]:
 
 def _kind(step: Any) -> str:
     return {CallKernel: "kernel", Barrier: "barrier", Copy: "copy", CallExternal: "external"}[type(step)]
-
-
-def array_at(address: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """The memory at an address as an array; it does not keep the memory alive."""
-    np_dtype = DType(dtype).numpy
-    count = int(np.prod(shape, dtype=np.int64))
-    if count == 0:
-        return np.empty(shape, np_dtype)
-    memory = (ctypes.c_char * (count * np_dtype.itemsize)).from_address(address)
-    return np.ndarray(shape, np_dtype, memoryview(memory))

@@ -7,35 +7,18 @@ thread team, with no Python between kernels. A stamp takes some 25 ns of each th
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...executable.alignment import address
-from ..shapes import Bindings
+from ..stamped import CLOCK
 from .executor import STAMP
 
 if TYPE_CHECKING:
     from .program import BoundProgram
 
-# What `time.perf_counter` reads on Linux.
-CLOCK = time.CLOCK_MONOTONIC
 _LINE = 16  # words in 128 bytes: what two threads write lies on different cache lines
-
-
-@dataclass(frozen=True, slots=True)
-class StampedRun:
-    """What a run made, and when.
-
-    `times`, int64 [threads, steps + 1], are nanoseconds of CLOCK: `times[thread, i]` is when that thread came to step i
-    of the executable, the last column is the end; 0 stands where a thread took no part. `sizes` are the values of
-    symbolic dimensions.
-    """
-
-    outputs: list[np.ndarray[Any, Any]]
-    times: np.ndarray[Any, Any]
-    sizes: Bindings
 
 
 class StampedProgram:

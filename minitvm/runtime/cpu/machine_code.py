@@ -1,0 +1,76 @@
+"""The compiled kernels of an executable as bytes of an artifact, and back.
+
+An index that JSON holds says which CPU the bytes are for and where each kernel begins. They are one linked image (see
+`link`), or, where that format is not ours to link, the object files as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import Unsupported
+from ...executable import Executable
+from . import executor, identity
+from .image import CodeImage, map_image
+from .link import link
+
+if TYPE_CHECKING:
+    from .program import LoadedCode
+
+IMAGE, OBJECTS = "image", "objects"
+
+
+def pack(executable: Executable) -> tuple[dict[str, Any], bytes]:
+    """What the kernels' code is for and where each begins, and the code; the last one is the executor."""
+    from . import kernel_cache  # to save code, not to load it
+    from .compile_pool import compile_kernels
+
+    jobs = [*((k.source, k.entry) for k in executable.kernels), (executor.SOURCE, executor.ENTRY)]
+    distinct = list(dict.fromkeys(jobs))
+    codes = kernel_cache.compiled(distinct, lambda absent: compile_kernels(absent))
+    about = {
+        "cpu": identity.describe(),
+        "executor": hashlib.sha256(executor.SOURCE.encode()).hexdigest(),
+        "kernels": [distinct.index(job) for job in jobs],
+    }
+    try:
+        return _image(about, [(code, entry) for code, (_, entry) in zip(codes, distinct, strict=True)])
+    except Unsupported:
+        sizes = [len(code) for code in codes]
+        return {**about, "form": OBJECTS, "entries": [entry for _, entry in distinct], "sizes": sizes}, b"".join(codes)
+
+
+def _image(about: Mapping[str, Any], objects: Sequence[tuple[bytes, str]]) -> tuple[dict[str, Any], bytes]:
+    image = link(objects)
+    externals = [list(external) for external in image.externals]
+    return {**about, "form": IMAGE, "entries": list(image.entries), "externals": externals}, bytes(image.data)
+
+
+def unpack(about: Mapping[str, Any], data: memoryview, count: int) -> list[LoadedCode] | None:
+    """The kernels, ready to be called; None if the machine code is for another CPU."""
+    if not identity.is_here(about["cpu"]):
+        return None
+    found = _from_image(about, data) if about["form"] == "image" else _from_objects(about, data)
+    kernels = [found[number] for number in about["kernels"]]
+    if len(kernels) != count + 1:
+        raise ValueError(f"{len(kernels)} kernels with code, {count} in the program")
+    if about["executor"] == hashlib.sha256(executor.SOURCE.encode()).hexdigest():
+        executor.adopt(kernels[-1])
+    return kernels[:-1]
+
+
+def _from_image(about: Mapping[str, Any], data: memoryview) -> list[LoadedCode]:
+    externals = tuple((name, slot) for name, slot in about["externals"])
+    return [*map_image(CodeImage(data, tuple(about["entries"]), externals))]
+
+
+def _from_objects(about: Mapping[str, Any], data: memoryview) -> list[LoadedCode]:
+    from .loader import load_kernel
+
+    found: list[LoadedCode] = []
+    for entry, size in zip(about["entries"], about["sizes"], strict=True):
+        found.append(load_kernel(bytes(data[:size]), entry))
+        data = data[size:]
+    return found
