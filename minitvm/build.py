@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
-from .errors import InputError, TargetError, VerificationError, nearest
+from .backend import get as get_backend
+from .errors import InputError, VerificationError, nearest
 from .executable import nodes as x
 from .expr import Expr, Var, as_expr
 from .expr.names import fresh, identifier
@@ -196,8 +197,7 @@ def _require_accuracy(accuracy: str) -> None:
 def code_target(target: str | Target) -> Target:
     """The target, which is one that code can be generated for; raises `TargetError` otherwise."""
     chosen = Target.of(target)
-    if chosen.device != "cpu":
-        raise TargetError(f"target {chosen.kind}: there is no code generator for it yet, only for cpu")
+    get_backend(chosen)
     return chosen
 
 
@@ -240,8 +240,7 @@ def _units(named: Iterable[tuple[str, Any]]) -> list[Unit]:
 
 def lower_function(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> LoweredFunc:
     """A scheduled level-3 function as host function, kernels and their sources."""
-    from .codegen.numba_cpu import generate
-
+    generate = get_backend(target).part("generate")
     module = to_kernels(func, target, callback)
     sources = {name: generate(kernel, target) for name, kernel in module.items() if not kernel.attrs.get("host")}
     return LoweredFunc(func, module, sources)

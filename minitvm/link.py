@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .backend import get, lookup
 from .errors import InternalError
 from .executable import nodes as x
 from .executable.alignment import aligned_copy
@@ -80,6 +81,16 @@ class _Copy:
     operator: str
 
 
+def team_waits(parallel: Sequence[bool]) -> list[bool]:
+    """Which steps wait for all threads, where the steps that are `parallel` run on all and the others on thread 0.
+
+    Thread 0 keeps its own steps in order; as soon as others take part, they must wait for each other.
+    """
+    waits = [before or now for before, now in pairwise([False, *parallel])]
+    waits[:1] = [False] * len(waits[:1])
+    return waits
+
+
 @dataclass(slots=True)
 class Linker:
     """Collects calls and copies over slots; `finish` decides on barriers and memory and makes the executable."""
@@ -90,6 +101,10 @@ class Linker:
     _known: dict[PrimFunc, int] = field(default_factory=dict)
     _functions: list[PrimFunc] = field(default_factory=list)
     _operator: str = ""
+    _language: str = ""
+
+    def __post_init__(self) -> None:
+        self._language = str(get(self.target).language)
 
     def call(
         self, lowered: LoweredFunc, args: Sequence[Slot | Expr], dims: Mapping[Var, Expr], operator: str = ""
@@ -131,7 +146,7 @@ class Linker:
             taken = {k.name for k in self.kernels}
             unique = name if name not in taken else f"{name}_{len(self.kernels)}"
             self.kernels.append(
-                x.Kernel(unique, "numba", lowered.sources[name], name, kernel_params(func), func.script(), func)
+                x.Kernel(unique, self._language, lowered.sources[name], name, kernel_params(func), func.script(), func)
             )
         return self._known[func]
 
@@ -148,10 +163,8 @@ class Linker:
         Raises `InternalError` for an output that the steps do not write, or a slot that is read before it is written.
         """
         self._check_written(outputs)
-        # Thread 0 keeps its own steps in order; as soon as others take part, they must wait for each other.
         parallel = [isinstance(step, _Call) and step.parallel for step in self.steps]
-        waits = [before or now for before, now in pairwise([False, *parallel])]
-        waits[:1] = [False] * len(waits[:1])
+        waits = (lookup(self.target, "waits") or team_waits)(parallel)
         numbers = [number + barriers for number, barriers in enumerate(accumulate(waits))]
         arenas = self._plan(numbers)
         steps: list[x.Step] = []

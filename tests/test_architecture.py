@@ -27,7 +27,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FOUNDATION = "errors events absent notebook target expr"
+FOUNDATION = "errors events absent notebook target expr backend"
 NODES = "errors events notebook expr te.nodes tir.nodes tir.meanings graph.nodes executable.nodes"
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
 COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link joined"
@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, str] = {
     "notebook": "",
     "expr": "errors",
     "target": "errors",
+    "backend": "errors target",
     # what is needed to run a saved artifact, and nothing more
     "executable": FOUNDATION,
     "runtime": f"{FOUNDATION} executable",

@@ -14,13 +14,12 @@ from ..events import Listener
 from ..executable import Executable, Input, ScalarSpec
 from ..executable.alignment import address
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint
-from .cpu.program import BoundProgram, CpuProgram, LoadedCode
+from .program import BoundProgram, Progress, open_program
 from .shapes import bind_dims, spec_text
 from .tvm_methods import TvmMethods
 
 if TYPE_CHECKING:
     from .artifact.sign import Key
-    from .cpu.compile_pool import Progress
 
 
 class Function(TvmMethods):
@@ -37,11 +36,11 @@ class Function(TvmMethods):
         *,
         workers: int | None = None,
         progress: Progress | None = None,
-        kernels: Sequence[LoadedCode] | None = None,
+        kernels: Sequence[Any] | None = None,
     ) -> None:
         self.executable = executable
         self.listeners: Sequence[Listener] = ()
-        self._program = CpuProgram(executable, threads, workers=workers, progress=progress, kernels=kernels)
+        self._program = open_program(executable, threads, workers, progress, kernels)
         self._lock = threading.Lock()
         self._order = executable.calling_order
         self._specs = [
@@ -58,7 +57,7 @@ class Function(TvmMethods):
 
     @property
     def threads(self) -> int:
-        return self._program.team.threads
+        return self._program.threads
 
     def __repr__(self) -> str:
         return f"Function({self.signature})"

@@ -15,14 +15,13 @@ from ..executable import Executable, ScalarSpec, TensorSpec
 from ..executable.alignment import address
 from ..executable.memory import MemoryPlan, memory_plan
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
-from .cpu.program import BoundProgram, CpuProgram, LoadedCode
+from .program import BoundProgram, Progress, open_program, stamped_times
 from .shapes import bind_dims, check_fixed_dims
 from .stamped import StampedRun
 from .tvm_methods import TvmMethods
 
 if TYPE_CHECKING:
     from .artifact.sign import Key
-    from .cpu.compile_pool import Progress
 
 
 class GraphModule(TvmMethods):
@@ -42,12 +41,12 @@ class GraphModule(TvmMethods):
         *,
         workers: int | None = None,
         progress: Progress | None = None,
-        kernels: Sequence[LoadedCode] | None = None,
+        kernels: Sequence[Any] | None = None,
     ) -> None:
         self.executable = executable
         self.listeners: Sequence[Listener] = ()
         self._what = executable.name
-        self._program = CpuProgram(executable, threads, workers=workers, progress=progress, kernels=kernels)
+        self._program = open_program(executable, threads, workers, progress, kernels)
         self._lock = threading.RLock()
         self._inputs = executable.inputs
         self._names = [s.name for s in self._inputs]
@@ -60,7 +59,7 @@ class GraphModule(TvmMethods):
 
     @property
     def threads(self) -> int:
-        return self._program.team.threads
+        return self._program.threads
 
     @property
     def num_inputs(self) -> int:
@@ -203,7 +202,8 @@ class GraphModule(TvmMethods):
             arrays, bound = self._prepare(self._in_order(args, inputs))
             results = self._destinations(bound, out, arrays)
             addresses = [address(a) if isinstance(a, np.ndarray) else 0 for a in arrays]
-            return StampedRun(results, bound.run_stamped(addresses, [address(r) for r in results]), bound.env)
+            times = stamped_times(bound, self.executable.target, addresses, [address(r) for r in results])
+            return StampedRun(results, times, bound.env)
 
     # -- what every call does
 

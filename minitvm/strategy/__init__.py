@@ -3,10 +3,14 @@
 `decision(func, target)` says what was chosen and why.
 """
 
-from . import cpu
+from ..backend import registered
 from .decision import CHOICE, TILES, Decision, algorithms_of, decision
 from .registry import RULES, Chosen, Rule, chosen, rule, schedule
 
 __all__ = [
     "CHOICE", "RULES", "TILES", "Chosen", "Decision", "Rule", "algorithms_of", "chosen", "decision", "rule", "schedule",
 ]  # fmt: skip
+
+# The rules of the back ends come before those that somebody else registers.
+for _backend in registered().values():
+    _backend.part("rules")

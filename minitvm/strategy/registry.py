@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..backend import lookup
 from ..errors import ScheduleError
+from ..target import Target
 from ..tir import Schedule
 from ..tir.nodes import PrimFunc
 
@@ -66,9 +68,16 @@ class Chosen:
     weighed: tuple[str, ...] = ()
 
 
+def rules(target: Any) -> Sequence[Rule]:
+    """The rules for a target, in the order in which they are tried; without a target those of the machine at hand."""
+    asked = Target("cpu") if target is None else target
+    part = lookup(asked, "rules")
+    return RULES.get(asked.kind, []) if part is None else part(asked)
+
+
 def chosen(func: PrimFunc, target: Any) -> Chosen:
     """What `schedule` takes, and why."""
-    for row in RULES.get(str(getattr(target, "kind", "cpu")), []):
+    for row in rules(target):
         if not row.matches(func):
             continue
         attempt = Schedule(func)

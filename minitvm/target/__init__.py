@@ -1,7 +1,10 @@
 """Descriptions of machines: what a program is compiled for. Data only; importing this probes nothing."""
 
 from .host import detect_cpu
-from .kinds import CPU, GPU, KINDS, Accelerator, Cache, Kind, register_kind
+from .kinds import CPU, GPU, KINDS, Accelerator, Cache, Kind, find_kind, register_kind
 from .target import Target
 
-__all__ = ["CPU", "GPU", "KINDS", "Accelerator", "Cache", "Kind", "Target", "detect_cpu", "register_kind"]
+__all__ = [
+    "CPU", "GPU", "KINDS", "Accelerator", "Cache", "Kind", "Target", "detect_cpu", "find_kind",
+    "register_kind",
+]  # fmt: skip

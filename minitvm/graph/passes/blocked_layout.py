@@ -19,9 +19,15 @@ from ...topi.winograd import transformed_weights
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
 from ..registry import Pattern, get
+from .rebuild import with_output_names
 
 # Attributes that speak of the axes of the plain layout.
 _AXES = frozenset({"axis", "shape"})
+
+
+def layouts(target: Target, accuracy: str) -> list[tuple[str, Callable[[Graph], Graph]]]:
+    """The part "layouts" of a back end for machines with vectors."""
+    return [("blocked_layout", lambda graph: with_output_names(blocked_layout(graph, target, accuracy), graph))]
 
 
 def blocked_layout(graph: Graph, target: Target, accuracy: str = "fast") -> Graph:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...backend import lookup
 from ...errors import verification_asked
 from ...target import Target
 from ...tir.pass_context import PassContext
 from ..nodes import Graph
 from ..verify import verify_graph
-from .blocked_layout import blocked_layout
 from .common_subexpressions import common_subexpressions
 from .constant_folding import Evaluate, constant_folding
 from .dead_code import dead_code
 from .fold_batch_norm import fold_batch_norm
 from .fuse import fuse
-from .rebuild import with_output_names
 from .simplify import simplify
 
 Pass = tuple[str, Callable[[Graph], Graph]]
@@ -41,10 +40,9 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
 
 
 def layout_passes(target: Target, accuracy: str = "fast") -> list[Pass]:
-    """Blocked layouts, on the machines whose convolutions want them."""
-    if target.kind != "cpu":
-        return []
-    return [("blocked_layout", lambda graph: with_output_names(blocked_layout(graph, target, accuracy), graph))]
+    """The passes that put values into the layouts of the target's back end."""
+    layouts = lookup(target, "layouts")
+    return list(layouts(target, accuracy)) if layouts is not None else []
 
 
 def optimize(

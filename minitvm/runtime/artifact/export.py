@@ -1,7 +1,7 @@
 """A compiled module into a file: `module.export(path)`.
 
 Sections: `program` is the executable with its kernels' sources as JSON, `weights` the bytes of its constants, `code`
-says as JSON what `machine_code` holds (see `cpu.machine_code`).
+says as JSON what `machine_code` holds, as the target's back end does it; both are empty where it saves no code.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...backend import get
 from ...errors import Unsupported
 from ...executable.serialize import blob, to_json
-from ..cpu import machine_code as code
+from ..program import MachineCode
 from . import format, sign
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def export(module: GraphModule | Function, path: str | os.PathLike[str], key: si
     executable = module.executable
     secret = sign.make_user_key() if key is None else sign.key_bytes(key)
     about = {"minitvm": __version__, "kind": "function" if isinstance(module, Function) else "graph"}
-    index, machine_code = code.pack(executable)
+    code: MachineCode | None = get(executable.target).part("machine_code")
+    index, machine_code = ({}, b"") if code is None else code.pack(executable)
     sections = {
         "program": _json(to_json(executable)),
         "code": _json(index),

@@ -1,7 +1,7 @@
 """A file back into a module: `minitvm.runtime.load(path)`. Imports NumPy and this package's runtime, nothing else.
 
-On the CPU that the artifact was made on its machine code is mapped and runs; on another one the kernels' sources are
-compiled, through the kernel cache, for which Numba is imported.
+On the machine that the artifact was made on its machine code is mapped and runs; on another one, and where the back end
+saves no code, the kernels' sources are compiled, as after a build.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from ...backend import get
 from ...errors import ArtifactError, InputError, InternalError
 from ...executable import Executable
 from ...executable.serialize import from_json
-from ..cpu import machine_code as code
 from ..cpu.team import available_cores
 from ..function import Function
 from ..module import GraphModule
+from ..program import MachineCode, Progress
 from . import format, sign
 from .format import Container
 
 _KINDS: dict[str, type[GraphModule] | type[Function]] = {"graph": GraphModule, "function": Function}
-Progress = Callable[[int, int, str], None]  # as of `cpu.compile_pool`, which is imported only to compile
 
 
 def load(
@@ -49,7 +49,9 @@ def load(
     with _put_together(container):
         executable = from_json(_json(container, "program"), container.sections["weights"])
         index = _json(container, "code")
-        kernels = code.unpack(index, container.sections["machine_code"], len(executable.kernels))
+        code: MachineCode | None = get(executable.target).part("machine_code")
+        data = container.sections["machine_code"]
+        kernels = None if code is None else code.unpack(index, data, len(executable.kernels))
         kind = _KINDS[container.about["kind"]]
     if kernels is None:
         return _recompiled(container, executable, kind, threads, progress)

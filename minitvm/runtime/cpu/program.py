@@ -85,6 +85,11 @@ class CpuProgram:
         self._arenas = [aligned_empty(0, a.alignment) for a in executable.arenas]
         self._bound: OrderedDict[Any, BoundProgram] = OrderedDict()
 
+    @property
+    def threads(self) -> int:
+        """The size of the thread team."""
+        return self.team.threads
+
     def arena(self, index: int, size: int) -> np.ndarray[Any, Any]:
         """Memory for arena `index` of at least `size` bytes; a smaller one goes, with the programs bound to it."""
         if self._arenas[index].nbytes < size:

@@ -2,3 +2,12 @@
 
 from . import conv2d, depthwise, winograd, dense, matvec, matmul  # isort: skip  (the order of registration is the order in which rules are tried)
 from . import generic  # isort: skip
+
+from typing import Any  # isort: skip
+
+from ..registry import RULES, Rule  # isort: skip
+
+
+def rules(target: Any) -> list[Rule]:
+    """The part "rules" of the CPU's back end."""
+    return RULES["cpu"]

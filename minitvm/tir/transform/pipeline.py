@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...backend import lookup
 from ...expr.foreign import require_runnable
 from ..analysis.threads import refuse_thread_reductions
 from ..assumptions import left_out
@@ -99,7 +100,7 @@ def _applied(step: Pass, target: Any, func: PrimFunc) -> PrimFunc:
 def lower(
     func: PrimFunc, target: Any = None, name: str | None = None, callback: PassCallback | None = None
 ) -> IRModule:
-    """Lower a level-3 function to an `IRModule` of one host function `name` and its kernels.
+    """Lower a level-3 function to an `IRModule` of one host function `name` and its kernels, by the target's passes.
 
     `callback(pass name, before, after)` sees every step; after the last one, "split_host", it gets the module.
     With MINITVM_VERIFY=1 the rules of level 3 are checked on `func` and those of the kernel level on the result.
@@ -112,7 +113,7 @@ def lower(
     verify_if_asked("scheduling", func)
     context = PassContext.current()
     whole = func
-    for step in PASSES:
+    for step in lookup(target, "passes") or PASSES:
         before = func
         func = context.run(step.name, functools.partial(_applied, step, target), func, IRModule.from_expr)
         if callback is not None:

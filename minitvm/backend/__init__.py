@@ -1,0 +1,34 @@
+"""Back ends: one object for each kind of machine, asked by everything that depends on the machine.
+
+    register(Backend("toy", machine=..., language="numpy", generate=generate, program=Program))
+    minitvm.build(model, target="toy")
+
+A `Backend` is a set of *parts*. `parts.PARTS` is the table of them: how a part is called, who asks for it, and what
+happens without it. Two parts have no default, and a back end without them is refused by `register`.
+
+    asked by                          part               question
+    target.find_kind                  machine            which options describe such a machine
+    graph.passes.pipeline             layouts            which graph passes put values into the machine's layouts
+    strategy.registry                 rules              which schedules a function may get
+    tir.transform.pipeline            passes             which passes lower a scheduled function to kernels
+    build                             generate           the source of a kernel
+    link                              language, waits    the language of the source; which steps wait for those before
+    runtime                           program            what runs an executable: `runtime.program.Program`
+    runtime.artifact                  machine_code       how compiled kernels are saved and loaded
+
+A part is an object, or its name, `"module:attribute"`, which is imported when the part is asked for. So one object
+describes a back end from graph passes to kernels, and the runtime still loads without the compiler: it asks for
+`program` alone.
+
+Nothing here knows a machine. The back ends of this package are the modules in `kinds/`, each with its object `BACKEND`.
+One from outside calls `register`, or its distribution names the object as an entry point of the group
+`minitvm.backends`: then it is loaded when its name is first used as a target.
+
+A target without a back end can be scheduled and lowered with the defaults, and interpreted; `get` refuses it where code
+is wanted.
+"""
+
+from .parts import PARTS, Backend, Part
+from .registry import find, get, lookup, names, register, registered
+
+__all__ = ["PARTS", "Backend", "Part", "find", "get", "lookup", "names", "register", "registered"]

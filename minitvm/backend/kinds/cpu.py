@@ -1,0 +1,13 @@
+"""The CPU: Numba compiles the kernels, a team of threads runs them."""
+
+from ..parts import Backend
+
+BACKEND = Backend(
+    kind="cpu",
+    layouts="minitvm.graph.passes.blocked_layout:layouts",
+    rules="minitvm.strategy.cpu:rules",
+    language="numba",
+    generate="minitvm.codegen.numba_cpu:generate",
+    program="minitvm.runtime.cpu.program:CpuProgram",
+    machine_code="minitvm.runtime.cpu.machine_code",
+)

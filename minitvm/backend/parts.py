@@ -1,0 +1,92 @@
+"""What a back end consists of: `Backend`, and the table of its parts."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..target import Kind
+
+AnyPart = Callable[..., Any] | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part: how it is called, what it is for, and what happens without it ("" where it cannot be missing).
+
+    `arguments` are the names of the arguments that it is called with, by position; None for a part that is not called.
+    A class needs the `methods` too.
+    """
+
+    name: str
+    call: str
+    purpose: str
+    default: str = ""
+    arguments: tuple[str, ...] | None = None
+    methods: tuple[str, ...] = ()
+
+
+PARTS: tuple[Part, ...] = (
+    Part(
+        "machine", "machine: target.Kind", "Target() to read the options of such a machine",
+        default="the kind of target that is registered under the name",
+    ),
+    Part(
+        "layouts", "layouts(target, accuracy) -> [(name, pass on a Graph)]", "graph passes to put values into layouts",
+        default="values stay in the layouts that the model has", arguments=("target", "accuracy"),
+    ),
+    Part(
+        "rules", "rules(target) -> [strategy.Rule]", "the strategy to schedule a function",
+        default="the rules that `strategy.rule` registered for the kind; else loops run as written",
+        arguments=("target",),
+    ),
+    Part(
+        "passes", "passes: (tir.transform.pipeline.Pass, ...)", "lowering a scheduled function to kernels",
+        default="tir.transform.pipeline.PASSES",
+    ),
+    Part("language", "language: str", "kernels to say what their source is written in"),
+    Part("generate", "generate(kernel, target) -> str", "build to get the source of a kernel",
+         arguments=("kernel", "target")),
+    Part(
+        "waits", "waits(parallel) -> [bool]", "link to put barriers between steps",
+        default="a step waits where it or the step before it runs on all threads", arguments=("parallel",),
+    ),
+    Part(
+        "program", "program(executable, threads, workers=, progress=, kernels=) -> runtime.program.Program",
+        "the runtime to run an executable", arguments=("executable", "threads"), methods=("bind", "holds"),
+    ),
+    Part(
+        "machine_code", "machine_code: runtime.program.MachineCode", "artifacts to hold compiled kernels",
+        default="artifacts hold the source alone", methods=("pack", "unpack"),
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The back end of one kind of target. `kind` is the target's name; `PARTS` says what the other fields are."""
+
+    kind: str
+    machine: Kind | None = None
+    layouts: AnyPart = None
+    rules: AnyPart = None
+    passes: Sequence[Any] | str | None = None
+    language: str | None = None
+    generate: AnyPart = None
+    waits: AnyPart = None
+    program: AnyPart = None
+    machine_code: Any = None
+
+    def part(self, name: str) -> Any:
+        """A part, imported if it is given by its name; None if the back end does without it."""
+        value = getattr(self, name)
+        return imported(value) if isinstance(value, str) and name != "language" else value
+
+
+def imported(name: str) -> Any:
+    """The object that `"module:attribute"` names, or the module where there is no attribute."""
+    path, _, attribute = name.partition(":")
+    module = importlib.import_module(path)
+    return getattr(module, attribute) if attribute else module

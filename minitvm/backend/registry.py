@@ -1,0 +1,127 @@
+"""The back ends that there are, by kind of target, and what is demanded of one when it is registered."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import pkgutil
+import re
+from typing import Any
+
+from ..errors import TargetError, report
+from ..target import KINDS, Target, find_kind, register_kind
+from . import kinds
+from .parts import PARTS, Backend, Part
+
+_BACKENDS: dict[str, Backend] = {}
+_DOTTED = re.compile(r"\w+(\.\w+)+|\w+(\.\w+)*:\w+")
+
+
+def register(backend: Backend) -> Backend:
+    """Add a back end, and its kind of target if that is new.
+
+    Raises `TargetError` for a back end that lacks a part, with every such part and what it is for; for a part that
+    cannot be called as it will be; for a kind of target that has a back end already or that nobody describes.
+    """
+    _own()
+    return _register(backend)
+
+
+def _register(backend: Backend) -> Backend:
+    faults = [fault for part in PARTS if (fault := _fault(part, getattr(backend, part.name)))]
+    if faults:
+        raise TargetError(
+            report(
+                f"back end {backend.kind!r} cannot be registered",
+                wanted="\n".join(f"{part.call}, for {part.purpose}" for part, _ in faults),
+                found="\n".join(fault for _, fault in faults),
+                tries=("minitvm.backend.PARTS lists the parts, and which of them have a default",),
+            )
+        )
+    if backend.kind in _BACKENDS:
+        raise TargetError(f"target kind {backend.kind!r} has a back end already")
+    if backend.machine is not None and KINDS.get(backend.kind) is not backend.machine:
+        if backend.kind not in backend.machine.names:
+            names = ", ".join(backend.machine.names)
+            raise TargetError(f"back end {backend.kind!r} has a machine of another name: {names}")
+        register_kind(backend.machine)
+    find_kind(backend.kind)
+    _BACKENDS[backend.kind] = backend
+    return backend
+
+
+def _fault(part: Part, value: Any) -> tuple[Part, str] | None:
+    """The part with what is wrong about it; None for one that will do, as far as can be seen without importing it."""
+    if value is None:
+        return None if part.default else (part, f"no {part.name}")
+    if part.name == "language":
+        return None if isinstance(value, str) and value else (part, f"language: {value!r}")
+    if isinstance(value, str):
+        if _DOTTED.fullmatch(value):
+            return None
+        return part, f"{part.name}: the text {value!r}, which is not a name such as 'package.module:attribute'"
+    missing = [name for name in part.methods if not callable(getattr(value, name, None))]
+    if missing:
+        return part, f"{part.name}: {_name(value)} without {' and '.join(missing)}"
+    if part.arguments is None:
+        return None
+    if not callable(value):
+        return part, f"{part.name}: {_name(value)}, which cannot be called"
+    try:
+        signature = inspect.signature(value)
+        signature.bind(*part.arguments)
+    except ValueError:  # a builtin, which does not tell
+        return None
+    except TypeError as error:
+        return part, f"{part.name}{signature}: {error}"
+    return None
+
+
+def _name(value: Any) -> str:
+    return str(getattr(value, "__qualname__", None) or repr(value))
+
+
+@functools.cache
+def _own() -> None:
+    """Register the back ends of this package: every module in `kinds/`."""
+    for module in pkgutil.iter_modules(kinds.__path__):
+        _register(importlib.import_module(f"{kinds.__name__}.{module.name}").BACKEND)
+
+
+def registered() -> dict[str, Backend]:
+    """All back ends by kind of target."""
+    _own()
+    return dict(_BACKENDS)
+
+
+def names() -> str:
+    """The kinds of target that have a back end, for messages."""
+    return ", ".join(sorted(registered()))
+
+
+def find(target: Target | str | None) -> Backend | None:
+    """The back end of a target or of a kind of target; None where there is none, or no target.
+
+    A kind without a back end of its own has that of the device on which its code runs.
+    """
+    if target is None:
+        return None
+    _own()
+    kind = target if isinstance(target, str) else target.kind
+    return _BACKENDS.get(kind) or _BACKENDS.get(find_kind(kind).device)
+
+
+def lookup(target: Target | str | None, part: str) -> Any:
+    """A part of a target's back end; None where it has none, or there is no back end."""
+    backend = find(target)
+    return None if backend is None else backend.part(part)
+
+
+def get(target: Target | str) -> Backend:
+    """As `find`; raises `TargetError` where there is no back end."""
+    backend = find(target)
+    if backend is None:
+        kind = target if isinstance(target, str) else target.kind
+        raise TargetError(f"target {kind}: there is no code generator for it yet, only for {names()}")
+    return backend

@@ -1,0 +1,92 @@
+"""What a back end gives to run an executable: the protocol of programs, and the one for an executable.
+
+`GraphModule` and `Function` check what a caller passes in, find the values of symbolic dimensions, and provide the
+memory of outputs. A `Program` does the rest: it holds constants and arenas, and takes the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..backend import get
+from ..errors import Unsupported
+from ..events import Listener
+from ..executable import Executable
+from .shapes import Bindings
+
+Progress = Callable[[int, int, str], None]  # (kernels done, of so many, the name of the last one)
+
+
+class BoundProgram(Protocol):
+    """A program at one choice of dimensions. `env` are their values, `output_shapes` follow from them.
+
+    A back end whose program has `run_stamped(inputs, outputs)` as well can be profiled: it runs as `run` does, and
+    returns `stamped.StampedRun.times`.
+    """
+
+    @property
+    def env(self) -> Bindings: ...
+    @property
+    def output_shapes(self) -> Sequence[tuple[int, ...]]: ...
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
+        """Take all steps; returns when the outputs are written.
+
+        `inputs` and `outputs` are the addresses of dense arrays in the host's memory, in the order of the executable's;
+        an input that is a scalar has any number there, and its value in `env`. `listeners` are told of each step. One
+        run at a time: the caller holds a lock.
+        """
+
+
+class Program(Protocol):
+    """An executable that is ready to run on a machine: `program(executable, threads, ...)` makes it.
+
+    `workers` processes may compile kernels, and `progress` is called after each; `kernels` brings kernels that
+    `MachineCode.unpack` loaded. `threads` is the number of threads that a run uses; None asks for the default.
+    """
+
+    @property
+    def threads(self) -> int: ...
+
+    def bind(self, key: Any, env: Bindings) -> BoundProgram:
+        """The program at the dimensions `env`; equal keys stand for equal dimensions."""
+
+    def holds(self, bound: BoundProgram) -> bool:
+        """Whether `bound`, made by `bind`, may still run: its memory is in place."""
+
+
+class MachineCode(Protocol):
+    """How the compiled kernels of an executable become bytes of an artifact, and back."""
+
+    def pack(self, executable: Executable) -> tuple[dict[str, Any], bytes]:
+        """What the code is for, as JSON, and the code."""
+
+    def unpack(self, about: dict[str, Any], data: memoryview, count: int) -> Sequence[Any] | None:
+        """The code of `count` kernels, ready to run; None if it is for another machine."""
+
+
+def open_program(
+    executable: Executable,
+    threads: int | None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    kernels: Sequence[Any] | None = None,
+) -> Program:
+    """The program of an executable, by the back end of its target; raises `TargetError` where there is none."""
+    make = get(executable.target).part("program")
+    program: Program = make(executable, threads, workers=workers, progress=progress, kernels=kernels)
+    return program
+
+
+def stamped_times(
+    bound: BoundProgram, target: str, inputs: Sequence[int], outputs: Sequence[int]
+) -> np.ndarray[Any, Any]:
+    """One run with a time stamp between its steps; raises `Unsupported` where the back end has no such thing."""
+    run = getattr(bound, "run_stamped", None)
+    if run is None:
+        raise Unsupported(f"the back end {target} cannot be profiled: its programs have no run_stamped")
+    times: np.ndarray[Any, Any] = run(inputs, outputs)
+    return times
