@@ -45,13 +45,29 @@ def evaluate(
     A dimension that cannot be bounded takes its range from `fallback` (the whole buffer's box), is listed in
     `unbounded`, and is [0, 1) when there is no fallback.
     """
-    analyzer = analyzer or Analyzer()
-    moving = {v.var if isinstance(v, IterVar) else v: r for v, r in domains.items()}
+    if analyzer is None:
+        return Moving(domains, Analyzer()).region(indices, fallback)
     with analyzer.constraint():
-        for var, values in moving.items():
+        return Moving(domains, analyzer).region(indices, fallback)
+
+
+class Moving:
+    """Variables that run through their ranges: what the boxes of all indices under them share, worked out once.
+
+    The analyzer is bound to the ranges: it must be one that nobody else asks, or stand inside of a `constraint`.
+    """
+
+    def __init__(self, domains: Mapping[Any, Range], analyzer: Analyzer) -> None:
+        self.analyzer = analyzer
+        self._moving = {v.var if isinstance(v, IterVar) else v: r for v, r in domains.items()}
+        for var, values in self._moving.items():
             analyzer.bind(var, values)
-        ends = {v: _ends_of_range(analyzer, r) for v, r in moving.items()}
-        reach = _reach(moving)
+        self._ends = {v: _ends_of_range(analyzer, r) for v, r in self._moving.items()}
+        self._reach = _reach(self._moving)
+
+    def region(self, indices: Sequence[Any], fallback: Box | None = None) -> Region:
+        """The box that indices cover, as of `evaluate`."""
+        analyzer, moving, ends, reach = self.analyzer, self._moving, self._ends, self._reach
         box: list[Range] = []
         unbounded: list[int] = []
         dense = True
@@ -73,7 +89,7 @@ def evaluate(
             dtype = index.dtype
             extent = rules.merge_splits(analyzer.domain, high - low + 1)
             box.append(Range(analyzer.to_expr(low, dtype), analyzer.to_expr(extent, dtype)))
-    return Region(tuple(box), dense, tuple(unbounded))
+        return Region(tuple(box), dense, tuple(unbounded))
 
 
 def _reach(moving: Mapping[Any, Range]) -> dict[Any, set[Any]]:

@@ -20,6 +20,8 @@ from ...expr import (
     REDUCE,
     Call,
     Expr,
+    FloatImm,
+    IntImm,
     Let,
     Node,
     Not,
@@ -36,6 +38,7 @@ from ..nodes import (
     Block,
     BlockRealize,
     Buffer,
+    BufferData,
     BufferLoad,
     BufferStore,
     For,
@@ -65,6 +68,10 @@ class Effects:
 
     def then(self, later: Effects) -> Effects:
         """Of both, one after the other."""
+        if self is _NOTHING:
+            return later
+        if later is _NOTHING:
+            return self
         if not self.writes:
             exposed = later.exposed
         else:
@@ -72,8 +79,11 @@ class Effects:
         return Effects((*self.reads, *later.reads), (*self.writes, *later.writes), (*self.exposed, *exposed))
 
     def each(self, change: Callable[[Touch], Touch]) -> Effects:
-        """Every touch changed."""
-        return Effects(*(tuple(map(change, part)) for part in (self.reads, self.writes, self.exposed)))
+        """Every touch changed; what is exposed stays one of the reads."""
+        if self is _NOTHING:
+            return self
+        changed = {id(t): change(t) for part in (self.reads, self.writes, self.exposed) for t in part}
+        return Effects(*(tuple(changed[id(t)] for t in part) for part in (self.reads, self.writes, self.exposed)))
 
     def without(self, buffers: Iterable[Buffer]) -> Effects:
         """What is left for those who do not see some buffers."""
@@ -95,6 +105,8 @@ def effects(node: Node) -> Effects:
     Everything is in terms of the variables that are free in it: loops around it stand still. The effects of a node are
     kept with it.
     """
+    if isinstance(node, IntImm | Var | FloatImm):
+        return _NOTHING
     known = _KNOWN.get(node)
     if known is None:
         known = _KNOWN[node] = _effects(node)
@@ -166,7 +178,7 @@ def _accessed(node: Node) -> Effects:
         return found_in.then(Effects((touch,), (), (touch,)))
     if isinstance(node, BufferStore):
         return found_in.then(Effects((), (of_element(node),)))
-    opaque = next((a for a in addresses(node) if a.node is node), None)
+    opaque = next((a for a in addresses(node) if a.node is node), None) if isinstance(node, Call | BufferData) else None
     if opaque is not None:
         touch = Touch(node, opaque.buffer, opaque.buffer.full_region().region, sure=False, opaque=True)
         return found_in.then(Effects((touch,), (), (touch,))).then(Effects((), (touch,)))
@@ -203,10 +215,8 @@ def _behind(touch: Touch, stores: Sequence[Touch]) -> Touch | None:
     own = [s for s in stores if s.buffer is touch.buffer]
     if not own:
         return touch
-    box = touch.box()
     for store in own:
-        written = store.certain()
-        if written is not None and _holds(written, box, touch.buffer, Analyzer()):
+        if store.least is not None and _holds(store.least, touch.most, touch.buffer, Analyzer()):
             return None
     pending = tuple((store, ()) for store in own if store.sure and store.conditions)
     return dataclasses.replace(touch, after=(*touch.after, *pending)) if pending else touch
@@ -243,12 +253,20 @@ def _holds(written: Box, read: Box, buffer: Buffer, analyzer: Analyzer) -> bool:
 
     What is read outside of it is an error, or a condition keeps the read from there.
     """
+
+    def at_most(a: Expr, b: Expr) -> bool:
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return a.value <= b.value
+        return a is b or analyzer.can_prove(a <= b)
+
+    def end(r: Range) -> Expr:
+        if isinstance(r.start, IntImm) and isinstance(r.extent, IntImm):
+            return IntImm(r.start.value + r.extent.value, r.start.dtype)
+        return r.start + r.extent
+
     return all(
-        (analyzer.can_prove(w.start <= r.start) or analyzer.can_prove(w.start <= 0))
-        and (
-            analyzer.can_prove(r.start + r.extent <= w.start + w.extent)
-            or analyzer.can_prove(dim <= w.start + w.extent)
-        )
+        (at_most(w.start, r.start) or analyzer.can_prove(w.start <= 0))
+        and (at_most(end(r), end(w)) or at_most(dim, end(w)))
         for w, r, dim in zip(written, read, buffer.shape, strict=True)
     )
 

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ...arith import Analyzer, regions
 from ...arith.affine import variables
@@ -40,7 +42,7 @@ from ..nodes import (
 Box = regions.Box
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Touch:
     """One load, store or opaque use of a buffer in the text, seen from a statement around it.
 
@@ -57,6 +59,24 @@ class Touch:
     sure: bool = True
     opaque: bool = False
     after: tuple[tuple[Touch, tuple[For, ...]], ...] = ()
+    _box: Box | None = field(default=None, init=False, repr=False)
+    _certain: tuple[Box | None] | None = field(default=None, init=False, repr=False)
+
+    @property
+    def most(self) -> Box:
+        """`box()` of all its loops, computed once."""
+        if self._box is None:
+            object.__setattr__(self, "_box", self.box())
+        assert self._box is not None
+        return self._box
+
+    @property
+    def least(self) -> Box | None:
+        """`certain()` of all its loops, computed once."""
+        if self._certain is None:
+            object.__setattr__(self, "_certain", (self.certain(),))
+        assert self._certain is not None
+        return self._certain[0]
 
     def box(self, analyzer: Analyzer | None = None, still: Iterable[Var] = ()) -> Box:
         """A box around all that is touched; of a dimension that cannot be bounded the whole one.
@@ -64,17 +84,17 @@ class Touch:
         The loops of the variables `still` stand still. The box may reach out of the
         buffer where a condition keeps the access inside.
         """
-        analyzer = analyzer or Analyzer()
         whole = self.buffer.full_region().region
         known = [r if r is not None else all_ for r, all_ in zip(self.ranges, whole, strict=True)]
-        held = set(still)
-        domains = {l.var: Range(l.start, l.extent) for l in self.loops if l.var not in held}
-        if not domains:
+        loops = self._loops_but(still)
+        if not loops:
             return tuple(known)
-        low = regions.evaluate([r.start for r in known], domains, analyzer, whole)
-        if all(is_const(r.extent, 1) for r in known):
-            return low.box
-        high = regions.evaluate([r.start + (r.extent - 1) for r in known], domains, analyzer, whole)
+        with _running(loops, analyzer) as moving:
+            low = moving.region([r.start for r in known], whole)
+            if all(is_const(r.extent, 1) for r in known):
+                return low.box
+            high = moving.region([r.start + (r.extent - 1) for r in known], whole)
+        analyzer = analyzer or Analyzer()
         found = []
         for d, (first, last) in enumerate(zip(low.box, high.box, strict=True)):
             if d in low.unbounded or d in high.unbounded:
@@ -84,6 +104,10 @@ class Touch:
                 found.append(Range(analyzer.simplify(first.start), extent))
         return tuple(found)
 
+    def _loops_but(self, still: Iterable[Var]) -> tuple[For, ...]:
+        held = set(still)
+        return tuple(l for l in self.loops if l.var not in held) if held else self.loops
+
     def certain(self, analyzer: Analyzer | None = None, still: Iterable[Var] = ()) -> Box | None:
         """A box of which every element inside the buffer is touched in every run; None where none is shown.
 
@@ -92,30 +116,30 @@ class Touch:
         """
         if not self.sure or None in self.ranges:
             return None
-        analyzer = analyzer or Analyzer()
-        held = set(still)
-        loops = [l for l in self.loops if l.var not in held]
-        moving = {l.var for l in loops}
+        loops = self._loops_but(still)
         domains = {l.var: Range(l.start, l.extent) for l in loops}
-        cuts = []
-        for condition in self.conditions:
-            cut = self._cut(condition, moving, domains, analyzer)
-            if cut is None:
-                return None
-            cuts += cut
         indices: list[Expr] = []
+        lanes: dict[Var, Range] = {}
         for d, r in enumerate(self.ranges):
             assert r is not None
             if is_const(r.extent, 1):
                 indices.append(r.start)
                 continue
             inside = Var(f"e{d}", r.start.dtype)
-            domains[inside] = Range(const(0, inside.dtype), r.extent)
+            lanes[inside] = Range(const(0, inside.dtype), r.extent)
             indices.append(r.start + inside)
-        found = regions.evaluate(indices, domains, analyzer)
+        cuts = []
+        with _running(loops, analyzer, lanes) as moving:
+            for condition in self.conditions:
+                cut = self._cut(condition, set(domains), moving.analyzer)
+                if cut is None:
+                    return None
+                cuts += cut
+            found = moving.region(indices)
+        analyzer = analyzer or Analyzer()
         if not found.exact:
             return None
-        if not all(self._runs(l, found.box, indices, domains, analyzer) for l in loops):
+        if not all(self._runs(l, found.box, indices, {**domains, **lanes}, analyzer) for l in loops):
             return None
         box = list(found.box)
         for d, low, end in cuts:
@@ -129,41 +153,38 @@ class Touch:
         self, loop: For, box: Box, indices: Sequence[Expr], domains: Mapping[Var, Range], analyzer: Analyzer
     ) -> bool:
         """Whether a loop has an iteration, or the box is empty where it has none."""
-        if analyzer.can_prove(loop.extent >= 1):
+        if loop.extent.value >= 1 if isinstance(loop.extent, IntImm) else analyzer.can_prove(loop.extent >= 1):
             return True
         empty = {**domains, loop.var: Range(loop.start, const(0, loop.extent.dtype))}
         without = regions.evaluate(indices, empty, analyzer)
         return any(analyzer.can_prove(r.extent <= 0) for r in without.box)
 
     def _cut(
-        self, condition: Expr, moving: set[Var], domains: Mapping[Var, Range], analyzer: Analyzer
+        self, condition: Expr, moving: set[Var], analyzer: Analyzer
     ) -> list[tuple[int, Expr | None, Expr | None]] | None:
         """What a condition cuts off the box, as (dimension, start, end); None where it cannot be said."""
-        with analyzer.constraint():
-            for var, values in domains.items():
-                analyzer.bind(var, values)
-            if analyzer.can_prove(condition):
-                return []
-            if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:
-                return None
-            a, b = (analyzer.affine(e) for e in (condition.a, condition.b))
-            slack = a - b if isinstance(condition, LT | LE) else b - a
-            slack = slack - 1 if isinstance(condition, LE | GE) else slack  # the condition says slack < 0
-            for d, (r, dim) in enumerate(zip(self.ranges, self.buffer.shape, strict=True)):
-                assert r is not None
-                index = analyzer.affine(r.start)
-                beyond = index - analyzer.affine(dim)
-                factors = {beyond.terms[t] // c for t, c in slack.terms.items() if t in beyond.terms}
-                for q in {1, *factors}:
-                    if q > 0 and analyzer.domain.nonnegative(beyond - slack.scaled(q)):
-                        return []  # what it leaves out lies beyond the end
-                if not is_const(r.extent, 1):
-                    continue
-                above, below = index - slack, index + slack
-                if not any(v in moving for v in variables(above)):  # index < above
-                    return [(d, None, analyzer.to_expr(above, r.start.dtype))]
-                if not any(v in moving for v in variables(below)):  # index > below
-                    return [(d, analyzer.to_expr(below + 1, r.start.dtype), None)]
+        if analyzer.can_prove(condition):
+            return []
+        if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:
+            return None
+        a, b = (analyzer.affine(e) for e in (condition.a, condition.b))
+        slack = a - b if isinstance(condition, LT | LE) else b - a
+        slack = slack - 1 if isinstance(condition, LE | GE) else slack  # the condition says slack < 0
+        for d, (r, dim) in enumerate(zip(self.ranges, self.buffer.shape, strict=True)):
+            assert r is not None
+            index = analyzer.affine(r.start)
+            beyond = index - analyzer.affine(dim)
+            factors = {beyond.terms[t] // c for t, c in slack.terms.items() if t in beyond.terms}
+            for q in {1, *factors}:
+                if q > 0 and analyzer.domain.nonnegative(beyond - slack.scaled(q)):
+                    return []  # what it leaves out lies beyond the end
+            if not is_const(r.extent, 1):
+                continue
+            above, below = index - slack, index + slack
+            if not any(v in moving for v in variables(above)):  # index < above
+                return [(d, None, analyzer.to_expr(above, r.start.dtype))]
+            if not any(v in moving for v in variables(below)):  # index > below
+                return [(d, analyzer.to_expr(below + 1, r.start.dtype), None)]
         return None
 
     # -- on the way up
@@ -191,7 +212,7 @@ class Touch:
             return self.unknown(hidden).at({v: value for v, value in values.items() if v not in hidden})
         if not values:
             return self
-        ranges = tuple(r if r is None else substitute(r, values) for r in self.ranges)
+        ranges = tuple(r if r is None or not uses(r, values) else substitute(r, values) for r in self.ranges)
         loops = tuple(
             dataclasses.replace(l, start=substitute(l.start, values), extent=substitute(l.extent, values))
             if uses(l.start, values) or uses(l.extent, values)
@@ -214,6 +235,24 @@ class Touch:
         sure = self.sure and len(known) == len(self.conditions) and len(loops) == len(self.loops)
         after = tuple((store.unknown(hidden), shared) for store, shared in self.after)
         return dataclasses.replace(self, ranges=ranges, loops=loops, conditions=known, sure=sure, after=after)
+
+
+@contextmanager
+def _running(
+    loops: tuple[For, ...], analyzer: Analyzer | None, inner: Mapping[Var, Range] | None = None
+) -> Iterator[regions.Moving]:
+    """Loops that run, with variables inside of them, under what an analyzer knows."""
+    if analyzer is None and not inner:
+        yield _moving(loops)
+        return
+    analyzer = analyzer or Analyzer()
+    with analyzer.constraint():
+        yield regions.Moving({**{l.var: Range(l.start, l.extent) for l in loops}, **(inner or {})}, analyzer)
+
+
+@lru_cache(maxsize=64)
+def _moving(loops: tuple[For, ...]) -> regions.Moving:
+    return regions.Moving({l.var: Range(l.start, l.extent) for l in loops}, Analyzer())
 
 
 def of_element(node: BufferLoad | BufferStore) -> Touch:

@@ -15,8 +15,8 @@ TOUCH.edit(
 TOUCH.edit(
     "a loop that may not run counts as one that does",
     "Touch._runs",
-    "if analyzer.can_prove(loop.extent >= 1):",
-    "if True:",
+    "analyzer.can_prove(loop.extent >= 1):",
+    "True:",
 )
 TOUCH.edit(
     "an equation leaves out nothing",
