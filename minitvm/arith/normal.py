@@ -161,14 +161,14 @@ class Normalizer:
             found = symbolic.floordiv(self.domain, x, d) if quotient else symbolic.floormod(self.domain, x, d)
             return Affine.of(Atom(FLOORDIV if quotient else FLOORMOD, (x, d))) if found is None else found
         by = d.const
-        if by == 0:
-            return self._opaque(e)
-        if by > 0:
-            return rules.floordiv(self.domain, x, by) if quotient else rules.floormod(self.domain, x, by)
         # a // -d == -a // d and a % -d == -(-a % d), but for data whose negative wraps
-        if self.may_wrap(-x, e.dtype):
+        if by == 0 or (by < 0 and self.may_wrap(-x, e.dtype)):
             return self._opaque(e)
-        return rules.floordiv(self.domain, -x, -by) if quotient else -rules.floormod(self.domain, -x, -by)
+        sign = 1 if by > 0 else -1
+        divided = (rules.floordiv if quotient else rules.floormod)(self.domain, x.scaled(sign), abs(by))
+        if any(self._wraps_inside(term, e.dtype) for term in divided.terms):
+            return self._opaque(e)
+        return divided if quotient else divided.scaled(sign)
 
     def _truncated(self, e: Div | Mod) -> Affine:
         """C's division agrees with the floor where neither side is negative."""
@@ -283,6 +283,17 @@ class Normalizer:
         if not any(map(_has_data, x.terms)):
             return False
         return not _inside(self.domain.interval(x), _LIMITS[dtype])
+
+    def _wraps_inside(self, term: Term, dtype: DType) -> bool:
+        """Whether a rule has made a dividend that may wrap: x % 7 * 2 % 7 is x * 2 % 7 only where x * 2 is a number."""
+        if isinstance(term, Var) or term.kind == OPAQUE:
+            return False
+        if term.kind == PRODUCT:
+            return any(self._wraps_inside(factor, dtype) for factor in term.args)
+        return any(
+            self.may_wrap(arg, dtype) or any(self._wraps_inside(inner, dtype) for inner in arg.terms)
+            for arg in term.args
+        )
 
     # -- and back ---------------------------------------------------------------------------------------------------
 
