@@ -40,6 +40,19 @@ def strided(a: T.handle, B: T.Buffer((4, 4), "float32")):
 
 
 @T.prim_func
+def exchanged(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
+    S = T.alloc_buffer((3,), scope="shared")
+    for b in T.thread_binding(4, thread="blockIdx.x"):
+        for t in T.thread_binding(3, thread="threadIdx.x"):
+            with T.block("S"):
+                vb, vt = T.axis.remap("SS", [b, t])
+                S[vt] = A[vb, vt]
+            with T.block("B"):
+                vb, vt = T.axis.remap("SS", [b, t])
+                B[vb, vt] = S[2 - vt]
+
+
+@T.prim_func
 def scaled(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
     for i, j in T.grid(8, 8):
         with T.block("B"):
@@ -180,6 +193,9 @@ CASES.update({
     "transform_layout.padding_has_value": on(scaled, relaid(lambda i, j: (i // 3, j, i % 3))),
     "transform_layout.pad_value_fits": on(scaled, relaid(lambda i, j: (i // 3, j, i % 3), pad_value=lambda i, j: 0.0)),
     "transform_layout.known_padding": on(scaled, relaid(lambda i, j: (i, (j + i) % 8, i % 3), pad_value=0)),
+    "transform_layout.padding_in_reach": on(
+        exchanged, lambda s: s.transform_layout("S", ("write", 0), lambda i: (i // 2, i % 2), pad_value=0)
+    ),
     "set_axis_separators.names_a_buffer": on(scaled, lambda s: s.set_axis_separators("B", "C", [1])),
     "set_axis_separators.not_a_view": on(through_a_view, lambda s: s.set_axis_separators("B", "row", [1])),
     "set_axis_separators.increasing_axes": on(scaled, lambda s: s.set_axis_separators("B", Written, [2, 1])),

@@ -210,7 +210,7 @@ class _Body:
         v = self.var()
         if self.lane is None and self.int(0, 1):
             start = self.one(0, 0, 0, 1, 2)
-            extent = self.one(self.n - start, self.n - start, 1, 2, 3)
+            extent = min(self.one(self.n - start, self.n - start, 1, 2, 3), self.n - start)
             self.lane = v
             body = self.several([*around, (v, start, start + extent - 1)], depth - 1)
             self.lane = None

@@ -37,12 +37,12 @@ from .oracle import Noticed, Trial, Workload, directed, drawn
 from .workloads import Draw, Family, beside_the_interpreter, listed
 
 
-def as_written(of: Family, examples: int = 300) -> Workload:
-    """Programs lowered as they are."""
+def as_written(of: Family, examples: int = 300, **options: Any) -> Workload:
+    """Programs lowered as they are; `options` are those of `check`."""
 
     def body(trial: Trial, draw: Draw) -> None:
         func = of(draw)
-        trial.same(func, lower_function(func, None, "main"), level="kernel")
+        trial.same(func, lower_function(func, None, "main"), level="kernel", **options)
 
     return drawn(f"lowering {of.__name__} as written", body, examples)
 

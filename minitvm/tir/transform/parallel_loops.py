@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import FloorDiv, FloorMod, IntImm, Var, map_children, replace
+from ...expr import Expr, FloorDiv, FloorMod, IntImm, Var, map_children, replace, substitute
+from ..analysis.effects import effects
 from ..conditions import is_const, uses
 from ..nodes import Allocate, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
 from .affine import structural_key
@@ -19,12 +20,37 @@ def fuse_parallel_loops(func: PrimFunc) -> PrimFunc:
 def _top(stmt: Stmt) -> Stmt:
     if isinstance(stmt, Seq):
         return Seq.of(*map(_top, stmt.stmts))
-    if isinstance(stmt, Allocate | LetStmt):
+    if isinstance(stmt, Allocate):
         return replace(stmt, body=_top(stmt.body))
+    if isinstance(stmt, LetStmt):
+        body = _top(stmt.body)
+        return _sunk(stmt, body) if _is_steady(stmt.value, body) else replace(stmt, body=_serial(body))
     if not isinstance(stmt, For) or stmt.kind != ForKind.PARALLEL:
         return _serial(stmt)
     loop = _fused(stmt)
     return replace(loop, body=_serial(with_named_parts(loop.var, loop.body)))
+
+
+def _is_steady(value: Expr, body: Stmt) -> bool:
+    """Whether a value stays the same while a statement runs."""
+    written = {touch.buffer for touch in effects(body).writes}
+    return not any(touch.buffer in written for touch in effects(value).reads)
+
+
+def _sunk(let: LetStmt, body: Stmt) -> Stmt:
+    """The body with the let inside of what uses it, so that a parallel loop stays outermost in its kernel."""
+    if not uses(body, [let.var]):
+        return body
+    if isinstance(body, Seq):
+        return Seq.of(*(_sunk(let, part) for part in body.stmts))
+    if isinstance(body, Allocate):
+        return replace(body, body=_sunk(let, body.body))
+    own = let.var.with_name(let.var.name)
+    inner = substitute(body, {let.var: own})
+    if isinstance(inner, For) and inner.kind == ForKind.PARALLEL and not uses(inner.extent, [own]):
+        if not uses(inner.start, [own]):
+            return replace(inner, body=LetStmt(own, let.value, inner.body))
+    return LetStmt(own, let.value, _serial(inner))
 
 
 def _fused(outer: For) -> For:

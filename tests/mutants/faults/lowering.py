@@ -2,6 +2,7 @@
 
 from ..contracts import storage
 from ..patch import Faults
+from ..seeded import KERNELS
 from ..siblings import as_written
 from ..workloads import (
     KINDS,
@@ -53,7 +54,7 @@ for _access in ("BufferLoad", "BufferStore"):
         "replace(new, buffer=dense[held], "
         f"**({{'indices': new.indices[::-1]}} if isinstance(new, {_access}) else {{}}))",
     )
-ROLES = Faults("keep_roles", TRANSFORM + "keep_roles", [as_written(never_written)])
+ROLES = Faults("keep_roles", TRANSFORM + "keep_roles", [as_written(never_written, inout=["B"])])
 ROLES.edit("what nobody writes is no output", "keep_roles", "if writes == written", "if True or writes == written")
 ROLES.edit("the attribute says that nothing is", "keep_roles", "WRITES: writes}", "WRITES: ()}")
 
@@ -488,7 +489,7 @@ INDEXES = Faults(
 )
 INDEXES.edit("the distance to the base is lost", "_replaced", "form.const)", "0)")
 INDEXES.edit("what varies is lost", "_replaced", "Affine({entry[0]: 1}, form.const)", "Affine({}, form.const)")
-INDEXES.edit("bases of one number of terms are one", "_key", "Affine(form.terms))", "len(form.terms))")
+INDEXES.edit("bases of one number of terms are one", "_key", "Affine(form.terms))", "len(form.terms))", by=[KERNELS])
 
 # -- affine, used by most of the passes on flat buffers
 

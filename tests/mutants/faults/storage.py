@@ -37,7 +37,7 @@ SCOPE.edit(
     "isinstance(at, BufferStore | BufferRegion | BufferData)",
 )
 SCOPE.edit("not allocated", "with_buffers", "tuple(moved.get(b, b) for b in at.alloc_buffers)", "at.alloc_buffers")
-DTYPE = Faults("unsafe_set_dtype", PRIMITIVES + "storage", [primitive("unsafe_set_dtype")])
+DTYPE = Faults("unsafe_set_dtype", PRIMITIVES + "storage", [primitive("unsafe_set_dtype", examples=1000)])
 DTYPE.edit(
     "a dropped cast: the value is stored as zero",
     "unsafe_set_dtype",
@@ -45,8 +45,8 @@ DTYPE.edit(
     "Cast(wanted, value - value)",
 )
 DTYPE.edit(
-    "loads keep the old buffer",
+    "loads are of the first element",
     "unsafe_set_dtype",
     "return Cast(old.dtype, BufferLoad(moved[at.buffer], at.indices, at.predicate))",
-    "return None",
+    "return Cast(old.dtype, BufferLoad(moved[at.buffer], tuple(i * 0 for i in at.indices), at.predicate))",
 )

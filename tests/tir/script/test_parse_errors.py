@@ -16,6 +16,14 @@ from minitvm.tir.nodes import BlockRealize, PrimFunc
 HEAD = '@T.prim_func\ndef main(A: T.Buffer((4, 8), "float32"), P: T.Buffer((4,), "int32")):\n'
 
 BODIES: dict[str, tuple[str, str]] = {
+    "plain Python that fails": (
+        """\
+        A[0, 0] = sum(undefined for k in range(3))""",
+        """\
+        <text>:3:15: Python's NameError: name 'undefined' is not defined
+            A[0, 0] = sum(undefined for k in range(3))
+                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^""",
+    ),
     "unknown name of the language": (
         """\
         with T.blok("C"):

@@ -16,6 +16,7 @@ from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.reference import kernel as kernel_reference
 from minitvm.reference import tir as reference
+from minitvm.script import from_source
 from minitvm.script import tir as T
 from minitvm.te import create_prim_func
 from minitvm.tir import Schedule
@@ -439,3 +440,30 @@ def test_init_stays_where_another_loop_skips_the_first_step() -> None:
     verdict = check(skewed, lower(skewed))
     assert verdict, str(verdict)
     assert verdict.ran == ("exact", "field", "shadow")
+
+
+LET_ABOVE = """
+@T.prim_func
+def main(A: T.Buffer((3,), "uint32"), C: T.Buffer((3,), "uint32")):
+    for i in range(3):
+        with T.block("start"):
+            vi = T.axis.remap("S", [i])
+            C[vi] = T.uint32(2)
+    lower: T.uint32 = {value}
+    for i in range(3):
+        with T.block("C"):
+            vi = T.axis.remap("S", [i])
+            T.where(A[i] < lower)
+            C[vi] = C[vi] + T.max(A[vi], T.uint32(3))
+"""
+
+
+@pytest.mark.parametrize(("value", "parallel"), [("A[0]", True), ("C[0]", False)])
+def test_a_parallel_loop_below_a_let_is_the_outermost_of_its_kernel(value: str, parallel: bool) -> None:
+    """The let moves into the loop where nobody writes what it reads; else the loop runs serially."""
+    func = from_source(LET_ABOVE.format(value=value))
+    sch = Schedule(func)
+    sch.parallel(sch.get_loops("C")[0])
+    module = lower(sch.func, None, "main")
+    assert any(n.parallel for n in walk(module["main"].body) if isinstance(n, KernelCall)) is parallel
+    assert check(func, module)

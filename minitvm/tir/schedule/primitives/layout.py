@@ -32,6 +32,7 @@ from ...nodes import (
     BufferLoad,
     BufferRegion,
     BufferStore,
+    ForKind,
     MatchBufferRegion,
     PrimFunc,
     Seq,
@@ -292,6 +293,35 @@ def known_padding(
     )
 
 
+@requirement
+def padding_in_reach(
+    state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any], pad_value: object
+) -> Failure | None:
+    """padding that gets a block of its own lies in storage which that block sees
+
+    It stands after the loops of the last writer. What a thread or a block of threads has for itself ends with them.
+    """
+    tree, found = state.home(block), named_buffer(block, buffer)
+    made, _ = _map(index_map, found.ndim)
+    _, where = _padding(made, found.shape)
+    producers = _writers(tree, found)
+    if pad_value is None or where is None or is_const(where, 0) or not producers:
+        return None
+    if len(producers) == 1 and whole_nest(tree, producers[0], found) is not None:
+        return None
+    home = _home(tree, block, found)
+    within = [l for l in tree.all_loops_above(producers[-1]) if home is None or tree.inside(l, home)]
+    grid = next((l for l in within if l.kind is ForKind.THREAD and found.scope != "global"), None)
+    if grid is None:
+        return None
+    return Failure(
+        {grid: f"has {found.name}, in {found.scope} storage, for itself", producers[-1].block: "the last writer"},
+        f"{found.name} in storage that the statements after the grid see",
+        f"the padding of {found.name} would be written outside of the loop over {grid.var.name}",
+        ("assume_injective_transform=True, where nobody reads the padding",),
+    )
+
+
 def _writers(tree: Tree, buffer: Buffer) -> list[BlockRealize]:
     """The innermost blocks that store to a buffer."""
     found: list[BlockRealize] = []
@@ -307,7 +337,7 @@ def _writers(tree: Tree, buffer: Buffer) -> list[BlockRealize]:
     past="was laid out anew in",
     requires=[
         names_a_buffer, not_a_view, row_major, plain_accesses, map_fits_buffer, injective_map, padding_has_value,
-        pad_value_fits, known_padding,
+        pad_value_fits, known_padding, padding_in_reach,
     ],
 )  # fmt: skip
 def transform_layout(
