@@ -21,14 +21,14 @@ describes a back end from graph passes to kernels, and the runtime still loads w
 `program` alone.
 
 Nothing here knows a machine. The back ends of this package are the modules in `kinds/`, each with its object `BACKEND`.
-One from outside calls `register`, or its distribution names the object as an entry point of the group
-`minitvm.backends`: then it is loaded when its name is first used as a target.
+One from outside calls `register`. Its distribution may name the module that does so as an entry point of the group
+`minitvm.backends`: then it is imported when a name of a target is not known yet.
 
 A target without a back end can be scheduled and lowered with the defaults, and interpreted; `get` refuses it where code
 is wanted.
 """
 
 from .parts import PARTS, Backend, Part
-from .registry import find, get, lookup, names, register, registered
+from .registry import find, get, lookup, names, own, register, registered
 
-__all__ = ["PARTS", "Backend", "Part", "find", "get", "lookup", "names", "register", "registered"]
+__all__ = ["PARTS", "Backend", "Part", "find", "get", "lookup", "names", "own", "register", "registered"]

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import functools
-import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ..errors import TargetError, report
 from ..target import KINDS, Target, find_kind, register_kind
 from . import kinds
 from .parts import PARTS, Backend, Part
+
+Check = Callable[[str], str]  # of the name of a part: what is wrong with it
 
 _BACKENDS: dict[str, Backend] = {}
 _DOTTED = re.compile(r"\w+(\.\w+)+|\w+(\.\w+)*:\w+")
@@ -24,12 +30,13 @@ def register(backend: Backend) -> Backend:
     Raises `TargetError` for a back end that lacks a part, with every such part and what it is for; for a part that
     cannot be called as it will be; for a kind of target that has a back end already or that nobody describes.
     """
-    _own()
-    return _register(backend)
+    own()
+    return _register(backend, checked=_named_fault)
 
 
-def _register(backend: Backend) -> Backend:
-    faults = [fault for part in PARTS if (fault := _fault(part, getattr(backend, part.name)))]
+def _register(backend: Backend, checked: Check | None = None) -> Backend:
+    values = [(part, getattr(backend, part.name)) for part in PARTS]
+    faults = [fault for part, value in values if (fault := _fault(part, value, checked))]
     if faults:
         raise TargetError(
             report(
@@ -51,7 +58,7 @@ def _register(backend: Backend) -> Backend:
     return backend
 
 
-def _fault(part: Part, value: Any) -> tuple[Part, str] | None:
+def _fault(part: Part, value: Any, checked: Check | None = None) -> tuple[Part, str] | None:
     """The part with what is wrong about it; None for one that will do, as far as can be seen without importing it."""
     if value is None:
         return None if part.default else (part, f"no {part.name}")
@@ -59,7 +66,8 @@ def _fault(part: Part, value: Any) -> tuple[Part, str] | None:
         return None if isinstance(value, str) and value else (part, f"language: {value!r}")
     if isinstance(value, str):
         if _DOTTED.fullmatch(value):
-            return None
+            fault = checked(value) if checked is not None else ""
+            return (part, f"{part.name}: {fault}") if fault else None
         return part, f"{part.name}: the text {value!r}, which is not a name such as 'package.module:attribute'"
     missing = [name for name in part.methods if not callable(getattr(value, name, None))]
     if missing:
@@ -78,20 +86,55 @@ def _fault(part: Part, value: Any) -> tuple[Part, str] | None:
     return None
 
 
+def _named_fault(name: str) -> str:
+    """Why `"module:attribute"` names nothing; "" if it names something. Imports no more than packages."""
+    path, _, attribute = name.partition(":")
+    try:
+        spec = importlib.util.find_spec(path)
+    except ModuleNotFoundError:
+        spec = None
+    if spec is None:
+        return f"there is no module {path}"
+    if not attribute or hasattr(sys.modules.get(path), attribute) or not str(spec.origin).endswith(".py"):
+        return ""
+    defined = _TopLevel()
+    defined.visit(ast.parse(Path(str(spec.origin)).read_text(encoding="utf-8")))
+    return "" if defined.names & {attribute, "__getattr__"} else f"{path} has no {attribute}"
+
+
+class _TopLevel(ast.NodeVisitor):
+    """The names that a module defines, read and not run."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.ClassDef) -> None:
+        self.names.add(node.name)
+
+    visit_ClassDef = visit_FunctionDef
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Store):
+            self.names.add(node.id)
+
+    def visit_alias(self, node: ast.alias) -> None:
+        self.names.add(node.asname or node.name)
+
+
 def _name(value: Any) -> str:
     return str(getattr(value, "__qualname__", None) or repr(value))
 
 
 @functools.cache
-def _own() -> None:
-    """Register the back ends of this package: every module in `kinds/`."""
-    for module in pkgutil.iter_modules(kinds.__path__):
-        _register(importlib.import_module(f"{kinds.__name__}.{module.name}").BACKEND)
+def own() -> tuple[Backend, ...]:
+    """The back ends of this package, every module in `kinds/`; registered when they are first asked for."""
+    modules = [f"{kinds.__name__}.{module.name}" for module in pkgutil.iter_modules(kinds.__path__)]
+    return tuple(_register(importlib.import_module(module).BACKEND) for module in modules)
 
 
 def registered() -> dict[str, Backend]:
     """All back ends by kind of target."""
-    _own()
+    own()
     return dict(_BACKENDS)
 
 
@@ -107,7 +150,7 @@ def find(target: Target | str | None) -> Backend | None:
     """
     if target is None:
         return None
-    _own()
+    own()
     kind = target if isinstance(target, str) else target.kind
     return _BACKENDS.get(kind) or _BACKENDS.get(find_kind(kind).device)
 

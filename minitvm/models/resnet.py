@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..graph import Graph, Value
-from .layers import Layers
+from .layers import PICTURE, Layers
 
 Block = Callable[[Layers, Value, int, int], Value]
 
 
-def resnet18(seed: int = 0) -> Graph:
-    """ResNet-18: eight blocks of two 3x3 convolutions; 1.8 GMAC."""
-    return _resnet("resnet18", seed, _basic, (2, 2, 2, 2))
+def resnet18(seed: int = 0, shape: Sequence[int] = PICTURE) -> Graph:
+    """ResNet-18: eight blocks of two 3x3 convolutions; 1.8 GMAC. `shape` is that of the input, NCHW."""
+    return _resnet("resnet18", seed, _basic, (2, 2, 2, 2), shape)
 
 
 def resnet50(seed: int = 0) -> Graph:
@@ -20,8 +20,8 @@ def resnet50(seed: int = 0) -> Graph:
     return _resnet("resnet50", seed, _bottleneck, (3, 4, 6, 3))
 
 
-def _resnet(name: str, seed: int, block: Block, depths: tuple[int, ...]) -> Graph:
-    net = Layers(name, seed)
+def _resnet(name: str, seed: int, block: Block, depths: tuple[int, ...], shape: Sequence[int] = PICTURE) -> Graph:
+    net = Layers(name, seed, shape)
     x = net.relu(net.conv_norm(net.input, 64, 7, 2, 3))
     x = net.max_pool(x, 3, 2, 1)
     for stage, depth in enumerate(depths):

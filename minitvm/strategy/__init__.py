@@ -3,7 +3,7 @@
 `decision(func, target)` says what was chosen and why.
 """
 
-from ..backend import registered
+from ..backend import own
 from .decision import CHOICE, TILES, Decision, algorithms_of, decision
 from .registry import RULES, Chosen, Rule, chosen, rule, schedule
 
@@ -11,6 +11,6 @@ __all__ = [
     "CHOICE", "RULES", "TILES", "Chosen", "Decision", "Rule", "algorithms_of", "chosen", "decision", "rule", "schedule",
 ]  # fmt: skip
 
-# The rules of the back ends come before those that somebody else registers.
-for _backend in registered().values():
+# The rules of the package's back ends come before those that somebody else registers.
+for _backend in own():
     _backend.part("rules")

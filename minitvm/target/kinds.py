@@ -5,6 +5,7 @@ A description's fields are its options: `Target("cpu -vector_bits=256 -cores=4")
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,6 +106,7 @@ class Kind:
 
 
 KINDS: dict[str, Kind] = {}
+PLUG_INS = "minitvm.backends"  # the group of entry points
 
 
 def register_kind(kind: Kind) -> Kind:
@@ -118,13 +120,29 @@ def register_kind(kind: Kind) -> Kind:
 
 
 def find_kind(name: str) -> Kind:
-    """The kind of that name; `TargetError` with the known ones otherwise."""
+    """The kind of that name; `TargetError` with the known ones otherwise.
+
+    A name that is not known yet imports what installed distributions name as entry points of PLUG_INS.
+    """
+    if name not in KINDS:
+        _import_plug_ins()
     if name not in KINDS:
         known = ", ".join(sorted(KINDS))
         hint = nearest(name, list(KINDS))
         guess = f"{hint} (known: {known})" if hint.startswith("did you mean") else f"known: {known}"
         raise TargetError(f"unknown target {name!r}; {guess}")
     return KINDS[name]
+
+
+@functools.cache
+def _import_plug_ins() -> None:
+    from importlib.metadata import entry_points  # half of what importing targets would take
+
+    for entry in entry_points(group=PLUG_INS):
+        try:
+            entry.load()
+        except Exception as error:
+            raise TargetError(f"the back end {entry.value} of {PLUG_INS} cannot be imported: {error}") from error
 
 
 def _host() -> CPU:

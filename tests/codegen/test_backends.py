@@ -1,4 +1,4 @@
-"""One program through every way to run it: the level-3 interpreter and compiled kernels must agree bit for bit.
+"""One program through every way to run it: the level-3 interpreter and every back end's kernels must agree bit for bit.
 
 Inputs are small integers, so that any order of additions, and any fused multiply-add, gives the same floats.
 """
@@ -18,6 +18,7 @@ from minitvm.reference import tir as reference
 from minitvm.te import create_prim_func
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import PrimFunc
+from tests import toy_backend
 
 
 def elementwise(m: int = 13, n: int = 37) -> PrimFunc:
@@ -143,10 +144,11 @@ def inputs_for(func: PrimFunc, rng: np.random.Generator) -> list[np.ndarray]:
     return arrays
 
 
+@pytest.mark.parametrize("target", ["cpu", toy_backend.BACKEND.kind])
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_compiled_kernels_agree_with_the_interpreter(
-    program: Callable[[], PrimFunc], schedule: Callable[[Schedule], None], rng: np.random.Generator
+    program: Callable[[], PrimFunc], schedule: Callable[[Schedule], None], target: str, rng: np.random.Generator
 ) -> None:
     func = program()
     sch = Schedule(func)
@@ -155,7 +157,7 @@ def test_compiled_kernels_agree_with_the_interpreter(
     expected = [a.copy() for a in arrays]
     reference.run(func, *expected)
     for threads in (1, 3):
-        module = build(sch.func, threads=threads)
+        module = build(sch.func, target, threads=threads)
         got = [a.copy() for a in arrays]
         module(*got)
         sources = "\n".join(kernel.source for kernel in module.executable.kernels)

@@ -124,14 +124,14 @@ def test_detection_without_any_file(tmp_path: Path) -> None:
 
 
 def test_a_plug_in_adds_a_kind() -> None:
-    kind = Kind(("toy",), CPU, lambda: CPU("toy", cores=5), "toy")
+    kind = Kind(("sundial",), CPU, lambda: CPU("sundial", cores=5), "sundial")
     try:
         register_kind(kind)
-        assert Target("toy -cores=6").cores == 6
+        assert Target("sundial -cores=6").cores == 6
         with pytest.raises(TargetError, match="registered already"):
             register_kind(kind)
     finally:
-        KINDS.pop("toy")
+        KINDS.pop("sundial")
 
 
 def test_import_pulls_in_nothing_heavy() -> None:
