@@ -20,7 +20,7 @@ from .executable import nodes as x
 from .executable.alignment import aligned_copy
 from .executable.plan_memory import Lifetime, plan_memory
 from .expr import DType, Expr, IntImm, Var, substitute, walk
-from .tir.analysis.kernel_access import buffer_access, elements_written
+from .tir.analysis.kernel_access import buffer_access, elements_surely_read, elements_written
 from .tir.nodes import Allocate, Buffer, IRModule, KernelCall, PrimFunc, Seq, Stmt
 from .tir.transform.flatten_buffers import symbolic_dimensions
 from .tir.transform.keep_roles import written_parameters
@@ -190,8 +190,15 @@ class Linker:
                 home, _ = slot.storage()
                 if mode == "r" and home not in written and _is_scratch(home, outputs) and slot.nbytes != 0:
                     raise InternalError(f"{step.operator} reads {slot.name}, which no step before it writes")
+                before = written.get(home, 0)
+                if mode == "r" and _is_scratch(home, outputs) and before is not None and _less(before, home.nbytes):
+                    read = self._surely_read(step, slot)
+                    if before < read:
+                        raise InternalError(
+                            f"{step.operator} reads {read} bytes of {slot.name}, of which the steps before it write "
+                            f"{before} at most"
+                        )
                 if "w" in mode:
-                    before = written.get(home, 0)
                     written[home] = None if before is None or nbytes is None else before + nbytes
         found: dict[int, tuple[Slot, list[int | None]]] = {}
         for slot, nbytes in written.items():
@@ -206,6 +213,14 @@ class Linker:
             total = None if None in parts else sum(part for part in parts if part is not None)
             if total is not None and isinstance(slot.nbytes, int) and total < slot.nbytes:
                 raise InternalError(f"the steps write {total} of the {slot.nbytes} bytes of output {spec.name} at most")
+
+    def _surely_read(self, step: _Call | _Copy, slot: Slot) -> int:
+        """A lower bound of the bytes of a slot that a step reads."""
+        if isinstance(step, _Copy):
+            return slot.nbytes if isinstance(slot.nbytes, int) else 0
+        func = self._functions[step.kernel]
+        params = [p for p, arg in zip(func.params, step.args, strict=True) if arg is slot and isinstance(p, Buffer)]
+        return max((elements_surely_read(func.body, p) * p.dtype.bytes for p in params), default=0)
 
     def _touched(
         self, step: _Call | _Copy, counts: Sequence[Mapping[Buffer, int | None]]
@@ -248,6 +263,10 @@ class Linker:
             item.location = x.ArenaSlice(0, offsets[slot] + within if within else offsets[slot], item.nbytes)
         residents = [x.Resident(slot.name, offsets[slot], slot.nbytes, first[slot], last[slot]) for slot in slots]
         return (x.Arena("arena", plan.size, residents=tuple(residents)),)
+
+
+def _less(count: int, size: x.Dim) -> bool:
+    return isinstance(size, int) and count < size
 
 
 def _is_scratch(slot: Slot, outputs: Sequence[x.TensorSpec]) -> bool:

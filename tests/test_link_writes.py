@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import minitvm as tvm
 from minitvm.build import compile_executable, lower_function
 from minitvm.errors import InternalError
-from minitvm.executable import Output, TensorSpec
+from minitvm.executable import Input, Output, TensorSpec
 from minitvm.expr import DType
-from minitvm.link import Linker, Slot, _Copy, kernel_params, link_function
+from minitvm.link import Linker, Slot, _Copy, buffer_access, kernel_params, link_function
 from minitvm.reference import check
 from minitvm.reference.strategies import graphs
 from minitvm.reference.strategies.graphs import RandomGraph
@@ -76,6 +76,54 @@ def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4
     access = {p.name: p.access for kernel in lowered.kernels.values() for p in kernel_params(kernel)}
     assert access == {"A": "r", "B": "rw", "C": "w"}
     assert {spec.name: spec.inout for spec in link_function(lowered, "cpu").outputs} == {"B": True, "C": False}
+
+
+GAPS = {
+    "every second element": ("for i in range(3):\n        B[2 * i] = A[i]", 5),
+    "those that data picks": ("for i in range(5):\n        if A[i] > T.float32(0):\n            B[i] = A[i]", 5),
+    "all but one in the middle": ("for i in range(5):\n        if i != 2:\n            B[i] = A[i]", 5),
+}
+
+
+@pytest.mark.parametrize("kind", GAPS)
+def test_what_is_read_between_the_parts_that_are_written_is_passed_in(kind: str) -> None:
+    writes, n = GAPS[kind]
+    func = from_source(f"""
+@T.prim_func
+def f(A: T.Buffer(({n},), "float32"), B: T.Buffer(({n},), "float32"), C: T.Buffer(({n},), "float32")):
+    {writes}
+    for i in range({n}):
+        C[i] = B[i]
+""")
+    assert buffer_access(func.body)[func.buffers[1]] == "rw"
+    assert {spec.name: spec.inout for spec in link_function(lower_function(func, CPU), "cpu").outputs}["B"]
+
+
+def _copies(name: str, n: int) -> Any:
+    func = from_source(f"""
+@T.prim_func
+def {name}(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in range({n}):
+        B[i] = A[i]
+""")
+    return lower_function(func, CPU)
+
+
+@given(st.lists(st.integers(1, 16), min_size=1, max_size=2), st.integers(1, 16))
+@settings(max_examples=8, deadline=None)
+def test_a_step_that_reads_more_than_was_written_is_not_linked(written: list[int], read: int) -> None:
+    linker = Linker("cpu")
+    spec = TensorSpec("y", DType("float32"), (16,))
+    between, y = Slot("between", 64), Slot("y", 64, Output(0))
+    for number, n in enumerate(written):
+        linker.call(_copies(f"part{number}", n), [Slot("x", 64, Input(0)), between], {})
+    linker.call(_copies("whole", read), [between, y], {})
+    linker.copy(y, Slot("x", 64, Input(0)))
+    if sum(written) >= read:
+        linker.finish("main", [TensorSpec("x", DType("float32"), (16,))], [spec])
+        return
+    with pytest.raises(InternalError, match=f"whole reads {4 * read} bytes of between, .* write {4 * sum(written)} at"):
+        linker.finish("main", [TensorSpec("x", DType("float32"), (16,))], [spec])
 
 
 NEVER = {

@@ -30,6 +30,7 @@ from ...expr import (
     Var,
     children,
     substitute,
+    walk,
 )
 from ...expr.conditions import certain_parts
 from ..conditions import all_of, reads_memory, uses
@@ -40,6 +41,7 @@ from ..nodes import (
     Buffer,
     BufferData,
     BufferLoad,
+    BufferRegion,
     BufferStore,
     For,
     ForKind,
@@ -51,6 +53,8 @@ from ..nodes import (
 )
 from .accesses import addresses
 from .touches import Box, Touch, known_ranges, of_element, through_view
+
+Some = frozenset[Buffer] | None
 
 _IN_ORDER = (ForKind.SERIAL, ForKind.UNROLLED)
 
@@ -96,21 +100,26 @@ class Effects:
 
 
 _NOTHING = Effects()
-_KNOWN: weakref.WeakKeyDictionary[Node, Effects] = weakref.WeakKeyDictionary()
+_KNOWN: weakref.WeakKeyDictionary[Node, dict[Some, Effects]] = weakref.WeakKeyDictionary()
+_TOUCHED: weakref.WeakKeyDictionary[Stmt, frozenset[Buffer]] = weakref.WeakKeyDictionary()
 
 
-def effects(node: Node) -> Effects:
-    """What one run of a statement, or one evaluation of an expression, reads and writes.
+def effects(node: Node, of: Some = None) -> Effects:
+    """What one run of a statement, or one evaluation of an expression, reads and writes; `of`: of some buffers only.
 
-    Everything is in terms of the variables that are free in it: loops around it stand still. The effects of a node are
-    kept with it.
+    Everything is in terms of the variables that are free in it: loops around it stand still. The effects of a statement
+    are kept with it.
     """
-    if isinstance(node, IntImm | Var | FloatImm):
+    if not isinstance(node, Stmt):
+        return _effects(node, of)
+    if of is not None and of.isdisjoint(_touched(node)):
         return _NOTHING
     known = _KNOWN.get(node)
     if known is None:
-        known = _KNOWN[node] = _effects(node)
-    return known
+        known = _KNOWN[node] = {}
+    if of not in known:
+        known[of] = _effects(node, of)
+    return known[of]
 
 
 def exposes(stmt: Stmt, buffer: Buffer) -> bool:
@@ -118,37 +127,59 @@ def exposes(stmt: Stmt, buffer: Buffer) -> bool:
 
     Of a loop's body: whether an iteration may find what another one has left.
     """
-    return any(touch.buffer is buffer for touch in effects(stmt).exposed)
+    return bool(effects(stmt, frozenset([buffer])).exposed)
 
 
-def _effects(node: Node) -> Effects:
+def _touched(stmt: Stmt) -> frozenset[Buffer]:
+    """The buffers that occur in a statement: others have no effects in it."""
+    known = _TOUCHED.get(stmt)
+    if known is None:
+        found: set[Buffer] = set()
+        if isinstance(stmt, BufferStore):
+            found.add(stmt.buffer)
+        for child in children(stmt):
+            if isinstance(child, Stmt):
+                found |= _touched(child)
+            else:
+                found |= {n.buffer for n in walk(child) if isinstance(n, BufferLoad | BufferData | BufferRegion)}
+        known = _TOUCHED[stmt] = frozenset(found)
+    return known
+
+
+def _effects(node: Node, of: Some) -> Effects:
+    if isinstance(node, IntImm | FloatImm | Var):
+        return _NOTHING
     if isinstance(node, Seq):
-        return _in_turn(effects(s) for s in node.stmts)
+        return _in_turn(effects(s, of) for s in node.stmts)
     if isinstance(node, For):
-        return effects(node.start).then(effects(node.extent)).then(_loop(node, effects(node.body)))
+        return effects(node.start, of).then(effects(node.extent, of)).then(_loop(node, effects(node.body, of)))
     if isinstance(node, If):
-        then_case = effects(node.then_case).each(lambda t: _guarded(t, node.condition))
-        found = effects(node.condition).then(then_case)
+        then_case = effects(node.then_case, of).each(lambda t: _guarded(t, node.condition))
+        found = effects(node.condition, of).then(then_case)
         if node.else_case is None:
             return found
-        other = effects(node.else_case).each(lambda t: _guarded(t, Not(node.condition)))
+        other = effects(node.else_case, of).each(lambda t: _guarded(t, Not(node.condition)))
         return Effects(
             (*found.reads, *other.reads),
-            (*found.writes, *other.writes, *_in_both(effects(node.then_case).writes, effects(node.else_case).writes)),
+            (
+                *found.writes,
+                *other.writes,
+                *_in_both(effects(node.then_case, of).writes, effects(node.else_case, of).writes),
+            ),
             (*found.exposed, *other.exposed),
         )
     if isinstance(node, While):
-        asked = effects(node.condition)
-        return asked.then(effects(node.body).each(Touch.perhaps))
+        asked = effects(node.condition, of)
+        return asked.then(effects(node.body, of).each(Touch.perhaps))
     if isinstance(node, LetStmt | Let):
-        return effects(node.value).then(effects(node.body).each(lambda t: t.at({node.var: node.value})))
+        return effects(node.value, of).then(effects(node.body, of).each(lambda t: t.at({node.var: node.value})))
     if isinstance(node, Allocate):
-        return effects(node.body).without([node.buffer])
+        return effects(node.body, of).without([node.buffer])
     if isinstance(node, BlockRealize):
-        return _realize(node)
+        return _realize(node, of)
     if isinstance(node, Block):
-        return _block(node)
-    return _accessed(node)
+        return _block(node, of)
+    return _accessed(node, of)
 
 
 def _in_turn(parts: Iterable[Effects]) -> Effects:
@@ -158,28 +189,30 @@ def _in_turn(parts: Iterable[Effects]) -> Effects:
     return found
 
 
-def _accessed(node: Node) -> Effects:
+def _accessed(node: Node, of: Some) -> Effects:
     """Expressions, and statements that hold nothing but expressions."""
     if isinstance(node, Call) and (node.op == "tvm_access_ptr" or node.op == "address_of"):
-        found = [a for a in addresses(node) if a.node is node]
+        found = [a for a in addresses(node) if a.node is node and (of is None or a.buffer in of)]
         inner = node.args[0].indices if node.op == "address_of" and isinstance(node.args[0], BufferLoad) else ()
-        touched = _in_turn(map(effects, inner))
+        touched = _in_turn(effects(e, of) for e in inner)
         for a in found:
             touch = Touch(node, a.buffer, a.buffer.full_region().region, sure=False, opaque=True)
             touched = touched.then(Effects((touch,) if a.read else (), (), (touch,) if a.read else ()))
             touched = touched.then(Effects((), (touch,) if a.write else ()))
         return touched
     always, sometimes = ([], list(children(node))) if isinstance(node, Select) else certain_parts(node)
-    found_in = _in_turn(map(effects, always))
+    found_in = _in_turn(effects(e, of) for e in always)
     for child in sometimes:
-        found_in = found_in.then(effects(child).each(Touch.perhaps))
+        found_in = found_in.then(effects(child, of).each(Touch.perhaps))
+    if isinstance(node, BufferLoad | BufferStore) and of is not None and node.buffer not in of:
+        return found_in
     if isinstance(node, BufferLoad):
         touch = of_element(node)
         return found_in.then(Effects((touch,), (), (touch,)))
     if isinstance(node, BufferStore):
         return found_in.then(Effects((), (of_element(node),)))
     opaque = next((a for a in addresses(node) if a.node is node), None) if isinstance(node, Call | BufferData) else None
-    if opaque is not None:
+    if opaque is not None and (of is None or opaque.buffer in of):
         touch = Touch(node, opaque.buffer, opaque.buffer.full_region().region, sure=False, opaque=True)
         return found_in.then(Effects((touch,), (), (touch,))).then(Effects((), (touch,)))
     return found_in
@@ -271,21 +304,24 @@ def _holds(written: Box, read: Box, buffer: Buffer, analyzer: Analyzer) -> bool:
     )
 
 
-def _realize(node: BlockRealize) -> Effects:
-    asked = _in_turn(map(effects, (*node.iter_values, node.predicate)))
+def _realize(node: BlockRealize, of: Some) -> Effects:
+    asked = _in_turn(effects(e, of) for e in (*node.iter_values, node.predicate))
     values = dict(zip((it.var for it in node.block.iter_vars), node.iter_values, strict=True))
-    inside = effects(node.block).each(lambda t: _guarded(t.at(values), node.predicate))
+    inside = effects(node.block, of).each(lambda t: _guarded(t.at(values), node.predicate))
     return asked.then(inside)
 
 
-def _block(block: Block) -> Effects:
-    body = effects(block.body)
+def _block(block: Block, of: Some) -> Effects:
+    if of is not None:
+        for match in block.match_buffers:
+            of = of | {match.buffer} if match.source.buffer in of else of
+    body = effects(block.body, of)
     if block.init is not None:
         reduced = [it for it in block.iter_vars if it.kind == REDUCE]
         starts = all_of(EQ(it.var, it.dom.start.astype(it.var.dtype)) for it in reduced)
-        body = effects(block.init).each(lambda t: t.under(starts)).then(body)
+        body = effects(block.init, of).each(lambda t: t.under(starts)).then(body)
     for match in reversed(block.match_buffers):  # a view may be of a view
-        body = _in_turn(effects(e) for r in match.source.region for e in (r.start, r.extent)).then(body)
+        body = _in_turn(effects(e, of) for r in match.source.region for e in (r.start, r.extent)).then(body)
         body = body.each(lambda t, match=match: through_view(t, match) if t.buffer is match.buffer else t)  # type: ignore[misc]
     return _believed(block, body).without(block.alloc_buffers)
 

@@ -27,6 +27,7 @@ from ...expr import (
     Range,
     Var,
     const,
+    free_vars,
     structural_equal,
     substitute,
 )
@@ -148,6 +149,29 @@ class Touch:
             stop = r.start + r.extent if end is None else Min(r.start + r.extent, end)
             box[d] = Range(start, analyzer.simplify(Max(stop - start, const(0, start.dtype))))
         return tuple(box)
+
+    def elements_at_most(self) -> int | None:
+        """At most how many elements one run touches; None where that is not known.
+
+        Each iteration of the loops that decide the place touches one element or vector. Where only data tells the
+        place, every loop decides.
+        """
+        by_data = None in self.ranges
+        if by_data and not (self.sure and isinstance(self.node, BufferLoad | BufferStore)):
+            return None  # loops may be left out that only data bounds
+        lanes = max((i.dtype.lanes for i in getattr(self.node, "indices", ())), default=1)
+        counts: list[Expr] = [const(lanes, "int64")] if by_data else [r.extent for r in self.ranges if r is not None]
+        deciding = {v for r in self.ranges if r is not None for v in free_vars(r.start)}
+        for l in reversed(self.loops):
+            if by_data or l.var in deciding:
+                deciding |= set(free_vars(l.start))
+                counts.append(l.extent)
+        total = 1
+        for count in counts:
+            if not isinstance(count, IntImm):
+                return None
+            total *= max(count.value, 0)
+        return total
 
     def _runs(
         self, loop: For, box: Box, indices: Sequence[Expr], domains: Mapping[Var, Range], analyzer: Analyzer

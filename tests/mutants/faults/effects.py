@@ -59,3 +59,5 @@ EFFECT.edit(
     "still: list[For] = []",
 )
 EFFECT.edit("predicates are not asked for", "_realize", "(*node.iter_values, node.predicate)", "node.iter_values")
+EFFECT.edit("a view hides what it views", "_block", "of | {match.buffer} if", "of if")
+EFFECT.edit("only stores are looked for", "_touched", "BufferLoad | BufferData | BufferRegion", "BufferRegion")

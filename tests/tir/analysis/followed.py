@@ -200,6 +200,10 @@ def follow(func: PrimFunc, args: Sequence[Any], tally: Tally, updated: bool = Fa
                 missed = must - getattr(frame, kind)
                 assert not missed, f"surely {kind} {sorted(missed)[:5]} by {touch.node}, which it does not: {where}"
         said = {t.buffer.name for t in known.exposed}
+        for buffer in {t.buffer for t in (*known.reads, *known.writes)}:
+            assert exposes(loop, buffer) == any(t.buffer is buffer for t in known.exposed), (
+                f"{buffer.name} alone: {where}"
+            )
         tally.covered += sum(1 for e in frame.reads if e[0] not in said and e[0] in outside(loop))
 
     inner: dict[Stmt, set[str]] = {}
