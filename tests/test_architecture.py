@@ -97,6 +97,18 @@ NEVER = [
     ("tir.schedule", "tir.transform"),
 ]
 
+# What is of one kind of machine. Other modules ask its back end (`minitvm/backend`), but for those listed here.
+OF_ONE_MACHINE = "backend.kinds graph.passes.blocked_layout strategy.cpu codegen.numba_cpu runtime.cpu"
+MEANT_FOR_ONE_MACHINE = {
+    "backend.registry": "backend.kinds",  # looks through the folder
+    "strategy.decision": "strategy.cpu",  # figures of scheduled functions, by the model of CPUs
+    "strategy.text": "strategy.cpu",
+    "profile": "runtime.cpu",  # measures the machine at hand
+    "cli.demo": "runtime.cpu",  # the cache of kernels
+    "cli.info": "runtime.cpu",
+    "runtime.artifact.load": "runtime.cpu",  # the cores of the host, to read a file
+}
+
 # Libraries that only these may import, lazily or not. A library that is not listed is free, if it is a core dependency.
 ONLY_IMPORTED_BY: dict[str, str] = {
     "sympy": "arith",
@@ -337,6 +349,20 @@ def broken_walls(tree: Path) -> list[str]:
 def test_every_import_is_in_the_table() -> None:
     assert len(read_imports(ROOT)) > 20, "the walk found hardly an import: it does not see the source"
     assert broken_walls(ROOT) == []
+
+
+def test_modules_that_are_not_of_one_machine_ask_its_back_end() -> None:
+    machines = OF_ONE_MACHINE.split()
+    seen: dict[str, set[str]] = {}
+    for found in read_imports(ROOT):
+        module = ours(found.imported) or ""
+        if any(covers(part, module) for part in machines) and not any(
+            covers(part, found.importer) for part in machines
+        ):
+            row = next((row for row in MEANT_FOR_ONE_MACHINE if covers(row, found.importer)), found.importer)
+            assert covers(MEANT_FOR_ONE_MACHINE.get(row, "nothing"), module), f"{found}: ask the target's back end"
+            seen.setdefault(row, set()).add(module)
+    assert seen.keys() == MEANT_FOR_ONE_MACHINE.keys(), "an exception that nothing needs any more"
 
 
 @pytest.mark.parametrize(("importer", "imported"), NEVER)

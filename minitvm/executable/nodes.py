@@ -59,7 +59,7 @@ class KernelParam:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A compiled unit. On the CPU `source` is a Python module for Numba that defines `entry(args, thread, threads)`.
+    """A compiled unit. `source` is text in `language`, which the back end of the executable's target writes and reads.
 
     `script` is the kernel-level TVMScript. `func` is the kernel-level PrimFunc for the interpreter: opaque here, and
     not serialised.

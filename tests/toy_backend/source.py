@@ -7,6 +7,7 @@ def add_kernel_0(x, y, out):
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from minitvm import expr as e
@@ -20,7 +21,7 @@ OPERATORS = {
     e.LE: "<=", e.GT: ">", e.GE: ">=", e.And: "&", e.Or: "|",
 }  # fmt: skip
 FUNCTIONS = {
-    "exp": "np.exp", "log": "np.log", "sqrt": "np.sqrt", "tanh": "np.tanh", "fabs": "np.abs", "floor": "np.floor",
+    "exp": "np.exp", "log": "np.log", "sqrt": "np.sqrt", "tanh": "np.tanh", "abs": "np.abs", "floor": "np.floor",
     "bitwise_and": "np.bitwise_and", "vector_reduce_add": "np.sum", "vector_reduce_max": "np.max",
     "vector_reduce_min": "np.min",
 }  # fmt: skip
@@ -69,8 +70,9 @@ class _Source(Emitter):
     def loop(self, stmt: t.For) -> None:
         if stmt.kind is t.ForKind.THREAD:
             raise Unsupported(f"a loop over {stmt.thread} in a kernel of the toy")
-        start = self.value(stmt.start)
-        with self.block(f"for {self.names[stmt.var]} in range({start}, {start} + {self.value(stmt.extent)}):"):
+        start, extent = self.value(stmt.start), self.value(stmt.extent)
+        limits = extent if start == "0" else f"{start}, {start} + {extent}"
+        with self.block(f"for {self.names[stmt.var]} in range({limits}):"):
             self.stmt(stmt.body)
 
     def while_loop(self, stmt: t.While) -> None:
@@ -114,7 +116,7 @@ class _Source(Emitter):
     def own(self, value: e.Expr) -> str:
         """A value that keeps what it is when memory changes: a slice of NumPy is the memory itself."""
         text = self.value(value)
-        return text if value.dtype.lanes == 1 or isinstance(value, e.BinaryOp) else f"np.array({text})"
+        return text if value.dtype.lanes == 1 or isinstance(value, e.BinaryOp | e.Broadcast) else f"np.array({text})"
 
     def register(self, buffer: t.Buffer, index: e.Expr) -> str:
         at = slot(index)
@@ -132,7 +134,8 @@ class _Source(Emitter):
         if isinstance(x, e.IntImm):
             return f"np.bool_({x.value})" if x.dtype.is_bool else str(x.value)
         if isinstance(x, e.FloatImm):
-            return f"np.{x.dtype.scalar}({str(float(x.value))!r})"
+            number = float(x.value)
+            return f"np.{x.dtype.scalar}({number if math.isfinite(number) else repr(str(number))})"
         if isinstance(x, e.Var):
             return self.names[x]
         if isinstance(x, t.BufferLoad):
