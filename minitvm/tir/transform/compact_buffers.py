@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import Expr, IntImm, Var, const, map_children, replace
-from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, PrimFunc, Stmt
-from .affine import Affine, Interval, Ranges, expr, interval, linear, split, with_loop
+from ...expr import Expr, IntImm, Range, Var, const, map_children, replace
+from ..analysis.effects import effects
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, PrimFunc, Stmt
+from .affine import Affine, Ranges, bounds, expr, interval, linear, split, with_loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,35 +46,30 @@ def _compact(stmt: Any, ranges: Ranges) -> Any:
 
 def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[Span | None]:
     """The part of each dimension that `body` uses, over the variables defined outside it; None where unknown."""
-    spans: list[Span | None] = []
-    accesses = list(_accesses(buffer, body, dict(ranges), frozenset()))
-    for axis in range(buffer.ndim):
-        total: Span | None = None
-        for index, inner, known in [(a[axis], inner, known) for a, inner, known in accesses]:
-            outside, inside = split(linear(index), inner)
-            found = interval(inside, known)
-            same = total is None or total.base == outside
-            if found is None or not same:
-                total = None
-                break
-            low, high = found if total is None else (min(found[0], total.low), max(found[1], total.high))
-            total = Span(outside, low, high)
-        spans.append(total)
-    return spans
+    found = effects(body, frozenset([buffer]))
+    runs = []
+    for touch in (*found.reads, *found.writes):
+        known = ranges
+        for loop in touch.loops:
+            known = with_loop(loop, known)
+        runs.append((touch.ranges, {loop.var for loop in touch.loops}, known))
+    return [_hull([(sides[axis], inner, known) for sides, inner, known in runs]) for axis in range(buffer.ndim)]
 
 
-def _accesses(buffer: Buffer, node: Any, ranges: dict[Var, Interval], inner: frozenset[Var]) -> Any:
-    """(indices, variables defined inside, ranges) of every access."""
-    from ...expr import children
-
-    if isinstance(node, BufferLoad | BufferStore) and node.buffer is buffer:
-        yield node.indices, inner, ranges
-    if isinstance(node, For):
-        ranges, inner = dict(with_loop(node, ranges)), inner | {node.var}
-    elif isinstance(node, LetStmt):
-        inner = inner | {node.var}
-    for child in children(node):
-        yield from _accesses(buffer, child, ranges, inner)
+def _hull(sides: Iterable[tuple[Range | None, set[Var], Ranges]]) -> Span | None:
+    """Around what accesses touch of one dimension, each while the loops of some variables run; None where unknown."""
+    total: Span | None = None
+    for side, inner, known in sides:
+        if side is None:
+            return None
+        outside, inside = split(linear(side.start), inner)
+        first, length = interval(inside, known), bounds(side.extent, known)
+        if first is None or length is None or not (total is None or total.base == outside):
+            return None
+        found = first[0], first[1] + length[1] - 1
+        low, high = found if total is None else (min(found[0], total.low), max(found[1], total.high))
+        total = Span(outside, low, high)
+    return total
 
 
 def compacted_shape(buffer: Buffer, spans: list[Span | None]) -> tuple[Expr, ...]:

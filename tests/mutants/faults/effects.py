@@ -21,8 +21,8 @@ TOUCH.edit(
 TOUCH.edit(
     "an equation leaves out nothing",
     "Touch._cut",
-    "if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:\n                return None",
-    "if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:\n                return []",
+    "if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:\n            return None",
+    "if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:\n            return []",
 )
 TOUCH.edit("gaps count as touched", "Touch.certain", "if not found.exact:", "if False:")
 TOUCH.edit("a box ends before the last iteration", "Touch.box", "last.start + last.extent - first.start", "last.extent")
@@ -31,12 +31,12 @@ TOUCH.edit("what data tells is known after all", "Touch.unknown", "uses(r, hidde
 TOUCH.edit("what data decides is sure", "Touch.unknown", "sure = self.sure and", "sure = self.sure or")
 
 EFFECT = Faults("effects", ANALYSIS + "effects", [EXPOSED, KERNEL_EFFECTS, EFFECTS])
-EFFECT.edit("a while runs once", "_effects", "effects(node.body).each(Touch.perhaps)", "effects(node.body)")
+EFFECT.edit("a while runs once", "_effects", "effects(node.body, of).each(Touch.perhaps)", "effects(node.body, of)")
 EFFECT.edit(
     "the writes of one branch are certain",
     "_effects",
-    "effects(node.then_case).each(lambda t: _guarded(t, node.condition))",
-    "effects(node.then_case)",
+    "effects(node.then_case, of).each(lambda t: _guarded(t, node.condition))",
+    "effects(node.then_case, of)",
 )
 EFFECT.edit(
     "what is looked up does not decide",

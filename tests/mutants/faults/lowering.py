@@ -277,9 +277,7 @@ PLACE.edit(
 COMPACT = Faults("compact_buffers", TRANSFORM + "compact_buffers", [CHAINS, TILES, BLOCKS])
 COMPACT.edit("one element too few", "Span.extent", "self.high - self.low + 1", "self.high - self.low or 1")
 COMPACT.edit("accesses stay where they were", "shrunk", "- (span.base + span.low)", "- span.base")
-COMPACT.edit(
-    "only the last access counts", "used_spans", "(min(found[0], total.low), max(found[1], total.high))", "found"
-)
+COMPACT.edit("only the last access counts", "_hull", "(min(found[0], total.low), max(found[1], total.high))", "found")
 
 # -- align_storage
 

@@ -224,7 +224,7 @@ LOCKSTEP.edit(
 COMPACT_BUFFERS = Faults("programs: compact_buffers", "minitvm.tir.transform.compact_buffers", [BLOCKS])
 COMPACT_BUFFERS.edit(
     "a span begins where the last access does",
-    "used_spans",
+    "_hull",
     "(min(found[0], total.low), max(found[1], total.high))",
     "(found[0], max(found[1], total.high))",
 )
