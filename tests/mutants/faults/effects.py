@@ -61,3 +61,11 @@ EFFECT.edit(
 EFFECT.edit("predicates are not asked for", "_realize", "(*node.iter_values, node.predicate)", "node.iter_values")
 EFFECT.edit("a view hides what it views", "_block", "of | {match.buffer} if", "of if")
 EFFECT.edit("only stores are looked for", "_touched", "BufferLoad | BufferData | BufferRegion", "BufferRegion")
+TOUCH.edit(
+    "loops that move others do not count", "Touch.elements_at_most", "deciding |= set(free_vars(l.start))", "pass"
+)
+TOUCH.edit(
+    "a vector is one element", "Touch.elements_at_most", "[r.extent for r in self.ranges if r is not None]", "[]"
+)
+ACCESS = Faults("effects: access of kernels", ANALYSIS + "kernel_access", [EXPOSED, KERNEL_EFFECTS, EFFECTS])
+ACCESS.edit("beyond the end is read too", "_inside", "dim.value)", "1 << 30)")

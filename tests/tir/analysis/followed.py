@@ -16,6 +16,7 @@ from minitvm.expr import replace as with_fields
 from minitvm.reference import tir
 from minitvm.script import from_source
 from minitvm.tir.analysis.effects import effects, exposes
+from minitvm.tir.analysis.kernel_access import elements_surely_read
 from minitvm.tir.analysis.touches import Touch
 from minitvm.tir.conditions import reads_memory
 from minitvm.tir.nodes import Block, BlockRealize, Buffer, For, ForKind, LetStmt, PrimFunc, Stmt
@@ -200,7 +201,12 @@ def follow(func: PrimFunc, args: Sequence[Any], tally: Tally, updated: bool = Fa
                 missed = must - getattr(frame, kind)
                 assert not missed, f"surely {kind} {sorted(missed)[:5]} by {touch.node}, which it does not: {where}"
         said = {t.buffer.name for t in known.exposed}
-        for buffer in {t.buffer for t in (*known.reads, *known.writes)}:
+        for buffer in {t.buffer for t in (*known.reads, *known.writes) if t.buffer.name in outside(loop)}:
+            numbers = f"of {buffer.name}: {where}"
+            read, written = (sum(e[0] == buffer.name for e in part) for part in (frame.reads, frame.writes))
+            assert elements_surely_read(loop, buffer) <= read, numbers
+            counts = [t.elements_at_most() for t in known.writes if t.buffer is buffer]
+            assert None in counts or written <= sum(filter(None, counts)), numbers
             assert exposes(loop, buffer) == any(t.buffer is buffer for t in known.exposed), (
                 f"{buffer.name} alone: {where}"
             )
