@@ -18,6 +18,7 @@ from ...expr import (
     GT,
     LE,
     LT,
+    Broadcast,
     Expr,
     IntImm,
     Max,
@@ -282,7 +283,28 @@ def _moving(loops: tuple[For, ...]) -> regions.Moving:
 def of_element(node: BufferLoad | BufferStore) -> Touch:
     """One load or store. Of a vector the elements between the first and the last."""
     dense = all(not isinstance(i, Ramp) or is_const(i.stride, 1) for i in node.indices)
-    return Touch(node, node.buffer, tuple(map(_place, node.indices)), sure=dense and node.predicate is None)
+    ranges = tuple(map(_place, node.indices))
+    if node.predicate is not None:
+        lanes = [d for d, i in enumerate(node.indices) if isinstance(i, Ramp)]
+        count = _first_lanes(node.predicate)
+        if count is None or len(lanes) != 1 or ranges[lanes[0]] is None:
+            return Touch(node, node.buffer, ranges, sure=False)
+        masked = ranges[lanes[0]]
+        assert masked is not None
+        if dense:  # the lanes that a mask lets through are the first ones
+            extent = const(count, masked.extent.dtype)
+            ranges = tuple(Range(masked.start, extent) if d == lanes[0] else r for d, r in enumerate(ranges))
+    return Touch(node, node.buffer, ranges, sure=dense)
+
+
+def _first_lanes(mask: Expr) -> int | None:
+    """How many lanes a mask `[b, b + 1, ...] < [n, n, ...]` lets through, the first ones; None where it is unknown."""
+    if not isinstance(mask, LT) or not isinstance(mask.a, Ramp) or not isinstance(mask.b, Broadcast):
+        return None
+    first, step, end = mask.a.base, mask.a.stride, mask.b.value
+    if not isinstance(first, IntImm) or not isinstance(end, IntImm) or not is_const(step, 1):
+        return None
+    return max(0, min(end.value - first.value, mask.a.lanes))
 
 
 def _place(index: Expr) -> Range | None:
