@@ -44,10 +44,10 @@ class Node:
 
     `_children` names the fields that hold sub-nodes (a node, or a tuple of nodes), in order of evaluation;
     `expr.visitor` walks and rebuilds by it. `_defs` names the fields that *define* variables or buffers, which
-    `structural_equal` may rename.
+    `structural_equal` may rename. `_kept` is no part of the node (`expr.kept`).
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_kept")
     _children: ClassVar[tuple[str, ...]] = ()
     _defs: ClassVar[tuple[str, ...]] = ()
 

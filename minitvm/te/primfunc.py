@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..arith import Analyzer
 from ..errors import InputError, report
 from ..expr import (
     REDUCE,
@@ -26,18 +25,17 @@ from ..expr import (
     free_vars,
     map_children,
     match,
-    structural_equal,
     substitute,
     walk,
 )
 from ..expr.conditions import is_const
 from ..expr.names import fresh
+from ..tir.analysis.declared import with_declared_regions
 from ..tir.nodes import (
     Block,
     BlockRealize,
     Buffer,
     BufferLoad,
-    BufferRegion,
     BufferStore,
     For,
     ForKind,
@@ -193,14 +191,8 @@ class _Lowering:
             value = self.element(op.body[outputs[0].value_index], values)
             init, body = None, BufferStore(buffers[0], value.astype(buffers[0].dtype), point)
         label = op.name if len(outputs) > 1 else outputs[0].name
-        block = Block(
-            tuple(iter_vars),
-            _reads([body, *([init] if init else [])], buffers, {v.var for v in iter_vars}),
-            tuple(BufferRegion(b, tuple(_point(i) for i in point)) for b in buffers),
-            fresh(label, self.block_names),
-            body,
-            init,
-            annotations=dict(op.attrs),
+        block = with_declared_regions(
+            Block(tuple(iter_vars), (), (), fresh(label, self.block_names), body, init, annotations=dict(op.attrs))
         )
         stmt: Stmt = BlockRealize(tuple(loop for loop, _, _ in loops), const(True), block)
         for var, start, extent in reversed(loops):
@@ -261,43 +253,3 @@ def _retyped(old: Node, go: Any) -> Any:
 
 def _as_index(value: Expr, dtype: DType) -> Expr:
     return const(value.value, dtype) if isinstance(value, IntImm) else value.astype(dtype)
-
-
-def _point(index: Expr) -> Range:
-    return Range(index, const(1, index.dtype))
-
-
-def _reads(stmts: list[Stmt], written: list[Buffer], iterators: set[Var]) -> tuple[BufferRegion, ...]:
-    """The declared read regions: for each buffer the hull of its loads, a whole dimension where that is unknown."""
-    loads: dict[Buffer, list[tuple[Expr, ...]]] = {}
-    for stmt in stmts:
-        for item in walk(stmt):
-            if isinstance(item, BufferLoad) and not any(item.buffer is b for b in written):
-                loads.setdefault(item.buffer, []).append(item.indices)
-    return tuple(
-        BufferRegion(
-            buffer,
-            tuple(_hull([p[d] for p in points], buffer.shape[d], iterators) for d in range(buffer.ndim)),
-        )
-        for buffer, points in loads.items()
-    )
-
-
-def _hull(indices: list[Expr], extent: Expr, iterators: set[Var]) -> Range:
-    whole = Range(const(0, extent.dtype), extent)
-    if any(isinstance(item, BufferLoad) for index in indices for item in walk(index)):
-        return whole  # the index is data
-    distinct = [indices[0]]
-    for index in indices[1:]:
-        if not any(structural_equal(index, other) for other in distinct):
-            distinct.append(index)
-    if len(distinct) == 1:
-        return _point(distinct[0])
-    analyzer = Analyzer()
-    origin = analyzer.affine(indices[0])
-    distances = [analyzer.affine(index) - origin for index in distinct]
-    if not all(distance.is_const for distance in distances):
-        return whole
-    offsets = [distance.const for distance in distances]
-    lowest = distinct[offsets.index(min(offsets))]
-    return Range(lowest, const(max(offsets) - min(offsets) + 1, lowest.dtype))

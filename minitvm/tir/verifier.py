@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from ..arith import Analyzer
 from ..errors import VerificationError, report, verification_asked
 from ..expr import REDUCE, IntImm, Node, Range, Select, Var, children, walk
-from .analysis.accesses import accesses, handed_out
+from .analysis.accesses import handed_out
+from .analysis.effects import effects
 from .analysis.threads import is_thread, why_not_again
+from .analysis.touches import Box, Touch, stretch
 from .conditions import is_const
 from .nodes import (
     Allocate,
@@ -37,7 +39,6 @@ from .nodes import (
     PrimFunc,
 )
 from .scopes import Scope, conditions, dimensions, every_node, scoped, used_buffer
-from .script.regions import Box, box_of
 from .strides import why_not_strides
 
 Broken = Iterator[tuple[Node, str]]
@@ -254,16 +255,17 @@ def iterators_stay_in_their_domains(func: PrimFunc) -> Broken:
             continue
         if any(is_const(loop.extent, 0) for loop in scope.loops):
             continue  # the block never runs
-        ranges = {loop.var: Range(loop.start, loop.extent) for loop in scope.loops}
         for axis, value in zip(node.block.iter_vars, node.iter_values):
-            box = box_of((Range(value, IntImm(1, value.dtype)),), ranges, {})[0]
-            if box is None or not isinstance(axis.dom.extent, IntImm) or scope.guarded:
+            values = stretch(Range(value, IntImm(1, value.dtype)), scope.loops)
+            if values is None or not isinstance(axis.dom.extent, IntImm) or scope.guarded:
                 continue
-            below = box.offset(Analyzer().affine(axis.dom.start))
-            if below is not None and (below < 0 or below + box.extent > axis.dom.extent.value):
+            first, count = values
+            shift = first - Analyzer().affine(axis.dom.start)
+            below = shift.const
+            if shift.is_const and (below < 0 or below + count > axis.dom.extent.value):
                 start = axis.dom.start
                 low = start.value + below if isinstance(start, IntImm) else f"{start} + {below}"
-                last = low + box.extent - 1 if isinstance(low, int) else f"{low} + {box.extent - 1}"
+                last = low + count - 1 if isinstance(low, int) else f"{low} + {count - 1}"
                 yield axis, f"{axis.var.name} = {value} runs from {low} to {last}"
 
 
@@ -338,27 +340,26 @@ def _undeclared(func: PrimFunc, write: bool) -> Broken:
     for realize, scope in scoped(func):
         if not isinstance(realize, BlockRealize) or _makes_no_claims(realize.block):
             continue
-        node = realize.block
-        declared = {r.buffer: box_of(r.region, {}, {}) for r in (node.writes if write else node.reads)}
-        updated = {r.buffer for r in node.writes} if node.init is not None and not write else set()
-        local = {*node.alloc_buffers, *(m.buffer for m in node.match_buffers)}
+        block = realize.block
+        declared = {r.buffer: r.region for r in (block.writes if write else block.reads)}
         taken = _values_taken(realize, scope)
-        for access in (a for part in (node.init, node.body) if part is not None for a in accesses(part)):
-            if access.write is not write or access.buffer in local or access.buffer in updated:
-                continue
-            if any(is_const(r.extent, 0) for r in access.loops.values()):
-                continue  # it never happens
-            if access.buffer not in declared:
-                word = "writes" if write else "reads"
-                yield access.node, f"the block {node.name} declares no {word} of {access.buffer.name}"
-                continue
-            box = box_of(access.ranges, access.loops, access.lets)
-            outside = None if access.guarded else _outside(box, declared[access.buffer], taken)
-            if outside is not None:
+        touched = effects(block)
+        for touch in touched.writes if write else touched.reads:
+            if touch.opaque or touch.accumulated or any(is_const(l.extent, 0) for l in touch.loops):
+                continue  # not shown by the text, left out as in TVM, or it never happens
+            region, name = declared.get(touch.buffer), touch.buffer.name
+            if region is None:
+                fault = f"the block {block.name} declares no {'writes' if write else 'reads'} of {name}"
+            elif touch.sure and not touch.conditions and (outside := _outside(touch, region, taken)) is not None:
                 number, where = outside
                 at = f", where {where}" if where else ""
-                name, word = access.buffer.name, "written" if write else "read"
-                yield access.node, f"dimension {number} of {name} is {word} outside of the declared region{at}"
+                word = "written" if write else "read"
+                fault = f"dimension {number} of {name} is {word} outside of the declared region{at}"
+            else:
+                continue
+            # What the block has written itself before depends on nobody: a body may start its own sum.
+            if write or any(t.node is touch.node for t in touched.exposed):
+                yield touch.node, fault
 
 
 def _values_taken(realize: BlockRealize, scope: Scope) -> dict[Var, tuple[int, int]]:
@@ -380,19 +381,21 @@ def _makes_no_claims(block: Block) -> bool:
     return block.name == "root" and not (block.iter_vars or block.reads or block.writes)
 
 
-def _outside(access: Box, declared: Box, taken: Mapping[Var, tuple[int, int]]) -> tuple[int, str] | None:
-    """The dimension in which a box certainly leaves the declared one, and values of iterators at which it does."""
-    for number, (inner, outer) in enumerate(zip(access, declared)):
+def _outside(touch: Touch, declared: Box, taken: Mapping[Var, tuple[int, int]]) -> tuple[int, str] | None:
+    """The dimension in which a touch certainly leaves a declared region, and values of iterators at which it does."""
+    for number, (own, region) in enumerate(zip(touch.ranges, declared, strict=True)):
+        inner = None if own is None else stretch(own, touch.loops)
+        outer = stretch(region, ())
         if inner is None or outer is None:
             continue
-        shift = inner.base - outer.base
+        shift = inner[0] - outer[0]
         if not all(term in taken for term in shift.terms):
             continue
         # At the least shift it starts before the declared region, or at the greatest it ends behind it.
         for last in (False, True):
             ends = {term: taken[term][(factor > 0) is last] for term, factor in shift.terms.items()}
             below = shift.const + sum(factor * ends[term] for term, factor in shift.terms.items())
-            if below + inner.extent > outer.extent if last else below < 0:
+            if below + inner[1] > outer[1] if last else below < 0:
                 return number, ", ".join(f"{var.name} = {value}" for var, value in ends.items())
     return None
 

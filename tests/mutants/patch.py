@@ -135,14 +135,14 @@ def _function(module: Any, where: str) -> types.FunctionType:
     found = module
     for name in where.split("."):
         found = found.__dict__[name]
-    while not isinstance(found, types.FunctionType):
+    while not isinstance(found, types.FunctionType) or hasattr(found, "__wrapped__"):
         if isinstance(found, Requirement):
             found = found.check
         elif isinstance(found, Primitive):
             found = found.function
         elif isinstance(found, property):
             found = found.fget
-        else:  # staticmethod, functools.cache
+        else:  # staticmethod, functools.cache, functools.wraps
             found = found.__wrapped__
     return found
 

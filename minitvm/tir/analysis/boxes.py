@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 
 from ...arith import Analyzer, iter_map, regions
 from ...arith.iter_check import values
@@ -25,7 +25,6 @@ from ...expr import (
     rewrite,
     structural_equal,
     substitute,
-    walk,
 )
 from ..conditions import all_of, conjuncts, is_const
 from ..nodes import (
@@ -41,7 +40,7 @@ from ..nodes import (
     Stmt,
     While,
 )
-from .accesses import Access, accesses, addresses
+from .accesses import Access, accesses
 from .bindings import box_of_iterations, covers_domain, loop_ranges
 from .tree import Tree, statements
 
@@ -104,53 +103,6 @@ def touched(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stm
 def hull(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
     """The smallest box around boxes."""
     return regions.hull_of(list(boxes), analyzer)
-
-
-def union_regions(regions_found: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
-    """One region a buffer, in order of first appearance: the hull of all of its."""
-    analyzer = Analyzer()
-    merged: dict[Buffer, Box] = {}
-    for region in regions_found:
-        known = merged.get(region.buffer)
-        merged[region.buffer] = region.region if known is None else regions.hull(known, region.region, analyzer)
-    return tuple(BufferRegion(buffer, box) for buffer, box in merged.items())
-
-
-def signature(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
-    """(reads, writes) of a block, worked out from its body and as tight as boxes are.
-
-    As in TVM, a block with an init does not list what it accumulates into among its reads. An access of a view counts
-    as one of all that the view shows; where an index is looked up in a buffer that the block fills, all is touched.
-    """
-    found: tuple[list[BufferRegion], list[BufferRegion]] = ([], [])
-    inner = set(block.alloc_buffers)
-    views: dict[Buffer, BufferRegion] = {}
-    for match in block.match_buffers:
-        views[match.buffer] = views.get(match.source.buffer, match.source)
-    analyzer = Analyzer({it.var: it.dom for it in block.iter_vars})
-    touches = [a for part in (block.init, block.body) if part is not None for a in accesses(part)]
-    changing = inner | views.keys() | {a.buffer for a in touches if a.write}
-    for access in touches:
-        if access.buffer in views:
-            found[access.write].append(views[access.buffer])
-        elif access.buffer not in inner:
-            box = tuple(substitute(r, access.lets) for r in access.ranges)
-            if access.loops or isinstance(access.node, BufferRegion):  # a single element stays as it was written
-                box = swept(box, access.loops, analyzer, access.buffer)
-            whole = access.buffer.full_region().region
-            box = tuple(all_ if _looks_up(r, changing) else r for r, all_ in zip(box, whole, strict=True))
-            found[access.write].append(BufferRegion(access.buffer, box))
-    hidden_parts = {a.buffer for part in (block.init, block.body) if part is not None for a in addresses(part)}
-    for declared, regions_found in zip((block.reads, block.writes), found, strict=True):
-        regions_found += [r for r in declared if r.buffer in hidden_parts]  # what a foreign call does is believed
-    reads, writes = found
-    hidden = {region.buffer for region in writes} if block.init is not None else set()
-    return union_regions([r for r in reads if r.buffer not in hidden]), union_regions(writes)
-
-
-def _looks_up(r: Range, buffers: Set[Buffer]) -> bool:
-    """Whether a range is known only after one of these buffers has been read."""
-    return any(isinstance(part, BufferLoad) and part.buffer in buffers for part in walk(r))
 
 
 def with_buffer(node: Node, old: Buffer, new: Buffer) -> Node:

@@ -10,9 +10,9 @@ A `Touch` (`touches`) keeps the loops and conditions between the statement and a
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...arith import Analyzer, regions
 from ...expr import (
@@ -29,10 +29,12 @@ from ...expr import (
     Select,
     Var,
     children,
+    structural_equal,
     substitute,
     walk,
 )
 from ...expr.conditions import certain_parts
+from ...expr.kept import kept_with_node
 from ..conditions import all_of, reads_memory, uses
 from ..nodes import (
     Allocate,
@@ -51,7 +53,7 @@ from ..nodes import (
     Stmt,
     While,
 )
-from .accesses import addresses
+from .accesses import Address, addresses
 from .touches import Box, Touch, known_ranges, of_element, through_view
 
 Some = frozenset[Buffer] | None
@@ -59,49 +61,46 @@ Some = frozenset[Buffer] | None
 _IN_ORDER = (ForKind.SERIAL, ForKind.UNROLLED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Effects:
     """What one run of a statement reads and writes, in program order.
 
-    `exposed` are the reads that may find what stood in memory before the run.
+    `expose` computes which reads are exposed: few ask, and each read is compared with the stores before it.
     """
 
     reads: tuple[Touch, ...] = ()
     writes: tuple[Touch, ...] = ()
-    exposed: tuple[Touch, ...] = ()
+    expose: Callable[[], Iterable[Touch]] = tuple
 
-    def then(self, later: Effects) -> Effects:
-        """Of both, one after the other."""
-        if self is _NOTHING:
-            return later
-        if later is _NOTHING:
-            return self
-        if not self.writes:
-            exposed = later.exposed
-        else:
-            exposed = tuple(t for e in later.exposed if (t := _behind(e, self.writes)) is not None)
-        return Effects((*self.reads, *later.reads), (*self.writes, *later.writes), (*self.exposed, *exposed))
+    @cached_property
+    def exposed(self) -> tuple[Touch, ...]:
+        """The reads that may find what stood in memory before the run."""
+        return tuple(self.expose())
 
     def each(self, change: Callable[[Touch], Touch]) -> Effects:
         """Every touch changed; what is exposed stays one of the reads."""
         if self is _NOTHING:
             return self
-        changed = {id(t): change(t) for part in (self.reads, self.writes, self.exposed) for t in part}
-        return Effects(*(tuple(changed[id(t)] for t in part) for part in (self.reads, self.writes, self.exposed)))
+        reads = {id(t): change(t) for t in self.reads}
+        return Effects(
+            tuple(reads.values()),
+            tuple(map(change, self.writes)),
+            lambda: (reads[id(t)] if id(t) in reads else change(t) for t in self.exposed),
+        )
 
     def without(self, buffers: Iterable[Buffer]) -> Effects:
         """What is left for those who do not see some buffers."""
         hidden = set(buffers)
         if not hidden:
             return self
-        return Effects(
-            *(tuple(t for t in part if t.buffer not in hidden) for part in (self.reads, self.writes, self.exposed))
-        )
+
+        def seen(touches: Iterable[Touch]) -> tuple[Touch, ...]:
+            return tuple(t for t in touches if t.buffer not in hidden)
+
+        return Effects(seen(self.reads), seen(self.writes), lambda: seen(self.exposed))
 
 
 _NOTHING = Effects()
-_KNOWN: weakref.WeakKeyDictionary[Node, dict[Some, Effects]] = weakref.WeakKeyDictionary()
-_TOUCHED: weakref.WeakKeyDictionary[Stmt, frozenset[Buffer]] = weakref.WeakKeyDictionary()
 
 
 def effects(node: Node, of: Some = None) -> Effects:
@@ -114,12 +113,15 @@ def effects(node: Node, of: Some = None) -> Effects:
         return _effects(node, of)
     if of is not None and of.isdisjoint(_touched(node)):
         return _NOTHING
-    known = _KNOWN.get(node)
-    if known is None:
-        known = _KNOWN[node] = {}
+    known = _known(node)
     if of not in known:
         known[of] = _effects(node, of)
     return known[of]
+
+
+@kept_with_node
+def _known(stmt: Stmt) -> dict[Some, Effects]:
+    return {}
 
 
 def exposes(stmt: Stmt, buffer: Buffer) -> bool:
@@ -130,20 +132,18 @@ def exposes(stmt: Stmt, buffer: Buffer) -> bool:
     return bool(effects(stmt, frozenset([buffer])).exposed)
 
 
+@kept_with_node
 def _touched(stmt: Stmt) -> frozenset[Buffer]:
     """The buffers that occur in a statement: others have no effects in it."""
-    known = _TOUCHED.get(stmt)
-    if known is None:
-        found: set[Buffer] = set()
-        if isinstance(stmt, BufferStore):
-            found.add(stmt.buffer)
-        for child in children(stmt):
-            if isinstance(child, Stmt):
-                found |= _touched(child)
-            else:
-                found |= {n.buffer for n in walk(child) if isinstance(n, BufferLoad | BufferData | BufferRegion)}
-        known = _TOUCHED[stmt] = frozenset(found)
-    return known
+    found: set[Buffer] = set()
+    if isinstance(stmt, BufferStore):
+        found.add(stmt.buffer)
+    for child in children(stmt):
+        if isinstance(child, Stmt):
+            found |= _touched(child)
+        else:
+            found |= {n.buffer for n in walk(child) if isinstance(n, BufferLoad | BufferData | BufferRegion)}
+    return frozenset(found)
 
 
 def _effects(node: Node, of: Some) -> Effects:
@@ -152,27 +152,26 @@ def _effects(node: Node, of: Some) -> Effects:
     if isinstance(node, Seq):
         return _in_turn(effects(s, of) for s in node.stmts)
     if isinstance(node, For):
-        return effects(node.start, of).then(effects(node.extent, of)).then(_loop(node, effects(node.body, of)))
+        return _in_turn((effects(node.start, of), effects(node.extent, of), _loop(node, effects(node.body, of))))
     if isinstance(node, If):
+        asked = effects(node.condition, of)
         then_case = effects(node.then_case, of).each(lambda t: _guarded(t, node.condition))
-        found = effects(node.condition, of).then(then_case)
         if node.else_case is None:
-            return found
+            return _in_turn((asked, then_case))
         other = effects(node.else_case, of).each(lambda t: _guarded(t, Not(node.condition)))
-        return Effects(
-            (*found.reads, *other.reads),
-            (
-                *found.writes,
-                *other.writes,
-                *_in_both(effects(node.then_case, of).writes, effects(node.else_case, of).writes),
-            ),
-            (*found.exposed, *other.exposed),
+        in_both = _in_both(effects(node.then_case, of).writes, effects(node.else_case, of).writes)
+        either = Effects(
+            (*then_case.reads, *other.reads),
+            (*then_case.writes, *other.writes, *in_both),
+            lambda: (*then_case.exposed, *other.exposed),
         )
+        return _in_turn((asked, either))
     if isinstance(node, While):
         asked = effects(node.condition, of)
-        return asked.then(effects(node.body, of).each(Touch.perhaps))
+        return _in_turn((asked, effects(node.body, of).each(Touch.perhaps)))
     if isinstance(node, LetStmt | Let):
-        return effects(node.value, of).then(effects(node.body, of).each(lambda t: t.at({node.var: node.value})))
+        body = effects(node.body, of).each(lambda t: t.at({node.var: node.value}))
+        return _in_turn((effects(node.value, of), body))
     if isinstance(node, Allocate):
         return effects(node.body, of).without([node.buffer])
     if isinstance(node, BlockRealize):
@@ -183,39 +182,50 @@ def _effects(node: Node, of: Some) -> Effects:
 
 
 def _in_turn(parts: Iterable[Effects]) -> Effects:
-    found = _NOTHING
-    for part in parts:
-        found = found.then(part)
-    return found
+    """Of several, one after the other."""
+    acting = [part for part in parts if part.reads or part.writes]
+    if len(acting) < 2:
+        return acting[0] if acting else _NOTHING
+
+    def expose() -> Iterator[Touch]:
+        stores: list[Touch] = []
+        for part in acting:
+            yield from (t for e in part.exposed if (t := _behind(e, stores)) is not None)
+            stores += part.writes
+
+    return Effects(tuple(t for p in acting for t in p.reads), tuple(t for p in acting for t in p.writes), expose)
 
 
 def _accessed(node: Node, of: Some) -> Effects:
     """Expressions, and statements that hold nothing but expressions."""
+    opaque = isinstance(node, Call | BufferData)
+    handed = [_of_address(a) for a in addresses(node) if a.node is node and _among(a.buffer, of)] if opaque else []
     if isinstance(node, Call) and (node.op == "tvm_access_ptr" or node.op == "address_of"):
-        found = [a for a in addresses(node) if a.node is node and (of is None or a.buffer in of)]
         inner = node.args[0].indices if node.op == "address_of" and isinstance(node.args[0], BufferLoad) else ()
-        touched = _in_turn(effects(e, of) for e in inner)
-        for a in found:
-            touch = Touch(node, a.buffer, a.buffer.full_region().region, sure=False, opaque=True)
-            touched = touched.then(Effects((touch,) if a.read else (), (), (touch,) if a.read else ()))
-            touched = touched.then(Effects((), (touch,) if a.write else ()))
-        return touched
+        return _in_turn([*(effects(e, of) for e in inner), *handed])
     always, sometimes = ([], list(children(node))) if isinstance(node, Select) else certain_parts(node)
-    found_in = _in_turn(effects(e, of) for e in always)
-    for child in sometimes:
-        found_in = found_in.then(effects(child, of).each(Touch.perhaps))
-    if isinstance(node, BufferLoad | BufferStore) and of is not None and node.buffer not in of:
-        return found_in
-    if isinstance(node, BufferLoad):
-        touch = of_element(node)
-        return found_in.then(Effects((touch,), (), (touch,)))
-    if isinstance(node, BufferStore):
-        return found_in.then(Effects((), (of_element(node),)))
-    opaque = next((a for a in addresses(node) if a.node is node), None) if isinstance(node, Call | BufferData) else None
-    if opaque is not None and (of is None or opaque.buffer in of):
-        touch = Touch(node, opaque.buffer, opaque.buffer.full_region().region, sure=False, opaque=True)
-        return found_in.then(Effects((touch,), (), (touch,))).then(Effects((), (touch,)))
-    return found_in
+    parts = [*(effects(e, of) for e in always), *(effects(e, of).each(Touch.perhaps) for e in sometimes)]
+    if isinstance(node, BufferLoad) and _among(node.buffer, of):
+        return _in_turn([_of_read(of_element(node)), *parts])  # first in the text
+    if isinstance(node, BufferStore) and _among(node.buffer, of):
+        return _in_turn([*parts, Effects((), (of_element(node),))])
+    return _in_turn([*parts, *handed])
+
+
+def _among(buffer: Buffer, of: Some) -> bool:
+    return of is None or buffer in of
+
+
+def _of_read(touch: Touch) -> Effects:
+    return Effects((touch,), (), lambda: (touch,))
+
+
+def _of_address(address: Address) -> Effects:
+    """A foreign call may read and write all of a buffer."""
+    whole = address.buffer.full_region().region
+    touch = Touch(address.node, address.buffer, whole, sure=False, opaque=True)
+    read = _of_read(touch) if address.read else _NOTHING
+    return _in_turn((read, Effects((), (touch,)) if address.write else _NOTHING))
 
 
 def _guarded(touch: Touch, condition: Expr) -> Touch:
@@ -224,23 +234,26 @@ def _guarded(touch: Touch, condition: Expr) -> Touch:
 
 def _in_both(one: Sequence[Touch], other: Sequence[Touch]) -> Iterator[Touch]:
     """What both branches of an `if` surely write: in neither is it known more precisely than by one box."""
-    for a in one:
-        box = a.certain()
-        if box is None:
-            continue
-        for b in other:
-            same = b.certain() if b.buffer is a.buffer else None
-            if same is not None and regions.same(box, same, Analyzer()):
-                yield Touch(a.node, a.buffer, box)
-                break
+    boxes: dict[Buffer, list[Box]] = {}
+    for touch in other:
+        box = touch.least if any(a.buffer is touch.buffer for a in one) else None
+        if box is not None:
+            boxes.setdefault(touch.buffer, []).append(box)
+    for touch in one:
+        box = touch.least if touch.buffer in boxes else None
+        if box is not None and any(regions.same(box, b, Analyzer()) for b in boxes[touch.buffer]):
+            yield Touch(touch.node, touch.buffer, box)
 
 
 def _loop(loop: For, body: Effects) -> Effects:
-    found = body.each(lambda t: t.inside(loop))
+    inside = body.each(lambda t: t.inside(loop))
     if loop.kind not in _IN_ORDER:
-        return found
-    exposed = [t for t in found.exposed if not any(_before_all(t, *pair) for pair in t.after)]
-    return Effects(found.reads, found.writes, tuple(exposed))
+        return inside
+
+    def expose() -> Iterator[Touch]:
+        return (t for t in inside.exposed if not any(_before_all(t, *pair) for pair in t.after))
+
+    return Effects(inside.reads, inside.writes, expose)
 
 
 def _behind(touch: Touch, stores: Sequence[Touch]) -> Touch | None:
@@ -308,7 +321,7 @@ def _realize(node: BlockRealize, of: Some) -> Effects:
     asked = _in_turn(effects(e, of) for e in (*node.iter_values, node.predicate))
     values = dict(zip((it.var for it in node.block.iter_vars), node.iter_values, strict=True))
     inside = effects(node.block, of).each(lambda t: _guarded(t.at(values), node.predicate))
-    return asked.then(inside)
+    return _in_turn((asked, inside))
 
 
 def _block(block: Block, of: Some) -> Effects:
@@ -319,11 +332,21 @@ def _block(block: Block, of: Some) -> Effects:
     if block.init is not None:
         reduced = [it for it in block.iter_vars if it.kind == REDUCE]
         starts = all_of(EQ(it.var, it.dom.start.astype(it.var.dtype)) for it in reduced)
-        body = effects(block.init, of).each(lambda t: t.under(starts)).then(body)
+        body = _in_turn((effects(block.init, of).each(lambda t: t.under(starts)), body))
     for match in reversed(block.match_buffers):  # a view may be of a view
-        body = _in_turn(effects(e, of) for r in match.source.region for e in (r.start, r.extent)).then(body)
+        body = _in_turn([*(effects(e, of) for r in match.source.region for e in (r.start, r.extent)), body])
         body = body.each(lambda t, match=match: through_view(t, match) if t.buffer is match.buffer else t)  # type: ignore[misc]
-    return _believed(block, body).without(block.alloc_buffers)
+    body = _believed(block, body).without(block.alloc_buffers)
+    if block.init is None:
+        return body
+    updated = {t.buffer for t in body.reads} - {t.buffer for t in body.reads if not _is_updated(t, body.writes)}
+    marked = body.each(lambda t: dataclasses.replace(t, accumulated=t.buffer in updated))
+    return Effects(marked.reads, body.writes, marked.expose)
+
+
+def _is_updated(read: Touch, writes: Sequence[Touch]) -> bool:
+    """Whether all that is read is written in the same iterations of the same loops."""
+    return any(w.buffer is read.buffer and structural_equal(read.ranges, w.ranges) for w in writes)
 
 
 def _believed(block: Block, body: Effects) -> Effects:
@@ -331,10 +354,15 @@ def _believed(block: Block, body: Effects) -> Effects:
     opaque = {t.buffer for part in (body.reads, body.writes) for t in part if t.opaque}
     if not opaque:
         return body
-    found: list[tuple[Touch, ...]] = []
-    for part, declared in ((body.reads, block.reads), (body.writes, block.writes), (body.exposed, block.reads)):
+
+    def believed(touches: Sequence[Touch], declared: Sequence[BufferRegion]) -> tuple[Touch, ...]:
         said = {r.buffer: Touch(r, r.buffer, known_ranges(r.region)) for r in declared if r.buffer in opaque}
-        called = {t.buffer for t in part if t.opaque}
-        kept = [t for t in part if not (t.opaque and t.buffer in said)]
-        found.append((*kept, *(t for b, t in said.items() if b in called)))
-    return Effects(*found)
+        called = {t.buffer for t in touches if t.opaque}
+        kept = [t for t in touches if not (t.opaque and t.buffer in said)]
+        return (*kept, *(t for b, t in said.items() if b in called))
+
+    return Effects(
+        believed(body.reads, block.reads),
+        believed(body.writes, block.writes),
+        lambda: believed(body.exposed, block.reads),
+    )

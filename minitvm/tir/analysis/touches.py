@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ...arith import Analyzer, regions
-from ...arith.affine import variables
+from ...arith.affine import Affine, variables
 from ...expr import (
     GE,
     GT,
@@ -50,7 +50,8 @@ class Touch:
 
     `ranges` are the elements (None: a dimension that only data tells), at each iteration of `loops` (outermost first)
     at which `conditions` hold. `sure` is False where something else decides whether it happens. `opaque` touches are
-    those of foreign calls. `after` are the stores that come earlier in the text of the same loops (`shared`).
+    those of foreign calls. `accumulated` reads are of what a block with an init updates. `after` are the stores that
+    come earlier in the text of the same loops (`shared`).
     """
 
     node: Node
@@ -60,6 +61,7 @@ class Touch:
     conditions: tuple[Expr, ...] = ()
     sure: bool = True
     opaque: bool = False
+    accumulated: bool = False
     after: tuple[tuple[Touch, tuple[For, ...]], ...] = ()
     _box: Box | None = field(default=None, init=False, repr=False)
     _certain: tuple[Box | None] | None = field(default=None, init=False, repr=False)
@@ -83,28 +85,32 @@ class Touch:
     def box(self, analyzer: Analyzer | None = None, still: Iterable[Var] = ()) -> Box:
         """A box around all that is touched; of a dimension that cannot be bounded the whole one.
 
-        The loops of the variables `still` stand still. The box may reach out of the
-        buffer where a condition keeps the access inside.
+        The loops of the variables `still` stand still; an index that none of the others moves is kept as it was
+        written. The box may reach out of the buffer where a condition keeps the access inside.
         """
         whole = self.buffer.full_region().region
-        known = [r if r is not None else all_ for r, all_ in zip(self.ranges, whole, strict=True)]
+        box = [r if r is not None else all_ for r, all_ in zip(self.ranges, whole, strict=True)]
         loops = self._loops_but(still)
-        if not loops:
-            return tuple(known)
+        running = {l.var for l in loops}
+        moved = [d for d, r in enumerate(box) if uses(r, running)]
+        if not moved:
+            return tuple(box)
+        points = all(is_const(box[d].extent, 1) for d in moved)
+        around = tuple(whole[d] for d in moved)
         with _running(loops, analyzer) as moving:
-            low = moving.region([r.start for r in known], whole)
-            if all(is_const(r.extent, 1) for r in known):
-                return low.box
-            high = moving.region([r.start + (r.extent - 1) for r in known], whole)
+            low = high = moving.region([box[d].start for d in moved], around)
+            if not points:
+                high = moving.region([box[d].start + (box[d].extent - 1) for d in moved], around)
         analyzer = analyzer or Analyzer()
-        found = []
-        for d, (first, last) in enumerate(zip(low.box, high.box, strict=True)):
-            if d in low.unbounded or d in high.unbounded:
-                found.append(whole[d])
+        for k, (d, first, last) in enumerate(zip(moved, low.box, high.box, strict=True)):
+            if points:
+                box[d] = first
+            elif k in low.unbounded or k in high.unbounded:
+                box[d] = whole[d]
             else:
                 extent = analyzer.simplify(last.start + last.extent - first.start)
-                found.append(Range(analyzer.simplify(first.start), extent))
-        return tuple(found)
+                box[d] = Range(analyzer.simplify(first.start), extent)
+        return tuple(box)
 
     def _loops_but(self, still: Iterable[Var]) -> tuple[For, ...]:
         held = set(still)
@@ -278,6 +284,28 @@ def _running(
 @lru_cache(maxsize=64)
 def _moving(loops: tuple[For, ...]) -> regions.Moving:
     return regions.Moving({l.var: Range(l.start, l.extent) for l in loops}, Analyzer())
+
+
+def stretch(r: Range, loops: Sequence[For]) -> tuple[Affine, int] | None:
+    """(start, extent) of what a range covers while loops run, where some iteration surely reaches either end.
+
+    None where that is not known: where the index is no sum of multiples of the loops, or an extent is no constant.
+    """
+    if not isinstance(r.extent, IntImm) or r.start.dtype.lanes > 1:
+        return None
+    analyzer = Analyzer()
+    start, extent = analyzer.affine(r.start), r.extent.value
+    for loop in reversed(loops):  # inner ones first: where they start may depend on outer ones
+        factor = start.terms.get(loop.var, 0)
+        if not factor:
+            continue
+        if not isinstance(loop.extent, IntImm):
+            return None
+        reach = factor * (loop.extent.value - 1)
+        start = start.without(loop.var) + analyzer.affine(loop.start).scaled(factor) + min(0, reach)
+        extent += abs(reach)
+    moving = {loop.var for loop in loops}
+    return None if any(v in moving for v in variables(start)) else (start, extent)
 
 
 def of_element(node: BufferLoad | BufferStore) -> Touch:

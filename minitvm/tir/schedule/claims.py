@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...arith import Analyzer, regions
 from ...expr import replace
-from ..analysis.boxes import signature, union_regions
+from ..analysis.declared import declared_regions, union_regions
 from ..analysis.tree import Tree
 from ..nodes import Block, BlockRealize, BufferRegion, PrimFunc
 from ..verifier import reads_are_declared, writes_are_declared
@@ -53,7 +53,7 @@ def widened(before: Tree, after: Tree) -> PrimFunc:
 def _wider(realize: BlockRealize) -> Block | None:
     block = realize.block
     analyzer = Analyzer({it.var: it.dom for it in block.iter_vars})
-    reads, writes = signature(block)
+    reads, writes = declared_regions(block)
     lacking = [r for r in reads if not _declared(block.reads, r, analyzer)]
     unsaid = [w for w in writes if not _declared(block.writes, w, analyzer)]
     if not lacking and not unsaid:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, report
 from ...expr import Expr, IntImm, Range, Var, const, map_children, replace, substitute, walk
-from ..analysis.boxes import signature
+from ..analysis.declared import with_declared_regions
 from ..analysis.tree import fresh_copy, with_own_keys
 from ..nodes import (
     Block,
@@ -89,9 +89,7 @@ def embedded(intrin: TensorIntrin) -> PrimFunc:
             )
         return made
 
-    tile: Block = replace(moved(intrin.pattern), name="tile", id=BlockId())
-    reads, writes = signature(tile)
-    tile = replace(tile, reads=reads, writes=writes)
+    tile: Block = with_declared_regions(replace(moved(intrin.pattern), name="tile", id=BlockId()))
     body: list[Stmt] = []
     written = {n.buffer for n in walk(tile) if isinstance(n, BufferStore)}
     for large, _ in places.values():

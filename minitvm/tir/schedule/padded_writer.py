@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ...arith import Analyzer
 from ...expr import SPATIAL, Expr, IterVar, Range, Var, const, free_vars, replace, substitute
-from ..analysis.boxes import signature
+from ..analysis.declared import with_declared_regions
 from ..analysis.tree import Tree
 from ..conditions import conjuncts, is_const
 from ..index_map import IndexMap
@@ -70,9 +70,8 @@ def over_new_shape(
     }
     padding = substitute(where, dict(zip(back.initial_indices, here)))
     value = if_then_else(padding, pad(here), substitute(store.value, elements))
-    block = replace(producer.block, iter_vars=iters, body=BufferStore(new, value, here))
-    reads, writes = signature(block)
-    nest: Stmt = replace(producer, iter_values=tuple(loops), block=replace(block, reads=reads, writes=writes))
+    block = with_declared_regions(replace(producer.block, iter_vars=iters, body=BufferStore(new, value, here)))
+    nest: Stmt = replace(producer, iter_values=tuple(loops), block=block)
     for loop, dim in reversed(list(zip(loops, new.shape))):
         nest = For(loop, const(0, loop.dtype), dim, ForKind.SERIAL, nest)
     return nest

@@ -22,7 +22,7 @@ from ...expr import (
     replace,
     walk,
 )
-from ..analysis.boxes import signature
+from ..analysis.declared import declared_regions, with_declared_regions
 from ..index_map import IndexMap
 from ..index_sums import with_remainders_inside
 from ..nodes import (
@@ -95,7 +95,7 @@ def _simple(index: Expr, domains: Mapping[Var, Range]) -> Expr:
 def _with_regions(block: Block, old: Buffer, new: Buffer, domains: Mapping[Var, Range]) -> Block:
     if not any(r.buffer is old for r in (*block.reads, *block.writes)):
         return block
-    own = signature(block)
+    own = declared_regions(block)
 
     def change(regions: tuple[BufferRegion, ...], found: tuple[BufferRegion, ...]) -> tuple[BufferRegion, ...]:
         box = next((r for r in found if r.buffer is new), new.full_region())
@@ -122,9 +122,7 @@ def point_block(
     loops = [Var(f"ax{d}", dim.dtype) for d, dim in enumerate(shape)]
     iters = tuple(IterVar(Var(f"v{d}", dim.dtype), Range(const(0, dim.dtype), dim)) for d, dim in enumerate(shape))
     store = body(tuple(it.var for it in iters))
-    block = Block(iters, (), (), name, store)
-    reads, writes = signature(block)
-    block = replace(block, reads=reads, writes=writes)
+    block = with_declared_regions(Block(iters, (), (), name, store))
     condition = const(True) if predicate is None else predicate(tuple(loops))
     nest: Stmt = BlockRealize(tuple(loops), condition, block)
     for loop, dim in reversed(list(zip(loops, shape))):

@@ -17,6 +17,7 @@ import numpy as np
 from ...arith import holds_data
 from ...errors import MinitvmError, ParseError
 from ...expr import DataVar, DType, Expr, IntImm, IterVar, Range, SizeVar, Var, as_expr, const, structural_equal
+from ..analysis.declared import declared_regions
 from ..nodes import (
     Allocate,
     Assert,
@@ -58,7 +59,6 @@ from .descriptions import (
     TypeName,
 )
 from .evaluate import Evaluator, Source, Store, describe, is_scalar, load_of
-from .regions import accessed_regions
 from .signatures import declared_dimensions, is_buffer, names_of_sizes, quoted_names, with_names
 
 
@@ -495,7 +495,7 @@ class FunctionParser(Evaluator):
             frame.init, tuple(frame.allocs), tuple(frame.matches), headers.get("block_attr", {}),
         )  # fmt: skip
         if not ("reads" in headers and "writes" in headers) and not _is_root(frame, len(self.frames)):
-            reads, writes = accessed_regions(block)
+            reads, writes = declared_regions(block)
             block = Block(
                 block.iter_vars, headers.get("reads", reads), headers.get("writes", writes), block.name, block.body,
                 block.init, block.alloc_buffers, block.match_buffers, block.annotations,

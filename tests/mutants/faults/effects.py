@@ -24,11 +24,18 @@ TOUCH.edit(
     "if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:\n            return None",
     "if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:\n            return []",
 )
+TOUCH.edit("a loop goes down as far as it goes up", "stretch", "min(0, reach)", "min(0, -reach)")
+TOUCH.edit("the last iteration is left out", "stretch", "(loop.extent.value - 1)", "(loop.extent.value - 2)")
 TOUCH.edit("gaps count as touched", "Touch.certain", "if not found.exact:", "if False:")
 TOUCH.edit("a box ends before the last iteration", "Touch.box", "last.start + last.extent - first.start", "last.extent")
 TOUCH.edit("a view begins where its buffer does", "through_view", "r.start + own.start", "own.start")
 TOUCH.edit("what data tells is known after all", "Touch.unknown", "uses(r, hidden)", "uses(r, ())")
 TOUCH.edit("what data decides is sure", "Touch.unknown", "sure = self.sure and", "sure = self.sure or")
+
+DECLARED = Faults("declared regions", ANALYSIS + "declared", [EFFECTS])
+DECLARED.edit("the hull is as long as its first part", "_hull", "max(a.value, shift.const + b.value)", "a.value")
+DECLARED.edit("the hull starts where its first part does", "_hull", "(r if shift.const < 0 else hull)", "hull")
+DECLARED.edit("parts at unknown distances are one", "_hull", "return whole", "continue")
 
 EFFECT = Faults("effects", ANALYSIS + "effects", [EXPOSED, KERNEL_EFFECTS, EFFECTS])
 EFFECT.edit("a while runs once", "_effects", "effects(node.body, of).each(Touch.perhaps)", "effects(node.body, of)")
@@ -46,9 +53,9 @@ EFFECT.edit(
 )
 EFFECT.edit(
     "what comes later in the text was written before",
-    "Effects.then",
-    "_behind(e, self.writes)",
-    "_behind(e, later.writes)",
+    "_in_turn",
+    "_behind(e, stores)",
+    "_behind(e, [w for p in acting for w in p.writes])",
 )
 EFFECT.edit("any one side of a box is enough", "_holds", "return all(", "return any(")
 EFFECT.edit("an init runs for each step of a sum", "_block", "t.under(starts)", "t")
@@ -69,3 +76,9 @@ TOUCH.edit(
 )
 ACCESS = Faults("effects: access of kernels", ANALYSIS + "kernel_access", [EXPOSED, KERNEL_EFFECTS, EFFECTS])
 ACCESS.edit("beyond the end is read too", "_inside", "dim.value)", "1 << 30)")
+EFFECT.edit(
+    "what an init starts is never read otherwise",
+    "_is_updated",
+    "w.buffer is read.buffer and structural_equal(read.ranges, w.ranges)",
+    "w.buffer is read.buffer",
+)

@@ -20,13 +20,6 @@ TE.edit(
 TE.edit(
     "axes start at zero", "_Lowering.nest", "self.index(axis.dom.start), self", "self.index(axis.dom.start * 0), self"
 )
-TE.edit(
-    "the hull of reads one short",
-    "_hull",
-    "max(offsets) - min(offsets) + 1",
-    "max(offsets) - min(offsets)",
-    by=[schedules("compute_at", of=families("chain"), prepare=("split",))],
-)
 TE.edit("every output has the first one's body", "_Lowering.nest", "op.body[outputs[0].value_index]", "op.body[0]")
 
 EXPR = Faults("expr", "minitvm.expr.visitor", [

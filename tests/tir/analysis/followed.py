@@ -15,9 +15,10 @@ from minitvm.expr import IntImm, Range, Var, as_expr, children, free_vars, subst
 from minitvm.expr import replace as with_fields
 from minitvm.reference import tir
 from minitvm.script import from_source
+from minitvm.tir.analysis.declared import declared_regions
 from minitvm.tir.analysis.effects import effects, exposes
 from minitvm.tir.analysis.kernel_access import elements_surely_read
-from minitvm.tir.analysis.touches import Touch
+from minitvm.tir.analysis.touches import Touch, stretch
 from minitvm.tir.conditions import reads_memory
 from minitvm.tir.nodes import Block, BlockRealize, Buffer, For, ForKind, LetStmt, PrimFunc, Stmt
 from tests.tir.transform.block_programs import block_program
@@ -156,8 +157,35 @@ class Tally:
     """How much a run has shown."""
 
     frames: int = 0
+    blocks: int = 0  # runs of blocks beside the regions that they declare
+    ends: int = 0  # of the boxes of loops, said to be reached
     certain: int = 0  # elements that were said to be touched surely
     covered: int = 0  # reads that were said to be of what the frame wrote itself
+
+
+def _reached(touch: Touch, r: Range | None) -> list[Range]:
+    """The first and the last place in one dimension of what is surely touched, where it is known."""
+    always = touch.sure and not touch.conditions and not touch.opaque
+    runs = all(isinstance(l.extent, IntImm) and l.extent.value > 0 for l in touch.loops)
+    found = stretch(r, touch.loops) if always and runs and r is not None else None
+    if found is None or r is None:
+        return []
+    first = Analyzer().to_expr(found[0], r.start.dtype)
+    return [Range(place, as_expr(1).astype(r.start.dtype)) for place in (first, first + (found[1] - 1))]
+
+
+def declares_all(
+    block: Block, frame: Frame, at: Mapping[Var, Any], seen: set[str], asked: set[str], where: str
+) -> None:
+    """A run of a block touches what it would declare, and what it accumulates into; `asked` are read around it."""
+    reads, writes = declared_regions(block)
+    accumulated = writes if block.init is not None else ()
+    for kind, declared, other in (("reads", (*reads, *accumulated), asked), ("writes", writes, set())):
+        boxes = [elements(r.region, r.buffer, at) for r in declared]
+        anywhere = {r.buffer.name for r, b in zip(declared, boxes, strict=True) if b is None}
+        may = set().union(*(b for b in boxes if b is not None))
+        extra = {e for e in getattr(frame, kind) - may if e[0] in seen - anywhere - other}
+        assert not extra, f"{block.name} {kind} {sorted(extra)[:5]}, not in what it declares: {where}"
 
 
 def follow(func: PrimFunc, args: Sequence[Any], tally: Tally, updated: bool = False) -> None:
@@ -200,6 +228,20 @@ def follow(func: PrimFunc, args: Sequence[Any], tally: Tally, updated: bool = Fa
                 tally.certain += len(must)
                 missed = must - getattr(frame, kind)
                 assert not missed, f"surely {kind} {sorted(missed)[:5]} by {touch.node}, which it does not: {where}"
+                for d, r in enumerate(touch.ranges):
+                    for end in _reached(touch, r):
+                        side = elements((*touch.box()[:d], end, *touch.box()[d + 1 :]), touch.buffer, at)
+                        assert side is None or side & getattr(frame, kind), f"{kind} {end} of {touch.node}: {where}"
+                        tally.ends += 1
+        if iteration and isinstance(loop, BlockRealize):
+            values_of = dict(zip((it.var for it in loop.block.iter_vars), loop.iter_values, strict=True))
+            asked = {
+                n.buffer.name for e in (*loop.iter_values, loop.predicate) for n in walk(e) if hasattr(n, "buffer")
+            }
+            inside = {**at, **{v: substitute(value, at) for v, value in values_of.items()}}
+            if not any(reads_memory(value) for value in values_of.values()):
+                declares_all(loop.block, frame, inside, outside(loop), asked, where)
+                tally.blocks += 1
         said = {t.buffer.name for t in known.exposed}
         for buffer in {t.buffer for t in (*known.reads, *known.writes) if t.buffer.name in outside(loop)}:
             numbers = f"of {buffer.name}: {where}"

@@ -28,6 +28,7 @@ def test_programs_of_blocks_touch_what_their_effects_say() -> None:
     for seed in range(COUNT):
         effects_hold(seed, tally)
     assert tally.frames > 2000 and tally.certain > 8000 and tally.covered > 200, tally
+    assert tally.blocks > 300 and tally.ends > 15000, tally
 
 
 @pytest.mark.parametrize("seed", range(12))

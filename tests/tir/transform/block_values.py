@@ -26,9 +26,9 @@ from minitvm.expr import (
     Var,
     binary,
     const,
-    replace,
     walk,
 )
+from minitvm.tir.analysis.declared import with_declared_regions
 from minitvm.tir.nodes import (
     Block,
     BlockRealize,
@@ -37,7 +37,6 @@ from minitvm.tir.nodes import (
     ForKind,
     Stmt,
 )
-from minitvm.tir.script.regions import accessed_regions
 from tests.tir.transform.draws import Draws
 
 SIDE = 6  # rows and columns
@@ -97,12 +96,9 @@ def block(
     axes = tuple(
         IterVar(k.var, Range(const(k.low), const(k.high - k.low + 1 + room)), kind) for k, kind, _ in iterators
     )
-    made = Block(axes, (), (), name, body, init, **parts)
-    reads, writes = accessed_regions(made)
+    made = with_declared_regions(Block(axes, (), (), name, body, init, **parts))
     values = tuple(value for _, _, value in iterators)
-    return BlockRealize(
-        values, const(True) if predicate is None else predicate, replace(made, reads=reads, writes=writes)
-    )
+    return BlockRealize(values, const(True) if predicate is None else predicate, made)
 
 
 class Values(Draws):

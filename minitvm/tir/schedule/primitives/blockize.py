@@ -26,7 +26,8 @@ from ....expr import (
 )
 from ...analysis.bindings import loop_ranges
 from ...analysis.block_kinds import loops_binding
-from ...analysis.boxes import signature, swept, union_regions
+from ...analysis.boxes import swept
+from ...analysis.declared import declared_regions, union_regions, with_declared_regions
 from ...analysis.tree import Tree, fresh_copy, statements
 from ...conditions import conjuncts, is_const, uses
 from ...nodes import Block, BlockId, BlockRealize, BufferLoad, BufferRegion, BufferStore, For, ForKind, Seq, Stmt
@@ -293,7 +294,7 @@ def blockize(state: ScheduleState, target: For | list[BlockRealize], preserve_un
     if block.init is not None:
         accumulated = {r.buffer for r in block.writes}
         inner = replace(
-            inner, reads=_reads(inner, [r for r in signature(inner)[0] if r.buffer in accumulated], analyzer)
+            inner, reads=_reads(inner, [r for r in declared_regions(inner)[0] if r.buffer in accumulated], analyzer)
         )
     body: Stmt = replace(realize, iter_values=tuple(inner_values), predicate=divided.inner_predicate, block=inner)
     for loop in reversed(loops):
@@ -360,15 +361,13 @@ def _init_nest(
     """The init in loops over the spatial iterators of the subtree, as a block of its own."""
     spatial = [(it, value) for it, value in zip(iters, values) if it.kind == SPATIAL]
     if not spatial:
-        reads, writes = signature(Block((), (), (), f"{name}_init", init))
-        return fresh_copy(BlockRealize((), const(True), Block((), reads, writes, f"{name}_init", init)))
+        return fresh_copy(BlockRealize((), const(True), with_declared_regions(Block((), (), (), f"{name}_init", init))))
     own = {it.var: it.var.with_name(f"{it.var.name}_init") for it, _ in spatial}
     axes = tuple(replace(it, var=own[it.var]) for it, _ in spatial)
     body = substitute(init, own)
-    block = Block(axes, (), (), f"{name}_init", body)
-    reads, writes = signature(block)
+    block = with_declared_regions(Block(axes, (), (), f"{name}_init", body))
     used = {v for _, value in spatial for v in free_vars(value)} | set(free_vars(predicate))
-    nest: Stmt = BlockRealize(tuple(v for _, v in spatial), predicate, replace(block, reads=reads, writes=writes))
+    nest: Stmt = BlockRealize(tuple(v for _, v in spatial), predicate, block)
     for loop in reversed(loops):
         if loop.var in used:
             nest = For(loop.var, loop.start, loop.extent, ForKind.SERIAL, nest)

@@ -30,7 +30,8 @@ from ....expr import (
 from ...analysis.accesses import reads_buffer, update_operand
 from ...analysis.bindings import covers_domain, why_not_injective
 from ...analysis.block_kinds import Scope, why_not_complete, why_not_reduction
-from ...analysis.boxes import in_iterators, signature
+from ...analysis.boxes import in_iterators
+from ...analysis.declared import with_declared_regions
 from ...analysis.tree import Tree
 from ...conditions import conjuncts
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
@@ -190,9 +191,8 @@ def fuse_reduction_epilogue(state: ScheduleState, reduction_block: BlockRealize,
     indices = tuple(substitute(i, points) for i in store.indices)
     start = _start(substitute(addend[1], points) if addend[1] is not None else None, addend[0], init, kind)
     body = _moved(old.body, temporary, store.buffer, indices)
-    made = replace(old, body=body, init=BufferStore(store.buffer, start, indices), reads=(), writes=())
-    reads, writes = signature(made)
-    made = replace(made, reads=reads, writes=writes)
+    started = BufferStore(store.buffer, start, indices)
+    made = with_declared_regions(replace(old, body=body, init=started, reads=(), writes=()))
     scope = tree.scope(reduction_block)
     state.set_func(tree, tree.rebuild({reduction_block: replace(reduction_block, block=made), epilogue_block: None}))
     now = state.block(scope.block.id)

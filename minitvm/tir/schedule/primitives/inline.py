@@ -21,7 +21,8 @@ from ....expr import (
 )
 from ...analysis.bindings import covers_domain
 from ...analysis.block_kinds import Scope, why_not_complete
-from ...analysis.boxes import fills, in_iterators, signature, union_regions
+from ...analysis.boxes import fills, in_iterators
+from ...analysis.declared import declared_regions, union_regions
 from ...analysis.dependences import Access, accesses, overwritten
 from ...analysis.tree import Tree
 from ...conditions import both, conjuncts, is_const
@@ -179,7 +180,7 @@ def _with_loads(block: Block, buffer: Buffer, value: Any, added: set[Buffer], an
             made: Node = value(node)
             return made
         if isinstance(node, Block) and any(r.buffer is buffer for r in node.reads):
-            touched = signature(node)[0]
+            touched = declared_regions(node)[0]
             found = [r for r in touched if r.buffer in added]
             kept = [r for r in node.reads if r.buffer is not buffer]
             # In the order in which the body reads them now.

@@ -36,7 +36,7 @@ from ....expr import (
 )
 from ...analysis.accesses import update_operand
 from ...analysis.block_kinds import Scope, why_neither
-from ...analysis.boxes import signature
+from ...analysis.declared import with_declared_regions
 from ...conditions import all_of, conjuncts, is_const
 from ...nodes import (
     Block,
@@ -329,8 +329,7 @@ def _widened(block: Block, grown: Mapping[Var, Expr], copies: Mapping[Buffer, Bu
 
     changed: Block = rewrite(block, change)
     # A region that was simplified for the old domain (`A[0]` where there was one iteration) is too small for the new.
-    reads, writes = signature(changed)
-    return replace(changed, reads=reads, writes=writes)
+    return with_declared_regions(changed)
 
 
 def _copy_in(source: Buffer, copy: Buffer, pad: float) -> Stmt:

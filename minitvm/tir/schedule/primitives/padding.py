@@ -26,7 +26,7 @@ from ....expr import (
     substitute,
 )
 from ...analysis.block_kinds import Scope, why_not_complete
-from ...analysis.boxes import signature
+from ...analysis.declared import with_declared_regions
 from ...conditions import all_of, conjuncts, is_const, reads_memory, rising, uses
 from ...nodes import (
     Block,
@@ -242,10 +242,8 @@ def _inside_only(
         return _simplified(substitute(node, shifted), within)
 
     body = moved(replace(store, value=value))
-    made = replace(old, iter_vars=tuple(iters), body=body, reads=(), writes=())
-    reads, writes = signature(made)
-    new = replace(block, iter_values=tuple(values), predicate=all_of(conditions),
-                  block=replace(made, reads=reads, writes=writes))  # fmt: skip
+    narrow = with_declared_regions(replace(old, iter_vars=tuple(iters), body=body, reads=(), writes=()))
+    new = replace(block, iter_values=tuple(values), predicate=all_of(conditions), block=narrow)
 
     def go(stmt: Stmt) -> Stmt:
         if stmt is block:

@@ -27,7 +27,8 @@ from ....expr import (
 from ...analysis.accesses import reads_buffer
 from ...analysis.bindings import loop_ranges
 from ...analysis.block_kinds import loops_binding
-from ...analysis.boxes import signature, union_regions, with_buffer
+from ...analysis.boxes import with_buffer
+from ...analysis.declared import union_regions, with_declared_regions
 from ...analysis.dependences import Access, accesses, in_step, point_of
 from ...analysis.tree import Tree, fresh_copy, statements
 from ...conditions import is_const
@@ -450,9 +451,8 @@ def wrapped(
         values.append(outer.var)
     fixed |= {v: it.var for v, it in zip(values, iterators, strict=True)}  # type: ignore[misc]
     inside = substitute(body, fixed)
-    block = Block(tuple(iterators), (), (), name, inside)
-    reads, writes = signature(block)
-    return BlockRealize(tuple(values), const(True), replace(block, reads=reads, writes=writes))
+    block = with_declared_regions(Block(tuple(iterators), (), (), name, inside))
+    return BlockRealize(tuple(values), const(True), block)
 
 
 @loop_partition.space

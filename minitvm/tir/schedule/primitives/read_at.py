@@ -9,7 +9,8 @@ from ....arith import Analyzer, regions
 from ....expr import SPATIAL, Expr, IntImm, IterVar, Range, Var, const, replace, substitute
 from ...analysis.bindings import why_not_initialised
 from ...analysis.block_kinds import Scope, why_goes_on
-from ...analysis.boxes import Box, clip, fills, hull, signature, touched
+from ...analysis.boxes import Box, clip, fills, hull, touched
+from ...analysis.declared import declared_regions
 from ...analysis.tree import Tree, written_buffers
 from ...conditions import all_of, is_const, uses
 from ...nodes import (
@@ -307,7 +308,7 @@ def _copy_block(
     reads, writes = (BufferRegion(source, shown),), (BufferRegion(target, shown),)
     block = Block(tuple(iters), reads, writes, name, body, annotations={"auto_copy": 1})
     # Where the box is may be read from memory, as in a gather.
-    places = tuple(r for r in signature(block)[0] if r.buffer is not source)
+    places = tuple(r for r in declared_regions(block)[0] if r.buffer is not source)
     block = replace(block, reads=(*reads, *places))
     return BlockRealize(tuple(l.var for l in used), const(True), block)
 

@@ -8,7 +8,7 @@ from typing import Any
 from ....expr import OPAQUE, REDUCE, SPATIAL, free_vars, replace, substitute, walk
 from ...analysis.bindings import why_not_injective, why_not_started_first
 from ...analysis.block_kinds import Scope, loops_binding, why_not_reduction
-from ...analysis.boxes import signature, union_regions
+from ...analysis.declared import declared_regions, union_regions
 from ...conditions import all_of, conjuncts
 from ...nodes import Block, BlockRealize, BufferLoad, For, Seq, Stmt
 from ..registry import Failure, primitive, requirement
@@ -181,7 +181,7 @@ def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) ->
     writes = tuple(substitute(r, kept) for r in old.writes)
     name = f"{old.name}_init"
     init = Block(iters, (), writes, name, substitute(old.init, kept), annotations=dict(old.annotations))
-    init = replace(init, reads=signature(init)[0])
+    init = replace(init, reads=declared_regions(init)[0])
     nest: Stmt = BlockRealize(values, predicate, init)
     for l in reversed(copied):
         start, extent = substitute(l.start, renamed), substitute(l.extent, renamed)

@@ -24,7 +24,7 @@ from ....expr import (
 )
 from ...analysis.bindings import why_not_injective, why_not_started_first
 from ...analysis.block_kinds import Scope, loops_binding, why_not_reduction
-from ...analysis.boxes import signature
+from ...analysis.declared import declared_regions
 from ...analysis.reducers import Match
 from ...conditions import all_of, conjuncts, is_const, uses
 from ...nodes import (
@@ -358,7 +358,7 @@ def _partial_results(
         init, body = None, BufferStore(partial[0], moved(reducer.operand[0]), point)
     made = Block(tuple(iterators), (), (), f"{old.name}_rf", body, init, annotations=dict(old.annotations))
     writes = tuple(BufferRegion(b, tuple(Range(i, const(1, i.dtype)) for i in point)) for b in partial)
-    reads = signature(made)[0]
+    reads = declared_regions(made)[0]
     return BlockRealize(tuple(values), block.predicate, replace(made, reads=reads, writes=writes))
 
 
@@ -410,7 +410,7 @@ def _combination(
     reads = tuple(BufferRegion(p.buffer, tuple(Range(i, const(1, i.dtype)) for i in p.indices)) for p in parts)
     made = replace(old, iter_vars=iterators, reads=reads, body=body)
     # The init is still the old one, and may read memory.
-    others = (r for r in signature(made)[0] if r.buffer not in partial)
+    others = (r for r in declared_regions(made)[0] if r.buffer not in partial)
     made = replace(made, reads=(*reads, *others))
     predicate = _where_started(state, block, loop, loops)
     return BlockRealize((loop.var, *(value for _, value in kept)), predicate, made)

@@ -9,7 +9,8 @@ from ....arith import Analyzer, regions
 from ....errors import MinitvmError
 from ....expr import SCALARS, Cast, DType, Expr, Node, Range, as_expr, replace, rewrite, walk
 from ...analysis.accesses import handed_out
-from ...analysis.boxes import Box, signature
+from ...analysis.boxes import Box
+from ...analysis.declared import declared_regions
 from ...analysis.threads import owns
 from ...analysis.tree import Tree
 from ...annotations import ALIGNMENTS
@@ -348,7 +349,7 @@ def holds_the_accesses(
 ) -> Failure | None:
     """the new region holds all that the block's body touches; one that is written is all written, so it is equal"""
     region = _regions(block.block, buf_type)[buffer_index]
-    touched = signature(block.block)[1 if buf_type == "write" else 0]
+    touched = declared_regions(block.block)[1 if buf_type == "write" else 0]
     own = next((r.region for r in touched if r.buffer is region.buffer), None)
     box = _new_box(block.block, gen_new_ranges)
     if own is None:
