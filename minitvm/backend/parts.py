@@ -43,6 +43,10 @@ PARTS: tuple[Part, ...] = (
         arguments=("target",),
     ),
     Part(
+        "explain", "explain(func, target) -> [str]", "`show --level schedule` to say why a function is scheduled so",
+        default="the rule is named, with no figures", arguments=("func", "target"),
+    ),
+    Part(
         "passes", "passes: (tir.transform.pipeline.Pass, ...)", "lowering a scheduled function to kernels",
         default="tir.transform.pipeline.PASSES",
     ),
@@ -72,6 +76,7 @@ class Backend:
     machine: Kind | None = None
     layouts: AnyPart = None
     rules: AnyPart = None
+    explain: AnyPart = None
     passes: Sequence[Any] | str | None = None
     language: str | None = None
     generate: AnyPart = None

@@ -42,10 +42,13 @@ def text(result: Any, trace: bool = True, target: Any = None) -> str:
 
 def _decision(func: Any, target: Any) -> list[str]:
     """What was chosen for a scheduled function, as comments."""
-    from ..strategy import decision
-    from ..strategy.text import lines
+    from ..backend import lookup
+    from ..strategy import CHOICE
 
-    return [f"# {line}" for line in lines(decision(func, target), target)]
+    rule, *_ = func.attrs.get(CHOICE) or ("",)
+    explain = lookup(target, "explain")
+    lines = explain(func, target) if explain else [f"rule        {rule or 'none: the loops as written'}"]
+    return [f"# {line}" for line in lines]
 
 
 def _without_notes(func: Any) -> Any:

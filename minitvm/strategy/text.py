@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ..tir.nodes import PrimFunc
 from .cpu.model import LOADS
 from .cpu.tiling import cpu_of
-from .decision import Decision, KernelFigures
+from .decision import Decision, KernelFigures, decision
 
 _MEGACYCLES = re.compile(r"([\d.e+-]+) Mcycles")
 _GUESSED_GHZ = 3.0  # where the target does not say
+
+
+def explain(func: PrimFunc, target: Any) -> list[str]:
+    """The part "explain" of the CPU's back end."""
+    return lines(decision(func, target), target)
 
 
 def lines(found: Decision, target: Any) -> list[str]:

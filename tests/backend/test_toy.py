@@ -15,9 +15,11 @@ import pytest
 import minitvm
 from minitvm.backend import register
 from minitvm.build import optimize_graph, to_units
+from minitvm.cli import main
 from minitvm.cli.check import INTERPRETED, check_level, check_model, operator_cases
 from minitvm.errors import TargetError, Unsupported
 from minitvm.events import Listener, Step
+from minitvm.interop.to_onnx import to_onnx
 from minitvm.models.resnet import resnet18
 from minitvm.runtime import load
 from minitvm.target import Target
@@ -70,6 +72,18 @@ def test_every_part_is_the_toys() -> None:
     assert "channels_last" in passes and "blocked_layout" not in passes
     with pytest.raises(Unsupported, match="the back end toy cannot be profiled: its programs have no run_stamped"):
         module.stamped(x)
+
+
+@pytest.mark.parametrize(
+    "level", ["graph", "fused", "te", "tir", "schedule", "kernel", "source", "executable", "memory"]
+)
+def test_the_command_line_shows_every_level(level: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx = pytest.importorskip("onnx")
+    onnx.save(to_onnx(_softmax()), str(tmp_path / "small.onnx"))
+    assert main(["show", str(tmp_path / "small.onnx"), "--target", "toy", "--level", level]) == 0
+    shown = capsys.readouterr().out
+    assert ("# rule        vectors" in shown) == (level == "schedule")
+    assert ("import numpy as np" in shown) == (level == "source")
 
 
 def test_a_saved_module_brings_its_source(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ BACKEND = Backend(
     kind="cpu",
     layouts="minitvm.graph.passes.blocked_layout:layouts",
     rules="minitvm.strategy.cpu:rules",
+    explain="minitvm.strategy.text:explain",
     language="numba",
     generate="minitvm.codegen.numba_cpu:generate",
     program="minitvm.runtime.cpu.program:CpuProgram",
