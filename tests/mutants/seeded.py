@@ -7,7 +7,15 @@ from collections.abc import Callable, Sequence
 
 from tests.codegen.masked_kernels import masks_alike
 from tests.reference.gone_wrong import goes_wrong_alike
-from tests.tir.analysis.followed import ALONE, effects_hold, exposure_holds, kernel_effects_hold
+from tests.tir.analysis.followed import (
+    ALONE,
+    COUNTS,
+    SURELY_READ,
+    count_holds,
+    effects_hold,
+    exposure_holds,
+    kernel_effects_hold,
+)
 from tests.tir.transform.test_kernel_passes import keeps_the_meaning
 from tests.tir.transform.test_kernel_passes import keeps_the_meaning as kernels_keep_the_meaning
 from tests.tir.transform.through_passes import (
@@ -42,4 +50,6 @@ MASKS = _seeded("machine code of masks", masks_alike, 30)
 EFFECTS = _seeded("effects of programs of blocks", effects_hold, 120)
 KERNEL_EFFECTS = _seeded("effects of kernels", kernel_effects_hold, 60)
 EXPOSED = _seeded("whether iterations find what others left", lambda k: exposure_holds(list(ALONE)[k]), len(ALONE))
+_COUNTED = [*COUNTS, *SURELY_READ]
+COUNTED = _seeded("how many elements loops touch", lambda k: count_holds(_COUNTED[k]), len(_COUNTED))
 KERNELS = _seeded("random kernels through the passes on flat code", keeps_the_meaning, 600)

@@ -1,11 +1,11 @@
 """Faults in what statements may and must touch."""
 
 from ..patch import Faults
-from ..seeded import EFFECTS, EXPOSED, KERNEL_EFFECTS
+from ..seeded import COUNTED, EFFECTS, EXPOSED, KERNEL_EFFECTS
 
 ANALYSIS = "minitvm.tir.analysis."
 
-TOUCH = Faults("effects: touches", ANALYSIS + "touches", [EXPOSED, KERNEL_EFFECTS, EFFECTS])
+TOUCH = Faults("effects: touches", ANALYSIS + "touches", [EXPOSED, COUNTED, KERNEL_EFFECTS, EFFECTS])
 TOUCH.edit(
     "a guard that keeps out the last element counts as a bound",
     "Touch._cut",
@@ -74,7 +74,7 @@ TOUCH.edit(
 TOUCH.edit(
     "a vector is one element", "Touch.elements_at_most", "[r.extent for r in self.ranges if r is not None]", "[]"
 )
-ACCESS = Faults("effects: access of kernels", ANALYSIS + "kernel_access", [EXPOSED, KERNEL_EFFECTS, EFFECTS])
+ACCESS = Faults("effects: access of kernels", ANALYSIS + "kernel_access", [COUNTED, KERNEL_EFFECTS])
 ACCESS.edit("beyond the end is read too", "_inside", "dim.value)", "1 << 30)")
 EFFECT.edit(
     "what an init starts is never read otherwise",

@@ -443,3 +443,30 @@ def exposure_holds(what: str) -> None:
     loop = first_loop(body)
     storage = next(t.buffer for t in effects(loop).writes if t.buffer.name == "S")
     assert exposes(loop.body, storage) is not alone, what
+
+
+COUNTS = {
+    "for i in range(8):\n    for j in range(4):\n        S[i * 8 + j] = A[j]": 32,
+    "for i in range(8):\n    for j in range(4):\n        S[j] = A[i]": 4,
+    "for i in range(8):\n    for j in range(i * 4, i * 4 + 4):\n        S[j] = A[j]": 32,
+    "for i in range(8):\n    for j in range(4):\n        S[T.Cast('int32', A[i])] = A[j]": 32,
+    "for i in range(8):\n    for j in range(i):\n        S[j] = A[j]": None,
+}
+
+
+SURELY_READ = {
+    "for i in range(66):\n    if i < 64:\n        B[0] = S[i]": 64,
+    "for i in range(8):\n    B[i] = S[2 * i]": 0,
+    "for i in range(8):\n    if A[i] > T.float32(0):\n        B[i] = S[i]": 0,
+}
+
+
+def count_holds(body: str) -> None:
+    """A loop writes as many elements of S, or surely reads as many, as is written down."""
+    loop = first_loop(body)
+    if body in SURELY_READ:
+        storage = next(t.buffer for t in effects(loop).reads if t.buffer.name == "S")
+        assert elements_surely_read(loop, storage) == SURELY_READ[body], body
+        return
+    counts = [t.elements_at_most() for t in effects(loop).writes if t.buffer.name == "S"]
+    assert counts == [COUNTS[body]], body

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from minitvm.reference import random_inputs
 from minitvm.reference.strategies.programs import prim_funcs
 
-from .followed import ALONE, Tally, effects_hold, exposure_holds, follow, kernel_effects_hold
+from .followed import (
+    ALONE,
+    COUNTS,
+    SURELY_READ,
+    Tally,
+    count_holds,
+    effects_hold,
+    exposure_holds,
+    follow,
+    kernel_effects_hold,
+)
 
 COUNT = 25
 
@@ -39,3 +49,8 @@ def test_kernels_touch_what_their_effects_say(seed: int) -> None:
 @pytest.mark.parametrize("what", ALONE)
 def test_whether_an_iteration_finds_what_another_one_left(what: str) -> None:
     exposure_holds(what)
+
+
+@pytest.mark.parametrize("body", [*COUNTS, *SURELY_READ])
+def test_how_many_elements_a_loop_touches(body: str) -> None:
+    count_holds(body)
