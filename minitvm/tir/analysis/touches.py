@@ -289,9 +289,10 @@ def _moving(loops: tuple[For, ...]) -> regions.Moving:
 def stretch(r: Range, loops: Sequence[For]) -> tuple[Affine, int] | None:
     """(start, extent) of what a range covers while loops run, where some iteration surely reaches either end.
 
-    None where that is not known: where the index is no sum of multiples of the loops, or an extent is no constant.
+    None where that is not known: where the index is no sum of multiples of the loops, an extent is no constant, or
+    nothing is touched (a mask may let no lane through).
     """
-    if not isinstance(r.extent, IntImm) or r.start.dtype.lanes > 1:
+    if not isinstance(r.extent, IntImm) or r.extent.value < 1 or r.start.dtype.lanes > 1:
         return None
     analyzer = Analyzer()
     start, extent = analyzer.affine(r.start), r.extent.value
