@@ -69,6 +69,7 @@ class Operator:
     infer: Callable[..., Any] | None
     fold_types: Callable[..., Any] | None
     view: bool = False
+    absorbs: frozenset[str] = frozenset()
 
     @property
     def doc(self) -> str:
@@ -128,6 +129,7 @@ def register(
     infer: Callable[..., Any] | None = None,
     fold_types: Callable[..., Any] | None = None,
     view: bool = False,
+    absorbs: Iterable[str] = (),
     override: bool = False,
 ) -> Callable[[Compute], Compute]:
     """Register the decorated te function as the operator `name`; see the module's text.
@@ -137,7 +139,8 @@ def register(
     (`shape_of`), as an array, of expressions (dtype object) where dimensions are symbolic; a `fold` should take such
     arrays too where it can, so that a frontend can carry symbolic shapes through shape arithmetic. `view` is for an
     operator of one input whose output has the same elements of the same dtype in the same order: it lives where its
-    input does, and joins other views.
+    input does, and joins other views. `absorbs` are changes of layout that may join this operator's group in fusion,
+    and then end it, because its schedule stores the result in that layout while it is in the cache.
 
     Raises `InputError` when the name is taken, unless `override`.
     """
@@ -146,7 +149,9 @@ def register(
         if name in OPERATORS and not override:
             raise InputError(f"operator {name} is registered already\n  try:    register(..., override=True)")
         arity, names, attrs = _signature(compute)
-        OPERATORS[name] = Operator(name, compute, pattern, arity, names, attrs, fold, infer, fold_types, view)
+        OPERATORS[name] = Operator(
+            name, compute, pattern, arity, names, attrs, fold, infer, fold_types, view, frozenset(absorbs)
+        )
         return compute
 
     return decorate

@@ -5,7 +5,7 @@ A node takes a producer into its group when all readers of the producer's only o
     element-wise, broadcast  takes  element-wise, broadcast, and then one complex-out-fusable or injective producers
                                     (bias, activation and residual addition join the convolution)
     injective                takes  element-wise, broadcast, injective
-    change of layout back    takes  a direct convolution as well, to turn its result around in the cache
+    any that it absorbs      takes  a complex-out-fusable producer as well; the group then ends
     reduction                takes  element-wise, broadcast, injective
     complex-out-fusable, opaque     take nothing
 
@@ -33,9 +33,6 @@ _REPEATING = {"tile", "repeat", "broadcast_to", "take", "gather", "gather_nd", "
 # A group is one kernel: the compiler's time grows with it.
 _LARGEST_GROUP = 32
 
-
-# A direct convolution's result is turned around while it is in the cache; the group then ends.
-_UNBLOCK, _TURNED_IN_CACHE = "layout.unblock_axis", "nn.contrib_conv2d_NCHWc"
 
 # Each diamond in a group doubles the expression below it when everything is inlined.
 _MOST_DIAMONDS = 3
@@ -79,8 +76,8 @@ class _Fusion:
             self.take_all(group, _MAPS)
             if group.pattern in _MAPS:
                 self.take_anchor(group)
-            elif item.op == _UNBLOCK:
-                self.take_anchor(group, only=_TURNED_IN_CACHE)
+            else:
+                self.take_anchor(group, absorbing=item.op)
             if not group.takes_nothing:
                 self.take_all(group, _INJECTIVE)
         self.groups[group] = None
@@ -96,19 +93,19 @@ class _Fusion:
                 return
             self.take(group, found)
 
-    def take_anchor(self, group: _Group, only: str = "") -> None:
+    def take_anchor(self, group: _Group, absorbing: str = "") -> None:
         """Join one complex-out-fusable producer, and what of its other readers' inputs is element-wise.
 
-        With `only`, a producer around that operator; then the group is complete.
+        With `absorbing`, a producer around an operator that absorbs that one; then the group is complete.
         """
         anchors = [v for v, producer in self.candidates(group) if producer.pattern == Pattern.COMPLEX_OUT_FUSABLE]
-        if only:
-            anchors = [v for v in anchors if any(n.op == only for n in self.group_of[v].nodes)]
+        if absorbing:
+            anchors = [v for v in anchors if any(_absorbs(n, absorbing) for n in self.group_of[v].nodes)]
         if not anchors:
             return
         # Of two convolutions that are added, the one computed last takes the sum: the other's result is there by then.
         self.take(group, max(anchors, key=lambda v: self.position[self.group_of[v].nodes[-1]]))
-        if only:
+        if absorbing:
             group.pattern = Pattern.OPAQUE
         else:
             self.take_all(group, _MAPS)
@@ -155,6 +152,10 @@ def fuse(graph: Graph) -> Graph:
     read = {v for n in nodes for v in n.inputs} | fusion.returned
     kept = tuple(c for c in graph.constants if c.value in read)
     return Graph(graph.inputs, kept, tuple(nodes), graph.outputs, graph.name)
+
+
+def _absorbs(item: OpNode, op: str) -> bool:
+    return item.op != FUSED and op in registry.get(item.op).absorbs
 
 
 def _takes(item: OpNode, value: Value) -> bool:
