@@ -7,7 +7,7 @@ after lowering, so that workspaces share memory with everything else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
@@ -146,7 +146,15 @@ class Linker:
             taken = {k.name for k in self.kernels}
             unique = name if name not in taken else f"{name}_{len(self.kernels)}"
             self.kernels.append(
-                x.Kernel(unique, self._language, lowered.sources[name], name, kernel_params(func), func.script(), func)
+                x.Kernel(
+                    unique,
+                    self._language,
+                    lowered.sources[name],
+                    name,
+                    kernel_params(func, _new_workspaces(lowered, name)),
+                    func.script(),
+                    func,
+                )
             )
         return self._known[func]
 
@@ -329,9 +337,26 @@ def _is_partial(buffer: Buffer, stored: int | None) -> bool:
     return stored is not None and isinstance(size, int) and stored * buffer.dtype.bytes < size
 
 
-def kernel_params(kernel: PrimFunc) -> tuple[x.KernelParam, ...]:
-    """The parameters of a kernel with how it accesses them."""
-    access = buffer_access(kernel.body)
+def _new_workspaces(lowered: LoweredFunc, kernel: str) -> set[Buffer]:
+    """The parameters of a kernel that are workspaces which no kernel before it has used."""
+    used: set[Buffer] = set()
+    for item in walk(lowered.host.body):
+        if isinstance(item, KernelCall):
+            params = zip(lowered.module[kernel].params, item.args, strict=False)
+            if item.kernel == kernel:
+                own = {a for a in item.args if isinstance(a, Buffer)} - used - set(lowered.host.params)
+                return {p for p, a in params if isinstance(p, Buffer) and a in own}
+            used |= {a for a in item.args if isinstance(a, Buffer)}
+    return set()
+
+
+def kernel_params(kernel: PrimFunc, new: Collection[Buffer] = ()) -> tuple[x.KernelParam, ...]:
+    """The parameters of a kernel with how it accesses them.
+
+    Nothing is in `new` ones before: what the kernel reads of them it has written, or the program is undefined, which
+    the interpreters check.
+    """
+    access = {p: "w" if p in new and mode == "rw" else mode for p, mode in buffer_access(kernel.body).items()}
     return tuple(
         x.KernelParam(p.name, p.dtype, x.BUFFER, access.get(p, "r"))
         if isinstance(p, Buffer)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...arith import Analyzer, regions
+from ...arith.affine import Affine
 from ...expr import (
     EQ,
     REDUCE,
@@ -264,8 +265,19 @@ def _behind(touch: Touch, stores: Sequence[Touch]) -> Touch | None:
     for store in own:
         if store.least is not None and _holds(store.least, touch.most, touch.buffer, Analyzer()):
             return None
+    steps = touch.steps()
+    if steps is not None and any(_same_pattern(store, steps) for store in own):
+        return None
     pending = tuple((store, ()) for store in own if store.sure and store.conditions)
     return dataclasses.replace(touch, after=(*touch.after, *pending)) if pending else touch
+
+
+def _same_pattern(store: Touch, read: tuple[Affine, dict[int, int]]) -> bool:
+    """Whether a store surely touches what is read, by the same steps from the same place: rows, room between them."""
+    written = None if store.conditions or not store.sure else store.steps()
+    if written is None:
+        return False
+    return written[0] == read[0] and all(written[1].get(step, 1) >= count for step, count in read[1].items())
 
 
 def _before_all(touch: Touch, store: Touch, shared: Sequence[For]) -> bool:

@@ -157,6 +157,34 @@ class Touch:
             box[d] = Range(start, analyzer.simplify(Max(stop - start, const(0, start.dtype))))
         return tuple(box)
 
+    def steps(self) -> tuple[Affine, dict[int, int]] | None:
+        """(first element, how many steps of each length) of a one-dimensional pattern; None for anything else.
+
+        `for i in range(8): for j in range(4): A[i * 20 + j]` starts at 0 and takes 8 steps of 20 and 4 of 1.
+        """
+        (r, *more) = self.ranges
+        if r is None or more or not isinstance(r.extent, IntImm):
+            return None
+        first = Analyzer().affine(r.start)
+        steps = {1: r.extent.value} if r.extent.value > 1 else {}
+        for l in reversed(self.loops):
+            if not isinstance(l.start, IntImm) or not isinstance(l.extent, IntImm) or l.extent.value < 1:
+                return None
+            step = first.terms.get(l.var, 0)
+            first = first.without(l.var) + step * l.start.value
+            if any(v is l.var for v in variables(first)) or step < 0 or (step and step in steps):
+                return None
+            if step and l.extent.value > 1:
+                steps[step] = l.extent.value
+        merged: dict[int, int] = {}  # 4 steps of 16 over 16 of 1 are 64 of 1
+        last = 0
+        for step, count in sorted(steps.items()):
+            if last and step == last * merged[last]:
+                merged[last] *= count
+            else:
+                merged[step], last = count, step
+        return first, merged
+
     def elements_at_most(self) -> int | None:
         """At most how many elements one run touches; None where that is not known.
 
