@@ -51,7 +51,7 @@ def _indices(d: Drawing, shape: list[Any], extent: int, beyond: bool = True) -> 
 def _take(d: Drawing) -> None:
     x, axis = _indexed(d)
     extent = fixed(x.shape[axis])
-    d.op("take", x, _indices(d, d.one_of([[], [1], [3], [2, 3]]), extent), peak=d.peak(x), axis=axis)
+    d.op("take", x, _indices(d, d.one_of([[], [1], [3], [2, 3]]), extent, beyond=False), peak=d.peak(x), axis=axis)
 
 
 def _gather(d: Drawing) -> None:

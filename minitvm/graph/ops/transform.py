@@ -47,10 +47,7 @@ def _strided_slice(x: Any, begin: Any, end: Any, strides: Any, axes: Any) -> Any
 
 
 def _take(data: Any, indices: Any, axis: int | None) -> Any:
-    """Negative indices count from the end; what is still outside is the nearest end, as at run time."""
-    extent = data.size if axis is None else data.shape[axis]
-    wide = np.asarray(indices).astype(np.int64)
-    return np.take(data, np.clip(np.where(wide < 0, wide + extent, wide), 0, extent - 1), axis)
+    return np.take(data, indices, axis, mode="raise")
 
 
 def _shape_of(kind: TensorType, dtype: str) -> Any:

@@ -351,8 +351,9 @@ def _block(block: Block, of: Some) -> Effects:
     body = _believed(block, body).without(block.alloc_buffers)
     if block.init is None:
         return body
-    updated = {t.buffer for t in body.reads} - {t.buffer for t in body.reads if not _is_updated(t, body.writes)}
-    marked = body.each(lambda t: dataclasses.replace(t, accumulated=t.buffer in updated))
+    shown = [t for t in body.reads if not t.opaque]
+    updated = {t.buffer for t in shown} - {t.buffer for t in shown if not _is_updated(t, body.writes)}
+    marked = body.each(lambda t: dataclasses.replace(t, accumulated=t.buffer in updated and not t.opaque))
     return Effects(marked.reads, body.writes, marked.expose)
 
 

@@ -76,8 +76,8 @@ NORMAL.edit("a - b is a + b", "Normalizer._add", "self._add(e.b, -scale, terms)"
 NORMAL.edit(
     "division by a negative number as by a positive one",
     "Normalizer._divide",
-    "-rules.floormod(self.domain, -x, -by)",
-    "rules.floormod(self.domain, -x, -by)",
+    "divided if quotient else divided.scaled(sign)",
+    "divided",
 )
 NORMAL.edit("truncation as floor", "Normalizer._truncated", "or not self.domain.nonnegative(x):", "or False:")
 NORMAL.edit("max for min", "Normalizer._extreme", "return a if low else b", "return b if low else a")

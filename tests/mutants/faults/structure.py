@@ -33,8 +33,8 @@ EPILOGUE = Faults("fuse_reduction_epilogue", PRIMITIVES + "epilogue", [primitive
 EPILOGUE.edit(
     "the addend is lost",
     "fuse_reduction_epilogue",
-    "init=BufferStore(store.buffer, start, indices)",
-    "init=BufferStore(store.buffer, old.init.value, indices)",
+    "started = BufferStore(store.buffer, start, indices)",
+    "started = BufferStore(store.buffer, old.init.value, indices)",
 )
 EPILOGUE.edit(
     "the addend in the epilogue's iterators",
