@@ -63,7 +63,10 @@ def winograd_error_growth(tile: int) -> float:
 def transformed_weights(weight: np.ndarray, tile: int) -> np.ndarray:
     """G g G^T of weights [O, I, 3, 3] as [m+2, m+2, O, I], computed in float64 and rounded once."""
     g = np.array(_WEIGHT[tile], dtype=np.float64)
-    return np.einsum("ua,oiab,vb->uvoi", g, weight.astype(np.float64), g, optimize=True).astype(weight.dtype)
+    out, inner, *_ = weight.shape
+    filters = weight.reshape(out * inner, -1).astype(np.float64)
+    both = np.kron(g, g) @ filters.T  # one product: row (u, v) holds g[u, a] g[v, b] over (a, b)
+    return both.astype(weight.dtype).reshape(len(g), len(g), out, inner)
 
 
 def winograd_conv2d_nchwc(
