@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOUNDATION = "errors events absent notebook target expr backend"
 NODES = "errors events notebook expr te.nodes tir.nodes tir.meanings graph.nodes executable.nodes"
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
-COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link joined"
+COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link"
 EVERYTHING = f"{COMPILER} interop profile testbeds models gallery"
 
 MAY_IMPORT: dict[str, str] = {
@@ -61,9 +61,8 @@ MAY_IMPORT: dict[str, str] = {
     "nd": "runtime",
     "testing": "absent",
     # the one place that knows the whole way: build, and link, its last part, from kernels to an executable
-    "link": f"{MIDDLE} executable runtime codegen ir",
-    "joined": "",
-    "build": f"{MIDDLE} executable runtime codegen frontend ir link joined",
+    "link": f"{MIDDLE} executable",
+    "build": f"{MIDDLE} executable runtime codegen frontend ir link",
     # on top
     "interop": COMPILER,
     "profile": COMPILER,

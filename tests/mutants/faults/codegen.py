@@ -160,7 +160,7 @@ LANES_PY.edit(
     ".select(r, r)\n        return r if zero_at",
 )
 
-LINK = Faults("link", "minitvm.link", [linked(), linked(random_blocks, ("parallel", "parallel", "split"))])
+LINK = Faults("link", "minitvm.link.linker", [linked(), linked(random_blocks, ("parallel", "parallel", "split"))])
 LINK.edit("missing barrier before a parallel kernel", "team_waits", "[before or now for", "[before for")
 LINK.edit("missing barrier after a parallel kernel", "team_waits", "[before or now for", "[now for")
 LINK.edit("a value dies at its first reader", "Linker._plan", "last[slot] = number", "last.setdefault(slot, number)")

@@ -33,11 +33,12 @@ from minitvm.expr import DType, IntImm, SizeVar, Var, replace
 from minitvm.graph import Graph, GraphBuilder, Value, registry
 from minitvm.graph.passes.dead_code import dead_code
 from minitvm.graph.passes.simplify import simplify
-from minitvm.link import Linker, LoweredFunc, Slot, buffer_access, constant
+from minitvm.link import Linker, LoweredFunc, Slot, constant
 from minitvm.reference import executable as interpreter
 from minitvm.reference import graph as oracle
 from minitvm.runtime import GraphModule
 from minitvm.target import Target
+from minitvm.tir.analysis.kernel_access import buffer_access
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, IRModule, Seq
 
 CPU = Target.of("cpu")

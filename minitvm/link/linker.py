@@ -1,4 +1,4 @@
-"""From lowered functions to one `Executable`: steps, barriers, and a place for every value.
+"""Calls of kernels in a row, barriers between them, and one plan of memory for all values.
 
 Each lowered function is a host function and its kernels (`tir.transform`). Linking a graph lays the calls of all its
 functions in a row, gives every intermediate value and workspace an interval of life, and plans them into one arena:
@@ -12,58 +12,15 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
 
-import numpy as np
-
-from .backend import get, lookup
-from .errors import InternalError
-from .executable import nodes as x
-from .executable.alignment import aligned_copy
-from .executable.plan_memory import Lifetime, plan_memory
-from .expr import DType, Expr, IntImm, Var, substitute, walk
-from .tir.analysis.kernel_access import buffer_access, elements_surely_read, elements_written
-from .tir.nodes import Allocate, Buffer, IRModule, KernelCall, PrimFunc, Seq, Stmt
-from .tir.transform.flatten_buffers import symbolic_dimensions
-from .tir.transform.keep_roles import written_parameters
-
-
-@dataclass(frozen=True, slots=True)
-class LoweredFunc:
-    """A level-3 function with what it became: its host function and kernels, and the source of each kernel."""
-
-    func: PrimFunc
-    module: IRModule
-    sources: Mapping[str, str]
-
-    @property
-    def host(self) -> PrimFunc:
-        """The function that calls the kernels."""
-        return next(f for _, f in self.module.items() if f.attrs.get("host"))
-
-    @property
-    def kernels(self) -> dict[str, PrimFunc]:
-        """The kernels by name."""
-        return {name: f for name, f in self.module.items() if not f.attrs.get("host")}
-
-
-@dataclass(eq=False, slots=True)
-class Slot:
-    """A value that a program touches: where it lives once that is decided, or how many bytes it needs.
-
-    With a `home` it is the part of that slot that begins at byte `offset`.
-    """
-
-    name: str
-    nbytes: x.Dim
-    location: x.Location | None = None
-    home: Slot | None = None
-    offset: int = 0
-
-    def storage(self) -> tuple[Slot, int]:
-        """The slot that has memory of its own, and where in it this one begins."""
-        slot, offset = self, 0
-        while slot.home is not None:
-            slot, offset = slot.home, offset + slot.offset
-        return slot, offset
+from ..backend import get, lookup
+from ..errors import InternalError
+from ..executable import nodes as x
+from ..executable.plan_memory import Lifetime, plan_memory
+from ..expr import Expr, IntImm, Var, substitute, walk
+from ..tir.analysis.kernel_access import buffer_access, elements_surely_read, elements_written
+from ..tir.nodes import Allocate, Buffer, KernelCall, PrimFunc, Seq, Stmt
+from .lowered import LoweredFunc
+from .slots import Slot, buffer_bytes
 
 
 @dataclass(slots=True)
@@ -182,7 +139,7 @@ class Linker:
             if isinstance(step, _Copy):
                 steps.append(x.Copy(_place(step.dst), _place(step.src), step.src.nbytes, step.operator))
             else:
-                args = tuple(_place(a) if isinstance(a, Slot) else _plain(a) for a in step.args)
+                args = tuple(_place(a) if isinstance(a, Slot) else plain(a) for a in step.args)
                 steps.append(x.CallKernel(step.kernel, args, step.parallel, step.operator))
         return x.Executable(
             name, self.target, tuple(inputs), tuple(outputs), tuple(constants), arenas, tuple(self.kernels),
@@ -283,60 +240,6 @@ def _is_scratch(slot: Slot, outputs: Sequence[x.TensorSpec]) -> bool:
     return location is None or (isinstance(location, x.Output) and not outputs[location.index].inout)
 
 
-def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
-    """The executable of one tir function: what it only reads is an input, what it writes an output."""
-    linker = Linker(target)
-    access = host_access(lowered)
-    inputs: list[x.TensorSpec | x.ScalarSpec] = []
-    outputs: list[x.TensorSpec] = []
-    calling: list[x.Input | x.Output] = []
-    args: list[Slot | Expr] = []
-    writes = written_parameters(lowered.host, lowered.module)
-    totals = _stored(lowered)
-    for position, (param, flat) in enumerate(zip(lowered.func.params, lowered.host.params, strict=True)):
-        if isinstance(param, Var):
-            calling.append(x.Input(len(inputs)))
-            inputs.append(x.ScalarSpec(param.name, param.dtype, param))
-            args.append(param)
-            continue
-        assert isinstance(flat, Buffer)
-        # Where no kernel writes an output, or not all of it, it keeps what the caller passes in.
-        mode = access.get(flat, "r") if flat in access or position not in writes else "rw"
-        mode = "rw" if mode == "w" and _is_partial(flat, totals.get(flat, 0)) else mode
-        shape = tuple(_plain(d) for d in param.shape)
-        place: x.Input | x.Output
-        if mode == "r":
-            place = x.Input(len(inputs))
-            inputs.append(x.TensorSpec(param.name, param.dtype, shape))
-        else:
-            place = x.Output(len(outputs))
-            outputs.append(x.TensorSpec(param.name, param.dtype, shape, inout="r" in mode))
-        calling.append(place)
-        args.append(Slot(param.name, buffer_bytes(flat, {}), place))
-    linker.call(lowered, args, {v: v for v in symbolic_dimensions(lowered.func)})
-    return linker.finish(lowered.func.name, inputs, outputs, calling=calling)
-
-
-def _stored(lowered: LoweredFunc) -> dict[Buffer, int | None]:
-    """At most how many elements of each parameter the kernels store; None where there is no bound."""
-    totals: dict[Buffer, int | None] = {}
-    for item in walk(lowered.host.body):
-        if isinstance(item, KernelCall):
-            kernel = lowered.module[item.kernel]
-            counts = elements_written(kernel.body)
-            for param, arg in zip(kernel.params, item.args, strict=True):
-                if isinstance(param, Buffer) and isinstance(arg, Buffer):
-                    before, count = totals.get(arg, 0), counts.get(param, 0)
-                    totals[arg] = None if before is None or count is None else before + count
-    return totals
-
-
-def _is_partial(buffer: Buffer, stored: int | None) -> bool:
-    """Whether fewer elements are stored than a parameter has."""
-    size = tensor_bytes(buffer.shape, buffer.dtype)
-    return stored is not None and isinstance(size, int) and stored * buffer.dtype.bytes < size
-
-
 def _new_workspaces(lowered: LoweredFunc, kernel: str) -> set[Buffer]:
     """The parameters of a kernel that are workspaces which no kernel before it has used."""
     used: set[Buffer] = set()
@@ -365,51 +268,11 @@ def kernel_params(kernel: PrimFunc, new: Collection[Buffer] = ()) -> tuple[x.Ker
     )
 
 
-def host_access(lowered: LoweredFunc) -> dict[Buffer, str]:
-    """How a host function accesses its parameters, through its kernels."""
-    found: dict[Buffer, str] = {}
-    for item in walk(lowered.host.body):
-        if not isinstance(item, KernelCall):
-            continue
-        kernel = lowered.module[item.kernel]
-        access = buffer_access(kernel.body)
-        for param, arg in zip(kernel.params, item.args, strict=True):
-            if isinstance(arg, Buffer) and isinstance(param, Buffer):
-                mode = access.get(param, "r")
-                before = found.setdefault(arg, mode)
-                if before == "r" and "w" in mode:
-                    found[arg] = "rw"
-    return found
-
-
-def buffer_bytes(buffer: Buffer, dims: Mapping[Var, Expr]) -> x.Dim:
-    """The bytes of a row-major buffer; an expression where its shape is symbolic."""
-    return tensor_bytes([substitute(d, dims) for d in buffer.shape], buffer.dtype)
-
-
-def tensor_bytes(shape: Sequence[Any], dtype: DType) -> x.Dim:
-    """The bytes of a dense tensor."""
-    count: Any = 1
-    for dim in shape:
-        count = count * (dim.value if isinstance(dim, IntImm) else dim)
-    return count * dtype.bytes
-
-
-def constant(name: str, data: np.ndarray) -> x.Constant:
-    """A copy of an array as a constant of an executable: the caller may change the array.
-
-    The copy is aligned, so that the runtime needs none of its own.
-    """
-    array = aligned_copy(np.asarray(data))
-    array.flags.writeable = False
-    return x.Constant(name, DType(array.dtype.name), array.shape, array)
-
-
 def _place(slot: Slot) -> x.Location:
     if slot.location is None:
         raise InternalError(f"{slot.name} has no place in memory")
     return slot.location
 
 
-def _plain(value: Expr) -> Any:
+def plain(value: Expr) -> Any:
     return value.value if isinstance(value, IntImm) else value

@@ -15,12 +15,14 @@ from minitvm.build import compile_executable, lower_function
 from minitvm.errors import InternalError
 from minitvm.executable import Input, Output, TensorSpec
 from minitvm.expr import DType
-from minitvm.link import Linker, Slot, _Copy, buffer_access, kernel_params, link_function
+from minitvm.link import Linker, Slot, kernel_params, link_function
+from minitvm.link.linker import _Copy
 from minitvm.reference import check
 from minitvm.reference.strategies import graphs
 from minitvm.reference.strategies.graphs import RandomGraph
 from minitvm.script import from_source
 from minitvm.target import Target
+from minitvm.tir.analysis.kernel_access import buffer_access
 from minitvm.tir.transform.pipeline import lower
 
 CPU = Target.of("cpu")
