@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from .nodes import Node, Var
+from .nodes import Node, SizeVar, Var
 
 
 class _Hash:
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
         self.numbers: dict[Node, int] = {}
-        self.state = blake2b(digest_size=8)
+        self.state = blake2b(digest_size=32)
 
     def add(self, item: Any, defining: bool = False) -> None:
         if isinstance(item, tuple | list):
@@ -64,7 +64,7 @@ class _Hash:
             self.fields(item, skip="name")  # a buffer's definition defines its symbolic dimensions too
             self.map_free_vars = outer
         self.numbers[item] = len(self.numbers)
-        self.note("definition", str(getattr(item, "dtype", "")))
+        self.note("definition", isinstance(item, SizeVar), str(getattr(item, "dtype", "")))
 
     def fields(self, item: Node, skip: str = "") -> None:
         names = [f.name for f in dataclasses.fields(item) if f.compare and f.name != skip]  # type: ignore[arg-type]
@@ -74,8 +74,16 @@ class _Hash:
             self.add(getattr(item, name), name in item._defs)
 
 
+def structural_digest(node: Any, map_free_vars: bool = False) -> bytes:
+    """32 bytes that two trees share where `structural_equal` holds; the same in every process.
+
+    With `map_free_vars`, trees that are not structurally equal have different ones.
+    """
+    trail = _Hash(map_free_vars)
+    trail.add(node, defining=map_free_vars)
+    return trail.state.digest()
+
+
 def structural_hash(node: Any, map_free_vars: bool = False) -> int:
-    """A number of 64 bits that two trees share where `structural_equal` holds; the same in every process."""
-    made = _Hash(map_free_vars)
-    made.add(node, defining=map_free_vars)
-    return int.from_bytes(made.state.digest(), "little", signed=True)
+    """As `structural_digest`, as TVM gives it: a number of 64 bits."""
+    return int.from_bytes(structural_digest(node, map_free_vars)[:8], "little", signed=True)

@@ -1,7 +1,7 @@
 """From a fused group to te, and to its level-3 function.
 
-A function knows its operator's structure, not its place in the network: placeholders are `p0`, `p1`, ..., and symbolic
-dimensions are variables of its own. `function_key` is equal for nodes that can share one function.
+A function knows its operator's structure, not its place in the network: `own_graph` is what is left, and
+`function_key`, its hash, is equal for nodes that can share one function.
 """
 
 from __future__ import annotations
@@ -11,63 +11,65 @@ from typing import Any
 
 from ..errors import InputError
 from ..expr import Expr, Node, SizeVar, Var, const, free_vars, map_children, structural_equal, walk
+from ..expr.structural_hash import structural_digest
 from ..te import ComputeOp, Tensor, TensorLoad, create_prim_func, placeholder, post_order
 from ..tir.nodes import PrimFunc
 from . import registry
 from .nodes import FUSED, Constant, Dim, Graph, OpNode, Value
-from .passes.rebuild import Canonical
 
 
-def to_prim_func(node: OpNode, name: str = "main") -> PrimFunc:
-    """The level-3 function of a fused group, or of a single node: parameters are its inputs, then its outputs."""
+def to_prim_func(node: OpNode | Graph, name: str = "main") -> PrimFunc:
+    """The level-3 function of a fused group, or of a single node: parameters are its inputs, then its outputs.
+
+    `node` may be its `own_graph`.
+    """
     return create_prim_func(to_te(node), name=name)
 
 
-def to_te(node: OpNode) -> list[Tensor]:
+def to_te(node: OpNode | Graph) -> list[Tensor]:
     """The node's inputs as placeholders, then its outputs as tensor expressions over them."""
-    graph = _as_graph(node)
-    dims = _Dimensions(graph)
+    graph = node if isinstance(node, Graph) else own_graph(node)
     tensors: dict[Value, Tensor] = {}
     scalars: dict[Tensor, Expr] = {}
-    for number, value in enumerate(graph.inputs):
-        tensors[value] = placeholder([dims.of(d) for d in value.shape], value.dtype, name=f"p{number}")
+    for value in graph.inputs:
+        tensors[value] = placeholder(list(value.shape), value.dtype, name=value.name)
     for constant in graph.constants:
         tensor = placeholder(constant.value.shape, constant.value.dtype, name=constant.value.name)
         tensors[constant.value] = tensor
         scalars[tensor] = _scalar(constant)
     for item in graph.nodes:
         operator = registry.get(item.op)
-        made = operator.to_te([tensors[v] for v in item.inputs], dims.attrs(item.attrs))
-        tensors.update(zip(item.outputs, made, strict=True))
+        results = operator.to_te([tensors[v] for v in item.inputs], item.attrs)
+        tensors.update(zip(item.outputs, results, strict=True))
     outputs = _with_scalars([tensors[v] for v in graph.outputs], scalars)
     return [*(tensors[v] for v in graph.inputs), *outputs]
 
 
-def function_key(node: OpNode) -> Any:
-    """A hashable key, equal for nodes that compute the same function of their inputs, whatever their names."""
+def function_key(graph: OpNode | Graph) -> bytes:
+    """A key of 32 bytes, equal for nodes that compute the same function of their inputs, whatever their names.
+
+    It is the same in every process. `graph` is a node, or its `own_graph`.
+    """
+    own = graph if isinstance(graph, Graph) else own_graph(graph)
+    return structural_digest(own, map_free_vars=True)
+
+
+def own_graph(node: OpNode) -> Graph:
+    """What a node computes as a graph of its own, with nothing in it of the network that the node is from.
+
+    Inputs are `p0`, `p1`, ..., and symbolic dimensions are variables that the inputs' shapes tell.
+    """
     graph = _as_graph(node)
-    canonical = Canonical(by_identity=False)
     dims = _Dimensions(graph)
-    number: dict[Value, int] = {}
+    names = {value: f"p{number}" for number, value in enumerate(graph.inputs)}
+    own = {v: Value(names.get(v, ""), tuple(dims.of(d) for d in v.shape), v.dtype) for v in graph.values()}
 
-    def define(*values: Value) -> int:
-        for value in values:
-            number[value] = len(number)
-        return len(values)
+    def of(values: tuple[Value, ...]) -> tuple[Value, ...]:
+        return tuple(own[v] for v in values)
 
-    inputs = []
-    for value in graph.inputs:
-        define(value)
-        inputs.append((canonical.key([dims.of(d) for d in value.shape]), str(value.dtype)))
-    constants = []
-    for constant in graph.constants:
-        define(constant.value)
-        constants.append(canonical.key(constant.data))
-    nodes = []
-    for item in graph.nodes:
-        read = tuple(number[v] for v in item.inputs)
-        nodes.append((item.op, read, canonical.key(dims.attrs(item.attrs)), define(*item.outputs)))
-    return tuple(inputs), tuple(constants), tuple(nodes), tuple(number[v] for v in graph.outputs)
+    constants = tuple(Constant(own[c.value], c.data) for c in graph.constants)
+    nodes = tuple(OpNode(n.op, of(n.inputs), dims.attrs(n.attrs), of(n.outputs)) for n in graph.nodes)
+    return Graph(of(graph.inputs), constants, nodes, of(graph.outputs))
 
 
 def _as_graph(node: OpNode) -> Graph:

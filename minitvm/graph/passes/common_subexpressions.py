@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from ...expr import Node, Var
 from ..nodes import FUSED, Graph, OpNode, Value
-from .rebuild import Canonical, rebuild
+from .rebuild import rebuild
 
 # Weights are not compared byte by byte: equal ones are rare, and reading them all takes time.
 _LARGEST_CONSTANT = 4096
@@ -13,19 +18,18 @@ _LARGEST_CONSTANT = 4096
 
 def common_subexpressions(graph: Graph) -> Graph:
     """The graph with equal computations merged into the first of each."""
-    canonical = Canonical(by_identity=True)
     instead: dict[Value, Value] = {}
     known: dict[Any, tuple[Value, ...]] = {}
     for constant in graph.constants:
         if constant.data.nbytes <= _LARGEST_CONSTANT:
-            first = known.setdefault(("constant", canonical.key(constant.data)), (constant.value,))
+            first = known.setdefault(("constant", _key(constant.data)), (constant.value,))
             if first[0] is not constant.value:
                 instead[constant.value] = first[0]
     outputs = set(graph.outputs)
     nodes: list[OpNode] = []
     for item in graph.nodes:
         inputs = tuple(instead.get(v, v) for v in item.inputs)
-        key = (item.op, tuple(map(id, inputs)), canonical.key(item.attrs))
+        key = (item.op, tuple(map(id, inputs)), _key(item.attrs))
         first = known.setdefault(key, item.outputs)
         # An output of the graph keeps its own value, and with it its name.
         if item.op == FUSED or first is item.outputs or any(v in outputs for v in item.outputs):
@@ -33,3 +37,21 @@ def common_subexpressions(graph: Graph) -> Graph:
             continue
         instead.update(zip(item.outputs, first, strict=True))
     return rebuild(graph, nodes, instead=instead)
+
+
+def _key(value: Any) -> Any:
+    """Attributes and arrays as hashable keys: two are equal exactly when they mean the same, of the same variables."""
+    if isinstance(value, Var | Graph):
+        return (type(value).__name__, id(value))
+    if isinstance(value, Node):
+        fields = dataclasses.fields(value)  # type: ignore[arg-type]
+        return (type(value).__name__, *(_key(getattr(value, f.name)) for f in fields))
+    if isinstance(value, tuple | list):
+        return tuple(_key(item) for item in value)
+    if isinstance(value, Mapping):
+        return tuple((name, _key(item)) for name, item in value.items())
+    if isinstance(value, np.ndarray):
+        return (value.dtype.name, value.shape, value.tobytes())
+    if isinstance(value, float):
+        return ("float", np.float64(value).tobytes())
+    return (type(value).__name__, value)

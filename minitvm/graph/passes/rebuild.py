@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
-from ...expr import DType, Expr, Node, Var, structural_equal
+from ...expr import DType, Expr, structural_equal
 from ..nodes import Constant, Graph, OpNode, Value
 
 
@@ -52,38 +51,6 @@ def new_constant(array: np.ndarray, name: str) -> Constant:
     """A constant of its own value."""
     data = np.ascontiguousarray(array).reshape(np.shape(array))
     return Constant(Value(name, data.shape, DType(data.dtype.name)), data)
-
-
-class Canonical:
-    """Attributes, dimensions and types as hashable keys; variables by the order in which they come up."""
-
-    def __init__(self, by_identity: bool) -> None:
-        self.by_identity = by_identity
-        self.variables: dict[Var, int] = {}
-
-    def key(self, value: Any) -> Any:
-        """A key that two values share exactly when they mean the same."""
-        if isinstance(value, Graph):
-            return ("graph", id(value))
-        if isinstance(value, Var):
-            number = id(value) if self.by_identity else self.variables.setdefault(value, len(self.variables))
-            return ("var", type(value).__name__, str(value.dtype), number)
-        if isinstance(value, Node):
-            fields = getattr(value, "__dataclass_fields__", {})
-            return (type(value).__name__, *(self.key(getattr(value, name)) for name in fields))
-        if isinstance(value, tuple | list):
-            return tuple(self.key(item) for item in value)
-        if isinstance(value, Mapping):
-            return tuple((name, self.key(item)) for name, item in value.items())
-        if isinstance(value, np.ndarray):
-            return (value.dtype.name, value.shape, value.tobytes())
-        if isinstance(value, float):
-            return ("float", np.float64(value).tobytes())
-        return (type(value).__name__, value)
-
-    def type(self, value: Value) -> Any:
-        """The key of a value's type."""
-        return (self.key(value.shape), str(value.dtype))
 
 
 def same_shape(a: Iterable[int | Expr], b: Iterable[int | Expr]) -> bool:

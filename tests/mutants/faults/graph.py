@@ -88,14 +88,14 @@ NORM.edit("multiplied by the deviation", "fold_batch_norm", "gamma / np.sqrt(", 
 COMMON.edit(
     "attributes do not count",
     "common_subexpressions",
-    "tuple(map(id, inputs)), canonical.key(item.attrs))",
+    "tuple(map(id, inputs)), _key(item.attrs))",
     "tuple(map(id, inputs)))",
 )
 COMMON.edit(
     "only the first input counts",
     "common_subexpressions",
-    "tuple(map(id, inputs)), canonical",
-    "tuple(map(id, inputs[:1])), canonical",
+    "tuple(map(id, inputs)), _key",
+    "tuple(map(id, inputs[:1])), _key",
 )
 FOLD = Faults("graph constant_folding", PASSES + "constant_folding", [graphs(constant_folding, "constant_folding")])
 FOLD.edit(
@@ -196,21 +196,22 @@ GRAPH_LOWER = Faults("graph lowering", "minitvm.graph.lower", [
     networks(("arg", "arg", "cumsum", "reduction", "transpose"), largest=5),
     networks(("arithmetic", "arithmetic", "unary", "transpose"), largest=6),
 ])  # fmt: skip
-GRAPH_LOWER.edit(
-    "attributes do not tell functions apart",
-    "function_key",
-    "canonical.key(dims.attrs(item.attrs)), define",
-    "(), define",
-)
-GRAPH_LOWER.edit(
+HASH = Faults("structural hash", "minitvm.expr.structural_hash", [
+    networks(("arg", "arg", "cumsum", "reduction", "transpose"), largest=5),
+    networks(("arithmetic", "arithmetic", "unary", "transpose"), largest=6),
+])  # fmt: skip
+HASH.edit("attributes do not tell functions apart", "_Hash.add", "self.add(item[key])", "pass")
+HASH.edit(
     "operands in any order are one function",
-    "function_key",
-    "read = tuple(number[v] for v in item.inputs)",
-    "read = tuple(sorted(number[v] for v in item.inputs))",
+    "_Hash.named",
+    'self.note("use", self.numbers[item])',
+    'self.note("use")',
     by=[networks(("alike_but_one",), largest=2)],
 )
-GRAPH_LOWER.edit(
-    "shapes do not tell functions apart", "function_key",
-    "(canonical.key([dims.of(d) for d in value.shape]), str(value.dtype))",
-    "str(value.dtype)", by=[networks(("unary", "reduction", "concatenate", "alike_but_one"), largest=5)],
-)  # fmt: skip
+HASH.edit(
+    "shapes do not tell functions apart",
+    "_Hash.named",
+    'self.fields(item, skip="name")',
+    "self.value(item.dtype)",
+    by=[networks(("unary", "reduction", "concatenate", "alike_but_one"), largest=5)],
+)

@@ -30,25 +30,27 @@ SIMPLIFY.edit(
 
 REBUILD = Faults("pattern: rebuild", "minitvm.graph.passes.rebuild", [])
 REBUILD.edit(
-    "constants of two dtypes with equal bytes are one",
-    "Canonical.key",
-    "return (value.dtype.name, value.shape, value.tobytes())",
-    "return (value.shape, value.tobytes())",
-    by=[TWINS],
-)
-REBUILD.edit(
-    "constants of two shapes with equal bytes are one",
-    "Canonical.key",
-    "return (value.dtype.name, value.shape, value.tobytes())",
-    "return (value.dtype.name, value.tobytes())",
-    by=[TWINS],
-)
-REBUILD.edit(
     "a stand-in of a stand-in is not followed",
     "rebuild",
     "while value in stand_in:",
     "if value in stand_in:",
     by=[SHAPES],
+)
+
+KEYS = Faults("pattern: common subexpressions", "minitvm.graph.passes.common_subexpressions", [])
+KEYS.edit(
+    "constants of two dtypes with equal bytes are one",
+    "_key",
+    "return (value.dtype.name, value.shape, value.tobytes())",
+    "return (value.shape, value.tobytes())",
+    by=[TWINS],
+)
+KEYS.edit(
+    "constants of two shapes with equal bytes are one",
+    "_key",
+    "return (value.dtype.name, value.shape, value.tobytes())",
+    "return (value.dtype.name, value.tobytes())",
+    by=[TWINS],
 )
 
 FOLD_BATCH_NORM = Faults("pattern: fold_batch_norm", "minitvm.graph.passes.fold_batch_norm", [NORMS])
