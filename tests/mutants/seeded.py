@@ -11,10 +11,12 @@ from tests.tir.analysis.followed import (
     ALONE,
     COUNTS,
     SURELY_READ,
+    WHOLE,
     count_holds,
     effects_hold,
     exposure_holds,
     kernel_effects_hold,
+    whole_holds,
 )
 from tests.tir.transform.test_kernel_passes import keeps_the_meaning
 from tests.tir.transform.test_kernel_passes import keeps_the_meaning as kernels_keep_the_meaning
@@ -44,6 +46,7 @@ def _seeded(name: str, check: Callable[[int], None], count: int) -> Workload:
 BLOCKS = _seeded("programs of blocks through the passes", blocks_keep_the_meaning, 1200)
 THREADS = _seeded("programs of threads through the passes", threads_keep_the_meaning, 400)
 STAGES = _seeded("programs of stages through the passes", stages_keep_the_meaning, 400)
+WHOLE_REGIONS = _seeded("what blocks do to whole regions", lambda k: whole_holds(list(WHOLE)[k]), len(WHOLE))
 KERNELS = _seeded("flat kernels through the passes", kernels_keep_the_meaning, 1200)
 GONE_WRONG = _seeded("programs gone wrong in both modes", goes_wrong_alike, 500)
 MASKS = _seeded("machine code of masks", masks_alike, 30)

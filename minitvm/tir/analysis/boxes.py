@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Mapping, Sequence
 
 from ...arith import Analyzer, iter_map, regions
@@ -15,7 +13,6 @@ from ...expr import (
     Max,
     Mul,
     Node,
-    Not,
     Range,
     Var,
     binary,
@@ -23,26 +20,22 @@ from ...expr import (
     free_vars,
     replace,
     rewrite,
-    structural_equal,
     substitute,
 )
 from ..conditions import all_of, conjuncts, is_const
 from ..nodes import (
-    Block,
     BlockRealize,
     Buffer,
     BufferData,
     BufferLoad,
     BufferRegion,
     BufferStore,
-    Evaluate,
     For,
     Stmt,
-    While,
 )
-from .accesses import Access, accesses
 from .bindings import box_of_iterations, covers_domain, loop_ranges
-from .tree import Tree, statements
+from .surely import reaches_all
+from .tree import Tree
 
 Box = tuple[Range, ...]
 
@@ -150,112 +143,6 @@ def _by_iterators(condition: Expr, realize: BlockRealize, analyzer: Analyzer, lo
             said = it.var + rest
             return type(condition)(said, other) if left is condition.a else type(condition)(other, said)
     return None
-
-
-def reaches_all(block: Block, region: BufferRegion, write: bool) -> bool:
-    """Whether an iteration of a block surely touches all of a region that it declares: declared regions are bounds.
-
-    What the text of the body does not show, a view or an intrinsic, is believed; so is what a copy (`auto_copy`)
-    writes, which stops at the end of the buffer as its region does.
-    """
-    found = [a for a in _touches(block, region.buffer, with_init=write) if a.write is write]
-    if not found or (write and block.annotations.get("auto_copy")):
-        return bool(found) or _hides(block, region.buffer)
-    return _covered(block, region, found)
-
-
-def reads_before_writing(block: Block, region: BufferRegion) -> bool:
-    """Whether an iteration of a block surely reads all of a region that it declares, each element before it writes it.
-
-    A view is believed, as by `reaches_all`.
-    """
-    reads = first_reads(block, region.buffer)
-    if reads:
-        return _covered(block, region, reads)
-    return not _touches(block, region.buffer, with_init=True) and _hides(block, region.buffer)
-
-
-def first_reads(block: Block, buffer: Buffer) -> list[Access]:
-    """The loads in an iteration of a block that surely find what stood in the buffer before that iteration.
-
-    Blocks inside only declare what they read.
-    """
-    found = _touches(block, buffer, with_init=True)
-    return [
-        access
-        for k, access in enumerate(found)
-        if isinstance(access.node, BufferLoad)
-        and all(_comes_first(access, other, k < n) for n, other in enumerate(found) if other.write)
-    ]
-
-
-def _comes_first(read: Access, write: Access, in_text: bool) -> bool:
-    """Whether no element has been written when it is first read, though loops around both may bring them in turn."""
-    if not in_text:
-        return False
-    return not (read.loops.keys() & write.loops.keys()) or all(
-        structural_equal(substitute(a.start, read.lets), substitute(b.start, write.lets))
-        for a, b in zip(read.ranges, write.ranges, strict=True)
-    )
-
-
-def _touches(block: Block, buffer: Buffer, *, with_init: bool) -> list[Access]:
-    parts = [block.init, block.body] if with_init and block.init is not None else [block.body]
-    return [a for part in parts for a in accesses(part) if a.buffer is buffer]
-
-
-def _hides(block: Block, buffer: Buffer) -> bool:
-    """Whether a block touches a buffer in ways that its text does not show."""
-    opaque = any(isinstance(stmt, Evaluate) for stmt in statements(block.body))
-    return opaque or any(match.source.buffer is buffer for match in block.match_buffers)
-
-
-def _covered(block: Block, region: BufferRegion, found: Sequence[Access]) -> bool:
-    """Whether one access of these surely touches all of the region, or one in each branch of an `if`."""
-    analyzer = Analyzer({it.var: it.dom for it in block.iter_vars})
-    guarded: list[tuple[Expr, ...]] = []  # under which conditions all of it is touched
-    for access in found:
-        box = tuple(substitute(r, access.lets) for r in access.ranges)
-        dense = all(is_const(r.extent, 1) for r in box)
-        if dense and not regions.evaluate([r.start for r in box], access.loops, analyzer).exact:
-            continue
-        if access.guarded and not (access.write and access.conditions):
-            continue
-        if regions.covers(swept(box, access.loops, analyzer, region.buffer), region.region, analyzer):
-            if not access.guarded:
-                return True
-            guarded.append(access.conditions)
-    if _point_by_point(region, found):
-        return True
-    if not guarded or any(isinstance(stmt, While) for stmt in statements(block.body)):
-        return False
-    return _in_both_branches(guarded)
-
-
-def _point_by_point(region: BufferRegion, found: Sequence[Access]) -> bool:
-    """Whether accesses at constant indices, under no condition, touch every element of a constant region."""
-    sizes = [r.extent.value for r in region.region if isinstance(r.start, IntImm) and isinstance(r.extent, IntImm)]
-    points = {tuple(r.start.value for r in a.ranges if isinstance(r.start, IntImm)) for a in found if not a.guarded}
-    first = [r.start.value for r in region.region if isinstance(r.start, IntImm)]
-    if len(sizes) < len(region.region) or math.prod(sizes) > len(points):
-        return False
-    places = itertools.product(*(range(start, start + size) for start, size in zip(first, sizes)))
-    return all(place in points for place in places)
-
-
-def _in_both_branches(found: Sequence[tuple[Expr, ...]], outer: int = 0) -> bool:
-    """Whether one of the conjunctions surely holds, as they are the branches of `if`s and share their first conditions.
-
-    `accesses` gives the second branch the negation of the very condition that it gives the first.
-    """
-    if any(len(conditions) == outer for conditions in found):
-        return True
-    branches: dict[Expr, tuple[list[tuple[Expr, ...]], list[tuple[Expr, ...]]]] = {}
-    for conditions in found:
-        last = conditions[outer]
-        asked = last.a if isinstance(last, Not) else last
-        branches.setdefault(asked, ([], []))[isinstance(last, Not)].append(conditions)
-    return any(_in_both_branches(a, outer + 1) and _in_both_branches(b, outer + 1) for a, b in branches.values())
 
 
 def fills(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt | None) -> str | None:

@@ -7,7 +7,7 @@ exactly, with a counterexample, where this quick answer is not enough.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,17 +136,30 @@ def overwritten(reads: Sequence[Access], writes: Sequence[Access], shared: Seque
 
 def point_of(access: Access, more: tuple[Expr, ...] = ()) -> Point:
     """An access as `arith.dependence` takes it: at an element of its box, with `more` indices behind."""
-    domain: dict[Var, Range] = {l.var: Range(l.start, l.extent) for l in access.loops}
+    condition = access.stmt.predicate if isinstance(access.stmt, BlockRealize) else True
+    domain = {l.var: Range(l.start, l.extent) for l in access.loops}
+    return point_at(access.buffer, access.box, domain, access.is_write, condition, more)
+
+
+def point_at(
+    buffer: Buffer,
+    box: Sequence[Range],
+    domain: Mapping[Var, Range],
+    write: bool,
+    condition: Any,
+    more: tuple[Expr, ...] = (),
+) -> Point:
+    """An element of a box as `arith.dependence` takes it, with `more` indices behind."""
+    within = dict(domain)
     indices: list[Expr] = []
-    for d, r in enumerate(access.box):
+    for d, r in enumerate(box):
         if is_const(r.extent, 1):
             indices.append(r.start)
             continue
         inside = Var(f"e{d}", r.start.dtype)  # an element of a box that is wider than one
-        domain[inside] = Range(const(0, inside.dtype), r.extent)
+        within[inside] = Range(const(0, inside.dtype), r.extent)
         indices.append(r.start + inside)
-    condition = access.stmt.predicate if isinstance(access.stmt, BlockRealize) else True
-    return Point(access.buffer, (*indices, *more), domain, access.is_write, condition)
+    return Point(buffer, (*indices, *more), within, write, condition)
 
 
 def _loads(stmt: Stmt, expressions: Iterable[Expr], loops: tuple[For, ...]) -> Iterator[Access]:

@@ -156,10 +156,10 @@ def _effects(node: Node, of: Some) -> Effects:
         return _in_turn((effects(node.start, of), effects(node.extent, of), _loop(node, effects(node.body, of))))
     if isinstance(node, If):
         asked = effects(node.condition, of)
-        then_case = effects(node.then_case, of).each(lambda t: _guarded(t, node.condition))
+        then_case = effects(node.then_case, of).each(lambda t: guarded(t, node.condition))
         if node.else_case is None:
             return _in_turn((asked, then_case))
-        other = effects(node.else_case, of).each(lambda t: _guarded(t, Not(node.condition)))
+        other = effects(node.else_case, of).each(lambda t: guarded(t, Not(node.condition)))
         in_both = _in_both(effects(node.then_case, of).writes, effects(node.else_case, of).writes)
         either = Effects(
             (*then_case.reads, *other.reads),
@@ -229,7 +229,8 @@ def _of_address(address: Address) -> Effects:
     return _in_turn((read, Effects((), (touch,)) if address.write else _NOTHING))
 
 
-def _guarded(touch: Touch, condition: Expr) -> Touch:
+def guarded(touch: Touch, condition: Expr) -> Touch:
+    """The touch where a condition holds, which may ask for what is in memory."""
     return touch.perhaps() if reads_memory(condition) else touch.under(condition)
 
 
@@ -263,7 +264,7 @@ def _behind(touch: Touch, stores: Sequence[Touch]) -> Touch | None:
     if not own:
         return touch
     for store in own:
-        if store.least is not None and _holds(store.least, touch.most, touch.buffer, Analyzer()):
+        if store.least is not None and holds(store.least, touch.most, touch.buffer, Analyzer()):
             return None
     steps = touch.steps()
     if steps is not None and any(_same_pattern(store, steps) for store in own):
@@ -303,10 +304,10 @@ def _before_all(touch: Touch, store: Touch, shared: Sequence[For]) -> bool:
     box = first.certain(analyzer, [l.var for l in still])
     if box is None:
         return False
-    return _holds(box, touch.box(analyzer, [l.var for l in still]), touch.buffer, analyzer)
+    return holds(box, touch.box(analyzer, [l.var for l in still]), touch.buffer, analyzer)
 
 
-def _holds(written: Box, read: Box, buffer: Buffer, analyzer: Analyzer) -> bool:
+def holds(written: Box, read: Box, buffer: Buffer, analyzer: Analyzer) -> bool:
     """Whether one box holds what another one has inside of the buffer.
 
     What is read outside of it is an error, or a condition keeps the read from there.
@@ -332,7 +333,7 @@ def _holds(written: Box, read: Box, buffer: Buffer, analyzer: Analyzer) -> bool:
 def _realize(node: BlockRealize, of: Some) -> Effects:
     asked = _in_turn(effects(e, of) for e in (*node.iter_values, node.predicate))
     values = dict(zip((it.var for it in node.block.iter_vars), node.iter_values, strict=True))
-    inside = effects(node.block, of).each(lambda t: _guarded(t.at(values), node.predicate))
+    inside = effects(node.block, of).each(lambda t: guarded(t.at(values), node.predicate))
     return _in_turn((asked, inside))
 
 

@@ -82,6 +82,11 @@ class Touch:
         assert self._certain is not None
         return self._certain[0]
 
+    def sides(self) -> Box:
+        """The elements in one iteration; where only data tells, the whole dimension."""
+        whole = self.buffer.full_region().region
+        return tuple(r if r is not None else all_ for r, all_ in zip(self.ranges, whole, strict=True))
+
     def box(self, analyzer: Analyzer | None = None, still: Iterable[Var] = ()) -> Box:
         """A box around all that is touched; of a dimension that cannot be bounded the whole one.
 
@@ -89,7 +94,7 @@ class Touch:
         written. The box may reach out of the buffer where a condition keeps the access inside.
         """
         whole = self.buffer.full_region().region
-        box = [r if r is not None else all_ for r, all_ in zip(self.ranges, whole, strict=True)]
+        box = list(self.sides())
         loops = self._loops_but(still)
         running = {l.var for l in loops}
         moved = [d for d, r in enumerate(box) if uses(r, running)]

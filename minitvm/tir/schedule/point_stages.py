@@ -22,10 +22,11 @@ from ...expr import (
     substitute,
     walk,
 )
-from ..analysis.accesses import accesses
 from ..analysis.bindings import why_not_initialised
 from ..analysis.block_kinds import Scope
-from ..analysis.boxes import reaches_all, relax, runs_through
+from ..analysis.boxes import relax, runs_through
+from ..analysis.effects import effects
+from ..analysis.surely import reaches_all
 from ..analysis.tree import Tree, written_buffers
 from ..conditions import all_of, conjuncts, reads_memory, uses
 from ..nodes import (
@@ -271,7 +272,7 @@ def _refuse_uninitialised(
     buffer, realize = point.buffer, point.realize
     if not writers:
         is_input = buffer in tree.func.buffers and buffer not in written_buffers(tree.func)
-        guarded = any(a.guarded for a in accesses(realize.block.body) if a.buffer is buffer)
+        guarded = any(not t.sure or t.conditions for t in effects(realize.block.body, frozenset([buffer])).reads)
         if is_input or (exact and not guarded):
             return
         raise initialised.refuse(

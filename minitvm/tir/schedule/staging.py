@@ -12,7 +12,8 @@ from ...arith import Analyzer
 from ...expr import Expr, IntImm, IterVar, Node, Range, Var, const, replace, rewrite, structural_equal
 from ...expr.names import fresh
 from ..analysis.block_kinds import Scope
-from ..analysis.boxes import Box, bound_box, clip, fills, hull, reaches_all, reaches_every_point, touched, with_buffer
+from ..analysis.boxes import Box, bound_box, clip, fills, hull, reaches_every_point, touched, with_buffer
+from ..analysis.surely import reaches_all
 from ..analysis.threads import owns
 from ..analysis.tree import Tree, written_buffers
 from ..conditions import all_of, conjuncts, is_const

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from dataclasses import replace as with_changes
 from typing import Any
 
-from ...arith.dependence import Access as Point
 from ...arith.dependence import find_dependence
 from ...errors import Unsupported
 from ...expr import (
@@ -26,7 +25,6 @@ from ...expr import (
     DType,
     Expr,
     Not,
-    Range,
     StringImm,
     Var,
     const,
@@ -35,12 +33,16 @@ from ...expr import (
     substitute,
     walk,
 )
-from ..analysis.accesses import Access, accesses
+from ..analysis.bindings import loop_ranges
+from ..analysis.dependences import point_at
+from ..analysis.effects import effects, guarded
 from ..analysis.threads import differs, is_hardware_thread, is_shared
+from ..analysis.touches import Touch
 from ..conditions import all_of
 from ..nodes import Allocate, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
 
 BARRIER = "tvm_storage_sync"
+Use = tuple[Touch, bool]  # with whether it is a write
 
 
 def insert_barriers(func: PrimFunc) -> PrimFunc:
@@ -108,7 +110,7 @@ class _Threads:
 
     def sequence(self, stmt: Seq) -> Stmt:
         parts: list[Stmt] = []
-        earlier: list[Access] = []
+        earlier: list[Use] = []
         for part in stmt.stmts:
             own = self.shared(part)
             if self.meet(earlier, own):
@@ -121,13 +123,18 @@ class _Threads:
     def after_reading(self, values: Sequence[Expr], stmt: Stmt, made: Stmt) -> Stmt:
         """`made` of a statement, behind a barrier where it writes what other threads may still have to read for some
         values: those of a let, a condition or the bounds of a loop around it."""
-        read = [a for value in values for a in self.shared(Evaluate(value))]
+        read = [a for value in values for a in self.shared(value)]
         return Seq.of(_barrier(), made) if read and self.meet(read, self.shared(stmt)) else made
 
-    def meet(self, first: Sequence[Access], second: Sequence[Access]) -> bool:
+    def meet(self, first: Sequence[Use], second: Sequence[Use]) -> bool:
         """Whether one thread touches in `first` what another one touches in `second`, and one of them writes it."""
-        buffers = {a.buffer for a in (*first, *second) if a.write}
-        one, other = ([self.point(a) for a in every if a.buffer in buffers] for every in (first, second))
+        buffers = {touch.buffer for touch, write in (*first, *second) if write}
+        threads = loop_ranges(self.loops)
+        one, other = (
+            [point_at(t.buffer, t.sides(), {**threads, **loop_ranges(t.loops)}, w, all_of(t.conditions))
+             for t, w in every if t.buffer in buffers]
+            for every in (first, second)
+        )  # fmt: skip
         if not one or not other:
             return False
         order = tuple(l.var for l in self.loops)
@@ -142,50 +149,32 @@ class _Threads:
     def meet_later(self, loop: For) -> bool:
         """Whether one iteration of a loop touches what another thread touches in a later one."""
         now = self.shared(loop.body)
-        if not any(a.write for a in now):
+        if not any(write for _, write in now):
             return False
         ahead = Var("ahead", loop.var.dtype)
         inside = all_of((loop.var >= loop.start, loop.var + ahead < loop.start + loop.extent))
-        moved = {loop.var: loop.var + ahead}
-        later = [
-            with_changes(
-                a,
-                ranges=tuple(substitute(r, moved) for r in a.ranges),
-                loops={
-                    ahead: Range(const(1, ahead.dtype), loop.extent),
-                    **{v: substitute(r, moved) for v, r in a.loops.items()},
-                },
-                lets={v: substitute(e, moved) for v, e in a.lets.items()},
-                conditions=(inside, *(substitute(c, moved) for c in a.conditions)),
-            )
-            for a in now
-        ]
+        steps = replace(loop, var=ahead, start=const(1, ahead.dtype))
+        later = [(t.at({loop.var: loop.var + ahead}).under(inside).inside(steps), write) for t, write in now]
         return self.meet(now, later)
 
-    def point(self, access: Access) -> Point:
-        threads = {l.var: Range(l.start, l.extent) for l in self.loops}
-        indices = tuple(substitute(r.start, access.lets) for r in access.ranges)
-        condition = all_of(substitute(c, access.lets) for c in access.conditions)
-        return Point(access.buffer, indices, {**threads, **access.loops}, access.write, condition)
-
-    def shared(self, stmt: Stmt) -> list[Access]:
-        """The accesses of shared storage in a statement, with what stands around it."""
-        found = [a for a in accesses(stmt) if is_shared(a.buffer.scope)]
-        return [
-            with_changes(
-                a,
-                lets={**self.lets, **{v: substitute(e, self.lets) for v, e in a.lets.items()}},
-                loops={v: substitute(r, self.lets) for v, r in a.loops.items()},
-                conditions=(*self.conditions, *a.conditions),
-            )
-            for a in found
-        ]
+    def shared(self, node: Stmt | Expr) -> list[Use]:
+        """The touches of shared storage in a statement or an expression, with what stands around it."""
+        touched = effects(node)
+        uses: list[Use] = []
+        for write, touches in ((False, touched.reads), (True, touched.writes)):
+            for touch in touches:
+                if is_shared(touch.buffer.scope):
+                    seen = touch.at(self.lets)
+                    for condition in self.conditions:
+                        seen = guarded(seen, condition)
+                    uses.append((seen, write))
+        return uses
 
     def refuse_waiting(self, stmt: While) -> None:
         """Threads do not wait inside of a `while`, which no interpreter and no level gives a meaning."""
         now = self.shared(stmt)  # any iteration may come later than another one
         if self.meet(now, now) or _waits(self.visit(stmt.body)):
-            buffers = dict.fromkeys(a.buffer.name for a in now)
+            buffers = dict.fromkeys(t.buffer.name for t, _ in now)
             raise Unsupported(
                 f"while {stmt.condition}: threads would have to wait inside of it\n"
                 "  wanted: `for` loops around what threads share\n"

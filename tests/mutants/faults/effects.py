@@ -1,7 +1,7 @@
 """Faults in what statements may and must touch."""
 
 from ..patch import Faults
-from ..seeded import COUNTED, EFFECTS, EXPOSED, KERNEL_EFFECTS
+from ..seeded import COUNTED, EFFECTS, EXPOSED, KERNEL_EFFECTS, WHOLE_REGIONS
 
 ANALYSIS = "minitvm.tir.analysis."
 
@@ -42,12 +42,12 @@ EFFECT.edit("a while runs once", "_effects", "effects(node.body, of).each(Touch.
 EFFECT.edit(
     "the writes of one branch are certain",
     "_effects",
-    "effects(node.then_case, of).each(lambda t: _guarded(t, node.condition))",
+    "effects(node.then_case, of).each(lambda t: guarded(t, node.condition))",
     "effects(node.then_case, of)",
 )
 EFFECT.edit(
     "what is looked up does not decide",
-    "_guarded",
+    "guarded",
     "if reads_memory(condition)",
     "if False and reads_memory(condition)",
 )
@@ -57,7 +57,7 @@ EFFECT.edit(
     "_behind(e, stores)",
     "_behind(e, [w for p in acting for w in p.writes])",
 )
-EFFECT.edit("any one side of a box is enough", "_holds", "return all(", "return any(")
+EFFECT.edit("any one side of a box is enough", "holds", "return all(", "return any(")
 EFFECT.edit("an init runs for each step of a sum", "_block", "t.under(starts)", "t")
 EFFECT.edit(
     "loops that stand still for a condition run",
@@ -82,3 +82,15 @@ EFFECT.edit(
     "w.buffer is read.buffer and structural_equal(read.ranges, w.ranges)",
     "w.buffer is read.buffer",
 )
+
+SURELY = Faults("effects: all of a region", ANALYSIS + "surely", [WHOLE_REGIONS])
+SURELY.edit(
+    "reads behind a store find what was before", "first_reads", "latest[id(read.node)] < earliest", "0 <= earliest"
+)
+SURELY.edit(
+    "a loop that goes on has written nothing yet",
+    "_comes_first",
+    "return not shared or (None not in read.ranges and structural_equal(read.ranges, write.ranges))",
+    "return True",
+)
+SURELY.edit("one of several places is enough", "all_touched", "len(places) ==", "len(places) * 2 >=")

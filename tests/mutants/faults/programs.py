@@ -115,8 +115,8 @@ INSERT_BARRIERS.edit(
 INSERT_BARRIERS.edit(
     "the next iteration is not a later one",
     "_Threads.meet_later",
-    "ahead: Range(const(1, ahead.dtype), loop.extent)",
-    "ahead: Range(const(2, ahead.dtype), loop.extent)",
+    "start=const(1, ahead.dtype)",
+    "start=const(2, ahead.dtype)",
 )
 INSERT_BARRIERS.edit(
     "what comes right behind a barrier is forgotten",
@@ -127,8 +127,8 @@ INSERT_BARRIERS.edit(
 INSERT_BARRIERS.edit(
     "conditions around a statement count the other way round",
     "_Threads.shared",
-    "conditions=(*self.conditions, *a.conditions)",
-    "conditions=(*self.conditions, *map(Not, a.conditions))",
+    "seen = guarded(seen, condition)",
+    "seen = guarded(seen, Not(condition))",
 )
 
 INJECT_SOFTWARE_PIPELINE = Faults(
@@ -285,6 +285,6 @@ BARRIERS = Faults("programs: insert_barriers, later turns", "minitvm.tir.transfo
 BARRIERS.edit(
     "a name keeps its value in later turns",
     "_Threads.meet_later",
-    "lets={v: substitute(e, moved) for v, e in a.lets.items()},",
-    "lets=dict(a.lets),",
+    "t.at({loop.var: loop.var + ahead})",
+    "t",
 )

@@ -18,6 +18,7 @@ from minitvm.script import from_source
 from minitvm.tir.analysis.declared import declared_regions
 from minitvm.tir.analysis.effects import effects, exposes
 from minitvm.tir.analysis.kernel_access import elements_surely_read
+from minitvm.tir.analysis.surely import reaches_all, reads_before_writing
 from minitvm.tir.analysis.touches import Touch, stretch
 from minitvm.tir.conditions import reads_memory
 from minitvm.tir.nodes import Block, BlockRealize, Buffer, For, ForKind, LetStmt, PrimFunc, Stmt
@@ -158,6 +159,7 @@ class Tally:
 
     frames: int = 0
     blocks: int = 0  # runs of blocks beside the regions that they declare
+    whole: int = 0  # elements of regions of blocks that were said to be touched, all of them
     ends: int = 0  # of the boxes of loops, said to be reached
     certain: int = 0  # elements that were said to be touched surely
     covered: int = 0  # reads that were said to be of what the frame wrote itself
@@ -186,6 +188,23 @@ def declares_all(
         may = set().union(*(b for b in boxes if b is not None))
         extra = {e for e in getattr(frame, kind) - may if e[0] in seen - anywhere - other}
         assert not extra, f"{block.name} {kind} {sorted(extra)[:5]}, not in what it declares: {where}"
+
+
+def touches_all(block: Block, frame: Frame, at: Mapping[Var, Any], seen: set[str], where: str) -> int:
+    """A run of a block touches all of the regions of which that is said; how many elements those are."""
+    reads, writes = declared_regions(block)
+    said = [
+        *(("reads", r) for r in reads if reaches_all(block, r, write=False)),
+        *(("writes", r) for r in writes if reaches_all(block, r, write=True)),
+        *(("exposed", r) for r in (*reads, *writes) if reads_before_writing(block, r)),
+    ]
+    count = 0
+    for kind, region in said:
+        inside = elements(region.region, region.buffer, at) if region.buffer.name in seen else None
+        missed = (inside or set()) - getattr(frame, kind)
+        assert not missed, f"{block.name}: {sorted(missed)[:5]} of {region.buffer.name} not in {kind}: {where}"
+        count += len(inside or ())
+    return count
 
 
 def follow(func: PrimFunc, args: Sequence[Any], tally: Tally, updated: bool = False) -> None:
@@ -242,6 +261,8 @@ def follow(func: PrimFunc, args: Sequence[Any], tally: Tally, updated: bool = Fa
             if not any(reads_memory(value) for value in values_of.values()):
                 declares_all(loop.block, frame, inside, outside(loop), asked, where)
                 tally.blocks += 1
+                if Analyzer().can_prove(substitute(loop.predicate, at)):
+                    tally.whole += touches_all(loop.block, frame, inside, outside(loop), where)
         said = {t.buffer.name for t in known.exposed}
         for buffer in {t.buffer for t in (*known.reads, *known.writes) if t.buffer.name in outside(loop)}:
             numbers = f"of {buffer.name}: {where}"
@@ -470,3 +491,39 @@ def count_holds(body: str) -> None:
         return
     counts = [t.elements_at_most() for t in effects(loop).writes if t.buffer.name == "S"]
     assert counts == [COUNTS[body]], body
+
+
+# What a block does: which of "reads", "writes", "first" it surely does to all that it declares of S, "first" being that
+# it reads each element before it writes it.
+WHOLE = {
+    "for j in range(4):\n    S[j] = S[j] + B[vi]": {"reads", "writes", "first"},
+    "for j in range(4):\n    B[j] = S[j]\n    S[3 - j] = B[j]": {"reads", "writes"},
+    "for t, j in T.grid(2, 4):\n    B[j] = S[j]\n    S[j] = B[j] + A[t]": {"reads", "writes", "first"},
+    "for t in range(2):\n    for j in range(4):\n        B[j] = S[j]\n"
+    "    for j in range(4):\n        S[j + t] = B[j]": {"reads", "writes"},
+    "for j in range(4):\n    S[j] = B[j]\nfor j in range(4):\n    B[j] = S[j]": {"reads", "writes"},
+    "S[0] = A[0]\nS[1] = A[1]\nS[3] = A[3]\nS[2] = A[2]": {"writes"},
+    "S[0] = A[0]\nS[1] = A[1]\nS[3] = A[3]": set(),
+    "S[vi] = A[0]\nfor j in range(2):\n    S[vi + 1 + j] = A[j]": {"writes"},
+    "if A[vi] > T.float32(0):\n    S[vi] = A[0]\nelse:\n    S[vi] = A[1]": {"writes"},
+    "if A[vi] > T.float32(0):\n    S[vi] = A[0]": set(),
+    "for j in range(4):\n    with T.block('inner'):\n        vj = T.axis.spatial(4, j)\n"
+    "        B[vj] = S[vj]\n        S[vj] = A[vj]": {"reads", "writes", "first"},
+}
+
+
+def whole_holds(body: str) -> None:
+    """A block surely does to all of S what is written down, and a run agrees."""
+    text = "\n".join("            " + line for line in body.splitlines())
+    params = ", ".join(f'{name}: T.Buffer((64,), "float32")' for name in "ABS")
+    func = from_source(
+        f"@T.prim_func\ndef main({params}):\n    for i in range(3):\n        with T.block('block'):\n"
+        f"            vi = T.axis.opaque(3, i)\n{text}"
+    )
+    block = next(n for n in walk(func.body) if isinstance(n, Block) and n.name == "block")
+    reads, writes = ([r for r in regions if r.buffer.name == "S"] for regions in declared_regions(block))
+    done = {"reads" for r in reads if reaches_all(block, r, write=False)}
+    done |= {"writes" for r in writes if reaches_all(block, r, write=True)}
+    done |= {"first" for r in reads if reads_before_writing(block, r)}
+    assert done == WHOLE[body], (body, done)
+    follow(func, [np.arange(64, dtype="float32") - k for k in (30, 0, 0)], Tally(), True)

@@ -15,12 +15,14 @@ from .followed import (
     ALONE,
     COUNTS,
     SURELY_READ,
+    WHOLE,
     Tally,
     count_holds,
     effects_hold,
     exposure_holds,
     follow,
     kernel_effects_hold,
+    whole_holds,
 )
 
 COUNT = 25
@@ -38,7 +40,7 @@ def test_programs_of_blocks_touch_what_their_effects_say() -> None:
     for seed in range(COUNT):
         effects_hold(seed, tally)
     assert tally.frames > 2000 and tally.certain > 8000 and tally.covered > 200, tally
-    assert tally.blocks > 300 and tally.ends > 15000, tally
+    assert tally.blocks > 300 and tally.whole > 1500 and tally.ends > 15000, tally
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -54,3 +56,8 @@ def test_whether_an_iteration_finds_what_another_one_left(what: str) -> None:
 @pytest.mark.parametrize("body", [*COUNTS, *SURELY_READ])
 def test_how_many_elements_a_loop_touches(body: str) -> None:
     count_holds(body)
+
+
+@pytest.mark.parametrize("body", WHOLE)
+def test_what_a_block_does_to_all_of_a_region(body: str) -> None:
+    whole_holds(body)

@@ -8,8 +8,9 @@ from typing import Any
 from ....expr import Node, replace, walk
 from ...analysis.bindings import why_not_initialised
 from ...analysis.block_kinds import Scope, why_neither
-from ...analysis.boxes import bound_box, fills, first_reads, hull, reads_before_writing, touched
+from ...analysis.boxes import bound_box, fills, hull, touched
 from ...analysis.dependences import accesses
+from ...analysis.surely import first_reads, reads_before_writing
 from ...analysis.tree import Tree
 from ...nodes import BlockRealize, Buffer, BufferRegion, BufferStore
 from ..placement import box_text, uncovered
@@ -418,7 +419,7 @@ def _is_given(tree: Tree, block: BlockRealize, buffer: Buffer) -> bool:
 
     if buffer not in tree.func.buffers or stores(tree.func.body) != stores(block.block):
         return False
-    return any(not access.guarded and not access.loops for access in first_reads(block.block, buffer))
+    return any(t.sure and not t.conditions and not t.loops for t in first_reads(block.block, buffer))
 
 
 @primitive(
