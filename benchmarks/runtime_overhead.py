@@ -31,7 +31,7 @@ from minitvm.runtime import Function, GraphModule
 from minitvm.runtime.cpu.compiler import compile_kernel
 from minitvm.runtime.cpu.executor import native_call
 from minitvm.runtime.cpu.loader import load_kernel
-from minitvm.runtime.cpu.team import available_cores
+from minitvm.workers.cores import available_cores
 
 F32 = DType("float32")
 

@@ -27,7 +27,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FOUNDATION = "errors events absent notebook target expr backend"
+FOUNDATION = "errors events absent notebook target expr backend store workers"
 NODES = "errors events notebook expr te.nodes tir.nodes tir.meanings graph.nodes executable.nodes"
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
 COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link"
@@ -42,6 +42,8 @@ MAY_IMPORT: dict[str, str] = {
     "expr": "errors",
     "target": "errors",
     "backend": "errors target",
+    "store": "",
+    "workers": "errors",
     # what is needed to run a saved artifact, and nothing more
     "executable": FOUNDATION,
     "runtime": f"{FOUNDATION} executable",
@@ -102,10 +104,7 @@ MEANT_FOR_ONE_MACHINE = {
     "backend.registry": "backend.kinds",  # looks through the folder
     "strategy.decision": "strategy.cpu",  # figures of scheduled functions, by the model of CPUs
     "strategy.text": "strategy.cpu",
-    "profile": "runtime.cpu",  # measures the machine at hand
-    "cli.demo": "runtime.cpu",  # the cache of kernels
     "cli.info": "runtime.cpu",
-    "runtime.artifact.load": "runtime.cpu",  # the cores of the host, to read a file
 }
 
 # Libraries that only these may import, lazily or not. A library that is not listed is free, if it is a core dependency.

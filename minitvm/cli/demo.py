@@ -39,6 +39,7 @@ def demo(options: argparse.Namespace) -> int:
     from .. import build
     from ..build import to_graph
     from ..reference import graph as interpreter
+    from ..store import directory
     from ..testbeds import rapidocr
 
     destination = output_path(options.picture, "--picture") if options.picture else None
@@ -69,7 +70,7 @@ def demo(options: argparse.Namespace) -> int:
     for step, seconds in clock.rows:
         print(f"  {step:<28} {seconds * 1e3:10.1f} ms")
     show_operator(graph)
-    print(f"\nthe generated kernels lie in {_cache_directory()}")
+    print(f"\nthe generated kernels lie in {directory()}")
     return 0 if agree else 1
 
 
@@ -159,12 +160,6 @@ def readable(units: list[Any]) -> Any:
 
     found = [unit for unit in units if suits(unit)] or units
     return min(found, key=lambda unit: len(unit.func.script()))
-
-
-def _cache_directory() -> str:
-    from ..runtime.cpu import kernel_cache
-
-    return str(kernel_cache.directory())
 
 
 class _Clock:

@@ -22,8 +22,8 @@ def info(options: argparse.Namespace) -> int:
 
     print(f"minitvm      {__version__}, Python {platform.python_version()} on {platform.system()} {platform.machine()}")
     print(f"target       {Target('cpu')}")
-    kept = kernel_cache.cache_info()
-    print(f"cache        {kept.kernels} kernels, {kept.bytes / 1e6:.1f} MB in {kept.directory}")
+    kept = kernel_cache.KERNELS.info()
+    print(f"cache        {kept.files} kernels, {kept.bytes / 1e6:.1f} MB in {kept.directory}")
     for package in PACKAGES:
         print(f"{package:<12} {version(package)}")
     return 0

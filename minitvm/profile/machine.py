@@ -24,7 +24,7 @@ import numpy as np
 
 from ..build import build
 from ..executable.alignment import aligned_empty
-from ..runtime.cpu import kernel_cache
+from ..store import directory
 from ..target import Target
 from ..target.kinds import CPU
 from .microbenchmarks import multiply_add, triad
@@ -164,7 +164,7 @@ def _better(a: Machine, b: Machine) -> Machine:
 
 def _path(cpu: CPU, threads: int) -> Path:
     key = hashlib.sha256(f"{VERSION} {dataclasses.asdict(cpu)} {threads}".encode()).hexdigest()[:16]
-    return kernel_cache.directory() / f"machine-{key}.json"
+    return directory() / f"machine-{key}.json"
 
 
 def _load(path: Path) -> Machine | None:

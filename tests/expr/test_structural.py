@@ -188,7 +188,8 @@ def test_digests_tell_programs_apart(func: PrimFunc, data: st.DataObject) -> Non
                 return replace(at, kind=data.draw(st.sampled_from([ForKind.SERIAL, ForKind.UNROLLED])))
             if isinstance(at, Var) and isinstance(other, Var) and at.dtype == other.dtype:
                 return other
-            return replace(at, value=at.value + 1) if isinstance(at, IntImm | FloatImm) else None
+            other_value = {IntImm: lambda v: v - 1 if v > 0 else v + 1, FloatImm: lambda v: v + 1}.get(type(at))
+            return replace(at, value=other_value(at.value)) if other_value else None
 
         changed = func.with_body(rewrite(func.body, change))
         same = structural_equal(func, changed, True)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from minitvm import store
 from minitvm.errors import InternalError
 from minitvm.runtime.cpu import kernel_cache
 from minitvm.runtime.cpu.compiler import compile_kernel
@@ -48,7 +49,7 @@ def test_a_kernel_is_compiled_once(empty: Path) -> None:
     assert asked == [JOB] and first[0] == first[1]
     second, asked = compiled()
     assert asked == [] and second[0] == first[0]
-    assert kernel_cache.cache_info().kernels == 1
+    assert kernel_cache.KERNELS.info().files == 1
     assert kernel_cache.source_path(*JOB).read_text() == SOURCE
 
 
@@ -89,12 +90,12 @@ def test_a_damaged_file_is_built_again(empty: Path, damage: str) -> None:
     path = the_file(empty)
     whole = path.read_bytes()
     path.write_bytes(DAMAGE[damage](whole))
-    before = kernel_cache.cache_info().damaged
+    before = kernel_cache.KERNELS.info().damaged
     again, asked = compiled()
-    assert asked == [JOB] and kernel_cache.cache_info().damaged == before + 1
+    assert asked == [JOB] and kernel_cache.KERNELS.info().damaged == before + 1
     assert load_kernel(again[0], "k").address
     assert compiled()[1] == []  # and it is whole again
-    assert kernel_cache.decode(kernel_cache.key_of(*JOB), path.read_bytes()) == again[0]
+    assert store.decode(kernel_cache.key_of(*JOB), path.read_bytes()) == again[0]
 
 
 def test_a_file_under_anothers_name_is_not_used(empty: Path) -> None:
@@ -134,7 +135,7 @@ def test_without_a_directory_it_works_with_one_warning(monkeypatch: pytest.Monke
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert compiled()[1] == [JOB]  # compiled again, silently
-    assert kernel_cache.cache_info().kernels == 0
+    assert kernel_cache.KERNELS.info().files == 0
 
 
 def test_clear_and_trim(empty: Path) -> None:
@@ -144,10 +145,10 @@ def test_clear_and_trim(empty: Path) -> None:
         os.utime(kernel_cache.source_path(*job).with_suffix(".o"), (1e9 + age, 1e9 + age))
     compiled([jobs[0]])  # now the most recently used
     size = max(p.stat().st_size for p in empty.glob("*.o"))
-    kernel_cache.trim(2 * size)
+    kernel_cache.KERNELS.trim(2 * size)
     assert kernel_cache.get(*jobs[0]) and kernel_cache.get(*jobs[2]) and kernel_cache.get(*jobs[1]) is None
     assert not kernel_cache.source_path(*jobs[1]).exists()
-    assert kernel_cache.clear() == 2
+    assert kernel_cache.KERNELS.clear() == 2
     assert list(empty.iterdir()) == []
 
 

@@ -19,7 +19,7 @@ import minitvm as tvm
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.reference import graph as oracle
 from minitvm.runtime import GraphModule
-from minitvm.runtime.cpu.team import available_cores
+from minitvm.workers.cores import available_cores
 
 SHAPE = (1, 16, 24, 24)
 

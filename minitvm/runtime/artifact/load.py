@@ -16,7 +16,7 @@ from ...backend import get
 from ...errors import ArtifactError, InputError, InternalError
 from ...executable import Executable
 from ...executable.serialize import from_json
-from ..cpu.team import available_cores
+from ...workers.cores import available_cores
 from ..function import Function
 from ..module import GraphModule
 from ..program import MachineCode, Progress

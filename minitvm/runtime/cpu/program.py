@@ -39,7 +39,7 @@ from .stamps import StampedProgram
 from .team import ThreadTeam, default_threads, shared_team
 
 if TYPE_CHECKING:
-    from .compile_pool import Progress
+    from ..program import Progress
 
 LANGUAGE = "numba"
 NativeStep = tuple[int, int, int, int]

@@ -22,6 +22,7 @@ import numpy as np
 
 from ...errors import InputError
 from ...executable.alignment import address
+from ...workers.cores import available_cores
 from .executor import (
     ASLEEP,
     AWAKE,
@@ -44,14 +45,6 @@ _SPIN_TURNS = 20_000  # some 400 us of `pause`: longer than the gap between two 
 _YIELD_TURNS = 200
 
 _teams: weakref.WeakSet[ThreadTeam] = weakref.WeakSet()
-
-
-def available_cores() -> list[int]:
-    """The cores this process may run on."""
-    try:
-        return sorted(os.sched_getaffinity(0))
-    except (AttributeError, OSError):
-        return list(range(os.cpu_count() or 1))
 
 
 def _core_of_caller() -> int | None:

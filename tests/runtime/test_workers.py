@@ -10,6 +10,7 @@ from minitvm.errors import InternalError
 from minitvm.runtime.cpu import compile_pool
 from minitvm.runtime.cpu.executor import native_call
 from minitvm.runtime.cpu.loader import load_kernel
+from minitvm.workers import pool
 
 
 def jobs(count: int) -> list[tuple[str, str]]:
@@ -38,19 +39,19 @@ def test_workers() -> None:
     with pytest.raises(InternalError, match=r"(?s)kernel bad does not compile.*2      return args.nothing"):
         compile_pool.compile_kernels([*work[:3], (bad, "bad"), *work[3:]], workers=2)
 
-    compile_pool._workers[0].process.kill()
-    compile_pool._workers[0].process.wait()
+    pool._workers[0].process.kill()
+    pool._workers[0].process.wait()
     codes = compile_pool.compile_kernels(work, workers=2)
     assert [value(c, f"k{i}", 5) for i, c in enumerate(codes)] == [5 * i for i in range(8)]
-    processes = [w.process for w in compile_pool._workers]
-    compile_pool.shutdown()
-    assert all(p.poll() is not None for p in processes) and not compile_pool._workers
+    processes = [w.process for w in pool._workers]
+    pool.shutdown()
+    assert all(p.poll() is not None for p in processes) and not pool._workers
 
 
 def test_few_kernels_are_compiled_here() -> None:
     codes = compile_pool.compile_kernels(jobs(2), workers=2)
     assert value(codes[1], "k1", 9) == 9
-    assert not compile_pool._workers
+    assert not pool._workers
     assert compile_pool.compile_kernels([], workers=2) == []
     assert sys.modules["minitvm.runtime.cpu.compiler"]
 
@@ -61,8 +62,8 @@ def test_an_interrupted_request_leaves_no_reply_for_the_next() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         compile_pool.compile_kernels(jobs(8), workers=2, progress=stop)
-    assert not compile_pool._workers
+    assert not pool._workers
     other = [(source.replace("* args[1]", "- args[1]"), entry) for source, entry in jobs(8)]
     codes = compile_pool.compile_kernels(other, workers=2)
     assert [value(c, f"k{i}", 3) for i, c in enumerate(codes)] == [i - 3 for i in range(8)]
-    compile_pool.shutdown()
+    pool.shutdown()

@@ -1,0 +1,170 @@
+"""What is kept on disk between runs: files `<directory>/<name>-<key>.<suffix>`, found by a key and checked when read.
+
+A file is a header with a checksum, then its content; whatever does not check out counts as absent and is made again.
+Files appear by rename, so that two processes may write at once. Nothing is unpickled. Where the directory cannot be
+written, things are made each time, with one warning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import struct
+import tempfile
+import threading
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+MAGIC = b"MTVMKEPT"
+_HEADER = struct.Struct("<8s32s32sQ")  # magic, key, SHA-256 of the content, its length
+SIZE_LIMIT = 1 << 30  # bytes that one store keeps; the least recently used files go first
+
+_lock = threading.Lock()
+_warned: set[Path] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """What lies in a store, and what this process asked of it."""
+
+    directory: Path
+    files: int
+    bytes: int
+    hits: int
+    misses: int
+    damaged: int
+
+
+def directory() -> Path:
+    """MINITVM_CACHE_DIR, or ~/.cache/minitvm (XDG_CACHE_HOME is respected); not created by asking."""
+    chosen = os.environ.get("MINITVM_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "minitvm"
+
+
+def encode(key: bytes, content: bytes) -> bytes:
+    """The bytes of a file."""
+    return _HEADER.pack(MAGIC, key, hashlib.sha256(content).digest(), len(content)) + content
+
+
+def decode(key: bytes, data: bytes) -> bytes | None:
+    """The content of a file, or None if it is truncated, altered, or of another key."""
+    if len(data) < _HEADER.size:
+        return None
+    magic, own_key, checksum, length = _HEADER.unpack_from(data)
+    content = data[_HEADER.size :]
+    intact = magic == MAGIC and own_key == key and length == len(content)
+    return content if intact and hashlib.sha256(content).digest() == checksum else None
+
+
+class Store:
+    """The files of one suffix in the directory; `what` names them in a warning. Keys have 32 bytes.
+
+    A file may have a readable one of the suffix `beside` next to it, which comes and goes with it.
+    """
+
+    def __init__(self, suffix: str, what: str, beside: str = "") -> None:
+        self.suffix, self.what, self.beside = suffix, what, beside
+        self._counts = {"hits": 0, "misses": 0, "damaged": 0}
+
+    def path(self, key: bytes, name: str) -> Path:
+        """Where the file of a key lies; `name` makes it readable."""
+        readable = re.sub(r"[^A-Za-z0-9_]", "_", name)[:80]
+        return directory() / f"{readable}-{key.hex()[:32]}{self.suffix}"
+
+    def get(self, key: bytes, name: str) -> bytes | None:
+        """What was put under a key before, or None."""
+        path = self.path(key, name)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            self._count("misses")
+            return None
+        content = decode(key, data)
+        if content is None:
+            self._count("damaged")
+            return None
+        self._count("hits")
+        with contextlib.suppress(OSError):
+            os.utime(path)  # recently used
+        return content
+
+    def put(self, key: bytes, name: str, content: bytes, beside: bytes = b"") -> None:
+        """Keep content for later; a directory that cannot be written costs one warning and nothing else."""
+        path = self.path(key, name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if self.beside:
+                _write(path.with_suffix(self.beside), beside)
+            _write(path, encode(key, content))
+        except OSError as error:
+            with _lock:
+                first = path.parent not in _warned
+                _warned.add(path.parent)
+            if first:
+                warnings.warn(
+                    f"{self.what} are not kept: {path.parent}: {error.strerror}", RuntimeWarning, stacklevel=2
+                )
+
+    def info(self) -> StoreInfo:
+        """Number and size of the files kept, and this process's hits, misses and damaged files."""
+        paths = self._files(self.suffix)
+        total = 0
+        for path in paths:
+            with contextlib.suppress(OSError):
+                total += path.stat().st_size
+        with _lock:
+            return StoreInfo(directory(), len(paths), total, **self._counts)
+
+    def clear(self) -> int:
+        """Remove all files; returns how many there were."""
+        removed = 0
+        for path in self._files(self.suffix, self.beside, ".tmp"):
+            with contextlib.suppress(OSError):
+                path.unlink()
+                removed += path.suffix == self.suffix
+        return removed
+
+    def trim(self, limit: int = SIZE_LIMIT) -> None:
+        """Remove the least recently used files until all together take at most `limit` bytes."""
+        entries = []
+        for path in self._files(self.suffix):
+            with contextlib.suppress(OSError):
+                stat = path.stat()
+                entries.append((stat.st_mtime, stat.st_size, path))
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in sorted(entries):
+            if total <= limit:
+                return
+            total -= size
+            for victim in (path, path.with_suffix(self.beside or self.suffix)):
+                with contextlib.suppress(OSError):
+                    victim.unlink()
+
+    def _count(self, what: str) -> None:
+        with _lock:
+            self._counts[what] += 1
+
+    def _files(self, *suffixes: str) -> list[Path]:
+        try:
+            return [p for p in directory().iterdir() if p.suffix and p.suffix in suffixes and "-" in p.stem]
+        except OSError:
+            return []
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write under a name of our own, then rename: a reader sees the old file or the new one, never half of one."""
+    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem[:40]}-", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise

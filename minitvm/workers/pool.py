@@ -1,0 +1,219 @@
+"""Many requests at once, in worker processes that stay for the life of this one.
+
+Results do not depend on which worker did what. A worker that dies is dropped, and its request is done here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import errors
+from .cores import available_cores
+from .process import function, read_message, write_message
+
+Progress = Callable[[int, int, int], None]  # requests done, requests in all, the number of the one just done
+
+_ROOT = str(Path(__file__).resolve().parents[2])  # where the package `minitvm` lies
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is done with each request: `"module:function"` names a function from bytes to bytes.
+
+    A worker takes about half a second to start, in which time this process does some requests itself: fewer than
+    `worth_starting` are done here, and fewer than `worth_using` where workers are there already.
+    """
+
+    function: str
+    worth_starting: int
+    worth_using: int = 2
+
+    def here(self, request: bytes) -> bytes:
+        """The result of one request, computed in this process."""
+        return function(self.function)(request)
+
+
+class _Worker:
+    """One process and the pipe to it."""
+
+    def __init__(self) -> None:
+        path = os.pathsep.join([_ROOT, *(p or os.getcwd() for p in sys.path)])
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "minitvm.workers.process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+
+    def result(self, task: Task, request: bytes) -> bytes | None:
+        """The result of a request; None if the process died. Raises the `MinitvmError` that the function raised."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        try:
+            write_message(self.process.stdin, task.function.encode())  # type: ignore[arg-type]
+            write_message(self.process.stdin, request)  # type: ignore[arg-type]
+            reply = read_message(self.process.stdout)  # type: ignore[arg-type]
+        except (OSError, ValueError):
+            return None
+        if not reply:
+            return None
+        if reply[0]:
+            kind, _, text = reply[1:].partition(b"\0")
+            raise getattr(errors, kind.decode(), errors.InternalError)(text.decode())
+        return reply[1:]
+
+    def close(self) -> None:
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+_workers: list[_Worker] = []
+_lock = threading.Lock()
+
+
+def run(
+    task: Task,
+    requests: Sequence[bytes],
+    workers: int | None = None,
+    progress: Progress | None = None,
+    sizes: Sequence[int] | None = None,
+) -> list[bytes]:
+    """The result of each request, in order.
+
+    `workers`: how many processes (default: one a core; 0 or 1: none, all is done here). Few requests are done here in
+    any case. `sizes` say how long each takes, in any unit (default: its length). Raises the error of the first
+    request, in order, that has one.
+    """
+    count = min(len(available_cores()) if workers is None else workers, len(requests))
+    enough = task.worth_using if len(_workers) >= count else task.worth_starting
+    if count < 2 or len(requests) < enough:
+        return _here(task, requests, progress)
+    with _lock:
+        return _in_workers(task, requests, count, progress, sizes or [len(r) for r in requests])
+
+
+def _here(task: Task, requests: Sequence[bytes], progress: Progress | None) -> list[bytes]:
+    results = []
+    for number, request in enumerate(requests):
+        results.append(task.here(request))
+        if progress is not None:
+            progress(number + 1, len(requests), number)
+    return results
+
+
+def _in_workers(
+    task: Task, requests: Sequence[bytes], count: int, progress: Progress | None, sizes: Sequence[int]
+) -> list[bytes]:
+    while len(_workers) < count:
+        _workers.append(_Worker())
+    # Long ones first: the last one to finish should be short.
+    order = sorted(range(len(requests)), key=lambda i: -sizes[i])
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for i in order:
+        waiting.put(i)
+    finished: queue.SimpleQueue[tuple[int, bytes | Exception | None]] = queue.SimpleQueue()
+
+    def drive(worker: _Worker) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                i = waiting.get_nowait()
+                try:
+                    result: bytes | Exception | None = worker.result(task, requests[i])
+                except errors.MinitvmError as error:
+                    result = error
+                finished.put((i, result))
+                if result is None:
+                    return
+
+    drivers = [threading.Thread(target=drive, args=(w,), daemon=True) for w in _workers[:count]]
+    for driver in drivers:
+        driver.start()
+    try:
+        results = _collect(finished, len(requests), drivers, progress)
+    except BaseException:
+        # A worker may owe a reply, which the next request must not take for its own.
+        _abandon(drivers)
+        raise
+    for driver in drivers:
+        driver.join()
+    for worker in [w for w in _workers if w.process.poll() is not None]:
+        worker.close()
+        _workers.remove(worker)
+    done: list[bytes] = []
+    for i, request in enumerate(requests):
+        result = results.get(i)
+        if isinstance(result, Exception):
+            raise result
+        done.append(task.here(request) if result is None else result)
+    return done
+
+
+def _collect(
+    finished: queue.SimpleQueue[tuple[int, bytes | Exception | None]],
+    total: int,
+    drivers: Sequence[threading.Thread],
+    progress: Progress | None,
+) -> dict[int, bytes | Exception | None]:
+    """What came of each request, by number; those are missing that no worker lived to take."""
+    results: dict[int, bytes | Exception | None] = {}
+    while len(results) < total:
+        try:
+            i, result = finished.get(timeout=0.2)
+        except queue.Empty:
+            if any(d.is_alive() for d in drivers) or not finished.empty():
+                continue
+            break  # every worker died
+        results[i] = result
+        if progress is not None:
+            progress(len(results), total, i)
+    return results
+
+
+def _abandon(drivers: Sequence[threading.Thread]) -> None:
+    """End all workers in the middle of their work."""
+    for worker in _workers:
+        worker.process.kill()
+    for driver in drivers:
+        driver.join()
+    while _workers:
+        _workers.pop().close()
+
+
+def shutdown() -> None:
+    """End the worker processes; the next large request starts new ones."""
+    with _lock:
+        while _workers:
+            _workers.pop().close()
+
+
+def _after_fork() -> None:
+    """The workers are the parent's children and answer to its pipes only."""
+    global _lock
+    _lock = threading.Lock()
+    for worker in _workers:
+        worker.process.returncode = 0  # not ours to wait for
+        for pipe in (worker.process.stdin, worker.process.stdout):
+            if pipe is not None:  # held open here, it would keep the worker alive when the parent is gone
+                with contextlib.suppress(OSError):
+                    pipe.close()
+    _workers.clear()
+
+
+atexit.register(shutdown)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
