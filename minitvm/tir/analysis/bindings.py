@@ -5,10 +5,11 @@ What `arith.iter_map` reads off a block's bindings, in the words of schedules.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...arith import Analyzer, iter_map
+from ...arith import Analyzer, iter_map, regions
+from ...arith.affine import multiply
 from ...arith.dependence import Access, find_dependence
 from ...arith.iter_check import values
 from ...arith.iter_map import IterMap, IterSum
@@ -125,6 +126,19 @@ def box_of_iterations(loops: Sequence[For]) -> bool:
     return not any(uses(e, variables) for l in loops for e in (l.start, l.extent))
 
 
+def reaches_every_point(indices: Sequence[Expr], domains: Mapping[Var, Range], analyzer: Analyzer) -> bool:
+    """Whether the indices take every combination of values in the box around them while variables run."""
+    around = regions.evaluate(indices, domains, analyzer)
+    if around.exact:
+        return True
+    # Where a fused loop was split another way (`a // 2` here and `a % 2` there): the parts of the loops tell.
+    if around.unbounded or any(uses(e, domains) for r in domains.values() for e in (r.start, r.extent)):
+        return False
+    simple = [analyzer.simplify(index) for index in indices]
+    found = iter_map.detect(simple, domains, level="surjective", analyzer=analyzer)
+    return bool(found) and all(_reaches(row, r, analyzer) for row, r in zip(found.sums, around.box, strict=True))
+
+
 # A map that is surjective reaches every combination of its bindings' values; so it covers a domain that is no larger in
 # any dimension.
 def covers_domain(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
@@ -144,4 +158,8 @@ def _reaches(row: IterSum, domain: Range, analyzer: Analyzer) -> bool:
         return False
     first, count = reached
     at_least_zero = analyzer.domain.nonnegative
+    for split in row.args:  # `i % 72` of a loop that may have fewer iterations does not take all of its values
+        last = multiply(split.lower_factor, split.extent - 1)
+        if last is None or not at_least_zero(split.mark.extent - 1 - last):
+            return False
     return at_least_zero(start - first) and at_least_zero(first + count - start - extent)

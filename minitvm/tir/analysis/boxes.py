@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...arith import Analyzer, iter_map, regions
-from ...arith.iter_check import values
+from ...arith import Analyzer, regions
 from ...expr import (
-    SPATIAL,
     Expr,
-    IntImm,
     Max,
-    Mul,
     Node,
     Range,
     Var,
@@ -22,7 +18,7 @@ from ...expr import (
     rewrite,
     substitute,
 )
-from ..conditions import all_of, conjuncts, is_const
+from ..conditions import all_of, conjuncts
 from ..nodes import (
     BlockRealize,
     Buffer,
@@ -33,8 +29,7 @@ from ..nodes import (
     For,
     Stmt,
 )
-from .bindings import box_of_iterations, covers_domain, loop_ranges
-from .surely import reaches_all
+from .bindings import loop_ranges
 from .tree import Tree
 
 Box = tuple[Range, ...]
@@ -143,86 +138,3 @@ def _by_iterators(condition: Expr, realize: BlockRealize, analyzer: Analyzer, lo
             said = it.var + rest
             return type(condition)(said, other) if left is condition.a else type(condition)(other, said)
     return None
-
-
-def fills(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt | None) -> str | None:
-    """None where a block writes every element of its box in each iteration of `within`, else why that is not shown."""
-    reason = runs_through(tree, realize, region, within)
-    return _gaps(realize, region) if reason is None and not reaches_all(realize.block, region, write=True) else reason
-
-
-def runs_through(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt | None) -> str | None:
-    """None where the iterations of a block in one of `within` together have all of its box as their regions, else why
-    that is not shown."""
-    decides = tree.condition_above(realize, within)
-    if decides is not None:
-        return f"block {realize.block.name} runs only where {decides.condition}"
-    predicate = in_iterators(tree, realize)
-    if predicate is None or conjuncts(predicate):
-        return f"block {realize.block.name} runs only where {realize.predicate}"
-    loops = tree.loops_above(realize)
-    own = {loop.var for loop in loops}
-    analyzer = Analyzer(loop_ranges(tree.all_loops_above(realize)))
-    cut = _is_cut(realize, region, analyzer)
-    if isinstance(within, For) and within in loops:
-        inside = loops[loops.index(within) + 1 :]
-        return None if not cut and _fills_inside(realize, region, inside, analyzer) else _gaps(realize, region)
-    if not loops or (not cut and _fills_inside(realize, region, loops, analyzer)):
-        return None
-    iterators = {it.var: it for it in realize.block.iter_vars}
-    seen: set[Var] = set()
-    for r in region.region:
-        var = tile_of(r)
-        if var is not None and var in iterators and iterators[var].kind == SPATIAL and var not in seen:
-            seen.add(var)
-        elif any(v in iterators or v in own for part in (r.start, r.extent) for v in free_vars(part)):
-            return _gaps(realize, region)
-    if not covers_domain(realize, loops, analyzer):
-        return f"the loops do not reach every iteration of block {realize.block.name}"
-    return None
-
-
-def _is_cut(realize: BlockRealize, region: BufferRegion, analyzer: Analyzer) -> bool:
-    """Whether a predicate, though the domains of the iterators imply it, may leave out elements that loops reach.
-
-    Of `B[vi]` it leaves out what lies outside of the domain; of `B[vi // 2, vi % 2]` that may be the corner of a box.
-    """
-    if analyzer.can_prove(realize.predicate):
-        return False
-    iterators = {it.var for it in realize.block.iter_vars}
-    return any(tile_of(r) is None and any(v in iterators for v in free_vars(r.start)) for r in region.region)
-
-
-def _gaps(realize: BlockRealize, region: BufferRegion) -> str:
-    return f"block {realize.block.name} may leave out elements of {region.buffer.name}"
-
-
-def tile_of(r: Range) -> Var | None:
-    """`v` for [v, v + 1) and for [v * c, v * c + c)."""
-    if isinstance(r.start, Var):
-        return r.start if isinstance(r.extent, IntImm) and r.extent.value >= 1 else None
-    start = r.start
-    if (
-        isinstance(start, Mul)
-        and isinstance(start.a, Var)
-        and isinstance(start.b, IntImm)
-        and isinstance(r.extent, IntImm)
-    ):
-        return start.a if start.b.value == r.extent.value else None
-    return None
-
-
-def _fills_inside(realize: BlockRealize, region: BufferRegion, loops: Sequence[For], analyzer: Analyzer) -> bool:
-    box = bound_box(realize, region)
-    return all(is_const(r.extent, 1) for r in box) and reaches_every_point([r.start for r in box], loops, analyzer)
-
-
-def reaches_every_point(indices: Sequence[Expr], loops: Sequence[For], analyzer: Analyzer) -> bool:
-    """Whether the indices take every combination of values in the box around them while the loops run."""
-    domains = loop_ranges(loops)
-    if regions.evaluate(indices, domains, analyzer).exact:
-        return True
-    # Where a fused loop was split another way (`a // 2` here and `a % 2` there): the parts of the loops tell.
-    simple = [analyzer.simplify(index) for index in indices]
-    found = iter_map.detect(simple, domains, level="surjective", analyzer=analyzer)
-    return bool(found) and box_of_iterations(loops) and all(values(row) is not None for row in found.sums)

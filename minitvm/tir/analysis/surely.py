@@ -1,4 +1,4 @@
-"""Does an iteration of a block surely touch all of a region, and before it writes it? Read off the effects."""
+"""Does a block surely touch all of a region, and before it writes it? Read off the effects."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ...arith import Analyzer
-from ...expr import IntImm, structural_equal, walk
-from ..nodes import Block, Buffer, BufferRegion, BufferStore
-from .effects import effects, holds
+from ...expr import IntImm, Not, structural_equal, walk
+from ..conditions import conjuncts
+from ..nodes import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, If, LetStmt, Stmt, While
+from .bindings import covers_domain, loop_ranges
+from .boxes import in_iterators, touched
+from .effects import effects, guarded, holds
 from .touches import Box, Touch
+from .tree import Tree
 
 _MOST_POINTS = 4096  # elements of a region that are looked at one by one
 
@@ -54,6 +58,51 @@ def _comes_first(read: Touch, write: Touch) -> bool:
         return False
     shared = {l.var for l in read.loops} & {l.var for l in write.loops}
     return not shared or (None not in read.ranges and structural_equal(read.ranges, write.ranges))
+
+
+def fills(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt | None) -> str | None:
+    """None where a block writes every element of its box in each run of `within`, else why that is not shown."""
+    return why_not_filled(tree, realize, effects(realize.block, frozenset([region.buffer])).writes, region, within)
+
+
+def why_not_filled(
+    tree: Tree, realize: BlockRealize, touches: Sequence[Touch], region: BufferRegion, within: Stmt | None
+) -> str | None:
+    """None where touches by a block cover the box of a region in each run of `within`, else why that is not shown."""
+    name = realize.block.name
+    analyzer = Analyzer(loop_ranges(tree.all_loops_above(realize)))
+    box = touched(tree, realize, region, within, analyzer)
+    if all_touched([_around(t, tree, realize, within) for t in touches], BufferRegion(region.buffer, box), analyzer):
+        return None
+    decides = tree.condition_above(realize, within)
+    if decides is not None:
+        return f"block {name} runs only where {decides.condition}"
+    predicate = in_iterators(tree, realize)
+    if predicate is None or conjuncts(predicate):
+        return f"block {name} runs only where {realize.predicate}"
+    if within is None and not covers_domain(realize, tree.loops_above(realize), analyzer):
+        return f"the loops do not reach every iteration of block {name}"
+    return f"block {name} may leave out elements of {region.buffer.name}"
+
+
+def _around(touch: Touch, tree: Tree, realize: BlockRealize, within: Stmt | None) -> Touch:
+    """What is touched inside of a block, as one run of `within` around it sees it (None: of its scope)."""
+    bindings = dict(zip((it.var for it in realize.block.iter_vars), realize.iter_values, strict=True))
+    touch = guarded(touch.at(bindings), realize.predicate)
+    inner: Stmt = realize
+    for outer in tree.above(realize):
+        if outer is within or isinstance(outer, Block):
+            break
+        if isinstance(outer, For):
+            touch = touch.inside(outer)
+        elif isinstance(outer, If):
+            touch = guarded(touch, outer.condition if inner is outer.then_case else Not(outer.condition))
+        elif isinstance(outer, LetStmt):
+            touch = touch.at({outer.var: outer.value})
+        elif isinstance(outer, While):
+            touch = touch.perhaps()
+        inner = outer
+    return touch
 
 
 def _inside(block: Block) -> Analyzer:

@@ -20,6 +20,8 @@ from ...expr import (
     LT,
     Broadcast,
     Expr,
+    FloorDiv,
+    FloorMod,
     IntImm,
     Max,
     Min,
@@ -31,6 +33,7 @@ from ...expr import (
     free_vars,
     structural_equal,
     substitute,
+    walk,
 )
 from ..conditions import conjuncts, is_const, reads_memory, uses
 from ..nodes import (
@@ -40,6 +43,7 @@ from ..nodes import (
     For,
     MatchBufferRegion,
 )
+from .bindings import reaches_every_point
 
 Box = regions.Box
 
@@ -125,7 +129,7 @@ class Touch:
         """A box of which every element inside the buffer is touched in every run; None where none is shown.
 
         A condition is left out where it only keeps elements beyond the buffer's ends, and cuts the box where it bounds
-        an index.
+        an index. Loops that do not decide which element it is may stand at their start: one iteration is enough.
         """
         if not self.sure or None in self.ranges:
             return None
@@ -143,14 +147,19 @@ class Touch:
             indices.append(r.start + inside)
         cuts = []
         with _running(loops, analyzer, lanes) as moving:
+            first = self._starts(loops)
             for condition in self.conditions:
                 cut = self._cut(condition, set(domains), moving.analyzer)
+                if cut is None and uses(condition, first):
+                    cut = self._cut(substitute(condition, first), set(domains), moving.analyzer)
                 if cut is None:
                     return None
                 cuts += cut
             found = moving.region(indices)
         analyzer = analyzer or Analyzer()
-        if not found.exact:
+        if not found.exact and not (
+            _by_parts(indices) and reaches_every_point(indices, {**domains, **lanes}, analyzer)
+        ):
             return None
         if not all(self._runs(l, found.box, indices, {**domains, **lanes}, analyzer) for l in loops):
             return None
@@ -161,6 +170,18 @@ class Touch:
             stop = r.start + r.extent if end is None else Min(r.start + r.extent, end)
             box[d] = Range(start, analyzer.simplify(Max(stop - start, const(0, start.dtype))))
         return tuple(box)
+
+    def _starts(self, loops: Sequence[For]) -> dict[Var, Expr]:
+        """Where the loops start that do not decide which element it is."""
+        deciding = {v for r in self.ranges if r is not None for v in free_vars(r)}
+        for l in reversed(loops):
+            if l.var in deciding:
+                deciding.update(free_vars(l.start), free_vars(l.extent))
+        starts: dict[Var, Expr] = {}
+        for l in loops:
+            if l.var not in deciding:
+                starts[l.var] = substitute(l.start, starts)
+        return starts
 
     def steps(self) -> tuple[Affine, dict[int, int]] | None:
         """(first element, how many steps of each length) of a one-dimensional pattern; None for anything else.
@@ -299,6 +320,11 @@ class Touch:
         sure = self.sure and len(known) == len(self.conditions) and len(loops) == len(self.loops)
         after = tuple((store.unknown(hidden), shared) for store, shared in self.after)
         return dataclasses.replace(self, ranges=ranges, loops=loops, conditions=known, sure=sure, after=after)
+
+
+def _by_parts(indices: Sequence[Expr]) -> bool:
+    """Whether an index takes parts of a loop, its quotient and its remainder."""
+    return any(isinstance(n, FloorDiv | FloorMod) for index in indices for n in walk(index))
 
 
 @contextmanager

@@ -21,8 +21,9 @@ from ...expr import (
     substitute,
     walk,
 )
+from ..analysis.bindings import loop_ranges, reaches_every_point
 from ..analysis.block_kinds import Scope
-from ..analysis.boxes import Box, bound_box, reaches_every_point, touched
+from ..analysis.boxes import Box, bound_box, touched
 from ..analysis.tree import Tree
 from ..conditions import all_of, conjuncts, is_const, rising
 from ..index_map import IndexMap
@@ -250,7 +251,7 @@ def _dense(tree: Tree, producer: BlockRealize, write: BufferRegion, within: For,
     inner = loops[loops.index(within) + 1 :]
     if any(not is_const(r.extent, 1) for r in write.region):
         return True  # a tile: the signature claims that it is filled
-    return reaches_every_point([r.start for r in bound_box(producer, write)], inner, analyzer)
+    return reaches_every_point([r.start for r in bound_box(producer, write)], loop_ranges(inner), analyzer)
 
 
 def box_text(buffer: Buffer, box: Box) -> str:

@@ -24,9 +24,10 @@ from ...expr import (
 )
 from ..analysis.bindings import why_not_initialised
 from ..analysis.block_kinds import Scope
-from ..analysis.boxes import relax, runs_through
+from ..analysis.boxes import relax
 from ..analysis.effects import effects
-from ..analysis.surely import reaches_all
+from ..analysis.surely import reaches_all, why_not_filled
+from ..analysis.touches import Touch
 from ..analysis.tree import Tree, written_buffers
 from ..conditions import all_of, conjuncts, reads_memory, uses
 from ..nodes import (
@@ -131,7 +132,7 @@ def stage_points(
     if nest is None:
         stage = _domain_nest(state, tree, point, stage_block, within)
         if point.write:
-            reason = runs_through(tree, realize, point_region(cached, [it.var for it in point.iterators]), within)
+            reason = why_not_run_through(tree, point, within)
             if reason is not None:
                 raise copies_its_values.refuse(
                     Failure({realize.block: "this block"}, "every combination of its iterators run through", reason)
@@ -196,6 +197,17 @@ def _in_bounds(point: Point, values: Sequence[Expr], analyzer: Analyzer) -> list
     return found
 
 
+def why_not_run_through(tree: Tree, point: Point, within: Stmt) -> str | None:
+    """None where each run of `within` runs through every combination of the iterators, else why that is not shown."""
+    region = point_region(_of_iterators(point), [it.var for it in point.iterators])
+    return why_not_filled(tree, point.realize, [Touch(region, region.buffer, region.region)], region, within)
+
+
+def _of_iterators(point: Point) -> Buffer:
+    """A buffer with a place for each combination of the iterators."""
+    return Buffer(point.buffer.name, tuple(it.dom.start + it.dom.extent for it in point.iterators))
+
+
 def _domain_nest(state: ScheduleState, tree: Tree, point: Point, block: Block, within: Stmt) -> Stmt:
     """Loops over the domains of the iterators; in a loop that is shared, over the values that they take there."""
     realize = point.realize
@@ -206,8 +218,7 @@ def _domain_nest(state: ScheduleState, tree: Tree, point: Point, block: Block, w
         inner = loops[loops.index(within) + 1 :]
         bindings = dict(zip(realize.block.iter_vars, realize.iter_values))
         values = [bindings[it] for it in point.iterators]
-        whole = Buffer("domain", tuple(it.dom.start + it.dom.extent for it in point.iterators))
-        box = relax(tuple(Range(v, const(1, v.dtype)) for v in values), inner, analyzer, whole)
+        box = relax(tuple(Range(v, const(1, v.dtype)) for v in values), inner, analyzer, _of_iterators(point))
         ranges = dict(zip((it.var for it in block.iter_vars), box))
     nest = nest_for(
         BlockRealize(tuple(it.var for it in block.iter_vars), const(True), block), ranges, const(True), analyzer, True

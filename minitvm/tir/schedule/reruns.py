@@ -8,10 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...arith import Analyzer, iter_map, regions
-from ...expr import REDUCE, SPATIAL, Expr, Range, Var
-from ..analysis.bindings import covers_domain, loop_ranges, why_not_injective, why_not_started_first
+from ...expr import REDUCE, SPATIAL, Expr, IntImm, Mul, Range, Var
+from ..analysis.bindings import (
+    covers_domain,
+    loop_ranges,
+    reaches_every_point,
+    why_not_injective,
+    why_not_started_first,
+)
 from ..analysis.block_kinds import loops_binding
-from ..analysis.boxes import reaches_every_point, tile_of
 from ..analysis.tree import Tree
 from ..conditions import is_const
 from ..nodes import BlockRealize
@@ -47,7 +52,7 @@ def _why_outside(
 ) -> str | None:
     iterators, loops = realize.block.iter_vars, tree.loops_above(realize)
     shown = ", ".join(f"{it.var.name} = {v}" for it, v in zip(iterators, realize.iter_values, strict=True))
-    if not reaches_every_point(realize.iter_values, loops, here):
+    if not reaches_every_point(realize.iter_values, loop_ranges(loops), here):
         return f"{shown} leave out points of the domain"
     reached = regions.evaluate(realize.iter_values, loop_ranges(loops), here)
     for d, it in enumerate(iterators):
@@ -63,7 +68,7 @@ def _writes_once(realize: BlockRealize) -> bool:
     spatial = [it for it in realize.block.iter_vars if it.kind == SPATIAL and not is_const(it.dom.extent, 1)]
     domains = {it.var: it.dom for it in spatial}
     for region in realize.block.writes:
-        tiles = [tile_of(r) if is_const(r.extent, 1) or r.start not in domains else None for r in region.region]
+        tiles = [_tile_of(r) if is_const(r.extent, 1) or r.start not in domains else None for r in region.region]
         if not domains.keys() - set(tiles):
             continue
         if any(not is_const(r.extent, 1) for r in region.region):
@@ -71,6 +76,21 @@ def _writes_once(realize: BlockRealize) -> bool:
         if not iter_map.detect([Analyzer().simplify(r.start) for r in region.region], domains, level="injective"):
             return False
     return True
+
+
+def _tile_of(r: Range) -> Var | None:
+    """`v` for [v, v + 1) and for [v * c, v * c + c)."""
+    if isinstance(r.start, Var):
+        return r.start if isinstance(r.extent, IntImm) and r.extent.value >= 1 else None
+    start = r.start
+    if (
+        isinstance(start, Mul)
+        and isinstance(start.a, Var)
+        and isinstance(start.b, IntImm)
+        and isinstance(r.extent, IntImm)
+    ):
+        return start.a if start.b.value == r.extent.value else None
+    return None
 
 
 def _why_another_order(realize: BlockRealize, tree: Tree) -> str | None:

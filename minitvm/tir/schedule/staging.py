@@ -12,11 +12,12 @@ from ...arith import Analyzer
 from ...expr import Expr, IntImm, IterVar, Node, Range, Var, const, replace, rewrite, structural_equal
 from ...expr.names import fresh
 from ..analysis.block_kinds import Scope
-from ..analysis.boxes import Box, bound_box, clip, fills, hull, reaches_every_point, touched, with_buffer
-from ..analysis.surely import reaches_all
+from ..analysis.boxes import Box, clip, hull, touched, with_buffer
+from ..analysis.effects import effects
+from ..analysis.surely import fills, why_not_filled
 from ..analysis.threads import owns
 from ..analysis.tree import Tree, written_buffers
-from ..conditions import all_of, conjuncts, is_const
+from ..conditions import all_of, is_const
 from ..nodes import (
     CONCURRENT,
     Block,
@@ -237,7 +238,7 @@ def box_to_read(
     is_input = buffer in tree.func.buffers and buffer not in written_buffers(tree.func)
     if is_input and within is tree.root.block:
         return buffer.full_region().region
-    if not is_input and not any(reads_all(state, tree, c, r, within) for c, r in reads):
+    if not is_input and not any(reads_all(tree, c, r, within) for c, r in reads):
         raise initialised.refuse(
             Failure(
                 {c.block: f"reads {buffer.name}" for c, _ in reads},
@@ -248,22 +249,10 @@ def box_to_read(
     return box
 
 
-def reads_all(state: ScheduleState, tree: Tree, consumer: BlockRealize, region: BufferRegion, within: Stmt) -> bool:
-    """Whether a block that reads only once surely reads every element of its box."""
-    others = [r for r in consumer.block.reads if r.buffer is region.buffer]
-    if len(others) > 1 or conjuncts(consumer.predicate) or tree.condition_above(consumer, within) is not None:
-        return False
-    if not reaches_all(consumer.block, region, write=False):
-        return False
-    loops = tree.loops_above(consumer)
-    if isinstance(within, For) and within in loops:
-        loops = loops[loops.index(within) + 1 :]
-    box = bound_box(consumer, region)
-    if not loops:
-        return True
-    if not all(is_const(r.extent, 1) for r in box):
-        return False
-    return reaches_every_point([r.start for r in box], loops, state.analyzer(consumer))
+def reads_all(tree: Tree, consumer: BlockRealize, region: BufferRegion, within: Stmt) -> bool:
+    """Whether a block surely reads every element of its box."""
+    touches = effects(consumer.block, frozenset([region.buffer])).reads
+    return why_not_filled(tree, consumer, touches, region, within) is None
 
 
 def box_written(state: ScheduleState, tree: Tree, writer: BlockRealize, buffer: Buffer, within: Stmt) -> Box:

@@ -26,7 +26,7 @@ TOUCH.edit(
 )
 TOUCH.edit("a loop goes down as far as it goes up", "stretch", "min(0, reach)", "min(0, -reach)")
 TOUCH.edit("the last iteration is left out", "stretch", "(loop.extent.value - 1)", "(loop.extent.value - 2)")
-TOUCH.edit("gaps count as touched", "Touch.certain", "if not found.exact:", "if False:")
+TOUCH.edit("gaps count as touched", "Touch.certain", "if not found.exact and not (", "if False and not (")
 TOUCH.edit("a box ends before the last iteration", "Touch.box", "last.start + last.extent - first.start", "last.extent")
 TOUCH.edit("a view begins where its buffer does", "through_view", "r.start + own.start", "own.start")
 TOUCH.edit("what data tells is known after all", "Touch.unknown", "uses(r, hidden)", "uses(r, ())")
@@ -94,3 +94,9 @@ SURELY.edit(
     "return True",
 )
 SURELY.edit("one of several places is enough", "all_touched", "len(places) ==", "len(places) * 2 >=")
+
+TOUCH.edit("loops that decide the place stand still too", "Touch._starts", "if l.var not in deciding:", "if True:")
+BINDINGS = Faults("effects: bindings", ANALYSIS + "bindings", [KERNEL_EFFECTS])
+BINDINGS.edit(
+    "few iterations take all values of a remainder", "_reaches", "if last is None or not", "if last is None and not"
+)

@@ -37,8 +37,13 @@ WRITE.edit(
     by=[schedules("cache_write", prepare=("compute_at", "compute_at", "reverse_compute_at"), depth=3)],
 )
 
-BOXES = Faults("cache_write", "minitvm.tir.analysis.boxes", [schedules("cache_write", of=partly_written, prepare=())])
-BOXES.edit("a condition around the block is not seen", "runs_through", "if decides is not None:", "if False:")
+SURELY = Faults("cache_write", "minitvm.tir.analysis.surely", [schedules("cache_write", of=partly_written, prepare=())])
+SURELY.edit(
+    "a condition around the block is not seen",
+    "_around",
+    "guarded(touch, outer.condition if inner is outer.then_case else Not(outer.condition))",
+    "touch",
+)
 
 INPLACE = Faults(
     "cache_inplace", PRIMITIVES + "cache", [primitive("cache_inplace"), primitive("cache_inplace", wild=True)]

@@ -476,6 +476,10 @@ COUNTS = {
 
 
 SURELY_READ = {
+    "for i in range(32):\n    B[0] = S[(i // 4 * 4 + i % 4) * 2 // 2]": 32,
+    "for i in range(8):\n    for k in range(3):\n        if k + k // 2 < 1:\n            B[0] = S[i]": 8,
+    "for i in range(8):\n    for k in range(1, 3):\n        if k < 1:\n            B[0] = S[i]": 0,
+    "for i in range(8):\n    for k in range(i, 9):\n        if k < 3:\n            B[0] = S[k]": 0,
     "for i in range(66):\n    if i < 64:\n        B[0] = S[i]": 64,
     "for i in range(8):\n    B[i] = S[2 * i]": 0,
     "for i in range(8):\n    if A[i] > T.float32(0):\n        B[i] = S[i]": 0,

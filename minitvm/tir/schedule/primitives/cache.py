@@ -8,9 +8,9 @@ from typing import Any
 from ....expr import Node, replace, walk
 from ...analysis.bindings import why_not_initialised
 from ...analysis.block_kinds import Scope, why_neither
-from ...analysis.boxes import bound_box, fills, hull, touched
+from ...analysis.boxes import bound_box, hull, touched
 from ...analysis.dependences import accesses
-from ...analysis.surely import first_reads, reads_before_writing
+from ...analysis.surely import fills, first_reads, reads_before_writing
 from ...analysis.tree import Tree
 from ...nodes import BlockRealize, Buffer, BufferRegion, BufferStore
 from ..placement import box_text, uncovered

@@ -8,8 +8,9 @@ from typing import Any
 from ....arith import Analyzer, regions
 from ....expr import OPAQUE, REDUCE
 from ...analysis.block_kinds import Scope, loops_binding, why_neither
-from ...analysis.boxes import Box, fills, hull, in_iterators, relax, touched
+from ...analysis.boxes import Box, hull, in_iterators, relax, touched
 from ...analysis.dependences import accesses, overwritten
+from ...analysis.surely import fills
 from ...analysis.tree import Tree
 from ...nodes import BlockRealize, BufferRegion, For, ForKind, Seq
 from .. import requirements as req

@@ -21,9 +21,10 @@ from ....expr import (
 )
 from ...analysis.bindings import covers_domain
 from ...analysis.block_kinds import Scope, why_not_complete
-from ...analysis.boxes import fills, in_iterators
+from ...analysis.boxes import in_iterators
 from ...analysis.declared import declared_regions, union_regions
 from ...analysis.dependences import Access, accesses, overwritten
+from ...analysis.surely import fills
 from ...analysis.tree import Tree
 from ...conditions import both, conjuncts, is_const
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, Stmt

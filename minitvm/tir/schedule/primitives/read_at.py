@@ -9,8 +9,9 @@ from ....arith import Analyzer, regions
 from ....expr import SPATIAL, Expr, IntImm, IterVar, Range, Var, const, replace, substitute
 from ...analysis.bindings import why_not_initialised
 from ...analysis.block_kinds import Scope, why_goes_on
-from ...analysis.boxes import Box, clip, fills, hull, touched
+from ...analysis.boxes import Box, clip, hull, touched
 from ...analysis.declared import declared_regions
+from ...analysis.surely import fills
 from ...analysis.tree import Tree, written_buffers
 from ...conditions import all_of, is_const, uses
 from ...nodes import (
@@ -234,7 +235,7 @@ def _has_values(
     """Whether all of a box surely holds values when an iteration of the loop starts."""
     if buffer in tree.func.buffers and buffer not in written_buffers(tree.func):
         return True
-    if len(reads) == 1 and reads_all(state, tree, *reads[0], loop):
+    if len(reads) == 1 and reads_all(tree, *reads[0], loop):
         return True
     scope = Scope.around(tree, loop)
     for writer in scope.writers(buffer):
