@@ -13,18 +13,23 @@ from .tree import Tree, statements
 class Scope:
     """The blocks directly inside one block, in program order, and the buffers between them."""
 
-    __slots__ = ("allocated", "blocks", "realize", "tree")
+    __slots__ = ("_read", "allocated", "blocks", "realize", "tree")
 
     def __init__(self, tree: Tree, realize: BlockRealize) -> None:
         self.tree = tree
         self.realize = realize
         self.blocks = tree.blocks_in(realize)
         self.allocated = set(realize.block.alloc_buffers)
+        self._read: dict[BlockRealize, set[Buffer]] = {}
 
     @staticmethod
     def around(tree: Tree, stmt: Stmt) -> Scope:
         """The scope that a loop or block stands in."""
-        return Scope(tree, tree.scope(stmt))
+        realize = tree.scope(stmt)
+        if (Scope, realize) not in tree.kept:
+            tree.kept[Scope, realize] = Scope(tree, realize)
+        scope: Scope = tree.kept[Scope, realize]
+        return scope
 
     def writers(self, buffer: Buffer) -> list[BlockRealize]:
         """The blocks that write a buffer."""
@@ -33,8 +38,10 @@ class Scope:
     def read(self, block: BlockRealize) -> set[Buffer]:
         """The buffers that decide what a block does: those that it declares to read, and those that its predicate, its
         bindings and the statements around it in the scope look up."""
-        declared = {region.buffer for region in block.block.reads}
-        return declared | {load.buffer for _, load in self.tree.controls(block)}
+        if block not in self._read:
+            declared = {region.buffer for region in block.block.reads}
+            self._read[block] = declared | {load.buffer for _, load in self.tree.controls(block)}
+        return self._read[block]
 
     def readers(self, buffer: Buffer) -> list[BlockRealize]:
         """The blocks that read a buffer; a reduction that reads back what it accumulates is not one of its readers."""

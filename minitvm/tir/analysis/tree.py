@@ -7,9 +7,11 @@ statement off the paths to what was replaced.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ...errors import InternalError
 from ...expr import Expr, Var, const, free_vars, replace, substitute, walk
+from ...expr.kept import kept_with_node
 from ..nodes import (
     Allocate,
     Block,
@@ -62,10 +64,24 @@ def own_expressions(stmt: Stmt) -> Iterator[Expr]:
                 yield item
 
 
-class Tree:
-    """Parents, loops and blocks of one function. Loops are found by their variable, blocks by their id."""
+@kept_with_node
+def _own_loads(stmt: Stmt) -> tuple[BufferLoad, ...]:
+    return tuple(n for e in own_expressions(stmt) for n in walk(e) if isinstance(n, BufferLoad))
 
-    __slots__ = ("_controls", "_moving", "blocks", "func", "loops", "order", "parent")
+
+Loads = tuple[tuple[Stmt, BufferLoad], ...]
+
+
+class Tree:
+    """Parents, loops and blocks of one function. Loops are found by their variable, blocks by their id.
+
+    What stands around a statement is written down in the one walk that builds the tree.
+    """
+
+    __slots__ = (
+        "_blocks_in", "_controls", "_last", "_loops", "_moving", "_scope",
+        "blocks", "func", "kept", "loops", "order", "parent",
+    )  # fmt: skip
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
@@ -73,19 +89,32 @@ class Tree:
         self.loops: dict[Var, For] = {}
         self.blocks: dict[BlockId, BlockRealize] = {}
         self.order: dict[Stmt, int] = {}
+        self.kept: dict[Any, Any] = {}  # answers of others about this tree
+        self._last: dict[Stmt, int] = {}  # the place in the order of the last statement inside
+        self._scope: dict[Stmt, BlockRealize | None] = {}
+        self._loops: dict[Stmt, tuple[For, ...]] = {}
+        self._controls: dict[Stmt, Loads] = {}
+        self._blocks_in: dict[BlockRealize | None, list[BlockRealize]] = {}
         self._moving: frozenset[Var] | None = None
-        self._controls: dict[BlockRealize, tuple[tuple[Stmt, BufferLoad], ...]] = {}
-        self._add(func.body)
+        self._add(func.body, None, (), ())
 
-    def _add(self, stmt: Stmt) -> None:
+    def _add(self, stmt: Stmt, scope: BlockRealize | None, loops: tuple[For, ...], loads: Loads) -> None:
         self.order[stmt] = len(self.order)
+        self._scope[stmt], self._loops[stmt] = scope, loops
+        own = _own_loads(stmt)
+        loads = (*((stmt, load) for load in own), *loads) if own else loads
         if isinstance(stmt, For):
             self.loops[stmt.var] = stmt
+            loops = (*loops, stmt)
         elif isinstance(stmt, BlockRealize):
             self.blocks[stmt.block.id] = stmt
+            self._controls[stmt] = loads
+            self._blocks_in.setdefault(scope, []).append(stmt)
+            scope, loops, loads = stmt, (), ()
         for inner in sub_statements(stmt):
             self.parent[inner] = stmt
-            self._add(inner)
+            self._add(inner, scope, loops, loads)
+        self._last[stmt] = len(self.order) - 1
 
     @property
     def root(self) -> BlockRealize:
@@ -116,17 +145,9 @@ class Tree:
                 return outer
         return None
 
-    def controls(self, realize: BlockRealize) -> tuple[tuple[Stmt, BufferLoad], ...]:
+    def controls(self, realize: BlockRealize) -> Loads:
         """(statement, load) for every load that decides whether and where a block runs: in its predicate and bindings,
         and in conditions, bounds of loops and lets around it in its scope, where the statement holds the load."""
-        if realize not in self._controls:
-            at: list[Stmt] = [realize]
-            for outer in self.above(realize):
-                if isinstance(outer, BlockRealize):
-                    break
-                at.append(outer)
-            loads = ((s, n) for s in at for e in own_expressions(s) for n in walk(e) if isinstance(n, BufferLoad))
-            self._controls[realize] = tuple(loads)
         return self._controls[realize]
 
     def above(self, stmt: Stmt) -> Iterator[Stmt]:
@@ -138,40 +159,27 @@ class Tree:
 
     def scope(self, stmt: Stmt) -> BlockRealize:
         """The block that a loop or a block realization stands in, as its realization."""
-        for outer in self.above(stmt):
-            if isinstance(outer, BlockRealize):
-                return outer
-        return self.root
+        return self._scope[stmt] or self.root
 
     def loops_above(self, stmt: Stmt) -> list[For]:
         """The loops between a statement and the block that it stands in, outermost first."""
-        found: list[For] = []
-        for outer in self.above(stmt):
-            if isinstance(outer, BlockRealize):
-                break
-            if isinstance(outer, For):
-                found.append(outer)
-        return found[::-1]
+        return list(self._loops[stmt])
 
     def all_loops_above(self, stmt: Stmt) -> list[For]:
         """All loops around a statement, through the blocks around it, outermost first."""
-        return [outer for outer in self.above(stmt) if isinstance(outer, For)][::-1]
+        scope = self._scope[stmt]
+        return [*(self.all_loops_above(scope) if scope else ()), *self._loops[stmt]]
 
     def blocks_in(self, stmt: Stmt) -> list[BlockRealize]:
         """The blocks that stand in a statement and not inside another block of it, in program order."""
-        found: list[BlockRealize] = []
-        stack = [stmt.block if isinstance(stmt, BlockRealize) else stmt]
-        while stack:
-            top = stack.pop()
-            if isinstance(top, BlockRealize):
-                found.append(top)
-            else:
-                stack.extend(reversed(list(sub_statements(top))))
-        return found
+        if isinstance(stmt, BlockRealize):
+            return list(self._blocks_in.get(stmt, ()))
+        scope = self._scope[stmt]
+        return [b for b in self._blocks_in.get(scope, ()) if self.inside(b, stmt)]
 
     def inside(self, inner: Stmt, outer: Stmt) -> bool:
         """Whether `inner` is `outer` or stands inside it."""
-        return inner is outer or any(at is outer for at in self.above(inner))
+        return self.order[outer] <= self.order[inner] <= self._last[outer]
 
     def rebuild(self, changes: Mapping[Stmt, Stmt | None]) -> PrimFunc:
         """The function with statements replaced; None removes one, and the loops around it that become empty.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ....arith import Analyzer, regions
 from ....expr import Node, replace, walk
 from ...analysis.bindings import why_not_initialised
 from ...analysis.block_kinds import Scope, why_neither
@@ -200,8 +201,6 @@ def refuse_other_values(
 def _more_than_written(
     state: ScheduleState, tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer
 ) -> Failure | None:
-    from ....arith import regions
-
     shared = [l for l in tree.loops_above(writer) if tree.inside(reader, l)]
     within = shared[-1] if shared else tree.scope(writer).block
     analyzer = state.analyzer(within)
@@ -375,8 +374,6 @@ def writes_what_it_reads(
     state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer
 ) -> Failure | None:
     """write region of the block is inside its read region: what is copied back was copied in, or written since"""
-    from ....arith import Analyzer, regions
-
     read = region_of(block.block.reads, read_buffer_index)
     assert read is not None  # reads_it
     buffer = read.buffer

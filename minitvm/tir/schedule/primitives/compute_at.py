@@ -351,16 +351,12 @@ def _move(
         wanted = f"bindings of {block.block.name} that run through what will run at {loop.var.name}"
         raise same_iterations.refuse(Failure({block.block: "its bindings"}, wanted, reason))
     nest = nest_for(block, ranges, predicate, analyzer, preserve_unit_loops)
-    state.set_func(tree, tree.rebuild({block: None}))
-    target = state.loop(loop.var)
-    assert target is not None  # it holds the consumers or producers, so it stays
-    without = state.home(target)
-    placed = insert(without, target, nest, _blocks(without, after), _blocks(without, before), index)
+    placed = insert(tree, loop, nest, after, before, index)
     if isinstance(placed, str):
         raise free_position.refuse(
             Failure({loop: "this loop"}, "a place after the producers and before the consumers", placed)
         )
-    state.replace({target: placed})
+    state.set_func(tree, tree.rebuild({block: None, loop: placed}))
     moved = state.block(block.block.id)
     assert moved is not None  # it was just put there
     new_tree = state.home(moved)
@@ -368,10 +364,6 @@ def _move(
     if failure is not None:
         raise region_cover.refuse(failure)
     refuse_races(state, moved)
-
-
-def _blocks(tree: Tree, blocks: list[BlockRealize]) -> list[BlockRealize]:
-    return [tree.blocks[b.block.id] for b in blocks]
 
 
 @compute_at.space
