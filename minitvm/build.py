@@ -6,7 +6,7 @@ model -> graph -> fused graph -> te -> tir -> scheduled tir -> kernels -> source
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
@@ -14,10 +14,11 @@ import numpy as np
 from .backend import get as get_backend
 from .errors import InputError, nearest
 from .executable import nodes as x
-from .expr.names import identifier
-from .link import LoweredFunc, Unit, link_function, link_graph
+from .link import link_function, link_graph
 from .link.graphs import writes_its_output
 from .link.joined import joined
+from .lowering import Unit, lower_function, lower_functions, schedule_function, to_kernels, to_units
+from .lowering.units import named
 from .target import Target
 from .tir.nodes import IRModule, PrimFunc
 
@@ -162,18 +163,19 @@ def lower(
     fused = optimize_graph(graph, chosen, callback, accuracy)
     if stop_at == "fused":
         return fused
-    named = _selected(fused, only)
+    nodes = _selected(fused, only)
     if stop_at == "te":
         from .graph.lower import to_te
 
-        return {name: to_te(node) for name, node in named}
-    units = _units(named)
-    levels: dict[PrimFunc, Any] = {}
+        return {name: to_te(node) for name, node in nodes}
+    units = to_units(nodes)
+    levels: dict[bytes, Any] = {}
     found: dict[str, Any] = {}
     for count, unit in enumerate(units):
-        if unit.func not in levels:
-            levels[unit.func] = _descend(unit.func, chosen, stop_at, callback)
-        found[unit.name] = levels[unit.func]
+        key = unit.function.key
+        if key not in levels:
+            levels[key] = _descend(unit.func, chosen, stop_at, callback)
+        found[unit.name] = levels[key]
         if progress:
             progress(f"lowering to {stop_at}", count + 1, len(units))
     return found
@@ -210,39 +212,6 @@ def to_graph(
     return _bind(model, params) if params else model
 
 
-def to_units(fused: Any) -> list[Unit]:
-    """The fused operators of an optimized graph with their level-3 functions; equal operators share one function."""
-    return _units(_named(fused))
-
-
-def _units(named: Iterable[tuple[str, Any]]) -> list[Unit]:
-    from .graph.lower import function_key, to_prim_func
-
-    shared: dict[Any, PrimFunc] = {}
-    units = []
-    for name, node in named:
-        key = function_key(node)
-        if key not in shared:
-            shared[key] = to_prim_func(node, name=name)
-        units.append(Unit(name, node, shared[key]))
-    return units
-
-
-def lower_function(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> LoweredFunc:
-    """A scheduled level-3 function as host function, kernels and their sources."""
-    generate = get_backend(target).part("generate")
-    module = to_kernels(func, target, callback)
-    sources = {name: generate(kernel, target) for name, kernel in module.items() if not kernel.attrs.get("host")}
-    return LoweredFunc(func, module, sources)
-
-
-def to_kernels(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> IRModule:
-    """A scheduled level-3 function as a host function and its kernels."""
-    from .tir.transform.pipeline import lower as lower_tir
-
-    return lower_tir(func, target, identifier(func.name), callback=callback)
-
-
 def compile_executable(
     model: Any,
     target: Target,
@@ -259,12 +228,9 @@ def compile_executable(
     fused = optimize_graph(graph, target, callback, accuracy)
     units = to_units(fused)
     copied = joined(fused, writes_its_output).nodes
-    lowered: dict[PrimFunc, LoweredFunc] = {}
-    for count, unit in enumerate(units):
-        if unit.func not in lowered and unit.node not in copied:
-            lowered[unit.func] = lower_function(schedule_function(unit.func, target), target, callback)
-        if progress:
-            progress("lowering", count + 1, len(units))
+    functions = list(dict.fromkeys(unit.function for unit in units if unit.node not in copied))
+    report = (lambda done, total: progress("lowering", done, total)) if progress else None
+    lowered = lower_functions(functions, target, callback, report)
     return link_graph(fused, units, lowered, target.kind)
 
 
@@ -291,20 +257,6 @@ def _descend(func: PrimFunc, target: Target, stop_at: str, callback: PassCallbac
     if stop_at == "kernel":
         return to_kernels(scheduled, target, callback)
     return "\n\n".join(lower_function(scheduled, target, callback).sources.values())
-
-
-def schedule_function(func: PrimFunc, target: Target) -> PrimFunc:
-    """The function as the target's strategy schedules it.
-
-    Its attributes "schedule_trace", "schedule_choice" and "schedule_tiles" keep the steps, the rule that made them, the
-    algorithms and the tiles that were weighed.
-    """
-    from . import strategy
-
-    made = strategy.chosen(func, target)
-    traced = made.schedule.func.with_attr("schedule_trace", made.schedule.trace.as_python())
-    told = traced.with_attr(strategy.CHOICE, (made.rule, *strategy.algorithms_of(func)))
-    return told.with_attr(strategy.TILES, made.weighed) if made.weighed else told
 
 
 def optimize_graph(graph: Any, target: Target, callback: PassCallback | None = None, accuracy: str = "fast") -> Any:
@@ -343,21 +295,14 @@ def _single(model: PrimFunc | IRModule) -> PrimFunc:
     return functions[0]
 
 
-def _named(fused: Any) -> list[tuple[str, Any]]:
-    """The nodes of an optimized graph, each under a name that tells what it does: `conv2d_add_relu_3`."""
-    from .graph.names import operator_names
-
-    return list(zip(operator_names(fused), fused.nodes, strict=True))
-
-
 def _selected(fused: Any, only: str | None) -> list[tuple[str, Any]]:
-    named = _named(fused)
+    nodes = named(fused)
     if only is None:
-        return named
-    found = [(name, node) for name, node in named if name == only]
-    if not found:
-        raise InputError(f"no operator {only}; {nearest(only, [name for name, _ in named])}")
-    return found
+        return nodes
+    chosen = [(name, node) for name, node in nodes if name == only]
+    if not chosen:
+        raise InputError(f"no operator {only}; {nearest(only, [name for name, _ in nodes])}")
+    return chosen
 
 
 def _bind(graph: Any, params: Mapping[str, np.ndarray]) -> Any:

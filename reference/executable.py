@@ -75,7 +75,7 @@ class _Bytes:
 class _Machine:
     def __init__(self, executable: n.Executable, inputs: Mapping[str, Any], settings: Settings, mode: str) -> None:
         self.program, self.settings = executable, settings
-        self.kernels = [Prepared(k.func, settings, mode) if k.func is not None else None for k in executable.kernels]
+        self.kernels = [Prepared(k.func(), settings, mode) if k.func is not None else None for k in executable.kernels]
         self.values: dict[x.Var, Any] = {}
         self.pieces: dict[tuple[str, int], _Bytes] = {}
         self.places: dict[_Place, int] = {}

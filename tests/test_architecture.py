@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOUNDATION = "errors events absent notebook target expr backend store workers"
 NODES = "errors events notebook expr te.nodes tir.nodes tir.meanings graph.nodes executable.nodes"
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
-COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link"
+COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link lowering"
 EVERYTHING = f"{COMPILER} interop profile testbeds models gallery"
 
 MAY_IMPORT: dict[str, str] = {
@@ -62,9 +62,10 @@ MAY_IMPORT: dict[str, str] = {
     "transform": f"{FOUNDATION} tir te graph ir",
     "nd": "runtime",
     "testing": "absent",
-    # the one place that knows the whole way: build, and link, its last part, from kernels to an executable
-    "link": f"{MIDDLE} executable",
-    "build": f"{MIDDLE} executable runtime codegen frontend ir link",
+    # the one place that knows the whole way: build; lowering, from operators to kernels; link, from there on
+    "lowering": f"{MIDDLE} executable",
+    "link": f"{MIDDLE} executable lowering",
+    "build": f"{MIDDLE} executable runtime codegen frontend ir link lowering",
     # on top
     "interop": COMPILER,
     "profile": COMPILER,

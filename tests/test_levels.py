@@ -38,8 +38,8 @@ class Compilation:
         self.fused = optimize_graph(case.graph, target)
         verify_graph(self.fused)
         self.units = to_units(self.fused)
-        self.descents = {unit.func: Descent(unit.func, target, unit.node) for unit in self.units}
-        lowered = {func: descent.lowered for func, descent in self.descents.items()}
+        self.descents = {unit.function.key: Descent(unit.func, target, unit.node) for unit in self.units}
+        lowered = {key: descent.lowered for key, descent in self.descents.items()}
         self.executable = link_graph(self.fused, self.units, lowered, target.kind)
         verify_executable(self.executable)
 
@@ -51,7 +51,7 @@ class Compilation:
             inputs = [arrays[v] for v in unit.node.inputs]
             shapes = [tuple(self.dim(d) for d in v.shape) for v in unit.node.outputs]
             outputs = [np.full(s, 77, v.dtype.numpy) for s, v in zip(shapes, unit.node.outputs, strict=True)]
-            RUN[level](self.descents[unit.func], [*inputs, *outputs], **options)
+            RUN[level](self.descents[unit.function.key], [*inputs, *outputs], **options)
             arrays.update(zip(unit.node.outputs, outputs, strict=True))
         return [arrays[v] for v in self.fused.outputs]
 

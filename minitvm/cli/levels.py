@@ -11,7 +11,7 @@ from ..target import Target
 
 if TYPE_CHECKING:
     from ..executable import Executable
-    from ..link import LoweredFunc
+    from ..lowering import LoweredFunc
     from ..tir import IRModule, PrimFunc
 
 
@@ -26,14 +26,21 @@ class Descent:
         self.program, self.target, self.operator = program, target, operator
 
     @cached_property
-    def lowered(self) -> LoweredFunc:
-        """The scheduled function, its kernels and their sources."""
-        from ..build import lower_function, schedule_function
+    def scheduled(self) -> PrimFunc:
+        """The function with the schedule that it is lowered with."""
+        from ..lowering import schedule_function
         from ..tir import PrimFunc
 
         func = self.program
         assert isinstance(func, PrimFunc)
-        return lower_function(func if self.operator is None else schedule_function(func, self.target), self.target)
+        return func if self.operator is None else schedule_function(func, self.target)
+
+    @cached_property
+    def lowered(self) -> LoweredFunc:
+        """The kernels of the scheduled function and their sources."""
+        from ..lowering import lower_function
+
+        return lower_function(self.scheduled, self.target)
 
     @cached_property
     def executable(self) -> Executable:
@@ -65,7 +72,7 @@ def _tir(descent: Descent, args: Sequence[Any], **options: Any) -> None:
 def _schedule(descent: Descent, args: Sequence[Any], **options: Any) -> None:
     from ..reference import tir
 
-    tir.run(descent.lowered.func, *args, **options)
+    tir.run(descent.scheduled, *args, **options)
 
 
 def _kernel(descent: Descent, args: Sequence[Any], threads: int = 2, **options: Any) -> None:

@@ -16,7 +16,7 @@ shape (or a scalar input) gives a value in each call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -61,7 +61,7 @@ class KernelParam:
 class Kernel:
     """A compiled unit. `source` is text in `language`, which the back end of the executable's target writes and reads.
 
-    `script` is the kernel-level TVMScript. `func` is the kernel-level PrimFunc for the interpreter: opaque here, and
+    `script` is the kernel-level TVMScript. `func()` is the kernel-level PrimFunc for the interpreter: opaque here, and
     not serialised.
     """
 
@@ -71,7 +71,7 @@ class Kernel:
     entry: str
     params: tuple[KernelParam, ...]
     script: str = ""
-    func: Any = None
+    func: Callable[[], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,5 @@
 """From lowered functions to one `Executable`: steps, barriers, and a place for every value.
 
-lowered.py     what lowering hands over: a function, its kernels, their sources
 slots.py       values before they have a place in memory
 linker.py      collects the calls of kernels; then barriers and one arena
 functions.py   the executable of one tir function
@@ -9,12 +8,10 @@ joined.py      concatenations that need no copy
 """
 
 from .functions import host_access, link_function
-from .graphs import Unit, link_graph
-from .linker import Linker, kernel_params
-from .lowered import LoweredFunc
+from .graphs import link_graph
+from .linker import Linker
 from .slots import Slot, buffer_bytes, constant, tensor_bytes
 
 __all__ = [
-    "Linker", "LoweredFunc", "Slot", "Unit", "buffer_bytes", "constant", "host_access", "kernel_params",
-    "link_function", "link_graph", "tensor_bytes",
+    "Linker", "Slot", "buffer_bytes", "constant", "host_access", "link_function", "link_graph", "tensor_bytes",
 ]  # fmt: skip

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..executable import nodes as x
+from ..executable.nodes import KernelParam
 from ..expr import Expr, Var, walk
-from ..tir.analysis.kernel_access import buffer_access, elements_written
+from ..lowering.lowered import LoweredFunc
 from ..tir.nodes import Buffer, KernelCall
 from ..tir.transform.flatten_buffers import symbolic_dimensions
-from ..tir.transform.keep_roles import written_parameters
+from ..tir.transform.keep_roles import WRITES
 from .linker import Linker, plain
-from .lowered import LoweredFunc
 from .slots import Slot, buffer_bytes, tensor_bytes
 
 
@@ -21,9 +23,9 @@ def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
     outputs: list[x.TensorSpec] = []
     calling: list[x.Input | x.Output] = []
     args: list[Slot | Expr] = []
-    writes = written_parameters(lowered.host, lowered.module)
+    writes = _written(lowered)
     totals = _stored(lowered)
-    for position, (param, flat) in enumerate(zip(lowered.func.params, lowered.host.params, strict=True)):
+    for position, (param, flat) in enumerate(zip(lowered.params, lowered.host.params, strict=True)):
         if isinstance(param, Var):
             calling.append(x.Input(len(inputs)))
             inputs.append(x.ScalarSpec(param.name, param.dtype, param))
@@ -43,21 +45,32 @@ def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
             outputs.append(x.TensorSpec(param.name, param.dtype, shape, inout="r" in mode))
         calling.append(place)
         args.append(Slot(param.name, buffer_bytes(flat, {}), place))
-    linker.call(lowered, args, {v: v for v in symbolic_dimensions(lowered.func)})
-    return linker.finish(lowered.func.name, inputs, outputs, calling=calling)
+    linker.call(lowered, args, {v: v for v in symbolic_dimensions(lowered.params)})
+    return linker.finish(lowered.name, inputs, outputs, calling=calling)
+
+
+def _calls(lowered: LoweredFunc) -> Iterator[tuple[Buffer, KernelParam, int | None]]:
+    """What a host function hands to its kernels: the buffer, the parameter, and at most how many elements it stores."""
+    for item in walk(lowered.host.body):
+        if isinstance(item, KernelCall):
+            kernel = lowered.kernels[item.kernel]
+            for param, count, arg in zip(kernel.params, kernel.written, item.args, strict=True):
+                if isinstance(arg, Buffer):
+                    yield arg, param, count
+
+
+def _written(lowered: LoweredFunc) -> set[int]:
+    """The positions of the parameters that are outputs: a kernel writes them, or the text did."""
+    stored = {buffer for buffer, param, _ in _calls(lowered) if "w" in param.access}
+    return {k for k, p in enumerate(lowered.host.params) if p in stored} | set(lowered.host.attrs.get(WRITES, ()))
 
 
 def _stored(lowered: LoweredFunc) -> dict[Buffer, int | None]:
     """At most how many elements of each parameter the kernels store; None where there is no bound."""
     totals: dict[Buffer, int | None] = {}
-    for item in walk(lowered.host.body):
-        if isinstance(item, KernelCall):
-            kernel = lowered.module[item.kernel]
-            counts = elements_written(kernel.body)
-            for param, arg in zip(kernel.params, item.args, strict=True):
-                if isinstance(param, Buffer) and isinstance(arg, Buffer):
-                    before, count = totals.get(arg, 0), counts.get(param, 0)
-                    totals[arg] = None if before is None or count is None else before + count
+    for buffer, _, count in _calls(lowered):
+        before = totals.get(buffer, 0)
+        totals[buffer] = None if before is None or count is None else before + count
     return totals
 
 
@@ -69,16 +82,8 @@ def _is_partial(buffer: Buffer, stored: int | None) -> bool:
 
 def host_access(lowered: LoweredFunc) -> dict[Buffer, str]:
     """How a host function accesses its parameters, through its kernels."""
-    found: dict[Buffer, str] = {}
-    for item in walk(lowered.host.body):
-        if not isinstance(item, KernelCall):
-            continue
-        kernel = lowered.module[item.kernel]
-        access = buffer_access(kernel.body)
-        for param, arg in zip(kernel.params, item.args, strict=True):
-            if isinstance(arg, Buffer) and isinstance(param, Buffer):
-                mode = access.get(param, "r")
-                before = found.setdefault(arg, mode)
-                if before == "r" and "w" in mode:
-                    found[arg] = "rw"
-    return found
+    modes: dict[Buffer, str] = {}
+    for buffer, param, _ in _calls(lowered):
+        if modes.setdefault(buffer, param.access) == "r" and "w" in param.access:
+            modes[buffer] = "rw"
+    return modes

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import VerificationError
 from ..executable import nodes as x
 from ..expr import Expr, Var, as_expr
 from ..expr.names import fresh
-from ..tir.nodes import Buffer, PrimFunc
+from ..lowering.lowered import LoweredFunc
+from ..lowering.units import Unit
+from ..tir.nodes import Buffer
 from .joined import Joined, joined
 from .linker import Linker
-from .lowered import LoweredFunc
 from .slots import Slot, constant, tensor_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One fused operator of a graph on its way down; equal ones share all but the name."""
-
-    name: str
-    node: Any
-    func: PrimFunc
-
-
-def link_graph(fused: Any, units: Iterable[Unit], lowered: Mapping[PrimFunc, LoweredFunc], kind: str) -> x.Executable:
-    """The executable of an optimized graph whose functions are lowered."""
+def link_graph(fused: Any, units: Iterable[Unit], lowered: Mapping[bytes, LoweredFunc], kind: str) -> x.Executable:
+    """The executable of an optimized graph whose functions are lowered, by their keys."""
     linker = Linker(kind)
     together = joined(fused, writes_its_output)
     slots, outputs, copies = _slots(fused, together)
@@ -73,7 +64,7 @@ def _link(
     unit: Unit,
     slots: dict[Any, Slot],
     outputs: Mapping[Any, Slot],
-    lowered: Mapping[PrimFunc, LoweredFunc],
+    lowered: Mapping[bytes, LoweredFunc],
 ) -> None:
     """The steps of one operator; `slots` learns where its results lie."""
     if is_view(unit.node):
@@ -87,10 +78,11 @@ def _link(
             slots[value] = outputs.get(value) or _slot(value)
     values = [*unit.node.inputs, *unit.node.outputs]
     args: list[Slot | Expr] = [slots[v] for v in values]
-    linker.call(lowered[unit.func], args, _symbolic(unit.func, values), unit.name)
+    func = lowered[unit.function.key]
+    linker.call(func, args, _symbolic(func, values), unit.name)
 
 
-def _symbolic(func: PrimFunc, values: Iterable[Any]) -> dict[Var, Expr]:
+def _symbolic(func: LoweredFunc, values: Iterable[Any]) -> dict[Var, Expr]:
     """The function's own symbolic dimensions in terms of the values that it is called on."""
     dims: dict[Var, Expr] = {}
     for param, value in zip(func.params, values, strict=True):

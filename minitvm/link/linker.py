@@ -7,7 +7,7 @@ after lowering, so that workspaces share memory with everything else.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
@@ -16,10 +16,9 @@ from ..backend import get, lookup
 from ..errors import InternalError
 from ..executable import nodes as x
 from ..executable.plan_memory import Lifetime, plan_memory
-from ..expr import Expr, IntImm, Var, substitute, walk
-from ..tir.analysis.kernel_access import buffer_access, elements_surely_read, elements_written
-from ..tir.nodes import Allocate, Buffer, KernelCall, PrimFunc, Seq, Stmt
-from .lowered import LoweredFunc
+from ..expr import Expr, IntImm, Var, substitute
+from ..lowering.lowered import LoweredFunc, LoweredKernel
+from ..tir.nodes import Allocate, Buffer, KernelCall, Seq, Stmt
 from .slots import Slot, buffer_bytes
 
 
@@ -55,8 +54,7 @@ class Linker:
     target: str
     kernels: list[x.Kernel] = field(default_factory=list)
     steps: list[_Call | _Copy] = field(default_factory=list)
-    _known: dict[PrimFunc, int] = field(default_factory=dict)
-    _functions: list[PrimFunc] = field(default_factory=list)
+    _numbers: dict[LoweredKernel, int] = field(default_factory=dict)
     _operator: str = ""
     _language: str = ""
 
@@ -70,7 +68,7 @@ class Linker:
 
         `operator` names whose work they are (default: the function's).
         """
-        self._operator = operator or lowered.func.name
+        self._operator = operator or lowered.name
         host = lowered.host
         places: dict[Any, Slot | Expr] = dict(zip(host.params, args, strict=True))
         scalars = {**dims, **{p: a for p, a in places.items() if isinstance(p, Var) and isinstance(a, Expr)}}
@@ -91,29 +89,19 @@ class Linker:
             self._host(lowered, stmt.body, {**places, stmt.buffer: Slot(stmt.buffer.name, size)}, scalars)
         elif isinstance(stmt, KernelCall):
             args = [places[a] if isinstance(a, Buffer) else substitute(a, scalars) for a in stmt.args]
-            self.steps.append(_Call(self._kernel(lowered, stmt.kernel), args, stmt.parallel, self._operator))
+            self.steps.append(_Call(self._kernel(lowered.kernels[stmt.kernel]), args, stmt.parallel, self._operator))
         else:
             raise InternalError(f"a host function holds only kernel calls, found {type(stmt).__name__}")
 
-    def _kernel(self, lowered: LoweredFunc, name: str) -> int:
-        func = lowered.module[name]
-        if func not in self._known:
-            self._known[func] = len(self.kernels)
-            self._functions.append(func)
+    def _kernel(self, kernel: LoweredKernel) -> int:
+        if kernel not in self._numbers:
+            self._numbers[kernel] = len(self.kernels)
             taken = {k.name for k in self.kernels}
-            unique = name if name not in taken else f"{name}_{len(self.kernels)}"
+            name = kernel.name if kernel.name not in taken else f"{kernel.name}_{len(self.kernels)}"
             self.kernels.append(
-                x.Kernel(
-                    unique,
-                    self._language,
-                    lowered.sources[name],
-                    name,
-                    kernel_params(func, _new_workspaces(lowered, name)),
-                    func.script(),
-                    func,
-                )
+                x.Kernel(name, self._language, kernel.source, kernel.name, kernel.params, kernel.script, kernel.program)
             )
-        return self._known[func]
+        return self._numbers[kernel]
 
     def finish(
         self,
@@ -149,15 +137,15 @@ class Linker:
     def _check_written(self, outputs: Sequence[x.TensorSpec]) -> None:
         """Memory that nothing writes holds whatever was there: a run would give it out as a result."""
         written: dict[Slot, int | None] = {}  # at most that many bytes of each slot with memory of its own
-        counts = [elements_written(func.body) for func in self._functions]
+        lowered = list(self._numbers)
         for step in self.steps:
-            for slot, mode, nbytes in self._touched(step, counts):
+            for slot, mode, nbytes in self._touched(step, lowered):
                 home, _ = slot.storage()
                 if mode == "r" and home not in written and _is_scratch(home, outputs) and slot.nbytes != 0:
                     raise InternalError(f"{step.operator} reads {slot.name}, which no step before it writes")
                 before = written.get(home, 0)
                 if mode == "r" and _is_scratch(home, outputs) and before is not None and _less(before, home.nbytes):
-                    read = self._surely_read(step, slot)
+                    read = self._surely_read(step, slot, lowered)
                     if before < read:
                         raise InternalError(
                             f"{step.operator} reads {read} bytes of {slot.name}, of which the steps before it write "
@@ -179,31 +167,24 @@ class Linker:
             if total is not None and isinstance(slot.nbytes, int) and total < slot.nbytes:
                 raise InternalError(f"the steps write {total} of the {slot.nbytes} bytes of output {spec.name} at most")
 
-    def _surely_read(self, step: _Call | _Copy, slot: Slot) -> int:
+    def _surely_read(self, step: _Call | _Copy, slot: Slot, lowered: Sequence[LoweredKernel]) -> int:
         """A lower bound of the bytes of a slot that a step reads."""
         if isinstance(step, _Copy):
             return slot.nbytes if isinstance(slot.nbytes, int) else 0
-        func = self._functions[step.kernel]
-        params = [p for p, arg in zip(func.params, step.args, strict=True) if arg is slot and isinstance(p, Buffer)]
-        return max((elements_surely_read(func.body, p) * p.dtype.bytes for p in params), default=0)
+        kernel = lowered[step.kernel]
+        rows = zip(kernel.params, kernel.surely_read, step.args, strict=True)
+        return max((count * p.dtype.bytes for p, count, arg in rows if arg is slot), default=0)
 
-    def _touched(
-        self, step: _Call | _Copy, counts: Sequence[Mapping[Buffer, int | None]]
-    ) -> Iterator[tuple[Slot, str, int | None]]:
-        """The slots of a step, how each is accessed, and at most how many bytes of it are written.
-
-        `counts` are the elements that each kernel writes.
-        """
+    def _touched(self, step: _Call | _Copy, lowered: Sequence[LoweredKernel]) -> Iterator[tuple[Slot, str, int | None]]:
+        """The slots of a step, how each is accessed, and at most how many bytes of it are written."""
         if isinstance(step, _Copy):
             yield step.src, "r", 0
             yield step.dst, "w", step.src.nbytes if isinstance(step.src.nbytes, int) else None
             return
-        kernel = self.kernels[step.kernel]
-        func = self._functions[step.kernel]
-        for param, described, arg in zip(func.params, kernel.params, step.args, strict=True):
-            if isinstance(arg, Slot) and isinstance(param, Buffer):
-                count = counts[step.kernel].get(param, 0)
-                yield arg, described.access, None if count is None else count * param.dtype.bytes
+        kernel = lowered[step.kernel]
+        for param, count, arg in zip(kernel.params, kernel.written, step.args, strict=True):
+            if isinstance(arg, Slot):
+                yield arg, param.access, None if count is None else count * param.dtype.bytes
 
     def _plan(self, numbers: Sequence[int]) -> tuple[x.Arena, ...]:
         """One arena for all slots that have no location; `numbers` are those of the steps in the executable."""
@@ -238,34 +219,6 @@ def _is_scratch(slot: Slot, outputs: Sequence[x.TensorSpec]) -> bool:
     """Whether a slot holds nothing when a run begins: memory of the arena, or an output that is no input too."""
     location = slot.location
     return location is None or (isinstance(location, x.Output) and not outputs[location.index].inout)
-
-
-def _new_workspaces(lowered: LoweredFunc, kernel: str) -> set[Buffer]:
-    """The parameters of a kernel that are workspaces which no kernel before it has used."""
-    used: set[Buffer] = set()
-    for item in walk(lowered.host.body):
-        if isinstance(item, KernelCall):
-            params = zip(lowered.module[kernel].params, item.args, strict=False)
-            if item.kernel == kernel:
-                own = {a for a in item.args if isinstance(a, Buffer)} - used - set(lowered.host.params)
-                return {p for p, a in params if isinstance(p, Buffer) and a in own}
-            used |= {a for a in item.args if isinstance(a, Buffer)}
-    return set()
-
-
-def kernel_params(kernel: PrimFunc, new: Collection[Buffer] = ()) -> tuple[x.KernelParam, ...]:
-    """The parameters of a kernel with how it accesses them.
-
-    Nothing is in `new` ones before: what the kernel reads of them it has written, or the program is undefined, which
-    the interpreters check.
-    """
-    access = {p: "w" if p in new and mode == "rw" else mode for p, mode in buffer_access(kernel.body).items()}
-    return tuple(
-        x.KernelParam(p.name, p.dtype, x.BUFFER, access.get(p, "r"))
-        if isinstance(p, Buffer)
-        else x.KernelParam(p.name, p.dtype, x.SCALAR)
-        for p in kernel.params
-    )
 
 
 def _place(slot: Slot) -> x.Location:

@@ -214,8 +214,9 @@ def _work_of_steps(executable: Executable, sizes: Mapping[Var, Any]) -> list[_St
 
 def _function(kernel: Any) -> PrimFunc:
     """The kernel's function: as built, or read from the text that a saved program has."""
-    if isinstance(kernel.func, PrimFunc):
-        return kernel.func
+    if kernel.func is not None:
+        func: PrimFunc = kernel.func()
+        return func
     from ..script import from_source
 
     found: Any = from_source(kernel.script)

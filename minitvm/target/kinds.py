@@ -23,6 +23,9 @@ class Cache:
     shared_by: int = 1
 
 
+FOR_PEOPLE = {"for people": True}  # of a field on which no generated code depends
+
+
 @dataclass(frozen=True, slots=True)
 class CPU:
     """A CPU as schedules and cost models see it.
@@ -38,7 +41,7 @@ class CPU:
     fma_latency: int = 4
     has_fma: bool = True
     cores: int = 1
-    ghz: float = 0.0
+    ghz: float = field(default=0.0, metadata=FOR_PEOPLE)
     l1: Cache = field(default_factory=lambda: Cache(32 * 1024, 8))
     l2: Cache = field(default_factory=lambda: Cache(512 * 1024, 8))
     l3: Cache = field(default_factory=lambda: Cache(16 * 1024 * 1024, 16))

@@ -111,6 +111,12 @@ class Target:
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"
 
+    def code_identity(self) -> str:
+        """Text that two targets share if the same code is generated for them."""
+        fields = [f for f in dataclasses.fields(self.description) if not f.metadata.get("for people")]
+        parts = [self.kind, *(f"{f.name}={getattr(self.description, f.name)!r}" for f in fields)]
+        return " ".join(parts if self.host is None else [*parts, f"host=({self.host.code_identity()})"])
+
     def to_json(self) -> str:
         """A JSON object: `kind`, the description's fields, and `host` where there is one."""
         return json.dumps(self.export(), sort_keys=True)

@@ -6,6 +6,7 @@ and which steps may run at the same time. What the compiler made runs as well, w
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 import minitvm as tvm
 from minitvm import te, topi
-from minitvm.build import compile_executable, lower_function
+from minitvm.build import compile_executable
 from minitvm.errors import InternalError
 from minitvm.executable import (
     CallKernel,
@@ -33,13 +34,14 @@ from minitvm.expr import DType, IntImm, SizeVar, Var, replace
 from minitvm.graph import Graph, GraphBuilder, Value, registry
 from minitvm.graph.passes.dead_code import dead_code
 from minitvm.graph.passes.simplify import simplify
-from minitvm.link import Linker, LoweredFunc, Slot, constant
+from minitvm.link import Linker, Slot, constant
+from minitvm.lowering import LoweredFunc, lower_function
 from minitvm.reference import executable as interpreter
 from minitvm.reference import graph as oracle
 from minitvm.runtime import GraphModule
 from minitvm.target import Target
 from minitvm.tir.analysis.kernel_access import buffer_access
-from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, IRModule, Seq
+from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, Seq
 
 CPU = Target.of("cpu")
 
@@ -240,9 +242,9 @@ def test_barriers_stand_where_other_threads_take_part(steps: str, with_barriers:
 def test_a_host_function_that_computes_is_an_internal_error() -> None:
     whole = increment(False)
     body = For(Var("i"), IntImm(0, "int32"), IntImm(1, "int32"), ForKind.SERIAL, whole.host.body)
-    module = IRModule({**whole.module.functions, whole.host.name: replace(whole.host, body=body)})
     with pytest.raises(InternalError, match="a host function holds only kernel calls, found For"):
-        Linker("cpu").call(LoweredFunc(whole.func, module, whole.sources), [Slot("x", 256), Slot("y", 256)], {})
+        changed = dataclasses.replace(whole, host=replace(whole.host, body=body))
+        Linker("cpu").call(changed, [Slot("x", 256), Slot("y", 256)], {})
 
 
 def test_what_a_kernel_does_with_its_buffers() -> None:

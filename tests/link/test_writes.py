@@ -15,7 +15,7 @@ from minitvm.build import compile_executable, lower_function
 from minitvm.errors import InternalError
 from minitvm.executable import Input, Output, TensorSpec
 from minitvm.expr import DType
-from minitvm.link import Linker, Slot, kernel_params, link_function
+from minitvm.link import Linker, Slot, link_function
 from minitvm.link.linker import _Copy
 from minitvm.reference import check
 from minitvm.reference.strategies import graphs
@@ -75,7 +75,7 @@ def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4
         C[i] = B[i]
 """)
     lowered = lower_function(func, CPU)
-    access = {p.name: p.access for kernel in lowered.kernels.values() for p in kernel_params(kernel)}
+    access = {p.name: p.access for kernel in lowered.kernels.values() for p in kernel.params}
     assert access == {"A": "r", "B": "rw", "C": "w"}
     assert {spec.name: spec.inout for spec in link_function(lowered, "cpu").outputs} == {"B": True, "C": False}
 

@@ -29,7 +29,7 @@ def unary(name: str, body: Any, count: Any = 8, kind: t.ForKind = t.ForKind.PARA
         params.append(count)
         described.append(n.KernelParam(count.name, count.dtype, n.SCALAR))
     func = t.PrimFunc(tuple(params), loop, {"global_symbol": name})
-    return n.Kernel(name, "numba", "", name, tuple(described), func=func)
+    return n.Kernel(name, "numba", "", name, tuple(described), func=lambda: func)
 
 
 DOUBLE, INCREMENT, NEGATE = (

@@ -7,19 +7,25 @@ lowers it; its own execution engine is not involved, so machine code is generate
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import linecache
 import warnings
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import compiler, typed_passes, types, untyped_passes
+from numba.core import ir as numba_ir
 from numba.core.codegen import CPUCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.compiler_machinery import PassManager
-from numba.core.errors import NumbaWarning
+from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pass
+from numba.core.errors import NumbaWarning, TypingError
 from numba.core.registry import cpu_target
 from numba.core.targetconfig import ConfigStack
+from numba.core.types.functions import BaseFunction
 
 from ...errors import InternalError
 from .loader import kernel_target_machine
@@ -42,27 +48,94 @@ class _ObjectLibrary(CPUCodeLibrary):
         return self._final_module
 
 
-class _KernelPipeline(compiler.CompilerBase):
-    """The passes that a kernel needs. Numba's own pipeline has twenty more, for Python that kernels do not contain.
+class _TwoTypes(Exception):
+    """A variable is assigned values of two types."""
 
-    Their bookkeeping was half of the compile time.
-    """
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _OneTypeEach(AnalysisPass):
+    """Raises `_TwoTypes` unless every variable has the one type of all the values that it is assigned."""
+
+    _name = "one_type_each"
+
+    def __init__(self) -> None:
+        AnalysisPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        assigned = [a for block in state.func_ir.blocks.values() for a in block.find_insts(numba_ir.Assign)]
+        often = {name for name, count in Counter(a.target.name for a in assigned).items() if count > 1}
+        for a in assigned:
+            if a.target.name in often and self._type(a.value, state) != types.unliteral(state.typemap[a.target.name]):
+                raise _TwoTypes(a.target.name)
+        return False
+
+    @staticmethod
+    def _type(value: Any, state: Any) -> Any:
+        if isinstance(value, numba_ir.Var):
+            return types.unliteral(state.typemap[value.name])
+        signature = state.calltypes.get(value)
+        return None if signature is None else types.unliteral(signature.return_type)
+
+
+# The passes that a kernel needs. Numba's own pipeline has twenty more, for Python that kernels do not contain: their
+# bookkeeping was half of the compile time.
+_BEFORE = (untyped_passes.TranslateByteCode, untyped_passes.FixupArgs, untyped_passes.IRProcessing)
+_BEHIND = (typed_passes.PreLowerStripPhis, typed_passes.NativeLowering, typed_passes.NoPythonBackend)
+
+
+class _KernelPipeline(compiler.CompilerBase):
+    """For kernels whose variables have one type each."""
+
+    _passes: tuple[type, ...] = (*_BEFORE, typed_passes.NopythonTypeInference, _OneTypeEach, *_BEHIND)
 
     def define_pipelines(self) -> list[PassManager]:
         manager = PassManager("kernel")
-        for step in (
-            untyped_passes.TranslateByteCode,
-            untyped_passes.FixupArgs,
-            untyped_passes.IRProcessing,
-            untyped_passes.ReconstructSSA,  # a name that is used twice with two types is two variables
-            typed_passes.NopythonTypeInference,
-            typed_passes.PreLowerStripPhis,
-            typed_passes.NativeLowering,
-            typed_passes.NoPythonBackend,
-        ):
+        for step in self._passes:
             manager.add_pass(step, step.__name__)
         manager.finalize()
         return [manager]
+
+
+class _RenamingPipeline(_KernelPipeline):
+    """A name that is used with two types is two variables. The renaming takes a sixth of the compile time."""
+
+    _passes = (*_BEFORE, untyped_passes.ReconstructSSA, typed_passes.NopythonTypeInference, *_BEHIND)
+
+
+@contextlib.contextmanager
+def _types_of_calls_remembered() -> Iterator[None]:
+    """Numba looks up the type of each call anew, which is a fifth of the compile time; a kernel has few distinct ones.
+
+    Only below the compiler's lock: it changes Numba's class.
+    """
+    resolve = BaseFunction.get_call_type
+    known: dict[Any, Any] = {}
+
+    def get_call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
+        if kws:
+            return resolve(self, context, args, kws)
+        key = (self, tuple(args))
+        if key not in known:
+            known[key] = resolve(self, context, args, kws)
+        return known[key]
+
+    BaseFunction.get_call_type = get_call_type
+    try:
+        yield
+    finally:
+        BaseFunction.get_call_type = resolve
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Numba makes objects by the hundred thousand and drops them all at the end: looking through them does not pay."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _flags() -> compiler.Flags:
@@ -97,11 +170,18 @@ def _optimised_module(source: str, entry: str) -> llvm.ModuleRef:
     typing_context.refresh()
     target_context.refresh()
     flags = _flags()
-    library = _ObjectLibrary(target_context.codegen(), entry)
-    with ConfigStack().enter(flags.copy()):
-        result = compiler.compile_extra(
-            typing_context, target_context, function, _ARGUMENT_TYPES, types.void, flags, {}, library, _KernelPipeline
+
+    def compiled(pipeline: type[_KernelPipeline]) -> tuple[_ObjectLibrary, Any]:
+        library = _ObjectLibrary(target_context.codegen(), entry)
+        return library, compiler.compile_extra(
+            typing_context, target_context, function, _ARGUMENT_TYPES, types.void, flags, {}, library, pipeline
         )
+
+    with ConfigStack().enter(flags.copy()), _types_of_calls_remembered(), _without_collection():
+        try:
+            library, result = compiled(_KernelPipeline)
+        except (_TwoTypes, TypingError):
+            library, result = compiled(_RenamingPipeline)
         library.add_ir_module(_c_wrapper(library, target_context, result.fndesc, entry))
     library.finalize()
     for symbol in (*library.module.functions, *library.module.global_variables):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ...errors import Unsupported
@@ -85,12 +86,12 @@ def _flat_buffer(buffer: Buffer) -> Buffer:
     return replace(buffer, shape=(_size(buffer),), strides=(), elem_offset=IntImm(0), axis_separators=())
 
 
-def symbolic_dimensions(func: PrimFunc) -> list[Var]:
+def symbolic_dimensions(params: Iterable[Buffer | Var]) -> list[Var]:
     """The free variables in the shapes of the parameters, in order."""
     from ...expr import free_vars
 
     found: dict[Var, None] = {}
-    for buffer in func.buffers:
-        for var in free_vars(buffer):
+    for param in params:
+        for var in free_vars(param) if isinstance(param, Buffer) else ():
             found.setdefault(var)
     return list(found)

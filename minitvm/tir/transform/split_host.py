@@ -18,7 +18,7 @@ def split_host(func: PrimFunc, name: str) -> IRModule:
     kernels are `name_kernel_0`, ... and take the buffers and scalars that they use, in order of first use.
     """
     kernels: dict[str, PrimFunc] = {}
-    scope = [*func.params, *(v for v in symbolic_dimensions(func) if v not in func.params)]
+    scope = [*func.params, *(v for v in symbolic_dimensions(func.params) if v not in func.params)]
 
     def kernel(body: Stmt, visible: list[Buffer | Var]) -> KernelCall:
         label = f"{name}_kernel_{len(kernels)}"

@@ -1,0 +1,130 @@
+"""Trees of any level as JSON values and back: nodes that occur twice stay one node, variables keep their identity.
+
+    {"nodes": [[class, field, ...], ...], "root": value}
+
+Nodes stand in the order in which they can be made, and refer to each other by number. Nothing is executed on the way
+back but the constructors of nodes.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import enum
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import Unsupported
+from .dtypes import DType
+from .nodes import Node
+
+
+def to_json(root: Any) -> dict[str, Any]:
+    """A tree, or a tuple or mapping of trees, as a JSON value.
+
+    Raises `Unsupported` for what is no part of a program.
+    """
+    writer = _Writer()
+    value = writer.value(root)
+    return {"nodes": writer.rows, "root": value}
+
+
+def from_json(data: Mapping[str, Any]) -> Any:
+    """The inverse of `to_json`; the classes of the nodes must have been imported.
+
+    Raises `ValueError`, `TypeError`, `LookupError` or a `MinitvmError` for what `to_json` does not write.
+    """
+    nodes: list[Node] = []
+    classes = _classes()
+    for name, *fields in data["nodes"]:
+        cls, names = classes[name]
+        nodes.append(cls(**{key: _read(value, nodes) for key, value in zip(names, fields, strict=True)}))
+    return _read(data["root"], nodes)
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.rows: list[list[Any]] = []
+        self.numbers: dict[Node, int] = {}
+
+    def value(self, item: Any) -> Any:
+        if item is None or type(item) in (bool, int, str):
+            return item
+        if isinstance(item, Node):
+            return {"node": self.node(item)}
+        if isinstance(item, tuple):
+            return [self.value(part) for part in item]
+        if isinstance(item, list):
+            return {"list": [self.value(part) for part in item]}
+        if isinstance(item, Mapping):
+            return {"map": [[self.value(key), self.value(part)] for key, part in item.items()]}
+        if isinstance(item, DType):
+            return {"dtype": str(item)}
+        if isinstance(item, enum.Enum):
+            return {"enum": type(item).__name__, "name": item.name}
+        if type(item) is float:
+            return {"float": item.hex()}
+        if isinstance(item, np.ndarray | np.generic):
+            array = np.asarray(item)
+            text = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+            return {"array": text, "dtype": array.dtype.name, "shape": list(array.shape)}
+        raise Unsupported(f"{type(item).__name__} in a program has no JSON form: {item!r}")
+
+    def node(self, item: Node) -> int:
+        if item not in self.numbers:
+            name = type(item).__name__
+            cls, fields = _classes().get(name, (None, ()))
+            if cls is not type(item):
+                raise Unsupported(f"nodes of the class {type(item).__module__}.{name} have no JSON form")
+            row = [name, *(self.value(getattr(item, field)) for field in fields)]
+            self.numbers[item] = len(self.rows)
+            self.rows.append(row)
+        return self.numbers[item]
+
+
+def _read(value: Any, nodes: list[Node]) -> Any:
+    if isinstance(value, list):
+        return tuple([_read(part, nodes) for part in value])
+    if not isinstance(value, dict):
+        return value
+    if "node" in value:
+        return nodes[value["node"]]
+    if "list" in value:
+        return [_read(part, nodes) for part in value["list"]]
+    if "map" in value:
+        return {_read(key, nodes): _read(part, nodes) for key, part in value["map"]}
+    if "enum" in value:
+        return _enums()[value["enum"]][value["name"]]
+    if "float" in value:
+        return float.fromhex(value["float"])
+    if "array" in value:
+        flat = np.frombuffer(base64.b64decode(value["array"]), np.dtype(value["dtype"]))
+        return flat.reshape(value["shape"])
+    return DType(value["dtype"])
+
+
+def _subclasses(of: type) -> list[type]:
+    children: list[type] = of.__subclasses__()
+    below = [cls for child in children for cls in (child, *_subclasses(child))]
+    return [cls for cls in below if cls.__module__.partition(".")[0] == __name__.partition(".")[0]]
+
+
+def _classes() -> dict[str, tuple[Any, tuple[str, ...]]]:
+    """The classes of this package's nodes that are loaded, by name, with the fields that their constructors take."""
+    return _named_classes(len(_subclasses(Node)))
+
+
+@functools.lru_cache(maxsize=1)
+def _named_classes(count: int) -> dict[str, tuple[Any, tuple[str, ...]]]:
+    rows = {}
+    for cls in _subclasses(Node):
+        if dataclasses.is_dataclass(cls):
+            rows[cls.__name__] = cls, tuple(f.name for f in dataclasses.fields(cls) if f.init)
+    return rows
+
+
+def _enums() -> dict[str, Any]:
+    return {cls.__name__: cls for cls in _subclasses(enum.Enum)}

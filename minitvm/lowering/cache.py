@@ -1,0 +1,132 @@
+"""Lowered functions on disk: what was lowered before is found again, without its schedule and its passes.
+
+The key is a hash of all that decides what comes of a function: what it computes, its name, the target, and the code of
+the compiler. So nothing is kept where other code takes part: a back end, a rule or an operator from outside of the
+package. A file that is damaged, or of another version, is not used.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from .. import backend
+from ..errors import MinitvmError, verification_asked
+from ..executable.nodes import KernelParam
+from ..expr import DType
+from ..expr.as_json import from_json, to_json
+from ..graph import registry
+from ..store import Store
+from ..strategy.registry import rules
+from ..target import Target
+from ..tir.pass_context import PassContext
+from .lowered import LoweredFunc, LoweredKernel
+from .units import SharedFunction
+
+FUNCTIONS = Store(".fn", "lowered functions")
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+# Everything that a function passes through. The rest of the package is not asked on the way.
+_COMPILER = (
+    "arith", "backend", "codegen", "executable", "expr", "graph", "lowering", "strategy", "target", "te", "tir", "topi",
+    "errors.py",
+)  # fmt: skip
+_LIBRARIES = ("numpy", "sympy", "islpy")
+
+
+def usable(target: Target) -> bool:
+    """Whether functions for a target may be kept and found: nobody watches the passes, and all code is this package's.
+
+    With MINITVM_VERIFY=1, levels are to be verified, so there must be levels.
+    """
+    back_end = backend.find(target)
+    return (
+        not verification_asked()
+        and not PassContext.current().instruments
+        and back_end in backend.own()
+        and all(_is_ours(rule.apply) and _is_ours(rule.matches) for rule in rules(target))
+    )
+
+
+def keeps(function: SharedFunction) -> bool:
+    """Whether all operators of a function are this package's."""
+    return all(_is_ours(registry.get(node.op).compute) for node in function.graph.nodes)
+
+
+def _is_ours(function: Any) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]
+
+
+@functools.cache
+def code_version() -> bytes:
+    """A hash of the compiler's own code and of the libraries that it computes with."""
+    h = hashlib.sha256(sys.version.encode())
+    for package in _LIBRARIES:
+        h.update(f"{package} {importlib.metadata.version(package)}\0".encode())
+    for part in _COMPILER:
+        path = _PACKAGE / part
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            h.update(str(file.relative_to(_PACKAGE)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return h.digest()
+
+
+def key_of(function: SharedFunction, target: Target) -> bytes:
+    """The 32-byte key of what a function becomes for a target."""
+    h = hashlib.sha256(code_version())
+    for part in (function.key, function.name.encode(), target.code_identity().encode()):
+        h.update(len(part).to_bytes(8, "little") + part)
+    return h.digest()
+
+
+def get(function: SharedFunction, target: Target) -> LoweredFunc | None:
+    """What came of a function before, or None."""
+    data = FUNCTIONS.get(key_of(function, target), function.name)
+    return None if data is None else decode(data)
+
+
+def put(function: SharedFunction, target: Target, data: bytes) -> None:
+    """Keep what came of a function, as `encode` gives it."""
+    FUNCTIONS.put(key_of(function, target), function.name, data)
+
+
+def encode(func: LoweredFunc) -> bytes:
+    """A lowered function as JSON. Its kernels are source and text, no trees: nobody asks for them in a build."""
+    kernels = [
+        {
+            "name": k.name,
+            "source": k.source,
+            "params": [[p.name, str(p.dtype), p.role, p.access] for p in k.params],
+            "written": k.written,
+            "surely_read": k.surely_read,
+            "script": k.script,
+        }
+        for k in func.kernels.values()
+    ]
+    signature = to_json((func.params, func.host))
+    return json.dumps({"name": func.name, "signature": signature, "kernels": kernels}).encode()
+
+
+def decode(data: bytes) -> LoweredFunc | None:
+    """The inverse of `encode`; None for anything else."""
+    try:
+        body = json.loads(data)
+        params, host = from_json(body["signature"])
+        kernels = [
+            LoweredKernel(
+                k["name"],
+                k["source"],
+                tuple(KernelParam(name, DType(dtype), role, access) for name, dtype, role, access in k["params"]),
+                tuple(k["written"]),
+                tuple(k["surely_read"]),
+                k["script"],
+            )
+            for k in body["kernels"]
+        ]
+        return LoweredFunc(body["name"], params, host, {k.name: k for k in kernels})
+    except (MinitvmError, ValueError, TypeError, LookupError, AttributeError):
+        return None
