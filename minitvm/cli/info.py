@@ -17,13 +17,17 @@ def register(commands: Any) -> None:
 
 def info(options: argparse.Namespace) -> int:
     from .. import __version__
+    from ..lowering.cache import FUNCTIONS
     from ..runtime.cpu import kernel_cache
     from ..target import Target
 
     print(f"minitvm      {__version__}, Python {platform.python_version()} on {platform.system()} {platform.machine()}")
     print(f"target       {Target('cpu')}")
-    kept = kernel_cache.KERNELS.info()
-    print(f"cache        {kept.files} kernels, {kept.bytes / 1e6:.1f} MB in {kept.directory}")
+    functions, kernels = FUNCTIONS.info(), kernel_cache.KERNELS.info()
+    size = (functions.bytes + kernels.bytes) / 1e6
+    print(
+        f"cache        {functions.files} lowered functions, {kernels.files} kernels, {size:.1f} MB in {kernels.directory}"
+    )
     for package in PACKAGES:
         print(f"{package:<12} {version(package)}")
     return 0

@@ -122,8 +122,13 @@ def _named_classes(count: int) -> dict[str, tuple[Any, tuple[str, ...]]]:
     rows = {}
     for cls in _subclasses(Node):
         if dataclasses.is_dataclass(cls):
-            rows[cls.__name__] = cls, tuple(f.name for f in dataclasses.fields(cls) if f.init)
+            rows[cls.__name__] = cls, tuple(f.name for f in dataclasses.fields(cls) if f.init and not _is_identity(f))
     return rows
+
+
+def _is_identity(field: dataclasses.Field[Any]) -> bool:
+    """Whether a field only tells a node from its copies: made anew where it is not given, and not compared."""
+    return field.default_factory is not dataclasses.MISSING and not field.compare
 
 
 def _enums() -> dict[str, Any]:

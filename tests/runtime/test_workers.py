@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from minitvm.errors import InternalError
+from minitvm.errors import InternalError, ScheduleError
 from minitvm.runtime.cpu import compile_pool
 from minitvm.runtime.cpu.executor import native_call
 from minitvm.runtime.cpu.loader import load_kernel
@@ -46,6 +46,20 @@ def test_workers() -> None:
     processes = [w.process for w in pool._workers]
     pool.shutdown()
     assert all(p.poll() is not None for p in processes) and not pool._workers
+
+
+def refuse(request: bytes) -> bytes:
+    """What a worker is asked for in the next test."""
+    raise ScheduleError(f"{request.decode()}: no")
+
+
+def test_an_error_keeps_its_class() -> None:
+    task = pool.Task("tests.runtime.test_workers:refuse", worth_starting=2)
+    for workers in (0, 2):
+        with pytest.raises(ScheduleError, match="^b: no$") as refusal:
+            pool.run(task, [b"b", b"a"], workers)
+        assert type(refusal.value) is ScheduleError
+    pool.shutdown()
 
 
 def test_few_kernels_are_compiled_here() -> None:

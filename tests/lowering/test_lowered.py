@@ -1,0 +1,49 @@
+"""What linking asks of a lowered function is the same whether it was lowered now or read from the cache."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+
+from minitvm.build import optimize_graph
+from minitvm.executable.serialize import to_json
+from minitvm.expr import structural_equal
+from minitvm.link import link_function, link_graph
+from minitvm.lowering import lower_function, lower_functions, schedule_function, to_units
+from minitvm.lowering.cache import decode, encode
+from minitvm.reference import executable as executables
+from minitvm.reference import graph as graphs
+from minitvm.reference.strategies import RandomGraph, prim_funcs
+from minitvm.reference.strategies import graphs as random_graphs
+from minitvm.target import Target
+from minitvm.tir.nodes import PrimFunc
+
+CPU = Target("cpu -vector_bits=256 -vector_registers=16")
+
+
+@given(random_graphs())
+@settings(max_examples=15)
+def test_graphs_link_alike(drawn: RandomGraph) -> None:
+    """The executables say the same; the interpreter reads the kernels' text where there is no tree."""
+    fused = optimize_graph(drawn.graph, CPU)
+    units = to_units(fused)
+    lowered = lower_functions(list(dict.fromkeys(u.function for u in units)), CPU)
+    kept = {key: decode(encode(func)) for key, func in lowered.items()}
+    assert None not in kept.values()
+    fresh, read = (link_graph(fused, units, which, "cpu") for which in (lowered, kept))  # type: ignore[arg-type]
+    assert to_json(fresh) == to_json(read)
+    results = executables.run(read, drawn.inputs)
+    for one, other in zip(results, executables.run(fresh, drawn.inputs), strict=True):
+        np.testing.assert_array_equal(one, other)
+    for one, other in zip(results, graphs.run(drawn.graph, drawn.inputs), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
+
+
+@given(prim_funcs(symbolic=True))
+@settings(max_examples=30)
+def test_functions_link_alike(func: PrimFunc) -> None:
+    lowered = lower_function(schedule_function(func, CPU), CPU)
+    read = decode(encode(lowered))
+    assert read is not None
+    assert to_json(link_function(lowered, "cpu")) == to_json(link_function(read, "cpu"))
+    assert structural_equal(lowered.module, read.module, map_free_vars=True)
