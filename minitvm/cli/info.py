@@ -25,9 +25,7 @@ def info(options: argparse.Namespace) -> int:
     print(f"target       {Target('cpu')}")
     functions, kernels = FUNCTIONS.info(), kernel_cache.KERNELS.info()
     size = (functions.bytes + kernels.bytes) / 1e6
-    print(
-        f"cache        {functions.files} lowered functions, {kernels.files} kernels, {size:.1f} MB in {kernels.directory}"
-    )
+    print(f"cache        {kernels.files} kernels, {functions.files} functions, {size:.1f} MB in {kernels.directory}")
     for package in PACKAGES:
         print(f"{package:<12} {version(package)}")
     return 0
