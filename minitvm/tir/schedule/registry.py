@@ -69,7 +69,7 @@ class Requirement:
 
 
 @functools.cache
-def _parameters(check: Callable[..., Failure | None]) -> Mapping[str, bool]:
+def _parameters(check: Callable[..., Any]) -> Mapping[str, bool]:
     """The names of a check's parameters, and whether it needs them."""
     # Slow, and asked of every requirement of every call.
     return {name: p.default is p.empty for name, p in inspect.signature(check).parameters.items()}
@@ -111,6 +111,7 @@ class Primitive:
     name: str
     function: Callable[..., Any]
     requires: tuple[Requirement, ...] = ()
+    match: Callable[..., Any] | None = None
     aka: Mapping[str, str] = field(default_factory=dict)
     past: str = ""  # "was split into": for the error about a handle that is gone
     query: bool = False  # looks, changes nothing
@@ -129,13 +130,20 @@ class Primitive:
         """Register a call that a requirement refuses, for the error gallery (see `gallery` and `BadCall`)."""
         self.bad_calls.append(BadCall(requirement, call, before))
 
-    def first_failure(self, state: ScheduleState, arguments: Mapping[str, Any]) -> tuple[Requirement, Failure] | None:
-        """The first requirement that a call breaks, with how."""
+    def first_failure(self, state: ScheduleState, arguments: dict[str, Any]) -> tuple[Requirement, Failure] | None:
+        """The first requirement that a call breaks, with how. `match` joins the arguments when it is asked for."""
         for needed in self.requires:
+            if "match" in _parameters(needed.check):
+                self._add_match(state, arguments)
             failure = needed.failure(state, arguments)
             if failure is not None:
                 return needed, failure
         return None
+
+    def _add_match(self, state: ScheduleState, arguments: dict[str, Any]) -> None:
+        if self.match is not None and "match" not in arguments:
+            own = _parameters(self.match)
+            arguments["match"] = self.match(state, **{name: arguments[name] for name in own if name in arguments})
 
     def takes_nodes(self, parameter: str) -> bool:
         """Whether callers pass handles for that parameter."""
@@ -146,11 +154,22 @@ class Primitive:
         return _mentions(self.hints.get(parameter), BlockRealize)
 
     def run(self, state: ScheduleState, arguments: Mapping[str, Any]) -> Any:
-        """Check all requirements and do it; raises `Refused`."""
+        """Check all requirements, do it, and check what must hold after every step; raises `Refused`."""
+        result = self.perform(state, arguments)
+        for kept in () if self.query else INVARIANTS:
+            failure = kept.check(state)
+            if failure is not None:
+                raise kept.refuse(failure)
+        return result
+
+    def perform(self, state: ScheduleState, arguments: Mapping[str, Any]) -> Any:
+        """Check all requirements and do it, as a part of another primitive; raises `Refused`."""
+        arguments = dict(arguments)
         broken = self.first_failure(state, arguments)
         if broken is not None:
             raise broken[0].refuse(broken[1])
-        positional: list[Any] = []
+        self._add_match(state, arguments)
+        positional: list[Any] = [] if self.match is None else [arguments["match"]]
         named: dict[str, Any] = {}
         for name, parameter in self.signature.parameters.items():
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -159,12 +178,7 @@ class Primitive:
                 named[name] = arguments[name]
             else:
                 positional.append(arguments[name])
-        result = self.function(state, *positional, **named)
-        for kept in () if self.query else INVARIANTS:
-            failure = kept.check(state)
-            if failure is not None:
-                raise kept.refuse(failure)
-        return result
+        return self.function(state, *positional, **named)
 
     def document(self) -> str:
         """The documentation page: signature, docstring, other systems' names, requirements with their statements."""
@@ -204,12 +218,17 @@ _listeners: list[Callable[[Primitive], None]] = []
 def primitive(
     *,
     requires: Sequence[Requirement] = (),
+    match: Callable[..., Any] | None = None,
     aka: Mapping[str, str] | None = None,
     past: str = "",
     query: bool = False,
     kind: str = "",
 ) -> Callable[[Callable[..., Any]], Primitive]:
     """Register a schedule primitive, from anywhere. `kind` is its name in TVM's JSON traces (default: CamelCase).
+
+    `match` takes `state` and arguments by their names, and returns a frozen record of what it found in the program. The
+    requirements that have a parameter `match`, and the function behind `state`, share it. It is called once, when the
+    first of them asks for it, and may rely on the requirements before that one.
 
     One that is registered again replaces its old version. Raises `InputError` for a name that a `Schedule` has already.
     """
@@ -222,12 +241,13 @@ def primitive(
             name,
             function,
             tuple(requires),
+            match,
             aka or {},
             past or f"was consumed by {name}, which made",
             query,
             kind or "".join(part.capitalize() for part in name.split("_")),
             hints=typing.get_type_hints(function),
-            signature=whole.replace(parameters=list(whole.parameters.values())[1:]),
+            signature=whole.replace(parameters=list(whole.parameters.values())[1 if match is None else 2 :]),
         )
         PRIMITIVES[name] = made
         for listener in _listeners:

@@ -229,7 +229,9 @@ def test_rfactor_of_the_inner_loop_would_change_which_of_equals_wins() -> None:
     _, inner = sch.split(sch.get_loops("R")[0], [None, 4])
     state = ScheduleState(sch.mod, "main")
     loop = state.loop(inner.key)
-    PRIMITIVES["rfactor"].function(state, loop, 0)
+    rfactor = PRIMITIVES["rfactor"]
+    assert rfactor.match is not None
+    rfactor.function(state, rfactor.match(state, loop), loop, 0)
     values = np.array([0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], "float32")
     found = [np.zeros((), "int32"), np.zeros((), "float32")]
     interpreter.run(state.mod["main"], values, *found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ....arith import Analyzer
@@ -46,10 +47,25 @@ def _inside(tree: Tree, loop: For) -> tuple[list[For], BlockRealize] | None:
     return (loops, below) if isinstance(below, BlockRealize) else None
 
 
-def _parts(state: ScheduleState, loop: For) -> tuple[list[For], BlockRealize]:
-    found = _inside(state.home(loop), loop)
+@dataclass(frozen=True)
+class Subtree:
+    """The loops from one down, the only block in them, and its bindings divided between them and the loops around."""
+
+    loops: list[For]
+    block: BlockRealize
+    divided: Divided
+
+
+def _subtree(state: ScheduleState, target: For | list[BlockRealize]) -> Subtree | None:
+    """What `target` holds; None for a list of blocks (see `one_run`)."""
+    if not isinstance(target, For):
+        return None
+    tree = state.home(target)
+    found = _inside(tree, target)
     assert found is not None  # one_block_below
-    return found
+    loops, block = found
+    ranges = loop_ranges([*tree.loops_above(target), *loops])
+    return Subtree(loops, block, subspace_divide(block.iter_values, ranges, [l.var for l in loops], block.predicate))
 
 
 @requirement
@@ -70,13 +86,15 @@ def one_block_below(state: ScheduleState, target: For | list[BlockRealize]) -> F
 
 
 @requirement
-def fixed_inner_domains(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
+def fixed_inner_domains(
+    state: ScheduleState, target: For | list[BlockRealize], match: Subtree | None
+) -> Failure | None:
     """the loops below start at 0, and no loop around the subtree decides how far they run"""
-    if not isinstance(target, For):
-        return None  # blocks: see one_run
+    if match is None or not isinstance(target, For):
+        return None
     tree = state.home(target)
     outer = [l.var for l in tree.loops_above(target)]
-    for loop in _parts(state, target)[0]:
+    for loop in match.loops:
         if not is_const(loop.start, 0) or uses(loop.extent, outer):
             return Failure(
                 {loop: "this loop"},
@@ -86,65 +104,47 @@ def fixed_inner_domains(state: ScheduleState, target: For | list[BlockRealize]) 
     return None
 
 
-def _division(state: ScheduleState, target: For) -> Divided:
-    loops, block = _parts(state, target)
-    tree = state.home(target)
-    ranges = loop_ranges([*tree.loops_above(target), *loops])
-    return subspace_divide(block.iter_values, ranges, [l.var for l in loops], block.predicate)
-
-
 @requirement
-def bindings_divide(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
+def bindings_divide(state: ScheduleState, target: For | list[BlockRealize], match: Subtree | None) -> Failure | None:
     """each iterator's value is outer * n + inner: `inner`, of the loops below, runs once through 0 <= inner < n, and
     `outer` is a quasi-affine function of the loops around
 
     Together the inner parts are a bijective map of the loops below.
     """
-    if not isinstance(target, For):
-        return None  # blocks: see one_run
-    divided = _division(state, target)
-    if not divided.errors:
+    if match is None or not isinstance(target, For) or not match.divided.errors:
         return None
-    block = _parts(state, target)[1]
     return Failure(
-        {target: "from here inward", block.block: "its bindings"},
+        {target: "from here inward", match.block.block: "its bindings"},
         "iterators that divide into a part of the outer loops and a part of the inner ones",
-        divided.errors[0],
+        match.divided.errors[0],
     )
 
 
 @requirement
-def predicate_divides(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
+def predicate_divides(state: ScheduleState, match: Subtree | None) -> Failure | None:
     """each condition of the block's predicate uses only loops around the subtree, or only loops of it, and under the
     latter the loops of the subtree still run through a box
     """
-    if not isinstance(target, For):
-        return None  # blocks: see one_run
-    divided = _division(state, target)
-    if not divided.predicate_errors:
+    if match is None or not match.divided.predicate_errors:
         return None
-    block = _parts(state, target)[1]
     return Failure(
-        {block: "this predicate"},
+        {match.block: "this predicate"},
         "conditions on outer loops or on inner loops",
-        divided.predicate_errors[0],
+        match.divided.predicate_errors[0],
         ("split by a factor that divides the extent", "pad_einsum or transform_layout pad it"),
     )
 
 
 @requirement
-def init_moves_out(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
+def init_moves_out(state: ScheduleState, match: Subtree | None) -> Failure | None:
     """where the block has an init, its loops are no thread loops, its inner conditions bind no reduction, and its body
     loads what the init stores at that place only
 
     Then all the init's of a subtree may run before all its updates.
     """
-    if not isinstance(target, For):
-        return None  # blocks: see one_run
-    loops, block = _parts(state, target)
-    init = block.block.init
-    if init is None:
+    if match is None or match.block.block.init is None:
         return None
+    loops, block, init = match.loops, match.block, match.block.block.init
     for loop in loops:
         if loop.kind == ForKind.THREAD:
             return Failure(
@@ -154,7 +154,7 @@ def init_moves_out(state: ScheduleState, target: For | list[BlockRealize]) -> Fa
                 ("blockize before bind", "decompose_reduction"),
             )
     reducing = {v for it, e in zip(block.block.iter_vars, block.iter_values) if it.kind == REDUCE for v in free_vars(e)}
-    for condition in conjuncts(_division(state, target).inner_predicate):
+    for condition in conjuncts(match.divided.inner_predicate):
         if uses(condition, reducing):
             return Failure({block: "this predicate"}, "conditions on the loops that initialise", f"{condition} reduces")
     stores = [s for s in statements(init) if isinstance(s, BufferStore)]
@@ -237,8 +237,11 @@ def reductions_inside(state: ScheduleState, target: For | list[BlockRealize]) ->
         one_run, reductions_inside, one_block_below, fixed_inner_domains, bindings_divide, predicate_divides,
         init_moves_out,
     ],
+    match=_subtree,
 )  # fmt: skip
-def blockize(state: ScheduleState, target: For | list[BlockRealize], preserve_unit_iters: bool = True) -> BlockRealize:
+def blockize(
+    state: ScheduleState, match: Subtree | None, target: For | list[BlockRealize], preserve_unit_iters: bool = True
+) -> BlockRealize:
     """Make the subtree of a loop a block, with the block that stood there inside of it.
 
     before:
@@ -264,10 +267,9 @@ def blockize(state: ScheduleState, target: For | list[BlockRealize], preserve_un
     Of a list of blocks whose nests follow one on the other, all become one block "outer_B_C_", with an iterator for
     each loop around it that is used inside; these blocks stay as they are.
     """
-    if not isinstance(target, For):
-        return _grouped(state, target, preserve_unit_iters)
-    loops, realize = _parts(state, target)
-    divided = _division(state, target)
+    if match is None or not isinstance(target, For):
+        return _grouped(state, target, preserve_unit_iters)  # type: ignore[arg-type]
+    loops, realize, divided = match.loops, match.block, match.divided
     block = realize.block
     outer_iters: list[IterVar] = []
     outer_values: list[Expr] = []

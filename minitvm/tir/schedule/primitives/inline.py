@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ....arith import Analyzer
@@ -233,21 +234,36 @@ def _listed(indices: tuple[Expr, ...]) -> str:
     return ", ".join(map(str, indices))
 
 
-def _merge(state: ScheduleState, block: BlockRealize) -> tuple[BlockRealize, BufferRegion] | None:
-    """The producer into which a block may go, and the region of the block's that reads it."""
-    scope = Scope.around(state.home(block), block)
+@dataclass(frozen=True)
+class Merge:
+    """A block, the producer into which it may go, and the region of the block's that reads it."""
+
+    tree: Tree
+    scope: Scope
+    producer: BlockRealize
+    read: BufferRegion
+    loads: list[BufferLoad]
+
+    @property
+    def buffer(self) -> Buffer:
+        return self.read.buffer
+
+
+def _merge(state: ScheduleState, block: BlockRealize) -> Merge | None:
+    tree = state.home(block)
+    scope = Scope.around(tree, block)
     for read in block.block.reads:
         writers = [b for b in scope.writers(read.buffer) if b is not block]
         if len(writers) == 1 and read.buffer in scope.allocated and scope.readers(read.buffer) == [block]:
             if why_not_complete(scope, writers[0]) is None and len(writers[0].block.writes) == 1:
-                return writers[0], read
+                return Merge(tree, scope, writers[0], read, loads_of(block, read.buffer))
     return None
 
 
 @requirement
-def one_producer(state: ScheduleState, block: BlockRealize) -> Failure | None:
+def one_producer(state: ScheduleState, block: BlockRealize, match: Merge | None) -> Failure | None:
     """it reads a buffer, allocated in the scope, that one complete block writes and nobody else reads"""
-    if _merge(state, block) is not None:
+    if match is not None:
         return None
     scope = Scope.around(state.home(block), block)
     producers = scope.producers(block)
@@ -261,27 +277,21 @@ def one_producer(state: ScheduleState, block: BlockRealize) -> Failure | None:
 
 
 @requirement
-def producer_is_one_store(state: ScheduleState, block: BlockRealize) -> Failure | None:
+def producer_is_one_store(state: ScheduleState, match: Merge) -> Failure | None:
     """the producer's body is one store that writes each element of its buffer"""
-    found = _merge(state, block)
-    assert found is not None  # one_producer
-    producer, _ = found
-    tree = state.home(block)
-    failure = _why_not_one_store(tree, producer)
+    producer = match.producer
+    failure = _why_not_one_store(match.tree, producer)
     if failure is not None:
         return failure
-    reason = fills(tree, producer, producer.block.writes[0], None)
+    reason = fills(match.tree, producer, producer.block.writes[0], None)
     return None if reason is None else Failure({producer.block: "this producer"}, "every element written", reason)
 
 
 @requirement
-def reads_its_own_point(state: ScheduleState, block: BlockRealize) -> Failure | None:
+def reads_its_own_point(state: ScheduleState, block: BlockRealize, match: Merge) -> Failure | None:
     """all loads of the producer's buffer are at one point: distinct iterators, all that have more than one value; or
     indices that are an injective quasi-affine map of the iterators, whose inverse is known"""
-    found = _merge(state, block)
-    assert found is not None  # one_producer
-    buffer = found[1].buffer
-    loads = loads_of(block, buffer)
+    buffer, loads = match.buffer, match.loads
     for load in loads:
         if not structural_equal(load.indices, loads[0].indices):
             return Failure({load: "this load"}, "one point", f"{loads[0]} and {load}")
@@ -302,15 +312,12 @@ def reads_its_own_point(state: ScheduleState, block: BlockRealize) -> Failure | 
 
 
 @requirement
-def stays_in_the_buffer(state: ScheduleState, block: BlockRealize) -> Failure | None:
+def stays_in_the_buffer(state: ScheduleState, block: BlockRealize, match: Merge) -> Failure | None:
     """the iterators that index the producer's buffer run inside of its shape
 
     An iteration outside of it, one that guards its load, would have no iteration of the producer to happen in.
     """
-    found = _merge(state, block)
-    assert found is not None  # one_producer
-    buffer = found[1].buffer
-    load = loads_of(block, buffer)[0]
+    buffer, load = match.buffer, match.loads[0]
     analyzer = Analyzer()
     for index, dom, dim in zip(load.indices, box_read(block, load), buffer.shape, strict=True):
         if dom.start is index:  # of a block around both
@@ -321,18 +328,15 @@ def stays_in_the_buffer(state: ScheduleState, block: BlockRealize) -> Failure | 
             {block.block: "this block"},
             f"iterations inside of {buffer.name}: {index} in [0, {dim})",
             f"{index} runs over [{dom.start}, {analyzer.simplify(dom.start + dom.extent)})",
-            (f"compute_inline({found[0].block.name})",),
+            (f"compute_inline({match.producer.block.name})",),
         )
     return None
 
 
 @requirement
-def other_inputs_ready(state: ScheduleState, block: BlockRealize) -> Failure | None:
+def other_inputs_ready(state: ScheduleState, block: BlockRealize, match: Merge) -> Failure | None:
     """what else the block reads is written before the producer, and not again later: there it will be read"""
-    found = _merge(state, block)
-    assert found is not None  # one_producer
-    producer = found[0]
-    scope = Scope.around(state.home(block), block)
+    producer, scope = match.producer, match.scope
     for other in scope.producers(block):
         if other is not producer and not scope.before(other, producer):
             return Failure(
@@ -340,7 +344,7 @@ def other_inputs_ready(state: ScheduleState, block: BlockRealize) -> Failure | N
                 f"the other inputs of {block.block.name} written before {producer.block.name}",
                 other.block.name,
             )
-        if other is not producer and _changes(state, other, producer, block):
+        if other is not producer and _changes(state, other, match, block):
             return Failure(
                 {other.block: "writes what it reads", producer.block: "here it will be read"},
                 f"the other inputs of {block.block.name} written before {producer.block.name} only",
@@ -349,9 +353,9 @@ def other_inputs_ready(state: ScheduleState, block: BlockRealize) -> Failure | N
     return None
 
 
-def _changes(state: ScheduleState, other: BlockRealize, producer: BlockRealize, block: BlockRealize) -> bool:
+def _changes(state: ScheduleState, other: BlockRealize, match: Merge, block: BlockRealize) -> bool:
     """Whether the block may find other inputs where its producer runs: what writes them runs in a loop around that."""
-    tree = state.home(block)
+    tree, producer = match.tree, match.producer
     loops = [l for l in tree.loops_above(other) if tree.inside(producer, l)]
     if not loops:
         return False
@@ -360,12 +364,10 @@ def _changes(state: ScheduleState, other: BlockRealize, producer: BlockRealize, 
         if not overwritten(stored, stored, loops):
             return False  # each element is stored, and read, in one iteration
     written = [a for a in accesses(tree, other) if a.is_write]
-    found = _merge(state, block)
-    assert found is not None  # one_producer
-    values = iteration_at(block, loads_of(block, found[1].buffer)[0], _store(producer).indices)
+    values = iteration_at(block, match.loads[0], _store(producer).indices)
     bindings = dict(zip((it.var for it in producer.block.iter_vars), producer.iter_values, strict=True))
     around = tuple(tree.all_loops_above(producer))
-    others = [substitute(substitute(r, values), bindings) for r in block.block.reads if r.buffer is not found[1].buffer]
+    others = [substitute(substitute(r, values), bindings) for r in block.block.reads if r.buffer is not match.buffer]
     moved = [Access(producer, r.buffer, r.region, False, around, r) for r in others]
     own = [a for a in accesses(tree, block) if not a.is_write]
     return overwritten(moved, written, loops) or overwritten(own, written, [l for l in loops if tree.inside(block, l)])
@@ -390,8 +392,9 @@ def runs_everywhere(state: ScheduleState, block: BlockRealize) -> Failure | None
         own_iterators, complete, one_store, one_producer, producer_is_one_store, reads_its_own_point, runs_everywhere,
         stays_in_the_buffer, other_inputs_ready,
     ],
+    match=_merge,
 )  # fmt: skip
-def reverse_compute_inline(state: ScheduleState, block: BlockRealize) -> None:
+def reverse_compute_inline(state: ScheduleState, match: Merge, block: BlockRealize) -> None:
     """Compute a consumer where its only producer computes: the producer stores the consumer's value instead of its own.
 
     before:
@@ -405,13 +408,8 @@ def reverse_compute_inline(state: ScheduleState, block: BlockRealize) -> None:
         for i in range(8):
             with T.block("B"): C[vi] = A[vi] * 2.0 + 1.0
     """
-    found = _merge(state, block)
-    assert found is not None  # one_producer
-    producer, read = found
-    tree = state.home(block)
-    buffer = read.buffer
+    producer, buffer, load = match.producer, match.buffer, match.loads[0]
     inner, outer = _store(producer), _store(block)
-    load = loads_of(block, buffer)[0]
     values = iteration_at(block, load, inner.indices)
     body = _replaced(outer, buffer, inner.value, values)
     other_reads = [substitute(r, values) for r in block.block.reads if r.buffer is not buffer]
@@ -424,7 +422,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     predicate = where_read(block, load, producer, inner.indices)
     bindings = dict(zip((it.var for it in producer.block.iter_vars), producer.iter_values, strict=True))
     realize = replace(producer, block=made, predicate=both(producer.predicate, substitute(predicate, bindings)))
-    _apply(state, tree, {block: None, producer: realize}, Scope.around(tree, block), buffer)
+    _apply(state, match.tree, {block: None, producer: realize}, match.scope, buffer)
     _check_flow(state, realize)
 
 

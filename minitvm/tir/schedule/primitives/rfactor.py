@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ....arith import Analyzer
@@ -26,6 +27,7 @@ from ...analysis.bindings import why_not_injective, why_not_started_first
 from ...analysis.block_kinds import Scope, loops_binding, why_not_reduction
 from ...analysis.declared import declared_regions
 from ...analysis.reducers import Match
+from ...analysis.tree import Tree
 from ...conditions import all_of, conjuncts, is_const, uses
 from ...nodes import (
     Block,
@@ -46,8 +48,20 @@ from ..updates import Update, recognised
 from .kinds import serial_loop
 
 
-def _only_block(state: ScheduleState, loop: For) -> BlockRealize:
-    return state.home(loop).blocks_in(loop)[0]
+@dataclass(frozen=True)
+class Reduction:
+    """The only block below a loop, the loops around it, and the reducer that its body is an update of, or why none."""
+
+    tree: Tree
+    block: BlockRealize
+    loops: list[For]
+    update: tuple[Update, Match] | str
+
+
+def _reduction(state: ScheduleState, loop: For) -> Reduction:
+    tree = state.home(loop)
+    block = tree.blocks_in(loop)[0]
+    return Reduction(tree, block, tree.loops_above(block), recognised(block.block))
 
 
 def _reduction_loops(block: BlockRealize, loops: Sequence[For]) -> list[For]:
@@ -84,20 +98,18 @@ def one_reduction_block(state: ScheduleState, loop: For) -> Failure | None:
 
 
 @requirement
-def binds_only_reduction(state: ScheduleState, loop: For) -> Failure | None:
+def binds_only_reduction(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
     """the loop binds reduction iterators of the block only, at least one; no loop binds iterators of both kinds"""
-    block = _only_block(state, loop)
+    block = match.block
     spatial, reduced = loops_binding(block, SPATIAL), loops_binding(block, (REDUCE, OPAQUE))
     if loop.var not in reduced or loop.var in spatial:
         kind = "a spatial iterator" if loop.var in spatial else "no iterator"
-        ways = [
-            l.var.name for l in _reduction_loops(block, state.home(loop).loops_above(block)) if l.var not in spatial
-        ]
+        ways = [l.var.name for l in _reduction_loops(block, match.loops) if l.var not in spatial]
         return Failure(
             {loop: "this loop"}, "a loop that binds reduction iterators only", f"{loop.var.name} binds {kind}",
             tuple(f"rfactor({name}, ...)" for name in ways[:3]),
         )  # fmt: skip
-    for other in state.home(loop).loops_above(block):
+    for other in match.loops:
         if other.var in spatial and other.var in reduced:
             return Failure(
                 {other: "this loop"}, "loops that bind spatial or reduction iterators, not both",
@@ -107,13 +119,12 @@ def binds_only_reduction(state: ScheduleState, loop: For) -> Failure | None:
 
 
 @requirement
-def first_below(state: ScheduleState, loop: For) -> Failure | None:
+def first_below(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
     """the block comes first below its outermost loop, and nothing else there writes what it reads
 
     The partial results are computed before that loop, in a nest of their own.
     """
-    tree = state.home(loop)
-    block = _only_block(state, loop)
+    tree, block = match.tree, match.block
     outermost = tree.loops_above(block)[0]
     inside = tree.blocks_in(outermost)
     if inside[0] is not block:
@@ -141,11 +152,10 @@ def first_below(state: ScheduleState, loop: For) -> Failure | None:
 
 
 @requirement
-def each_point_once(state: ScheduleState, loop: For) -> Failure | None:
+def each_point_once(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
     """the loops map injectively and quasi-affinely to the block's iterators, and reduction iterators start where their
     loops start: each element is started once, first, and takes in each point once"""
-    block = _only_block(state, loop)
-    loops = state.home(loop).loops_above(block)
+    block, loops = match.block, match.loops
     reason = why_not_injective(block, loops, state.analyzer(block)) or why_not_started_first(
         block, loops, state.analyzer(block)
     )
@@ -156,11 +166,10 @@ def each_point_once(state: ScheduleState, loop: For) -> Failure | None:
 
 
 @requirement
-def fixed_domains(state: ScheduleState, loop: For) -> Failure | None:
+def fixed_domains(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
     """no start or extent of the loop, of a loop that becomes an iterator, or of a loop that stays in the second step
     depends on a loop that is not there any more; the extent of the loop itself depends on no loop at all"""
-    block = _only_block(state, loop)
-    loops = state.home(loop).loops_above(block)
+    block, loops = match.block, match.loops
     turned = _turned(block, loop, loops)
     outer = {l.var for l in loops}
     for l in turned:
@@ -184,35 +193,33 @@ def _domain(loop: For) -> str:
 
 
 @requirement
-def registered_reducer(state: ScheduleState, loop: For) -> Failure | None:
+def registered_reducer(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
     """the body is the update of a registered associative reducer: sum, prod, min, max, argmin, argmax, or one made
     known by `register_reducer`; or of several buffers, each with one of its own"""
-    block = _only_block(state, loop).block
-    found = recognised(block)
+    block, found = match.block.block, match.update
     if not isinstance(found, str):
         return None
     return Failure({block.body: "here"}, "the update of an associative reducer", found, ("register_reducer",))
 
 
 @requirement
-def keeps_order(state: ScheduleState, loop: For) -> Failure | None:
+def keeps_order(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
     """a reducer that is not commutative combines in the order of before: the loop is the outermost reduction loop
 
     Combined are then the parts of a sequence, each a run of consecutive elements, in the order of the sequence.
     """
-    block = _only_block(state, loop)
-    found = recognised(block.block)
-    assert not isinstance(found, str)  # registered_reducer
-    if found[1].reducer.commutative:
+    assert not isinstance(match.update, str)  # registered_reducer
+    block, reducer = match.block, match.update[1].reducer
+    if reducer.commutative:
         return None
-    loops = _reduction_loops(block, state.home(loop).loops_above(block))
+    loops = _reduction_loops(block, match.loops)
     before = [l for l in loops[: loops.index(loop)] if not is_const(l.extent, 1)]
     if not before:
         return None
     outer = before[0].var.name
     return Failure(
         {before[0]: "runs outside it", block.block.body: "the order of equals decides"},
-        f"the outermost reduction loop, as {found[1].reducer.name} is not commutative",
+        f"the outermost reduction loop, as {reducer.name} is not commutative",
         f"{loop.var.name} runs inside {outer}: of two equals in iterations ({outer}=0, {loop.var.name}=1) and "
         f"({outer}=1, {loop.var.name}=0) the other one wins",
         (f"rfactor({outer}, ...)", "a reducer that breaks ties by the index"),
@@ -220,16 +227,15 @@ def keeps_order(state: ScheduleState, loop: For) -> Failure | None:
 
 
 @requirement
-def fitting_axis(state: ScheduleState, loop: For, factor_axis: int) -> Failure | None:
+def fitting_axis(state: ScheduleState, factor_axis: int, match: Reduction) -> Failure | None:
     """-ndim - 1 <= factor_axis <= ndim, for the buffer that the block writes"""
-    block = _only_block(state, loop).block
-    ndim = block.writes[0].buffer.ndim
+    buffer = match.block.block.writes[0].buffer
+    ndim = buffer.ndim
     if -ndim - 1 <= factor_axis <= ndim:
         return None
-    name = block.writes[0].buffer.name
     return Failure(
-        {block: "this block"},
-        f"a factor_axis from {-ndim - 1} to {ndim}: {name} has {ndim} dimensions",
+        {match.block.block: "this block"},
+        f"a factor_axis from {-ndim - 1} to {ndim}: {buffer.name} has {ndim} dimensions",
         str(factor_axis),
     )
 
@@ -247,8 +253,9 @@ slots_started = holds_inside(
         one_reduction_block, binds_only_reduction, serial_loop, starts_at_zero, first_below, each_point_once,
         fixed_domains, own_iterators_below, registered_reducer, keeps_order, fitting_axis,
     ],
+    match=_reduction,
 )  # fmt: skip
-def rfactor(state: ScheduleState, loop: For, factor_axis: int) -> BlockRealize:
+def rfactor(state: ScheduleState, match: Reduction, loop: For, factor_axis: int) -> BlockRealize:
     """Reduce in two steps: partial results, one for each iteration of the loop, then their combination.
 
     before:
@@ -276,24 +283,19 @@ def rfactor(state: ScheduleState, loop: For, factor_axis: int) -> BlockRealize:
     block and of the loops stay with the combination. Floating-point sums are associated differently. (Suriana, Adams
     and Kamil, "Parallel associative reductions in Halide".)
     """
-    tree = state.home(loop)
-    block = _only_block(state, loop)
-    found = recognised(block.block)
-    assert not isinstance(found, str)  # registered_reducer
-    update, reducer = found
-    loops = tree.loops_above(block)
+    tree, block, loops = match.tree, match.block, match.loops
+    assert not isinstance(match.update, str)  # registered_reducer
+    update, reducer = match.update
     axis = factor_axis % (len(update.indices) + 1)
     partial = tuple(_partial_buffer(b, loop.extent, axis) for b in update.buffers)
     first = _partial_results(block, loop, loops, update, reducer, partial, axis)
     second = _combination(state, block, loop, loops, update, reducer, partial, axis)
     nest = _copied_nest(loops, first)
     scope = tree.scope(block)
-    allocated = replace(scope.block, alloc_buffers=(*scope.block.alloc_buffers, *partial))
-    outermost = loops[0]
-    state.set_func(tree, tree.rebuild({outermost: Seq.of(nest, _second_nest(outermost, block, loops, loop, second))}))
+    state.set_func(tree, tree.rebuild({loops[0]: Seq.of(nest, _second_nest(loops[0], block, loops, loop, second))}))
     now = state.block(scope.block.id)
     assert now is not None  # only its body changed
-    state.replace({now.block: replace(now.block, alloc_buffers=allocated.alloc_buffers)})
+    state.replace({now.block: replace(now.block, alloc_buffers=(*now.block.alloc_buffers, *partial))})
     made = state.block(first.block.id)
     assert made is not None  # it was just put there
     return made

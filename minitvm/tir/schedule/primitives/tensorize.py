@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from ....arith import Analyzer, regions
@@ -24,7 +24,7 @@ from ...tensor_intrin import TensorIntrin
 from ..intrinsics import renamed_inside
 from ..matching import Matcher, Mismatch
 from ..placement import box_text
-from ..registry import Failure, holds_inside, primitive, requirement
+from ..registry import Failure, Refused, holds_inside, primitive, requirement
 from ..state import ScheduleState
 from .blockize import blockize
 
@@ -134,13 +134,12 @@ def tensorize(
 def _as_block(state: ScheduleState, target: BlockRealize | For, preserve_unit_iters: bool) -> BlockRealize:
     if isinstance(target, BlockRealize):
         return target
-    arguments: Mapping[str, Any] = {"target": target, "preserve_unit_iters": preserve_unit_iters}
-    broken = blockize.first_failure(state, arguments)
-    if broken is not None:
-        needed, failure = broken
-        found = f"{needed.name} does not hold: {failure.found}"
-        raise becomes_block.refuse(Failure(failure.spots, failure.wanted, found, failure.tries))
-    made: BlockRealize = blockize.function(state, target, preserve_unit_iters)
+    try:
+        made: BlockRealize = blockize.perform(state, {"target": target, "preserve_unit_iters": preserve_unit_iters})
+    except Refused as broken:
+        failure = broken.failure
+        found = f"{broken.requirement.name} does not hold: {failure.found}"
+        raise becomes_block.refuse(Failure(failure.spots, failure.wanted, found, failure.tries)) from None
     return made
 
 
