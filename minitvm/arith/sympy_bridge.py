@@ -102,6 +102,10 @@ def functions() -> tuple[Any, Any]:
         def eval(cls, a: Any, b: Any) -> Any:
             return sympy.Integer(int(a) // int(b)) if a.is_Integer and b.is_Integer and b != 0 else None
 
+        def _eval_is_nonnegative(self) -> bool | None:
+            a, b = self.args
+            return True if a.is_nonnegative and b.is_positive else None
+
     class Mod(sympy.Function):
         nargs = (2,)
         is_integer = True

@@ -3,13 +3,23 @@
 `count(kernel)` gives the exact numbers that the kernel interpreter's listeners would count, in milliseconds: loops are
 multiplied out, conditions decided on the iterations that they depend on.
 
-    count.py      the walk over statements and expressions
-    hottest.py    the loops in which a kernel spends its time
-    domain.py     how often a statement runs, and where
-    intervals.py  which elements a set of accesses touches
+`formulas(kernel)` gives the same as closed formulas in the kernel's symbolic sizes.
+
+    walk.py        the one walk over statements and expressions
+    count.py       numbers: for given sizes
+    domain.py      how often a statement runs, and where: points that are listed
+    intervals.py   which elements a set of accesses touches
+    formulas.py    formulas: for all sizes
+    iterations.py  how often a statement runs: points under conditions
+    images.py      how many elements a set of accesses touches
+    hottest.py     the loops in which a kernel spends its time
 """
 
 from .count import Work, count, count_statement, footprint
+from .formulas import LoopFormula, Rates, WorkFormulas, formulas
 from .hottest import Nest, hottest
 
-__all__ = ["Nest", "Work", "count", "count_statement", "footprint", "hottest"]
+__all__ = [
+    "LoopFormula", "Nest", "Rates", "Work", "WorkFormulas", "count", "count_statement", "footprint", "formulas",
+    "hottest",
+]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,29 +10,11 @@ import numpy as np
 
 from ... import expr as e
 from ...arith import Analyzer
-from ..nodes import (
-    Allocate,
-    Assert,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    Evaluate,
-    For,
-    If,
-    LetStmt,
-    Prefetch,
-    PrimFunc,
-    Seq,
-    Stmt,
-    While,
-)
+from ..nodes import Buffer, PrimFunc, Stmt
 from ..values import NotAnIndex, values
 from .domain import Domain, variables
 from .intervals import Intervals, TooMany, union
-
-# An operation on floats is one, whatever it costs; a fused multiply-add is two.
-_FLOPS = {"fma": 2}
-_REDUCTIONS = {"vector_reduce_add": "add", "vector_reduce_min": "min", "vector_reduce_max": "max"}
+from .walk import Walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,82 +93,11 @@ class _Accesses:
         return union(parts)
 
 
-class _Counter:
+class _Counter(Walk[Domain]):
     def __init__(self) -> None:
-        self.operations: Counter[str] = Counter()
-        self.flops = 0
-        self.integers = 0
+        super().__init__()
         self.accesses: dict[str, dict[Buffer, _Accesses]] = {"read": {}, "write": {}}
-        self.exact = True
         self.analyzer = Analyzer()
-
-    # -- statements
-
-    def stmt(self, s: Stmt, d: Domain) -> None:
-        if isinstance(s, Seq):
-            for part in s.stmts:
-                self.stmt(part, d)
-        elif isinstance(s, For):
-            self.stmt(s.body, d.loop(s.var, s.start, s.extent))
-        elif isinstance(s, If):
-            self.value(s.condition, d)
-            self.stmt(s.then_case, d.where(s.condition))
-            if s.else_case is not None:
-                self.stmt(s.else_case, d.where(s.condition, holds=False))
-        elif isinstance(s, LetStmt):
-            self.value(s.value, d)
-            self.stmt(s.body, d.let(s.var, s.value) if known_before_running(s.value) else d)
-        elif isinstance(s, Allocate):
-            self.stmt(s.body, d)
-        elif isinstance(s, BufferStore):
-            self.value(s.value, d)
-            self.access("write", s.buffer, s.indices[0], s.predicate, d)
-        elif isinstance(s, Evaluate):
-            self.value(s.value, d)
-        elif isinstance(s, Assert):
-            self.value(s.condition, d)
-        elif isinstance(s, Prefetch):
-            return
-        elif isinstance(s, While):
-            self.exact = False
-            self.stmt(s.body, d)
-        else:
-            self.exact = False
-
-    # -- expressions
-
-    def value(self, x: e.Expr, d: Domain) -> None:
-        """Count the arithmetic and the loads of an expression that is data, not an index."""
-        if isinstance(x, BufferLoad):
-            self.access("read", x.buffer, x.indices[0], x.predicate, d)
-            return
-        if isinstance(x, e.Call) and x.op == "if_then_else" and x.args[0].dtype.lanes == 1:
-            self.value(x.args[0], d)
-            self.value(x.args[1], d.where(x.args[0]))
-            self.value(x.args[2], d.where(x.args[0], holds=False))
-            return
-        if known_before_running(x):
-            return
-        if isinstance(x, e.And | e.Or) and x.dtype.lanes == 1:  # the second is asked where the first does not decide
-            self.value(x.a, d)
-            self.value(x.b, d.where(x.a, holds=isinstance(x, e.And)))
-            return
-        for child in e.children(x):
-            if isinstance(child, e.Expr):
-                self.value(child, d)
-        self.operation(x, d)
-
-    def operation(self, x: e.Expr, d: Domain) -> None:
-        name, dtype, lanes = _arithmetic(x)
-        if not name:
-            return
-        times = d.iterations * lanes
-        self.exact &= d.exact
-        self.operations[name] += times
-        if dtype.is_float:
-            self.flops += times * _FLOPS.get(name, 1)
-        else:
-            self.integers += times * _FLOPS.get(name, 1)
 
     def access(self, kind: str, buffer: Buffer, index: e.Expr, predicate: e.Expr | None, d: Domain) -> None:
         found = self.accesses[kind].setdefault(buffer, _Accesses())
@@ -302,24 +212,6 @@ class _Counter:
             dict(self.operations), self.flops, self.integers, counts["read"], counts["write"], distinct["read"],
             distinct["write"], self.exact,
         )  # fmt: skip
-
-
-def known_before_running(x: e.Expr) -> bool:
-    """Whether an expression is integer arithmetic on loop variables, sizes and constants alone."""
-    parts = [n for n in e.walk(x) if isinstance(n, e.Expr)]
-    return not any(isinstance(n, BufferLoad) or n.dtype.is_float or n.dtype == "handle" for n in parts)
-
-
-def _arithmetic(x: e.Expr) -> tuple[str, e.DType, int]:
-    """(name, dtype, how many) of the operations that a node does by itself; no name: none."""
-    if isinstance(x, e.BinaryOp) and not isinstance(x, e.LogicalOp):
-        return type(x).__name__.lower(), x.a.dtype.scalar, x.a.dtype.lanes
-    if isinstance(x, e.Call) and x.op in _REDUCTIONS:
-        dtype = x.args[0].dtype
-        return _REDUCTIONS[x.op], dtype.scalar, dtype.lanes - 1
-    if isinstance(x, e.Call) and x.op not in ("if_then_else", "likely", "reinterpret") and not x.dtype.is_bool:
-        return x.op, x.dtype.scalar, x.dtype.lanes
-    return "", x.dtype, 0
 
 
 def _inside(term: Any) -> set[e.Var]:

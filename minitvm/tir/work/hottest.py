@@ -10,7 +10,8 @@ import numpy as np
 from ...expr import Expr, Var, children
 from ..nodes import For, LetStmt, PrimFunc, Stmt
 from ..values import NotAnIndex, values
-from .count import Work, count_statement, known_before_running
+from .count import Work, count_statement
+from .walk import known_before_running
 
 
 @dataclass(frozen=True, slots=True)

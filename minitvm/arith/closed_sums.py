@@ -1,0 +1,136 @@
+"""Closed formulas of sums: `sum f(v) for v in range(low, high)`, with minima, maxima and floor divisions in f.
+
+A polynomial is summed by Faulhaber's formula. A minimum of two sums that are linear in v is the one before some v and
+the other from there on, so the range is divided there. A floor division by a constant has a period: each residue is
+a sum of its own. What is left is `NoClosedForm`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import gcd
+from typing import Any
+
+from .formula import extremes, maximum, minimum, quotient
+
+_PARTS = 24  # sums that one sum may be divided into: more is not a formula that anybody reads
+_PERIOD = 8  # residues of a floor division
+
+
+class NoClosedForm(Exception):
+    """The sum is not one that this module has a formula for."""
+
+
+class Budget:
+    """How many parts may still be made."""
+
+    def __init__(self, parts: int = _PARTS) -> None:
+        self.parts = parts
+
+    def spend(self, parts: int = 1) -> None:
+        """Raises `NoClosedForm` when nothing is left."""
+        self.parts -= parts
+        if self.parts < 0:
+            raise NoClosedForm
+
+
+def sum_over(f: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
+    """The sum of f over low <= v < high, where high >= low. Raises `NoClosedForm`."""
+    import sympy
+
+    if f == 0 or low == high:
+        return sympy.Integer(0)
+    if not f.has(v):
+        return f * (high - low)
+    budget.spend()
+    extreme = _innermost(f, v, extremes())
+    if extreme is not None:
+        return _divided(f, extreme, v, low, high, budget)
+    from .sympy_bridge import functions
+
+    division = _innermost(f, v, (functions()[0],))
+    if division is not None:
+        return _by_residue(f, division, v, low, high, budget)
+    total: Any = sympy.Integer(0)
+    for term in sympy.Add.make_args(sympy.expand(f)):
+        coefficient, rest = term.as_independent(v, as_Add=False)
+        base, power = rest.as_base_exp() if rest != 1 else (v, sympy.Integer(0))
+        if base != v or not power.is_Integer or power < 0 or power > 12:
+            raise NoClosedForm
+        total += coefficient * (_powers(int(power), high) - _powers(int(power), low))
+    return sympy.expand(total)
+
+
+@lru_cache(maxsize=1024)
+def _powers(k: int, x: Any) -> Any:
+    """The sum of t**k over 0 <= t < x, as the polynomial in x that it is; differences hold for negative x too."""
+    import sympy
+
+    t = sympy.Dummy("t")
+    if k == 0:
+        return x
+    polynomial = (sympy.bernoulli(k + 1, t) - sympy.bernoulli(k + 1, 0)) / (k + 1)
+    return sympy.expand(polynomial.subs(t, x))
+
+
+def _innermost(f: Any, v: Any, kinds: tuple[type, ...]) -> Any:
+    """A node of one of the kinds that has v in it and no other such node with v below; None without one."""
+    nodes = sorted((n for n in f.atoms(*kinds) if n.has(v)), key=lambda n: n.sort_key())
+    return next((n for n in nodes if not any(m is not n and n.has(m) for m in nodes)), None)
+
+
+def linear(f: Any, v: Any) -> tuple[Any, Any] | None:
+    """(c, r) with f == c*v + r, r and c without v; None if there are none."""
+    import sympy
+
+    expanded = sympy.expand_mul(f)
+    c = expanded.coeff(v, 1)
+    rest = sympy.expand(expanded - c * v)
+    return None if rest.has(v) or c.has(v) else (c, rest)
+
+
+def _divided(f: Any, extreme: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
+    """The sum where a minimum or maximum is one of two of its arguments, before some v and from there on."""
+    import sympy
+
+    kind = type(extreme)
+    ordered = sorted(extreme.args, key=lambda a: (not a.has(v), a.sort_key()))
+    a, b, *others = ordered
+    parts = linear(a - b, v)
+    if parts is None or not parts[0].is_Integer or parts[0] == 0:
+        raise NoClosedForm
+    c, r = parts
+    if c < 0:
+        a, b, c, r = b, a, -c, -r
+    # c*v + r <= 0, that is a <= b, where v <= floor(-r / c).
+    edge = quotient(sympy.expand(-r), c) + 1
+    middle = minimum(maximum(edge, low), high)
+    small, large = (a, b) if kind is extremes()[0] else (b, a)
+    before = f.xreplace({extreme: kind(small, *others)})
+    after = f.xreplace({extreme: kind(large, *others)})
+    return sum_over(before, v, low, middle, budget) + sum_over(after, v, middle, high, budget)
+
+
+def _by_residue(f: Any, division: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
+    """v = low + s + p*q for each residue s below the period p: then the quotient is linear in q."""
+    import sympy
+
+    x, d = division.args
+    parts = linear(x, v)
+    if parts is None or not d.is_Integer or not parts[0].is_Integer:
+        raise NoClosedForm
+    c, r = parts
+    period = int(d) // gcd(int(c), int(d))
+    if period > _PERIOD:
+        raise NoClosedForm
+    if period == 1:
+        return sum_over(f.xreplace({division: (c // d) * v + quotient(r, d)}), v, low, high, budget)
+    budget.spend(period)
+    q = sympy.Dummy("q", integer=True)
+    total: Any = sympy.Integer(0)
+    for s in range(period):
+        at = low + s + period * q
+        value = (c * period // d) * q + quotient(sympy.expand(c * (low + s) + r), d)
+        times = maximum(sympy.Integer(0), quotient(sympy.expand(high - low - s + period - 1), sympy.Integer(period)))
+        total += sum_over(f.xreplace({division: value}).subs(v, at), q, sympy.Integer(0), times, budget)
+    return total

@@ -1,0 +1,237 @@
+"""The work of a kernel as closed formulas in its symbolic sizes: what `count` says of given sizes, for all at once.
+
+    work = formulas(kernel)
+    print(work.flops)                       # 2*k*m*n
+    work.flops.at({"n": 128, "m": 64, "k": 32})
+    cost = work.flops.compiled(("n", "m", "k"))      # a NumPy function: thousands of sizes in one call
+
+The walk over the kernel is `count`'s; how often a statement runs is a formula here and a number there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ... import expr as e
+from ...arith.closed_sums import NoClosedForm
+from ...arith.formula import Formula, capped, formula, largest, rated, symbol, up_to
+from ..analysis.registers import in_registers
+from ..nodes import Buffer, For, LetStmt, PrimFunc, Stmt
+from .images import Access, distinct
+from .iterations import Iterations, Space
+from .walk import Walk, known_before_running
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a core does in a cycle: multiply-adds of single elements, and bytes from its cache and from memory."""
+
+    multiply_adds: float
+    cache_nbytes: int
+    cache: float
+    memory: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFormula:
+    """A loop of a kernel: how often it runs, and the distinct bytes that all its iterations touch.
+
+    The loops around it (`depth` of them) are at their middle iterations, as in `hottest`.
+    """
+
+    name: str
+    depth: int
+    loop: For
+    extent: Formula
+    touched: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFormulas:
+    """`Work` with a formula for each number: see there. A formula that is not exact is an upper bound."""
+
+    sizes: tuple[e.Var, ...]
+    operations: Mapping[str, Formula]
+    flops: Formula
+    integer_operations: Formula
+    loads: Mapping[Buffer, Formula]
+    stores: Mapping[Buffer, Formula]
+    reads: Mapping[Buffer, Formula]
+    writes: Mapping[Buffer, Formula]
+    touched: Formula
+    levels: tuple[LoopFormula, ...]
+
+    @property
+    def exact(self) -> bool:
+        """Whether all formulas are."""
+        several = (self.operations, self.loads, self.stores, self.reads, self.writes)
+        return self.flops.exact and all(f.exact for formulas in several for f in formulas.values())
+
+    @property
+    def slots(self) -> Formula:
+        """Multiply-add instructions' worth of arithmetic, as `Work.slots`."""
+        zero = formula(0)
+        fused = self.operations.get("fma", zero)
+        products = self.operations.get("mul", zero) + fused
+        rest = sum((f for name, f in self.operations.items() if name not in ("mul", "fma")), zero) + fused
+        return largest(products, rest)
+
+    def moved(self, func: PrimFunc) -> Formula:
+        """Bytes read and written of the parameters of the function, as `Work.moved`."""
+        zero = formula(0)
+        return sum((self.reads.get(p, zero) + self.writes.get(p, zero) for p in func.buffers), zero)
+
+    def cycles(self, func: PrimFunc, rates: Rates) -> Formula:
+        """Predicted cycles of one core: arithmetic or the bytes that it moves, whichever takes longer."""
+        moved = self.moved(func)
+        fast, slow = rated(moved, rates.cache), rated(moved, rates.memory)
+        return largest(rated(self.slots, rates.multiply_adds), up_to(moved, rates.cache_nbytes, fast, slow))
+
+
+def formulas(func: PrimFunc) -> WorkFormulas:
+    """The work of one run of a kernel in its sizes, which are symbols with the names of its variables.
+
+    The sizes of buffers count as at least 1, as they do in lowering.
+    """
+    sizes = sizes_of(func)
+    walk = _FormulaWalk(Space(sizes))
+    walk.stmt(func.body, Iterations(walk.space, {}))
+    loads, stores = ({b: n for b, (n, _, _) in walk.accesses[kind].items()} for kind in ("read", "write"))
+    reads, writes = (
+        {b: walk.elements((kind,), b) * b.dtype.bytes for b in walk.accesses[kind]} for kind in ("read", "write")
+    )
+    registers = in_registers(func)
+    return WorkFormulas(
+        tuple(sizes), {name: formula(f) for name, f in walk.operations.items()}, formula(walk.flops),
+        formula(walk.integers), loads, stores, reads, writes, walk.bytes_touched(registers),
+        tuple(_levels(func.body, sizes, {}, 0, registers)),
+    )  # fmt: skip
+
+
+def sizes_of(func: PrimFunc) -> dict[e.Var, Any]:
+    """The symbols of the variables of a kernel's shapes and of its scalar parameters, those that are indices."""
+    shapes = [v for b in func.buffers for dim in b.shape for v in e.walk(dim) if isinstance(v, e.Var)]
+    scalars = [p for p in func.params if isinstance(p, e.Var) and p.dtype.is_int]
+    found: dict[e.Var, Any] = {}
+    for v in dict.fromkeys([*scalars, *shapes]):
+        if not isinstance(v, e.DataVar):
+            alike = sum(other.name == v.name for other in found)
+            positive = v in shapes or isinstance(v, e.SizeVar)
+            found[v] = symbol(f"{v.name}_{alike}" if alike else v.name, positive)
+    return found
+
+
+def footprint_formula(stmt: Stmt, around: Iterations, registers: Collection[Buffer] = ()) -> Formula:
+    """Distinct bytes of memory that a statement touches, as `count.footprint` for given sizes."""
+    walk = _FormulaWalk(around.space)
+    walk.stmt(stmt, around)
+    return walk.bytes_touched(registers)
+
+
+def _levels(
+    stmt: Stmt, sizes: Mapping[e.Var, Any], lets: dict[e.Var, e.Expr], depth: int, registers: Collection[Buffer]
+) -> list[LoopFormula]:
+    """The loops below a statement, those around them at their middle."""
+    if isinstance(stmt, LetStmt) and known_before_running(stmt.value):
+        lets = {**lets, stmt.var: e.substitute(stmt.value, lets)}
+    if not isinstance(stmt, For):
+        parts = [child for child in e.children(stmt) if isinstance(child, Stmt)]
+        return [level for part in parts for level in _levels(part, sizes, lets, depth, registers)]
+    space = Space(sizes)
+    around = Iterations(space, {}, lets=lets)
+    extent = e.substitute(stmt.extent, lets)
+    try:
+        times = Formula(space.symbols.of(space.form(extent)))
+    except NoClosedForm:
+        times = Formula(formula(1).expr, False)
+    touched = footprint_formula(stmt, around, registers)
+    middle = e.substitute(stmt.start, lets) + extent // 2
+    inner = _levels(stmt.body, sizes, {**lets, stmt.var: middle}, depth + 1, registers)
+    return [LoopFormula(stmt.var.name, depth, stmt, times, touched), *inner]
+
+
+class _FormulaWalk(Walk[Iterations]):
+    """The accesses of a buffer are (how many, each of them with its iterations, whether one may be anywhere)."""
+
+    def __init__(self, space: Space) -> None:
+        super().__init__()
+        self.space = space
+        self.accesses: dict[str, dict[Buffer, tuple[Formula, list[Access], bool]]] = {"read": {}, "write": {}}
+
+    def access(self, kind: str, buffer: Buffer, index: e.Expr, predicate: e.Expr | None, d: Iterations) -> None:
+        number, places, anywhere = self.accesses[kind].get(buffer, (formula(0), [], False))
+        lanes = index.dtype.lanes
+        if lanes > 1 and not isinstance(index, e.Ramp):
+            self.value(index, d)  # a gather: its indices may be loads
+        runs, base = d, index
+        if isinstance(index, e.Ramp):
+            lane = e.Var("lane", index.base.dtype)
+            runs = d.loop(lane, e.const(0), e.const(lanes))
+            base = index.base + index.stride * lane
+            masked = None if predicate is None else lane_of(predicate, lane)
+            if masked is not None:
+                runs = runs.where(masked)
+            elif predicate is not None:
+                anywhere = True
+        elif predicate is not None or lanes > 1:
+            anywhere = True
+        try:
+            form = runs.form(base) if base.dtype.lanes == 1 and runs.exact else None
+        except NoClosedForm:
+            form = None
+        masks = predicate is not None and isinstance(index, e.Ramp)
+        count = runs.iterations if masks else d.iterations * lanes
+        if form is None:
+            anywhere = True
+        else:
+            places.append(Access(form, runs))
+        self.accesses[kind][buffer] = (number + count, places, anywhere)
+
+    def size_of(self, buffer: Buffer) -> Formula | None:
+        """The elements of a buffer."""
+        total = formula(1)
+        try:
+            for dim in buffer.shape:
+                total = Formula(total.expr * self.space.symbols.of(self.space.form(dim)))
+        except NoClosedForm:
+            return None
+        return total
+
+    def elements(self, kinds: Collection[str], buffer: Buffer) -> Formula:
+        """Distinct elements of a buffer that accesses of these kinds touch."""
+        parts = [self.accesses[kind][buffer] for kind in kinds if buffer in self.accesses[kind]]
+        number = sum((n for n, _, _ in parts), formula(0))
+        whole = self.size_of(buffer)
+        bound = Formula(number.expr, False)
+        bound = bound if whole is None else capped(bound, whole)
+        if any(anywhere for _, _, anywhere in parts):
+            return bound
+        touched = distinct([access for _, places, _ in parts for access in places], whole)
+        return touched if touched.exact else capped(touched, number)
+
+    def bytes_touched(self, registers: Collection[Buffer]) -> Formula:
+        """Distinct bytes of all buffers, read or written; those in registers left out."""
+        total = formula(0)
+        for buffer in {**self.accesses["read"], **self.accesses["write"]}:
+            if buffer not in registers:
+                total = total + self.elements(("read", "write"), buffer) * buffer.dtype.bytes
+        return total
+
+
+def lane_of(x: e.Expr, lane: e.Var) -> e.Expr | None:
+    """One lane of a vector of integers or conditions, as an expression of its number; None for loads and others."""
+    if isinstance(x, e.Ramp):
+        return x.base + x.stride * lane
+    if isinstance(x, e.Broadcast):
+        return x.value
+    if x.dtype.lanes == 1:
+        return x
+    if isinstance(x, e.Not):
+        part = lane_of(x.a, lane)
+        return None if part is None else e.Not(part)
+    if isinstance(x, e.BinaryOp):
+        a, b = lane_of(x.a, lane), lane_of(x.b, lane)
+        return None if a is None or b is None else type(x)(a, b)
+    return None

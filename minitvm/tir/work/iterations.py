@@ -1,0 +1,299 @@
+"""The iterations at which a statement runs, for sizes that are open: integer points under conditions.
+
+The counterpart of `domain.Domain`, which lists points for given sizes. Conditions are an indicator: a sum of +1 and -1
+times conjunctions, so that `not (a and b)` and `a or b` are counted exactly, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ... import expr as e
+from ...arith import Analyzer
+from ...arith.affine import FLOORDIV, FLOORMOD, MAX, MIN, OPAQUE, Affine, Atom, divide_monomial
+from ...arith.closed_sums import NoClosedForm
+from ...arith.formula import Formula, formula
+from ...arith.lattice import Points, Symbols, coefficient, exactly, occurs, replaced
+
+_MOST_TERMS = 16
+Terms = tuple[tuple[int, tuple[Affine, ...]], ...]
+
+
+class Space:
+    """What all iterations of one kernel share: the ranges of its loops, the symbols of its sizes, and the counts."""
+
+    def __init__(self, sizes: Mapping[e.Var, Any]) -> None:
+        self.analyzer = Analyzer()
+        for size in sizes:
+            if sizes[size].is_positive:
+                self.analyzer.bind(size, (1, None))
+        self.symbols = Symbols(sizes)
+        self.counts: dict[Any, Formula] = {}
+
+    def form(self, x: e.Expr) -> Affine:
+        """An index as a sum. Raises `NoClosedForm` for what only a run can tell."""
+        found = self.analyzer.normal_form(x)
+        if found is None or any(_unknown(term) for term in found.terms):
+            raise NoClosedForm(str(x))
+        return found
+
+    def count(self, points: Points, hulls: Mapping[e.Var, Affine]) -> Formula:
+        """How many points there are; the same question is answered once."""
+        key = (points.variables, frozenset(points.conditions))
+        if key not in self.counts:
+            self.counts[key] = exactly(points, self.symbols, hulls)
+        return self.counts[key]
+
+
+def _unknown(term: Any) -> bool:
+    if isinstance(term, e.Var):
+        return isinstance(term, e.DataVar)
+    if term.kind == OPAQUE:
+        return True
+    return any(_unknown(t) for arg in term.args for t in (arg.terms if isinstance(arg, Affine) else [arg]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Iterations:
+    """`terms` are signed conjunctions of conditions `sum >= 0` on the loops' variables, their bounds included.
+
+    `box` has (lowest value, extent) of each loop's variable, without loop variables. `lets` are variables that stand
+    for expressions, loops' own variables among them: two loops may have the same one.
+    """
+
+    space: Space
+    box: Mapping[e.Var, tuple[Affine, Affine]]
+    terms: Terms = ((1, ()),)
+    lets: Mapping[e.Var, e.Expr] = field(default_factory=dict)
+    exact: bool = True
+
+    @property
+    def iterations(self) -> Formula:
+        """How many there are, or an upper bound."""
+        total = formula(0)
+        here, _ = self.split(())
+        hulls = {v: extent for v, (_, extent) in here.box.items()}
+        for sign, conditions in here.terms:
+            part = self.space.count(Points(tuple(here.box), conditions), hulls)
+            if not part.exact and sign < 0:
+                total = Formula(total.expr, False)  # less would be no upper bound
+            else:
+                total = total + part * sign
+        return total if self.exact else Formula(total.expr, False)
+
+    def resolved(self, x: e.Expr) -> e.Expr:
+        """`x` in terms of the variables of `box` and sizes."""
+        return e.substitute(x, dict(self.lets)) if self.lets else x
+
+    def form(self, x: e.Expr) -> Affine:
+        """An index as a sum over `box` and sizes. Raises `NoClosedForm`."""
+        return self.space.form(self.resolved(x))
+
+    def let(self, var: e.Var, value: e.Expr) -> Iterations:
+        """With `var` standing for `value`."""
+        return replace(self, lets={**self.lets, var: self.resolved(value)})
+
+    def loop(self, var: e.Var, start: e.Expr, extent: e.Expr) -> Iterations:
+        """Those of a loop; one iteration where only a run knows how many there are."""
+        first, times = self.resolved(start), self.resolved(extent)
+        own = e.Var(var.name, var.dtype)
+        try:
+            low, count = self.space.form(first), self.space.form(times)
+            lowest, highest = self.extreme(low, low=True), self.extreme(low + count, low=False)
+            inside = replace(self, box={**self.box, own: (lowest, highest - lowest)})
+            v = Affine.of(own)
+            terms = inside.meeting(((1, ()),), v - low)
+            terms = inside.meeting(terms, low + count - v - 1)
+            self.space.analyzer.bind(own, e.Range(first, times))  # from here on these two are known to hold
+            return replace(inside.let(var, own), terms=_product(self.terms, terms))
+        except NoClosedForm:
+            return replace(self.let(var, first), exact=False)
+
+    def where(self, condition: e.Expr, holds: bool = True) -> Iterations:
+        """Those at which a condition holds (or does not)."""
+        try:
+            return replace(self, terms=_product(self.terms, self.indicator(self.resolved(condition), holds)))
+        except NoClosedForm:
+            return replace(self, exact=False)
+
+    # -- conditions as indicators
+
+    def indicator(self, c: e.Expr, holds: bool) -> Terms:
+        """1 where a condition holds (or does not), 0 elsewhere. Raises `NoClosedForm`."""
+        if isinstance(c, e.Not):
+            return self.indicator(c.a, not holds)
+        if isinstance(c, e.IntImm):
+            return ((1, ()),) if bool(c.value) == holds else ()
+        if isinstance(c, e.Call) and c.op == "likely":
+            return self.indicator(c.args[0], holds)
+        if isinstance(c, e.And | e.Or):
+            if isinstance(c, e.And) == holds:
+                return _product(self.indicator(c.a, holds), self.indicator(c.b, holds))
+            return _complement(_product(self.indicator(c.a, not holds), self.indicator(c.b, not holds)))
+        if not isinstance(c, e.CompareOp):
+            raise NoClosedForm(str(c))
+        x, y = self.space.form(c.a), self.space.form(c.b)
+        if isinstance(c, e.EQ | e.NE):
+            equal = self.meeting(self.meeting(((1, ()),), x - y), y - x)
+            return equal if isinstance(c, e.EQ) == holds else _complement(equal)
+        if isinstance(c, e.GT | e.GE):
+            x, y = y, x
+        f = y - x - (1 if isinstance(c, e.LT | e.GT) else 0)
+        return self.meeting(((1, ()),), f if holds else -f - 1)
+
+    def meeting(self, terms: Terms, f: Affine) -> Terms:
+        """Where also f >= 0: a minimum in f is two conditions, a maximum one or the other."""
+        domain = self.space.analyzer.domain
+        if domain.nonnegative(f):
+            return terms
+        if domain.nonnegative(-f - 1):
+            return ()
+        for term, c in f.terms.items():
+            if isinstance(term, Atom) and term.kind in (MIN, MAX) and any(occurs(Affine.of(term), v) for v in self.box):
+                a, b = (f.without(term) + arg.scaled(c) for arg in term.args)
+                both = self.meeting(self.meeting(((1, ()),), a), b)
+                if (term.kind == MIN) == (c > 0):
+                    return _product(terms, both)
+                either = (*self.meeting(((1, ()),), a), *self.meeting(((1, ()),), b), *_negative(both))
+                return _product(terms, either)
+        return _product(terms, ((1, (f,)),))
+
+    # -- ranges
+
+    def extreme(self, x: Affine, low: bool) -> Affine:
+        """A bound of a sum for all iterations, without loop variables. Raises `NoClosedForm`."""
+        for v in reversed(list(self.box)):
+            if not occurs(x, v):
+                continue
+            x = _loop_free(x, v, low)
+            parts = coefficient(x, v)
+            if parts is None:
+                raise NoClosedForm(str(x))
+            slope, rest = parts
+            bottom, extent = self.box[v]
+            if not slope.terms and not slope.const:
+                x = rest
+                continue
+            domain = self.space.analyzer.domain
+            rising = domain.nonnegative(slope)
+            if not rising and not domain.nonnegative(-slope):
+                raise NoClosedForm(str(slope))
+            end = bottom if rising == low else bottom + extent - 1
+            x = rest + replaced(slope_times(slope, v), {v: end}, domain)
+        return x
+
+    def split(self, forms: Iterable[Affine]) -> tuple[Iterations, list[Affine]]:
+        """Loops whose variable is divided are two loops, of quotient and remainder; with the sums in their terms.
+
+        Only `v // d` and `v % d` where v begins at 0; others stay.
+        """
+        here, sums = self, list(forms)
+        for _ in range(8):
+            division = next((t for x in here._all(sums) for t in _divisions(x, here.box)), None)
+            if division is None:
+                return here, sums
+            here, sums = here._halved(division, sums)
+        return here, sums
+
+    def _all(self, sums: list[Affine]) -> list[Affine]:
+        return [*sums, *(c for _, conditions in self.terms for c in conditions)]
+
+    def _halved(self, division: Atom, sums: list[Affine]) -> tuple[Iterations, list[Affine]]:
+        v, d = division.args[0].single, division.args[1]
+        assert isinstance(v, e.Var)
+        analyzer = self.space.analyzer
+        extent = self.box[v][1]
+        times, even = _multiple(extent, d)
+        q, r = e.Var(f"{v.name}_q", v.dtype), e.Var(f"{v.name}_r", v.dtype)
+        analyzer.bind(q, (e.const(0), analyzer.to_expr(times - 1, v.dtype)))
+        analyzer.bind(r, (e.const(0), analyzer.to_expr(d - 1, v.dtype)))
+        value = slope_times(d, q) + Affine.of(r)
+        values = {v: value}
+        bounds = (Affine.of(q), times - 1 - Affine.of(q), Affine.of(r), d - 1 - Affine.of(r))
+        terms = []
+        for sign, conditions in self.terms:
+            rest = [c for c in conditions if not (even and c in (Affine.of(v), extent - 1 - Affine.of(v)))]
+            moved = [(c, replaced(c, values, analyzer.domain)) for c in rest]
+            # What became known of the two new variables goes; ends of other loops are known too, and stay.
+            kept = [new for old, new in moved if new is old or not analyzer.domain.nonnegative(new)]
+            terms.append((sign, tuple(dict.fromkeys([*bounds, *kept]))))
+        box = {w: b for w, b in self.box.items() if w is not v}
+        box |= {q: (Affine({}), times), r: (Affine({}), d)}
+        new = replace(self, box=box, terms=tuple(terms))
+        return new, [replaced(x, values, analyzer.domain) for x in sums]
+
+
+def slope_times(slope: Affine, v: e.Var) -> Affine:
+    """slope * v."""
+    from ...arith.affine import multiply
+
+    result = multiply(slope, Affine.of(v))
+    if result is None:
+        raise NoClosedForm(str(slope))
+    return result
+
+
+def _multiple(extent: Affine, d: Affine) -> tuple[Affine, bool]:
+    """(how many times d is needed to reach an extent, whether that is all of it)."""
+    if d.is_const:
+        if extent.const % d.const == 0 and all(c % d.const == 0 for c in extent.terms.values()):
+            return extent.divided(d.const), True
+        if extent.is_const:
+            return Affine({}, -(-extent.const // d.const)), False
+    else:
+        parts = divide_monomial(extent, d)
+        if parts is not None and parts[1] == Affine({}):
+            return parts[0], True
+    return Affine.of(Atom(FLOORDIV, (extent + d - 1, d))), False
+
+
+def _divisions(x: Affine, box: Mapping[e.Var, tuple[Affine, Affine]]) -> list[Atom]:
+    """The divisions of a loop variable alone in a sum, the innermost first."""
+    found = []
+    for term in x.terms:
+        found += _divisions_of(term, box)
+    return found
+
+
+def _divisions_of(term: Any, box: Mapping[e.Var, tuple[Affine, Affine]]) -> list[Atom]:
+    if isinstance(term, e.Var) or term.kind == OPAQUE:
+        return []
+    inner = [
+        d for arg in term.args for d in (_divisions(arg, box) if isinstance(arg, Affine) else _divisions_of(arg, box))
+    ]
+    if term.kind not in (FLOORDIV, FLOORMOD):
+        return inner
+    v, d = term.args[0].single, term.args[1]
+    begins = isinstance(v, e.Var) and v in box and box[v][0] == Affine({})
+    return (
+        [*inner, term] if begins and not any(occurs(d, w) for w in box) and not (d.is_const and d.const < 1) else inner
+    )
+
+
+def _loop_free(x: Affine, v: e.Var, low: bool) -> Affine:
+    """A bound of x in which no minimum or maximum has v in it, where one of its arguments bounds it."""
+    for term, c in x.terms.items():
+        if not isinstance(term, Atom) or term.kind not in (MIN, MAX) or not occurs(Affine.of(term), v):
+            continue
+        if (term.kind == MIN) == ((c > 0) == low):
+            raise NoClosedForm(str(x))
+        chosen = min(term.args, key=lambda arg: occurs(arg, v))
+        return _loop_free(x.without(term) + chosen.scaled(c), v, low)
+    return x
+
+
+def _product(a: Terms, b: Terms) -> Terms:
+    terms = tuple((s * t, tuple(dict.fromkeys((*c, *d)))) for s, c in a for t, d in b)
+    if len(terms) > _MOST_TERMS:
+        raise NoClosedForm(f"{len(terms)} conjunctions")
+    return terms
+
+
+def _complement(terms: Terms) -> Terms:
+    return ((1, ()), *_negative(terms))
+
+
+def _negative(terms: Terms) -> Terms:
+    return tuple((-sign, conditions) for sign, conditions in terms)

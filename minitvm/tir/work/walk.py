@@ -1,0 +1,155 @@
+"""The one walk over a kernel that counts: it multiplies, and leaves to a domain how often a statement runs.
+
+A domain's `iterations` are numbers (`domain.Domain`, which lists points) or closed formulas (`iterations.Iterations`):
+what is added up is what they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from ... import expr as e
+from ..nodes import (
+    Allocate,
+    Assert,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    For,
+    If,
+    LetStmt,
+    Prefetch,
+    Seq,
+    Stmt,
+    While,
+)
+
+# An operation on floats is one, whatever it costs; a fused multiply-add is two.
+_FLOPS = {"fma": 2}
+_REDUCTIONS = {"vector_reduce_add": "add", "vector_reduce_min": "min", "vector_reduce_max": "max"}
+
+
+class Runs(Protocol):
+    """The iterations at which a statement runs."""
+
+    @property
+    def iterations(self) -> Any:
+        """How many there are: what is multiplied by numbers and added."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing was passed that only a run can tell."""
+
+    def where(self, condition: e.Expr, holds: bool = True) -> Self:
+        """Those at which a condition holds."""
+
+    def loop(self, var: e.Var, start: e.Expr, extent: e.Expr) -> Self:
+        """Those of a loop."""
+
+    def let(self, var: e.Var, value: e.Expr) -> Self:
+        """With a name for an expression."""
+
+
+D = TypeVar("D", bound=Runs)
+
+
+class Walk(Generic[D]):
+    """Arithmetic by name; what to do with an access is the subclass's."""
+
+    def __init__(self) -> None:
+        self.operations: Counter[str] = Counter()
+        self.flops: Any = 0
+        self.integers: Any = 0
+        self.exact = True
+
+    def access(self, kind: str, buffer: Buffer, index: e.Expr, predicate: e.Expr | None, d: D) -> None:
+        """Count a "read" or "write"."""
+        raise NotImplementedError
+
+    # -- statements
+
+    def stmt(self, s: Stmt, d: D) -> None:
+        if isinstance(s, Seq):
+            for part in s.stmts:
+                self.stmt(part, d)
+        elif isinstance(s, For):
+            self.stmt(s.body, d.loop(s.var, s.start, s.extent))
+        elif isinstance(s, If):
+            self.value(s.condition, d)
+            self.stmt(s.then_case, d.where(s.condition))
+            if s.else_case is not None:
+                self.stmt(s.else_case, d.where(s.condition, holds=False))
+        elif isinstance(s, LetStmt):
+            self.value(s.value, d)
+            self.stmt(s.body, d.let(s.var, s.value) if known_before_running(s.value) else d)
+        elif isinstance(s, Allocate):
+            self.stmt(s.body, d)
+        elif isinstance(s, BufferStore):
+            self.value(s.value, d)
+            self.access("write", s.buffer, s.indices[0], s.predicate, d)
+        elif isinstance(s, Evaluate):
+            self.value(s.value, d)
+        elif isinstance(s, Assert):
+            self.value(s.condition, d)
+        elif isinstance(s, Prefetch):
+            return
+        elif isinstance(s, While):
+            self.exact = False
+            self.stmt(s.body, d)
+        else:
+            self.exact = False
+
+    # -- expressions
+
+    def value(self, x: e.Expr, d: D) -> None:
+        """Count the arithmetic and the loads of an expression that is data, not an index."""
+        if isinstance(x, BufferLoad):
+            self.access("read", x.buffer, x.indices[0], x.predicate, d)
+            return
+        if isinstance(x, e.Call) and x.op == "if_then_else" and x.args[0].dtype.lanes == 1:
+            self.value(x.args[0], d)
+            self.value(x.args[1], d.where(x.args[0]))
+            self.value(x.args[2], d.where(x.args[0], holds=False))
+            return
+        if known_before_running(x):
+            return
+        if isinstance(x, e.And | e.Or) and x.dtype.lanes == 1:  # the second is asked where the first does not decide
+            self.value(x.a, d)
+            self.value(x.b, d.where(x.a, holds=isinstance(x, e.And)))
+            return
+        for child in e.children(x):
+            if isinstance(child, e.Expr):
+                self.value(child, d)
+        self.operation(x, d)
+
+    def operation(self, x: e.Expr, d: D) -> None:
+        name, dtype, lanes = _arithmetic(x)
+        if not name:
+            return
+        times = d.iterations * lanes
+        self.exact &= d.exact
+        self.operations[name] += times
+        if dtype.is_float:
+            self.flops += times * _FLOPS.get(name, 1)
+        else:
+            self.integers += times * _FLOPS.get(name, 1)
+
+
+def known_before_running(x: e.Expr) -> bool:
+    """Whether an expression is integer arithmetic on loop variables, sizes and constants alone."""
+    parts = [n for n in e.walk(x) if isinstance(n, e.Expr)]
+    return not any(isinstance(n, BufferLoad) or n.dtype.is_float or n.dtype == "handle" for n in parts)
+
+
+def _arithmetic(x: e.Expr) -> tuple[str, e.DType, int]:
+    """(name, dtype, how many) of the operations that a node does by itself; no name: none."""
+    if isinstance(x, e.BinaryOp) and not isinstance(x, e.LogicalOp):
+        return type(x).__name__.lower(), x.a.dtype.scalar, x.a.dtype.lanes
+    if isinstance(x, e.Call) and x.op in _REDUCTIONS:
+        dtype = x.args[0].dtype
+        return _REDUCTIONS[x.op], dtype.scalar, dtype.lanes - 1
+    if isinstance(x, e.Call) and x.op not in ("if_then_else", "likely", "reinterpret") and not x.dtype.is_bool:
+        return x.op, x.dtype.scalar, x.dtype.lanes
+    return "", x.dtype, 0

@@ -1,0 +1,243 @@
+"""Closed formulas against counting: exactly equal at many sizes, or an upper bound where they say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minitvm import strategy, te, topi
+from minitvm.errors import InputError
+from minitvm.expr import And, Expr, Max, Min, Or, SizeVar, Var, as_expr, call, const, walk
+from minitvm.reference import kernel as interpreter
+from minitvm.reference import strategies
+from minitvm.reference.listeners import Ledger
+from minitvm.target import Target
+from minitvm.te import create_prim_func
+from minitvm.tir.analysis.registers import in_registers
+from minitvm.tir.conditions import reads_memory
+from minitvm.tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Stmt
+from minitvm.tir.transform.pipeline import lower
+from minitvm.tir.values import values
+from minitvm.tir.work import Rates, WorkFormulas, count, footprint, formulas
+
+CPU = Target("cpu -model=znver3")
+SIZES = [(1, 1), (2, 5), (3, 2), (4, 4), (7, 3), (13, 6), (16, 1), (17, 9), (33, 4)]
+
+
+def _min(a: Any, b: Any) -> Expr:
+    return Min(as_expr(a), as_expr(b))
+
+
+def _max(a: Any, b: Any) -> Expr:
+    return Max(as_expr(a), as_expr(b))
+
+
+def kernels(func: PrimFunc, schedule: bool = True) -> list[PrimFunc]:
+    scheduled = strategy.schedule(func, CPU).func if schedule else func
+    return [k for _, k in lower(scheduled, CPU, "f").items() if not k.attrs.get("host")]
+
+
+def assert_counted(kernel: PrimFunc, sizes: Any = SIZES) -> WorkFormulas:
+    """Each formula equals what is counted for given sizes; one that is not exact is no less."""
+    work = formulas(kernel)
+    for pair in sizes:
+        at = dict(zip(work.sizes, pair, strict=False))
+        counted = count(kernel, at)
+        pairs = [
+            (work.flops, counted.flops), (work.integer_operations, counted.integer_operations),
+            (work.slots, counted.slots), (work.moved(kernel), counted.moved(kernel)),
+            *((f, counted.operations.get(name, 0)) for name, f in work.operations.items()),
+            *((f, counted.loads[b]) for b, f in work.loads.items()),
+            *((f, counted.stores[b]) for b, f in work.stores.items()),
+            *((f, counted.reads[b]) for b, f in work.reads.items()),
+            *((f, counted.writes[b]) for b, f in work.writes.items()),
+            (work.touched, footprint(kernel.body, at, in_registers(kernel))),
+        ]  # fmt: skip
+        for formula, number in pairs:
+            value = formula.at(at)
+            if counted.exact:
+                assert value == number if formula.exact else value >= number, (str(formula), at, kernel.script())
+    return work
+
+
+# -- random nests: triangles, tiles with edges, guards, masks ---------------------------------------------------------
+
+
+@st.composite
+def nests(draw: st.DrawFn) -> PrimFunc:
+    """A kernel of one to three loops over two sizes, with guards, that reads and writes by sums of its variables."""
+    n, m = SizeVar("n"), SizeVar("m")
+    loops: list[Var] = []
+
+    def extent() -> Expr:
+        kinds = ["n", "m", "constant", "tiles", "tail"] + ["triangle", "rest", "edge"] * bool(loops)
+        kind = draw(st.sampled_from(kinds))
+        tile = draw(st.sampled_from([2, 4, 16]))
+        if kind in ("triangle", "rest", "edge"):
+            outer = draw(st.sampled_from(loops))
+            return {
+                "triangle": outer + draw(st.integers(0, 2)), "rest": n - outer, "edge": _min(tile, n - outer * tile)
+            }[kind]  # fmt: skip
+        return {
+            "n": n, "m": m, "constant": const(draw(st.integers(1, 5))), "tiles": (n + (tile - 1)) // tile,
+            "tail": n % tile,
+        }[kind]  # fmt: skip
+
+    def affine() -> Expr:
+        total: Expr = const(draw(st.integers(0, 3)))
+        for v in loops:
+            c: Any = draw(st.sampled_from([0, 1, 1, 1, 2, 3, 16, "m", "n"]))
+            total = total + v * {"m": m, "n": n}.get(c, c)
+        return total
+
+    def condition() -> Expr:
+        v = draw(st.sampled_from(loops))
+        limit = draw(st.sampled_from([n, m, n - 1, const(3), n // 2, _min(n, m), _max(n, 4)]))
+        kind = draw(st.sampled_from(["below", "from", "sum", "apart", "equal", "either", "both", "rest"]))
+        return {
+            "below": v < limit, "from": v >= 1, "sum": affine() < limit, "apart": v != 2, "equal": v == limit,
+            "either": Or(v < 1, v >= limit), "both": And(v >= 1, affine() < limit), "rest": v % 4 < limit,
+        }[kind]  # fmt: skip
+
+    variables = [Var(name) for name in "ijk"[: draw(st.integers(1, 3))]]
+    extents = []
+    for v in variables:
+        extents.append(extent())
+        loops.append(v)
+    a, b = Buffer("a", (n * m * 64 + n * 300 + 4096,)), Buffer("b", (n * m * 64 + n * 300 + 4096,))
+    load: Expr = BufferLoad(a, (affine(),))
+    if draw(st.booleans()):
+        load = call("if_then_else", condition(), load, const(0.0))
+    body: Stmt = BufferStore(b, load * const(2.0), (affine(),))
+    for v, times in reversed(list(zip(variables, extents, strict=True))):
+        if draw(st.integers(0, 2)) == 0:
+            body = If(condition(), body)
+        loops.pop()
+        body = For(v, const(0), as_expr(times), ForKind.SERIAL, body)
+        loops[:] = [w for w in variables if w is not v and variables.index(w) < variables.index(v)]
+    return PrimFunc((a, b, n, m), body)
+
+
+@given(nests())
+@settings(max_examples=20)
+def test_nests_of_loops_over_sizes(kernel: PrimFunc) -> None:
+    assert_counted(kernel)
+
+
+@given(strategies.prim_funcs(symbolic=True))
+@settings(max_examples=15)
+def test_any_kernel_over_a_size(func: PrimFunc) -> None:
+    for kernel in kernels(func):
+        work = assert_counted(kernel, [(1,), (2,), (5,), (9,)])
+        for size in (1, 5):
+            assert_as_run(kernel, work, size)
+
+
+def assert_as_run(kernel: PrimFunc, work: WorkFormulas, size: int) -> None:
+    """Loads and stores by buffer are those that the kernel interpreter hears."""
+    at = dict.fromkeys(work.sizes, size)
+    if not count(kernel, at).exact:
+        return  # loads in indices from memory are not counted
+    if any(isinstance(n, And | Or) and reads_memory(n.a) for n in walk(kernel.body)):
+        return  # data decides whether the second condition is asked
+    arrays = [np.ones([int(values(dim, at)) for dim in p.shape], p.dtype.numpy) for p in kernel.buffers]
+    scalars = [size for p in kernel.params if isinstance(p, Var)]
+    ledger = Ledger()
+    with np.errstate(all="ignore"):
+        interpreter.run(
+            kernel, *arrays, *scalars, mode="slow", shadow=False, listeners=[ledger],
+            inout=[p.name for p in kernel.buffers],
+        )  # fmt: skip
+    for formulas_of, heard in ((work.loads, ledger.loads), (work.stores, ledger.stores)):
+        for name in heard:
+            mine = [f for b, f in formulas_of.items() if b.name == name]
+            total = sum(f.at(at) for f in mine)
+            assert total == heard[name] if all(f.exact for f in mine) else total >= heard[name], (name, kernel.script())
+
+
+def the_kernel(args: list[Any]) -> PrimFunc:
+    (kernel,) = kernels(create_prim_func(args))
+    return kernel
+
+
+def product() -> PrimFunc:
+    n, m, k = te.var("n"), te.var("m"), te.var("k")
+    a, b = te.placeholder((n, k), name="a"), te.placeholder((k, m), name="b")
+    return the_kernel([a, b, topi.matmul(a, b)])
+
+
+def test_a_matrix_product_has_the_formulas_that_everybody_writes() -> None:
+    kernel = product()
+    work = formulas(kernel)
+    assert work.exact
+    assert str(work.flops) == "2*k*m*n" and str(work.slots) == "k*m*n"
+    reads = {b.name: str(f) for b, f in work.reads.items()}
+    assert reads["a"] == "4*k*n" and reads["b"] == "4*k*m"
+    assert str(work.touched) == "4*k*m + 4*k*n + 4*m*n"
+    touched = [(level.name, str(level.extent), str(level.touched)) for level in work.levels]
+    assert touched[-1] == ("k", "k", "8*k + 4")
+
+
+def test_thousands_of_sizes_are_one_call() -> None:
+    cost = formulas(product()).flops.compiled(("n", "m", "k"))
+    rng = np.random.default_rng(0)
+    n, m, k = rng.integers(1, 3000, (3, 5000))
+    np.testing.assert_array_equal(cost(n, m, k), 2 * n * m * k)
+    np.testing.assert_array_equal(cost(n, 3, 4), 24 * n)
+
+
+def nest(*loops: tuple[Var, Any], guard: Expr | None = None, index: Any = 0) -> PrimFunc:
+    """A kernel that adds 1 to an element in its innermost iteration, where the guard holds."""
+    n = next(v for _, extent in [*loops, (None, index)] for v in walk(as_expr(extent)) if isinstance(v, SizeVar))
+    b = Buffer("b", (n * n + 64,))
+    body: Stmt = BufferStore(b, BufferLoad(b, (as_expr(index),)) + 1.0, (as_expr(index),))
+    body = body if guard is None else If(guard, body)
+    for v, extent in reversed(loops):
+        body = For(v, const(0), as_expr(extent), ForKind.SERIAL, body)
+    return PrimFunc((b, n), body)
+
+
+n, i, j = SizeVar("n"), Var("i"), Var("j")
+EXAMPLES = {
+    "triangle": (nest((i, n), (j, i + 1), index=i * n + j), "n**2/2 + n/2", "2*n**2 + 2*n"),
+    "remainder": (nest((i, (n + 15) // 16), (j, 16), guard=i * 16 + j < n, index=i * 16 + j), "n", "4*n"),
+    "edge of a tile": (nest((i, (n + 15) // 16), (j, _min(16, n - i * 16)), index=i * 16 + j), "n", "4*n"),
+    "either": (nest((i, n), guard=Or(i < 1, i >= n - 1), index=i), "n - max(0, n - 2)", None),
+    "window": (nest((i, n), (j, 3), index=i * 2 + j), "3*n", "8*n + 4"),
+    "fused": (nest((i, n * 4), index=i // n * n + i % n), "4*n", "16*n"),
+    "no size at all": (nest((i, 4), (j, 3), index=i * 4 + j + n * 0), "12", "48"),
+}
+
+
+@pytest.mark.parametrize("kernel, flops, touched", EXAMPLES.values(), ids=EXAMPLES)
+def test_formulas_of_nests(kernel: PrimFunc, flops: str, touched: str | None) -> None:
+    work = assert_counted(kernel, [(size,) for size in (1, 2, 3, 15, 16, 17, 31, 32, 33)])
+    size = next(v for v in work.sizes)
+    for number in (1, 2, 3, 15, 16, 17, 33):  # the same number everywhere, however it is written
+        assert work.flops.at({size: number}) == eval(flops.replace("/2", "*0.5"), {"n": number, "max": max})
+    assert work.flops.exact
+    if touched is not None:
+        assert work.touched.exact and str(work.touched) == touched
+
+
+def test_a_product_of_two_loops_in_a_guard_is_an_upper_bound() -> None:
+    work = assert_counted(nest((i, n), (j, n), guard=i * j < n, index=i), [(size,) for size in (1, 2, 5, 9)])
+    assert not work.flops.exact and str(work.flops) == "at most n**2"
+
+
+def test_cycles_are_of_the_arithmetic_or_of_the_memory() -> None:
+    kernel = product()
+    cycles = formulas(kernel).cycles(kernel, Rates(multiply_adds=16, cache_nbytes=1 << 20, cache=32, memory=8))
+    assert cycles.at({"n": 64, "m": 64, "k": 64}) == 64**3 / 16
+    moved = formulas(kernel).moved(kernel)
+    for sizes, rate in (({"n": 1, "m": 2, "k": 4}, 32), ({"n": 1, "m": 4096, "k": 4096}, 8)):
+        assert cycles.at(sizes) == pytest.approx(moved.at(sizes) / rate)
+
+
+def test_a_size_without_a_value_is_named() -> None:
+    with pytest.raises(InputError, match="k: no value for a size of the formula 2[*]k[*]m[*]n"):
+        formulas(product()).flops.at({"n": 1, "m": 2})
