@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import gcd
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import InternalError, TypeMismatch
 from ..expr import (
@@ -64,6 +64,17 @@ _TRUE, _FALSE = IntImm(1, "bool"), IntImm(0, "bool")  # type: ignore[arg-type]
 _MEMO_LIMIT = 20_000
 
 
+class Loop(Protocol):
+    """A variable that runs from `start` on."""
+
+    @property
+    def var(self) -> Var: ...
+    @property
+    def start(self) -> Expr: ...
+    @property
+    def extent(self) -> Expr: ...
+
+
 class Analyzer:
     """Integer reasoning under bound variables and constraints. Variables bound first count as the outer ones."""
 
@@ -74,16 +85,27 @@ class Analyzer:
         for var, values in (ranges or {}).items():
             self.bind(var, values)
 
+    @classmethod
+    def inside(cls, *around: Loop | IterVar) -> Analyzer:
+        """An analyzer inside of loops and of blocks with some iterators, outermost first."""
+        analyzer = cls()
+        for each in around:
+            analyzer.bind(each)
+        return analyzer
+
     # -- what is known ----------------------------------------------------------------------------------------------
 
-    def bind(self, var: Var | IterVar, values: Range | tuple[Any, Any] | IterVar | Any = None) -> None:
+    def bind(self, var: Var | IterVar | Loop, values: Range | tuple[Any, Any] | IterVar | Any = None) -> None:
         """Say where a variable lies: a `Range`, an inclusive pair (low, high), or an extent n for [0, n).
 
-        The ends of a pair may be None. An `IterVar` brings its own domain. Binding again replaces what was
+        The ends of a pair may be None. A loop and an `IterVar` bring their own domains. Binding again replaces what was
         known. A symbolic range keeps its bounds as expressions.
         """
         if isinstance(var, IterVar):
             values = var.dom if values is None else values
+            var = var.var
+        elif not isinstance(var, Var):
+            values = Range(var.start, var.extent)
             var = var.var
         if isinstance(values, IterVar):
             values = values.dom

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import InternalError, Unsupported, report
-from ..expr import Call, Expr, IntImm, Range, Var
+from ..expr import Call, Expr, IntImm, Var
 from ..expr.conditions import is_const
 from ..tir.analysis.registers import Register
 from ..tir.nodes import (
@@ -96,7 +96,7 @@ class _NumbaCPU(NumbaExpressions):
         if stmt.kind not in (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED):
             raise Unsupported(f"a {stmt.kind} loop over {stmt.var.name} in a CPU kernel")
         self.wide.add(stmt.var)
-        self.analyzer.bind(stmt.var, Range(stmt.start, stmt.extent))
+        self.analyzer.bind(stmt)
         with self.block(f"for {self.names[stmt.var]} in range({self.loop_bounds(stmt)}):"):
             self.stmt(stmt.body)
 

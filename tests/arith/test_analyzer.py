@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minitvm import tir
 from minitvm.arith import Analyzer, simplify
 from minitvm.expr import (
     EQ,
@@ -239,3 +240,16 @@ def test_bitwise_operations_on_constants_are_folded(op: str, value: int, dtype: 
     if dtype.startswith("int"):
         negative = Analyzer().simplify(call(op, const(-1, dtype), const(5, dtype)))
         assert negative.value == {"bitwise_and": 5, "bitwise_or": -1, "bitwise_xor": -6}[op]
+
+
+def test_inside_of_loops_and_blocks() -> None:
+    """Loops and iterators bring their own ranges, inner ones in terms of outer ones."""
+    outer, inner, v = Var("i"), Var("j"), IterVar(Var("v"), Range(const(2), const(5)))
+    body = tir.Evaluate(const(0))
+    loops = [
+        tir.For(outer, const(0), const(4), tir.ForKind.SERIAL, body),
+        tir.For(inner, outer, const(3), tir.ForKind.SERIAL, body),
+    ]
+    analyzer = Analyzer.inside(*loops, v)
+    assert [analyzer.bounds(e) for e in (outer, inner, v.var)] == [(0, 3), (0, 5), (2, 6)]
+    assert analyzer.can_prove(inner >= outer) and not analyzer.can_prove(inner >= outer + 1)

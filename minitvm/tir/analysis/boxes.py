@@ -111,10 +111,10 @@ def in_iterators(tree: Tree, realize: BlockRealize) -> Expr | None:
     Splitting gives predicates such as `i_0 * 32 + i_1 < 100`: where `v_i = i_0 * 32 + i_1`, that is `v_i < 100`.
     """
 
-    analyzer = Analyzer(loop_ranges(tree.all_loops_above(realize)))
+    analyzer = Analyzer.inside(*tree.all_loops_above(realize))
     own = {loop.var for loop in tree.loops_above(realize)}
     kept: list[Expr] = []
-    inside = Analyzer({it.var: it.dom for it in realize.block.iter_vars})
+    inside = Analyzer.inside(*realize.block.iter_vars)
     for condition in conjuncts(realize.predicate):
         said = _by_iterators(condition, realize, analyzer, own)
         if said is None:

@@ -24,7 +24,7 @@ def declared_regions(block: Block) -> tuple[Regions, Regions]:
 
     The regions that the block has already count only for foreign calls. Kept with the block.
     """
-    analyzer = Analyzer({it.var: it.dom for it in block.iter_vars})
+    analyzer = Analyzer.inside(*block.iter_vars)
     touched = effects(block)
     reads, writes = (
         union_regions([BufferRegion(t.buffer, t.box(analyzer)) for t in touches if not t.accumulated], analyzer)

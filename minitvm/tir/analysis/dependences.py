@@ -196,11 +196,7 @@ def shown_apart(outer: Sequence[For], loop: For, a: Access, b: Access) -> bool:
     # Write each index as base(l) + rest. Iterations l, l' can only meet where |base(l) - base(l')| < w, with w from
     # the bounds of rest - rest' over all other loops. If every base is a multiple of some g >= w, then they meet only
     # where base(l) = base(l') in all dimensions: never, if l -> (base_d(l))_d is injective.
-    analyzer = Analyzer()
-    for l in outer:
-        analyzer.bind(l.var, Range(l.start, l.extent))
-    for l in a.loops:
-        analyzer.bind(l.var, Range(l.start, l.extent))
+    analyzer = Analyzer.inside(*outer, *a.loops)
     renamed: dict[Var, Expr] = {}
     fixed = {l.var for l in outer} | {loop.var}
     for l in b.loops:

@@ -297,10 +297,8 @@ def _before_all(touch: Touch, store: Touch, shared: Sequence[For]) -> bool:
     first = dataclasses.replace(
         store, loops=tuple(l for l in store.loops if l.var not in fixed), conditions=store.conditions, after=()
     ).at(starts)
-    analyzer = Analyzer()
     still = [l for l in shared if l.var not in fixed]
-    for l in still:
-        analyzer.bind(l.var, Range(l.start, l.extent))
+    analyzer = Analyzer.inside(*still)
     box = first.certain(analyzer, [l.var for l in still])
     if box is None:
         return False

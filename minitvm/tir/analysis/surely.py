@@ -10,7 +10,7 @@ from ...arith import Analyzer
 from ...expr import IntImm, Not, structural_equal, walk
 from ..conditions import conjuncts
 from ..nodes import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, If, LetStmt, Stmt, While
-from .bindings import covers_domain, loop_ranges
+from .bindings import covers_domain
 from .boxes import in_iterators, touched
 from .effects import effects, guarded, holds
 from .touches import Box, Touch
@@ -70,7 +70,7 @@ def why_not_filled(
 ) -> str | None:
     """None where touches by a block cover the box of a region in each run of `within`, else why that is not shown."""
     name = realize.block.name
-    analyzer = Analyzer(loop_ranges(tree.all_loops_above(realize)))
+    analyzer = Analyzer.inside(*tree.all_loops_above(realize))
     box = touched(tree, realize, region, within, analyzer)
     if all_touched([_around(t, tree, realize, within) for t in touches], BufferRegion(region.buffer, box), analyzer):
         return None
@@ -106,7 +106,7 @@ def _around(touch: Touch, tree: Tree, realize: BlockRealize, within: Stmt | None
 
 
 def _inside(block: Block) -> Analyzer:
-    return Analyzer({it.var: it.dom for it in block.iter_vars})
+    return Analyzer.inside(*block.iter_vars)
 
 
 def all_touched(touches: Sequence[Touch], region: BufferRegion, analyzer: Analyzer) -> bool:

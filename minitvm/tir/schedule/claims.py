@@ -52,7 +52,7 @@ def widened(before: Tree, after: Tree) -> PrimFunc:
 
 def _wider(realize: BlockRealize) -> Block | None:
     block = realize.block
-    analyzer = Analyzer({it.var: it.dom for it in block.iter_vars})
+    analyzer = Analyzer.inside(*block.iter_vars)
     reads, writes = declared_regions(block)
     lacking = [r for r in reads if not _declared(block.reads, r, analyzer)]
     unsaid = [w for w in writes if not _declared(block.writes, w, analyzer)]

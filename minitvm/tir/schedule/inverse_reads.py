@@ -73,7 +73,7 @@ def where_read(block: BlockRealize, load: BufferLoad, producer: BlockRealize, in
         places = dict(zip(back[0].initial_indices, indices, strict=True))
         found += [substitute(c, places) for c in back[2]]
     found += [c for dom, i in zip(box_read(block, load), indices, strict=True) for c in _in_range(i, dom)]
-    analyzer = Analyzer({it.var: it.dom for it in producer.block.iter_vars})
+    analyzer = Analyzer.inside(*producer.block.iter_vars)
     conditions: list[Expr] = []
     for condition in found:
         with analyzer.constraint(*conditions):

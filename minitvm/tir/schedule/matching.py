@@ -26,7 +26,6 @@ from ...expr import (
     Min,
     Mul,
     Node,
-    Range,
     StringImm,
     Var,
     children,
@@ -125,7 +124,7 @@ class Matcher:
         while isinstance(a, For) and not (isinstance(b, For) and self.analyzer.can_prove(b.extent <= 1)):
             if not is_const(a.extent, 1):
                 break
-            self.analyzer.bind(a.var, Range(a.start, a.extent))
+            self.analyzer.bind(a)
             self.bound.add(a.var)
             a = a.body
         return a
@@ -141,7 +140,7 @@ class Matcher:
             raise Mismatch(a, b, f"a {b.thread or b.kind} loop", f"{a.var.name} is {a.thread or a.kind}")
         self.equal(a, b, a.start, b.start, f"{a.var.name} starts at {a.start}")
         self.equal(a, b, a.extent, b.extent, f"{a.var.name} runs over {a.extent}", f"a loop over {b.extent}")
-        self.analyzer.bind(a.var, Range(a.start, a.extent))
+        self.analyzer.bind(a)
         self.bind(a.var, b.var)
         self.stmt(a.body, b.body)
 
@@ -167,7 +166,7 @@ class Matcher:
     def iterators(self, a: BlockRealize, b: BlockRealize) -> None:
         mine = list(zip(a.block.iter_vars, a.iter_values))
         for it, _ in mine:
-            self.analyzer.bind(it.var, it.dom)
+            self.analyzer.bind(it)
             self.bound.add(it.var)
         for wanted, value in zip(b.block.iter_vars, b.iter_values):
             while mine and not self._same_iterator(mine[0], wanted, value):

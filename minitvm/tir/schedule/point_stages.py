@@ -229,7 +229,7 @@ def _domain_nest(state: ScheduleState, tree: Tree, point: Point, block: Block, w
 def _guarded(point: Point, nest: Stmt, analyzer: Analyzer) -> Stmt:
     at = nest
     while isinstance(at, For):
-        analyzer.bind(at.var, Range(at.start, at.extent))
+        analyzer.bind(at)
         at = at.body
     assert isinstance(at, BlockRealize)
     with analyzer.constraint(*conjuncts(at.predicate)):
@@ -269,7 +269,7 @@ def _copied_nest(tree: Tree, point: Point, within: Stmt) -> tuple[Callable[[Bloc
         for loop in reversed(kept):
             start, extent = substitute(loop.start, fresh), substitute(loop.extent, fresh)
             inside = For(fresh[loop.var], start, extent, ForKind.SERIAL, inside)
-        analyzer = Analyzer({l.var: Range(l.start, l.extent) for l in tree.all_loops_above(realize)})
+        analyzer = Analyzer.inside(*tree.all_loops_above(realize))
         return _guarded(point, inside, analyzer)
 
     return nest, always

@@ -167,10 +167,10 @@ def with_simple_indices(node: Any, analyzer: Analyzer) -> Any:
 
     def go(at: Any) -> Any:
         if isinstance(at, For):
-            analyzer.bind(at.var, Range(at.start, at.extent))
+            analyzer.bind(at)
         elif isinstance(at, Block):
             for it in at.iter_vars:
-                analyzer.bind(it.var, it.dom)
+                analyzer.bind(it)
         made = map_children(at, go)
         if isinstance(made, BufferLoad | BufferStore):
             return replace(made, indices=tuple(analyzer.simplify(i) for i in made.indices))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ...arith import Analyzer
 from ...arith.dependence import Dependence, Undecided
 from ...expr import OPAQUE, REDUCE, Node, free_vars, replace
-from ..analysis.bindings import loop_ranges, not_quasi_affine, why_not_injective
+from ..analysis.bindings import not_quasi_affine, why_not_injective
 from ..analysis.block_kinds import Scope, loops_binding, why_unstructured
 from ..analysis.dependences import Access, accesses, commute, conflicting_pairs, exact, shown_apart
 from ..analysis.threads import adds_up
@@ -163,7 +163,7 @@ def affine_bindings(state: ScheduleState, loops: Sequence[For]) -> Failure | Non
 
 def why_not_affine(tree: Tree, realize: BlockRealize, outermost: For) -> str | None:
     """None where a block's iterators are an injective quasi-affine map of a loop and those inside it, else why not."""
-    analyzer = Analyzer(loop_ranges(tree.all_loops_above(realize)))
+    analyzer = Analyzer.inside(*tree.all_loops_above(realize))
     loops = tree.loops_above(realize)
     return why_not_injective(realize, loops[loops.index(outermost) :], analyzer, together=True)
 

@@ -31,7 +31,7 @@ def why_other_iterations(
     `analyzer` knows the loops of the new place. Predicates do not count: the block keeps its own.
     """
     block, loops = realize.block, tree.loops_above(realize)
-    here = Analyzer(loop_ranges(tree.all_loops_above(realize)))
+    here = Analyzer.inside(*tree.all_loops_above(realize))
     if not covers_domain(realize, loops, here) and block.iter_vars:
         reason = _why_outside(tree, realize, dict(ranges), here, analyzer)
         if reason is not None:

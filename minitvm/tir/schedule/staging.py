@@ -375,5 +375,5 @@ def in_scope(state: ScheduleState, tree: Tree, within: Stmt) -> Analyzer:
         if isinstance(around, Block):
             for it in around.iter_vars:
                 if not is_const(it.dom.extent, 1):  # an iterator with one value stays in the indices
-                    analyzer.bind(it.var, it.dom)
+                    analyzer.bind(it)
     return analyzer

@@ -110,13 +110,8 @@ class ScheduleState:
 
     def analyzer(self, stmt: Stmt | None = None) -> Analyzer:
         """An analyzer that knows the ranges of all loops around a statement (and of itself, when it is a loop)."""
-        analyzer = Analyzer()
-        if stmt is None:
-            return analyzer
-        loops = self.home(stmt).all_loops_above(stmt)
-        for loop in [*loops, stmt] if isinstance(stmt, For) else loops:
-            analyzer.bind(loop.var, Range(loop.start, loop.extent))
-        return analyzer
+        loops = [] if stmt is None else self.home(stmt).all_loops_above(stmt)
+        return Analyzer.inside(*loops, stmt) if isinstance(stmt, For) else Analyzer.inside(*loops)
 
 
 def tidy(

@@ -202,7 +202,7 @@ def _one_iteration(tree: Tree, loop: For, buffer: Buffer) -> list[Range | None]:
     touching = [n for n in walk(loop) if isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer]
     if buffer.strides or any(n not in in_blocks for n in touching):
         return whole
-    analyzer = Analyzer({l.var: Range(l.start, l.extent) for l in [*tree.all_loops_above(loop), loop]})
+    analyzer = Analyzer.inside(*tree.all_loops_above(loop), loop)
     regions = [(b, r) for b in tree.blocks_in(loop) for r in (*b.block.reads, *b.block.writes) if r.buffer is buffer]
     box = hull([touched(tree, b, r, loop, analyzer) for b, r in regions], analyzer)
     # Iterations of a concurrent loop outside lie apart in the buffer, and must stay so.

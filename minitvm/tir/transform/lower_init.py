@@ -129,7 +129,7 @@ def _where_sizes_are_not_0(predicate: Expr, loops: tuple[For, ...]) -> Analyzer:
             if isinstance(size, SizeVar):
                 analyzer.bind(size, (1, None))
     for loop in loops:
-        analyzer.bind(loop.var, Range(loop.start, loop.extent))
+        analyzer.bind(loop)
     return analyzer
 
 

@@ -290,7 +290,7 @@ def blockize(
         inner_values.append(part.inner)
         whole[it.var] = var if is_const(outside, 0) else outside * part.inner_extent + var
     moving = [it for it in outer_iters if not is_const(it.dom.extent, 1)]  # one with one value stays in the indices
-    analyzer = Analyzer({it.var: it.dom for it in (*moving, *inner_iters)})
+    analyzer = Analyzer.inside(*moving, *inner_iters)
     inner = with_simple_indices(substitute(replace(block, iter_vars=(), init=None), whole), analyzer)
     inner = replace(inner, iter_vars=tuple(inner_iters))
     if block.init is not None:
@@ -306,7 +306,7 @@ def blockize(
         moved = with_simple_indices(substitute(block.init, whole), analyzer)
         init = _init_nest(block.name, moved, inner_iters, inner_values, loops, divided.inner_predicate)
     outer = Block(tuple(outer_iters), (), (), f"{block.name}_o", body, init, id=BlockId())
-    around = Analyzer({it.var: it.dom for it in moving})
+    around = Analyzer.inside(*moving)
     domains = {it.var: it.dom for it in inner_iters}
     hidden = {r.buffer for r in inner.writes} if init is not None else set()
     reads = [_whole_region(r, domains, around) for r in inner.reads if r.buffer not in hidden]

@@ -379,7 +379,7 @@ def writes_what_it_reads(
     buffer = read.buffer
     write = region_of(block.block.writes, buffer)
     assert write is not None  # updates_it
-    analyzer = Analyzer({it.var: it.dom for it in block.block.iter_vars})
+    analyzer = Analyzer.inside(*block.block.iter_vars)
     if regions.covers(read.region, write.region, analyzer):
         return None
     return Failure(

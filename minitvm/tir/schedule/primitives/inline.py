@@ -198,7 +198,7 @@ def _with_loads(block: Block, buffer: Buffer, value: Any, added: set[Buffer], an
 def _simplified(regions: Sequence[BufferRegion], block: Block, analyzer: Analyzer) -> tuple[BufferRegion, ...]:
     for it in block.iter_vars:
         if not is_const(it.dom.extent, 1):  # an iterator with one value stays in the indices
-            analyzer.bind(it.var, it.dom)
+            analyzer.bind(it)
     return tuple(BufferRegion(r.buffer, tuple(analyzer.simplify(d) for d in r.region)) for r in regions)
 
 

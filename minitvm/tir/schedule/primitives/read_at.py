@@ -284,7 +284,7 @@ def _copy_block(
     used = [l for l in around if any(uses(e, [l.var]) for r in box for e in (r.start, r.extent))]
     iters = [IterVar(Var(f"v{k}", l.var.dtype), _domain(l, analyzer, user), SPATIAL) for k, l in enumerate(used)]
     values = {l.var: it.var for l, it in zip(used, iters)}
-    inside = Analyzer({it.var: it.dom for it in iters})
+    inside = Analyzer.inside(*iters)
     loops: list[tuple[Var, Expr]] = []
     indices: list[Expr] = []
     conditions: list[Expr] = []

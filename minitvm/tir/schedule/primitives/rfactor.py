@@ -428,10 +428,7 @@ def _where_started(state: ScheduleState, block: BlockRealize, loop: For, loops: 
     for l in gone:  # the start of a loop may depend on loops around it
         at_start[l.var] = substitute(l.start, at_start)
     analyzer = state.analyzer(block)
-    outside = Analyzer()
-    for l in state.home(block).all_loops_above(block):
-        if l not in gone:
-            outside.bind(l.var, Range(l.start, l.extent))
+    outside = Analyzer.inside(*(l for l in state.home(block).all_loops_above(block) if l not in gone))
     conditions = conjuncts(block.predicate)
     kept: list[Expr] = []
     for condition in conditions:

@@ -354,7 +354,7 @@ def holds_the_accesses(
     box = _new_box(block.block, gen_new_ranges)
     if own is None:
         return None
-    analyzer = Analyzer({it.var: it.dom for it in block.block.iter_vars})
+    analyzer = Analyzer.inside(*block.block.iter_vars)
     if buf_type == "read":
         fits = regions.covers(box, own, analyzer)
     else:

@@ -118,10 +118,10 @@ def tensorize(
     analyzer = Analyzer()
     for outer in [realize, *tree.above(realize)]:
         if isinstance(outer, For):
-            analyzer.bind(outer.var, Range(outer.start, outer.extent))
+            analyzer.bind(outer)
         elif isinstance(outer, BlockRealize):
             for it in outer.block.iter_vars:
-                analyzer.bind(it.var, it.dom)
+                analyzer.bind(it)
     matcher = Matcher(analyzer, intrin.desc.params)
     _compare(matcher, realize.block, intrin)
     _check_buffers(matcher, realize, intrin)
