@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -100,7 +100,28 @@ class Operator:
         return list(made) if isinstance(made, list | tuple) else [made]
 
     def output_types(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> list[TensorType]:
-        """Shape and dtype of each output for inputs of those types; raises an error that names the operator."""
+        """Shape and dtype of each output for inputs of those types; raises an error that names the operator.
+
+        Types of known shape are remembered: a network has the same operators many times, and each pass asks again.
+        """
+        key = self._question(inputs, attrs)
+        if key is None:
+            return self._output_types(inputs, attrs)
+        if key not in _TYPES:
+            if len(_TYPES) >= _REMEMBERED:
+                _TYPES.clear()
+            _TYPES[key] = self._output_types(inputs, attrs)
+        return list(_TYPES[key])
+
+    def _question(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> Hashable | None:
+        """What a call of `output_types` asks, where that can be remembered: no variables, no arrays."""
+        try:
+            shapes = tuple((_remembered(shape), str(dtype)) for shape, dtype in inputs)
+            return self.compute, self.infer, shapes, _remembered(dict(attrs))
+        except TypeError:
+            return None
+
+    def _output_types(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> list[TensorType]:
         self.check_arity(len(inputs))
         try:
             if self.infer is not None:
@@ -116,6 +137,21 @@ class Operator:
 
 
 OPERATORS: dict[str, Operator] = {}
+
+_TYPES: dict[Hashable, list[TensorType]] = {}
+_REMEMBERED = 4096
+
+
+def _remembered(value: Any) -> Hashable:
+    """A plain value as a key, told apart from equal ones of other types; raises `TypeError` for another value."""
+    if isinstance(value, dict):
+        return tuple((name, _remembered(item)) for name, item in value.items())
+    if isinstance(value, tuple | list):
+        return type(value), tuple(map(_remembered, value))
+    if value is None or isinstance(value, bool | int | float | str):
+        return type(value), repr(value)
+    raise TypeError(value)
+
 
 # Known names that are refused on purpose, each with the reason.
 REFUSED: dict[str, str] = {}
