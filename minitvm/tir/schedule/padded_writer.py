@@ -12,6 +12,7 @@ from ..conditions import conjuncts, is_const
 from ..index_map import IndexMap
 from ..nodes import BlockRealize, Buffer, BufferStore, For, ForKind, Stmt
 from ..op import if_then_else
+from .state import nest_around
 
 
 def whole_nest(tree: Tree, producer: BlockRealize, buffer: Buffer) -> For | None:
@@ -71,7 +72,4 @@ def over_new_shape(
     padding = substitute(where, dict(zip(back.initial_indices, here)))
     value = if_then_else(padding, pad(here), substitute(store.value, elements))
     block = with_declared_regions(replace(producer.block, iter_vars=iters, body=BufferStore(new, value, here)))
-    nest: Stmt = replace(producer, iter_values=tuple(loops), block=block)
-    for loop, dim in reversed(list(zip(loops, new.shape))):
-        nest = For(loop, const(0, loop.dtype), dim, ForKind.SERIAL, nest)
-    return nest
+    return nest_around(replace(producer, iter_values=tuple(loops), block=block), loops, new.shape)

@@ -27,9 +27,9 @@ from ..analysis.boxes import Box, bound_box, touched
 from ..analysis.tree import Tree
 from ..conditions import all_of, conjuncts, is_const, rising
 from ..index_map import IndexMap
-from ..nodes import BlockRealize, Buffer, BufferLoad, BufferRegion, For, ForKind, Seq, Stmt
+from ..nodes import BlockRealize, Buffer, BufferLoad, BufferRegion, For, Seq, Stmt
 from .registry import Failure
-from .state import ScheduleState, guard
+from .state import ScheduleState, guard, nest_around
 
 
 def solve(index: Range, wanted: Range, iterators: Sequence[Var], analyzer: Analyzer) -> tuple[Var, Range] | None:
@@ -156,10 +156,8 @@ def nest_for(
                 conditions.append(rising(analyzer.simplify(condition)))
     bindings = dict(zip((it.var for it in block.block.iter_vars), values, strict=True))
     conditions += [rising(analyzer.simplify(substitute(c, bindings))) for c in conjuncts(predicate)]
-    nest: Stmt = guard(replace(block, iter_values=tuple(values), predicate=const(True)), all_of(conditions))
-    for loop, extent in reversed(loops):
-        nest = For(loop, const(0, loop.dtype), extent, ForKind.SERIAL, nest)
-    return nest
+    nest = guard(replace(block, iter_values=tuple(values), predicate=const(True)), all_of(conditions))
+    return nest_around(nest, [loop for loop, _ in loops], [extent for _, extent in loops])
 
 
 def insert(

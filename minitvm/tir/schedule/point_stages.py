@@ -45,7 +45,7 @@ from ..nodes import (
 )
 from .placement import box_text, nest_for
 from .registry import Failure, holds_inside
-from .staging import Insertion, block_in, box_written, initialised, place_after, point_region, refuse_races
+from .staging import Insertion, box_written, initialised, place_after, point_region
 from .state import ScheduleState, guard
 
 
@@ -147,10 +147,7 @@ def stage_points(
         step.first.append(stage)
     else:
         step.after.append((anchor, stage))
-    step.apply(state)
-    made = block_in(state, stage)
-    refuse_races(state, made)
-    return made
+    return step.put(state, stage)
 
 
 def _using(block: Block, buffer: Buffer, cached: Buffer, places: tuple[Expr, ...]) -> Block:

@@ -33,12 +33,12 @@ from ..nodes import (
     BufferRegion,
     BufferStore,
     For,
-    ForKind,
     PrimFunc,
     Seq,
     Stmt,
     root_block,
 )
+from .state import nest_around
 
 Mapped = Callable[[Sequence[Expr]], Sequence[Expr]]
 
@@ -124,10 +124,7 @@ def point_block(
     store = body(tuple(it.var for it in iters))
     block = with_declared_regions(Block(iters, (), (), name, store))
     condition = const(True) if predicate is None else predicate(tuple(loops))
-    nest: Stmt = BlockRealize(tuple(loops), condition, block)
-    for loop, dim in reversed(list(zip(loops, shape))):
-        nest = For(loop, const(0, loop.dtype), dim, ForKind.SERIAL, nest)
-    return nest
+    return nest_around(BlockRealize(tuple(loops), condition, block), loops, shape)
 
 
 def in_old_layouts(func: PrimFunc, moved: Mapping[Buffer, tuple[Buffer, IndexMap]]) -> PrimFunc:

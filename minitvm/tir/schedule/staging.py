@@ -27,13 +27,12 @@ from ..nodes import (
     BufferRegion,
     BufferStore,
     For,
-    ForKind,
     Seq,
     Stmt,
 )
 from . import requirements as req
 from .registry import Failure, holds_inside
-from .state import ScheduleState, guard
+from .state import ScheduleState, guard, nest_around
 from .thread_storage import passes_on
 from .views import views_on, with_buffers
 
@@ -58,6 +57,41 @@ def region_of(found: Sequence[BufferRegion], index: int | str | Buffer) -> Buffe
         if index is region.buffer or (not isinstance(index, bool) and index == k) or index == region.buffer.name:
             return region
     return None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A buffer that a block reads or writes, of which a primitive puts a part into a second buffer."""
+
+    tree: Tree
+    scope: Scope
+    block: BlockRealize
+    region: BufferRegion
+    write: bool
+
+    @property
+    def buffer(self) -> Buffer:
+        """The buffer that is there already."""
+        return self.region.buffer
+
+
+def part_read(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> Part:
+    """What a block reads at an index that it has."""
+    return _part(state, block, block.block.reads, read_buffer_index, False)
+
+
+def part_written(state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer) -> Part:
+    """What a block writes at an index that it has."""
+    return _part(state, block, block.block.writes, write_buffer_index, True)
+
+
+def _part(
+    state: ScheduleState, block: BlockRealize, regions: Sequence[BufferRegion], index: int | str | Buffer, write: bool
+) -> Part:
+    region = region_of(regions, index)
+    assert region is not None  # reads_it, writes_it
+    tree = state.home(block)
+    return Part(tree, Scope.around(tree, block), block, region, write)
 
 
 def listing(found: Sequence[BufferRegion]) -> str:
@@ -111,6 +145,13 @@ class Insertion:
         body = Seq.of(*self.first, block.body, *self.last) if self.first or self.last else block.body
         buffers = (*block.alloc_buffers, *self.allocated)
         self._set(state, tree, {block: replace(block, body=body, alloc_buffers=buffers)})
+
+    def put(self, state: ScheduleState, stage: Stmt) -> BlockRealize:
+        """Change the program, and return the block of a stage that was put into it, which must race with nobody."""
+        self.apply(state)
+        block = block_in(state, stage)
+        refuse_races(state, block)
+        return block
 
     def _set(self, state: ScheduleState, tree: Tree, changes: Mapping[Stmt, Stmt]) -> Tree:
         if not changes:
@@ -273,7 +314,8 @@ def box_written(state: ScheduleState, tree: Tree, writer: BlockRealize, buffer: 
 
 def copy_nest(tree: Tree, source: Buffer, target: Buffer, box: Box, analyzer: Analyzer, name: str) -> Stmt:
     """Loops `ax0`, ... around a block that copies a box, as far as it lies inside the buffers."""
-    loops: list[For] = []
+    loops: list[Var] = []
+    extents: list[Expr] = []
     iters: list[IterVar] = []
     values = []
     conditions = []
@@ -290,14 +332,12 @@ def copy_nest(tree: Tree, source: Buffer, target: Buffer, box: Box, analyzer: An
             if not analyzer.can_prove(condition):
                 conditions.append(condition)
         values.append(value)
-        loops.append(For(loop, const(0, dim.dtype), extent, ForKind.SERIAL, Seq(())))
+        loops.append(loop)
+        extents.append(extent)
     point = tuple(it.var for it in iters)
     body = BufferStore(target, BufferLoad(source, point), point)
     block = Block(tuple(iters), (point_region(source, point),), (point_region(target, point),), name, body)
-    nest: Stmt = guard(BlockRealize(tuple(values), const(True), block), all_of(conditions))
-    for empty in reversed(loops):
-        nest = replace(empty, body=nest)
-    return nest
+    return nest_around(guard(BlockRealize(tuple(values), const(True), block), all_of(conditions)), loops, extents)
 
 
 def point_region(buffer: Buffer, indices: Iterable[Expr]) -> BufferRegion:
@@ -362,10 +402,20 @@ def tile_nest(tile: Buffer, buffer: Buffer, box: Box, analyzer: Analyzer, into_t
     (target, at), (source, place) = ((tile, here), (buffer, there)) if into_tile else ((buffer, there), (tile, here))
     body = BufferStore(target, BufferLoad(source, place), at)
     block = Block(iters, (point_region(source, place),), (point_region(target, at),), name, body)
-    nest: Stmt = BlockRealize(tuple(loops), all_of(conditions), block)
-    for loop, r in reversed(list(zip(loops, box, strict=True))):
-        nest = For(loop, const(0, loop.dtype), r.extent, ForKind.SERIAL, nest)
-    return nest
+    return nest_around(BlockRealize(tuple(loops), all_of(conditions), block), loops, [r.extent for r in box])
+
+
+def staged_box(
+    part: Part, storage_scope: str, box: Box, analyzer: Analyzer, within: Stmt
+) -> tuple[Buffer, Stmt, list[Expr] | None]:
+    """(a second buffer for a box, the nest that copies into it or back, where the box starts: None for all of it)."""
+    tree, buffer = part.tree, part.buffer
+    cached = copy_of(tree, buffer, storage_scope)
+    if tile_in_scope(tree, buffer, box, within):
+        tile = replace(cached, shape=tuple(r.extent for r in box))
+        return tile, tile_nest(tile, buffer, box, analyzer, not part.write, tile.name), [r.start for r in box]
+    source, target = (cached, buffer) if part.write else (buffer, cached)
+    return cached, copy_nest(tree, source, target, box, analyzer, cached.name), None
 
 
 def in_scope(state: ScheduleState, tree: Tree, within: Stmt) -> Analyzer:

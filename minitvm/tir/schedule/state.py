@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from ...arith import Analyzer
@@ -11,7 +11,7 @@ from ...errors import InternalError, ScheduleError, nearest
 from ...expr import Expr, Range, Var, const, replace
 from ..analysis.tree import Tree
 from ..conditions import all_of, both, conjuncts, is_const, reads_memory
-from ..nodes import BlockId, BlockRealize, For, If, IRModule, PrimFunc, Seq, Stmt, root_block
+from ..nodes import BlockId, BlockRealize, For, ForKind, If, IRModule, PrimFunc, Seq, Stmt, root_block
 from .randomness import RandomNumbers
 
 
@@ -149,6 +149,13 @@ def tidy(
         values = simplify_bindings(stmt.iter_values, around, predicate, analyzer, keep_unit)
         return replace(stmt, iter_values=values, predicate=predicate)
     return stmt
+
+
+def nest_around(body: Stmt, loops: Sequence[Var], extents: Sequence[Expr]) -> Stmt:
+    """Serial loops from 0 around a statement, the first the outermost."""
+    for loop, extent in reversed(list(zip(loops, extents, strict=True))):
+        body = For(loop, const(0, loop.dtype), extent, ForKind.SERIAL, body)
+    return body
 
 
 def guard(stmt: Stmt, condition: Expr) -> Stmt:

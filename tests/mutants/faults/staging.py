@@ -54,9 +54,7 @@ INPLACE.drop("what it does not read is copied back", "cache_inplace", "writes_wh
              by=[schedules("cache_inplace", of=shifted_at_times, prepare=())])  # fmt: skip
 INPLACE.edit("copied in after the block", "cache_inplace", "step.before.append((block, stages[0]))",
              "step.after.append((block, stages[0]))")  # fmt: skip
-INDEX.edit(
-    "one index too few", "_stage", "it.dom.extent, ForKind.SERIAL, nest)", "it.dom.extent - 1, ForKind.SERIAL, nest)"
-)
+INDEX.edit("one index too few", "_stage", "[it.dom.extent for it", "[it.dom.extent - 1 for it")
 INDEX.edit(
     "looked up one further",
     "_looked_up",

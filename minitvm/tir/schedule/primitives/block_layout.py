@@ -16,7 +16,7 @@ from ...nodes import BlockRealize, For, ForKind, Stmt
 from .. import requirements as req
 from ..registry import Failure, primitive, requirement
 from ..relayout import with_simple_indices
-from ..state import ScheduleState
+from ..state import ScheduleState, nest_around
 from .layout import fitting_map, made_map
 
 
@@ -176,9 +176,7 @@ def transform_block_layout(state: ScheduleState, block: BlockRealize, index_map:
     values = dict(zip((it.var for it in block.block.iter_vars), back.map_indices([it.var for it in iters])))
     moved = replace(substitute(block.block, values), iter_vars=iters)
     moved = with_simple_indices(moved, state.analyzer(tree.scope(block)))
-    nest: Stmt = replace(block, iter_values=tuple(loops), block=moved)
-    for loop, dim in reversed(list(zip(loops, shape))):
-        nest = For(loop, const(0, loop.dtype), dim, ForKind.SERIAL, nest)
+    nest = nest_around(replace(block, iter_values=tuple(loops), block=moved), loops, shape)
     state.replace({tree.loops_above(block)[0]: nest})
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....arith import Analyzer, regions
-from ....expr import Node, replace, walk
+from ....expr import Node, walk
 from ...analysis.bindings import why_not_initialised
 from ...analysis.block_kinds import Scope, why_neither
 from ...analysis.boxes import bound_box, hull, touched
@@ -19,6 +19,7 @@ from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import known_scope
 from ..staging import (
     Insertion,
+    Part,
     block_in,
     bounded,
     box_to_read,
@@ -27,13 +28,14 @@ from ..staging import (
     copy_of,
     in_scope,
     listing,
+    part_read,
+    part_written,
     place_after,
     place_before_readers,
     refuse_races,
     region_of,
     retargeted,
-    tile_in_scope,
-    tile_nest,
+    staged_box,
 )
 from ..state import ScheduleState, guard
 
@@ -63,18 +65,14 @@ def writes_it(state: ScheduleState, block: BlockRealize, write_buffer_index: int
 
 
 @requirement
-def at_most_one_writer(
-    state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer
-) -> Failure | None:
+def at_most_one_writer(match: Part) -> Failure | None:
     """the scope has at most one block that writes the buffer, another one, and that comes before all who read it
 
     Then a copy made right after the writer, or at the start, holds what every reader would have read.
     """
-    region = region_of(block.block.reads, read_buffer_index)
-    assert region is not None  # reads_it
-    scope = Scope.around(state.home(block), block)
-    writers = scope.writers(region.buffer)
-    name = region.buffer.name
+    scope, buffer = match.scope, match.buffer
+    writers = scope.writers(buffer)
+    name = buffer.name
     if len(writers) > 1:
         return Failure(
             {w.block: f"writes {name}" for w in writers},
@@ -83,7 +81,7 @@ def at_most_one_writer(
             ("cache_read before decompose_reduction",),
         )
     for writer in writers:
-        for reader in scope.readers(region.buffer):
+        for reader in scope.readers(buffer):
             if reader is writer or not scope.before(writer, reader):
                 return Failure(
                     {writer.block: f"writes {name}", reader.block: f"reads {name}"},
@@ -103,29 +101,22 @@ def only_writer(state: ScheduleState, block: BlockRealize) -> Failure | None:
 
 @requirement
 def fills_its_box(
-    state: ScheduleState,
-    block: BlockRealize,
-    write_buffer_index: int | str | Buffer,
-    consumer_blocks: Sequence[BlockRealize] | None,
+    state: ScheduleState, block: BlockRealize, match: Part, consumer_blocks: Sequence[BlockRealize] | None
 ) -> Failure | None:
     """the block writes every element of the box that is copied back: else the copy would overwrite with garbage"""
-    region = region_of(block.block.writes, write_buffer_index)
-    assert region is not None  # writes_it
-    tree = state.home(block)
-    _, within = place_before_readers(tree, block, _left_readers(tree, block, region.buffer, consumer_blocks))
+    tree = match.tree
+    _, within = place_before_readers(tree, block, _left_readers(match, consumer_blocks))
     reason = why_not_initialised(block, tree.loops_above(block), state.analyzer(block)) or fills(
-        tree, block, region, within
+        tree, block, match.region, within
     )
     if reason is None:
         return None
-    return Failure({block.block: "this block"}, f"every element of its box of {region.buffer.name} written", reason)
+    return Failure({block.block: "this block"}, f"every element of its box of {match.buffer.name} written", reason)
 
 
-def _left_readers(
-    tree: Tree, block: BlockRealize, buffer: Buffer, consumers: Sequence[BlockRealize] | None
-) -> list[BlockRealize]:
+def _left_readers(part: Part, consumers: Sequence[BlockRealize] | None) -> list[BlockRealize]:
     """The readers of a buffer, other than the block that writes it, that go on reading it after cache_write."""
-    return [b for b in Scope.around(tree, block).readers(buffer) if b is not block and b not in (consumers or ())]
+    return [b for b in part.scope.readers(part.buffer) if b is not part.block and b not in (consumers or ())]
 
 
 @requirement
@@ -146,14 +137,9 @@ def readers_are_consumers(
     return None
 
 
-def _only_blocks_touch(
-    state: ScheduleState, block: BlockRealize, found: Sequence[BufferRegion], index: int | str | Buffer
-) -> Failure | None:
-    region = region_of(found, index)
-    assert region is not None  # reads_it, writes_it
-    buffer, tree = region.buffer, state.home(block)
-    scope = Scope.around(tree, block)
-    for access in accesses(tree, scope.realize.block.body):
+def _only_blocks_touch(part: Part) -> Failure | None:
+    buffer = part.buffer
+    for access in accesses(part.tree, part.scope.realize.block.body):
         if access.buffer is buffer and not isinstance(access.spot, BufferRegion):
             return Failure(
                 {access.spot: "outside of a block"},
@@ -164,17 +150,15 @@ def _only_blocks_touch(
 
 
 @requirement
-def read_in_blocks(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> Failure | None:
+def read_in_blocks(match: Part) -> Failure | None:
     """in the scope, the buffer is touched by blocks only"""
-    return _only_blocks_touch(state, block, block.block.reads, read_buffer_index)
+    return _only_blocks_touch(match)
 
 
 @requirement
-def written_in_blocks(
-    state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer
-) -> Failure | None:
+def written_in_blocks(match: Part) -> Failure | None:
     """in the scope, the buffer is touched by blocks only"""
-    return _only_blocks_touch(state, block, block.block.writes, write_buffer_index)
+    return _only_blocks_touch(match)
 
 
 values_of_writer = holds_inside(
@@ -220,10 +204,11 @@ def _more_than_written(
 
 @primitive(
     aka={"Halide": "in"}, past="was cached in",
-    requires=[reads_it, known_scope, readers_are_consumers, at_most_one_writer, read_in_blocks],
+    requires=[reads_it, known_scope, readers_are_consumers, at_most_one_writer, read_in_blocks], match=part_read,
 )  # fmt: skip
 def cache_read(
     state: ScheduleState,
+    match: Part,
     block: BlockRealize,
     read_buffer_index: int | str | Buffer,
     storage_scope: str,
@@ -250,15 +235,9 @@ def cache_read(
     input is copied whole at the start of the scope. Move the copy with compute_at. `consumer_blocks` are
     the readers that change, by default all in the scope.
     """
-    region = region_of(block.block.reads, read_buffer_index)
-    assert region is not None  # reads_it
-    buffer = region.buffer
-    tree = state.home(block)
-    scope = Scope.around(tree, block)
+    tree, scope, buffer = match.tree, match.scope, match.buffer
     readers = scope.readers(buffer)
     chosen = [r for r in readers if r in (consumer_blocks or readers)]
-    step = Insertion(tree, scope, allocated=[copy_of(tree, buffer, storage_scope)])
-    cached = step.allocated[0]
     writers = scope.writers(buffer)
     if writers:
         before, within = place_before_readers(tree, writers[0], chosen)
@@ -269,32 +248,25 @@ def cache_read(
         box = box_to_read(state, tree, buffer, chosen, within)
     analyzer = in_scope(state, tree, within)
     box = bounded(tree, box, buffer, analyzer, block, within)
-    starts = None
-    if tile_in_scope(tree, buffer, box, within):
-        cached, starts = replace(cached, shape=tuple(r.extent for r in box)), [r.start for r in box]
-        step.allocated = [cached]
-        stage = tile_nest(cached, buffer, box, analyzer, True, cached.name)
-    else:
-        stage = copy_nest(tree, buffer, cached, box, analyzer, cached.name)
-    step.rewritten = dict(retargeted(c, buffer, cached, starts) for c in chosen)
+    cached, stage, starts = staged_box(match, storage_scope, box, analyzer, within)
+    step = Insertion(tree, scope, dict(retargeted(c, buffer, cached, starts) for c in chosen), allocated=[cached])
     if not writers:
         step.first.append(stage)
     elif before is not None:
         step.before.append((before, stage))
     else:
         step.after.append((place_after(tree, writers[0], chosen)[0], stage))
-    step.apply(state)
-    made = block_in(state, stage)
-    refuse_races(state, made)
-    return made
+    return step.put(state, stage)
 
 
 @primitive(
     past="was cached in",
     requires=[writes_it, known_scope, readers_are_consumers, only_writer, fills_its_box, written_in_blocks],
+    match=part_written,
 )
 def cache_write(
     state: ScheduleState,
+    match: Part,
     block: BlockRealize,
     write_buffer_index: int | str | Buffer,
     storage_scope: str,
@@ -320,25 +292,14 @@ def cache_write(
     `consumer_blocks` are readers that shall read the new buffer too; by default none. The copy stands before the first
     of the others, or at the end of the scope. Move it with reverse_compute_at.
     """
-    region = region_of(block.block.writes, write_buffer_index)
-    assert region is not None  # writes_it
-    buffer = region.buffer
-    tree = state.home(block)
-    scope = Scope.around(tree, block)
-    readers = [b for b in scope.readers(buffer) if b is not block]
-    chosen = [r for r in readers if r in (consumer_blocks or ())]
+    tree, scope, buffer = match.tree, match.scope, match.buffer
+    chosen = [r for r in scope.readers(buffer) if r is not block and r in (consumer_blocks or ())]
     refuse_other_values(state, tree, block, chosen, buffer)
-    left = _left_readers(tree, block, buffer, consumer_blocks)
+    left = _left_readers(match, consumer_blocks)
     before, within = place_before_readers(tree, block, left)
     analyzer = in_scope(state, tree, within)
-    cached = copy_of(tree, buffer, storage_scope)
-    box = bounded(tree, touched(tree, block, region, within, analyzer), buffer, analyzer, block, within)
-    starts = None
-    if tile_in_scope(tree, buffer, box, within):
-        cached, starts = replace(cached, shape=tuple(r.extent for r in box)), [r.start for r in box]
-        stage = tile_nest(cached, buffer, box, analyzer, False, cached.name)
-    else:
-        stage = copy_nest(tree, cached, buffer, box, analyzer, cached.name)
+    box = bounded(tree, touched(tree, block, match.region, within, analyzer), buffer, analyzer, block, within)
+    cached, stage, starts = staged_box(match, storage_scope, box, analyzer, within)
     rewritten = dict(retargeted(b, buffer, cached, starts) for b in (block, *chosen))
     step = Insertion(tree, scope, rewritten, allocated=[cached])  # type: ignore[arg-type]
     if not left:
@@ -347,20 +308,15 @@ def cache_write(
         step.before.append((before, stage))
     else:
         step.after.append((place_after(tree, block, left)[0], stage))
-    step.apply(state)
-    made = block_in(state, stage)
-    refuse_races(state, made)
-    return made
+    return step.put(state, stage)
 
 
 @requirement
-def updates_it(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> Failure | None:
+def updates_it(block: BlockRealize, match: Part) -> Failure | None:
     """the block also writes the buffer that it reads"""
-    region = region_of(block.block.reads, read_buffer_index)
-    assert region is not None  # reads_it
-    if region_of(block.block.writes, region.buffer) is not None:
+    if region_of(block.block.writes, match.buffer) is not None:
         return None
-    name = region.buffer.name
+    name = match.buffer.name
     return Failure(
         {block.block: "this block"},
         f"a block that reads and writes {name}",
@@ -370,13 +326,9 @@ def updates_it(state: ScheduleState, block: BlockRealize, read_buffer_index: int
 
 
 @requirement
-def writes_what_it_reads(
-    state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer
-) -> Failure | None:
+def writes_what_it_reads(block: BlockRealize, match: Part) -> Failure | None:
     """write region of the block is inside its read region: what is copied back was copied in, or written since"""
-    read = region_of(block.block.reads, read_buffer_index)
-    assert read is not None  # reads_it
-    buffer = read.buffer
+    read, buffer = match.region, match.buffer
     write = region_of(block.block.writes, buffer)
     assert write is not None  # updates_it
     analyzer = Analyzer.inside(*block.block.iter_vars)
@@ -390,15 +342,13 @@ def writes_what_it_reads(
 
 
 @requirement
-def finds_values(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> Failure | None:
+def finds_values(block: BlockRealize, match: Part) -> Failure | None:
     """every element that is copied in has a value: the block reads it before it writes it, or the caller gave it"""
-    read = region_of(block.block.reads, read_buffer_index)
-    assert read is not None  # reads_it
-    buffer = read.buffer
+    buffer = match.buffer
     found = [r for r in block.block.reads if r.buffer is buffer]
-    if all(reads_before_writing(block.block, r) for r in found) or _is_given(state.home(block), block, buffer):
+    if all(reads_before_writing(block.block, r) for r in found) or _is_given(match.tree, block, buffer):
         return None
-    inner = [b.block.name for b in state.home(block).blocks_in(block)]
+    inner = [b.block.name for b in match.tree.blocks_in(block)]
     return Failure(
         dict.fromkeys(found, "is copied in"),
         f"every element of it read by {block.block.name} before it is written, so that there is something to copy",
@@ -422,9 +372,10 @@ def _is_given(tree: Tree, block: BlockRealize, buffer: Buffer) -> bool:
 @primitive(
     past="was cached in",
     requires=[reads_it, known_scope, updates_it, writes_what_it_reads, read_in_blocks, finds_values],
+    match=part_read,
 )
 def cache_inplace(
-    state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer, storage_scope: str
+    state: ScheduleState, match: Part, block: BlockRealize, read_buffer_index: int | str | Buffer, storage_scope: str
 ) -> list[BlockRealize]:
     """Let a block that updates a buffer in place work on a copy: copied in right before it, back right after it.
 
@@ -445,10 +396,7 @@ def cache_inplace(
                     v0 = T.axis.spatial(8, i + ax0)
                     A[v0] = A_local[v0]
     """
-    read = region_of(block.block.reads, read_buffer_index)
-    assert read is not None  # reads_it
-    buffer = read.buffer
-    tree = state.home(block)
+    tree, buffer = match.tree, match.buffer
     cached = copy_of(tree, buffer, storage_scope)
     stages = []
     for regions_found, source, target in ((block.block.reads, buffer, cached), (block.block.writes, cached, buffer)):
@@ -456,7 +404,7 @@ def cache_inplace(
         box = hull([bound_box(block, r) for r in regions_found if r.buffer is buffer], analyzer)
         box = bounded(tree, box, buffer, analyzer, block, tree.parent[block])
         stages.append(guard(copy_nest(tree, source, target, box, analyzer, cached.name), block.predicate))
-    step = Insertion(tree, Scope.around(tree, block), dict([retargeted(block, buffer, cached)]), allocated=[cached])
+    step = Insertion(tree, match.scope, dict([retargeted(block, buffer, cached)]), allocated=[cached])
     step.before.append((block, stages[0]))
     step.after.append((block, stages[1]))
     step.apply(state)

@@ -28,11 +28,11 @@ from ....expr import (
 from ...analysis.block_kinds import Scope
 from ...analysis.tree import Tree
 from ...conditions import is_const, reads_memory
-from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, Stmt
+from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
 from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
 from ..staging import Insertion, block_in, free_name, point_region
-from ..state import ScheduleState
+from ..state import ScheduleState, nest_around
 
 
 @requirement
@@ -192,10 +192,7 @@ def _stage(cached: Buffer, value: Expr, used: Sequence[IterVar], name: str) -> S
     result = substitute(value, dict(zip((it.var for it in used), fresh))) if zero_based is None else zero_based
     iters = tuple(IterVar(v, Range(const(0, v.dtype), it.dom.extent), SPATIAL) for v, it in zip(fresh, used))
     block = Block(iters, (), (point_region(cached, fresh),), name, BufferStore(cached, result, tuple(fresh)))
-    nest: Stmt = BlockRealize(tuple(loops), const(True), block)
-    for loop, it in reversed(list(zip(loops, used))):
-        nest = For(loop, const(0, loop.dtype), it.dom.extent, ForKind.SERIAL, nest)
-    return nest
+    return nest_around(BlockRealize(tuple(loops), const(True), block), loops, [it.dom.extent for it in used])
 
 
 def _shifted(it: IterVar) -> bool:

@@ -11,7 +11,7 @@ from ...conditions import is_const, uses
 from ...nodes import For, ForKind, Seq, Stmt
 from .. import requirements as req
 from ..registry import Failure, holds_inside, primitive, requirement
-from ..state import ScheduleState, guard, tidy
+from ..state import ScheduleState, guard, nest_around, tidy
 
 
 @requirement
@@ -106,8 +106,7 @@ def split(
                 )
             )
         body = guard(body, value < loop.extent)
-    for variable, extent in reversed(list(zip(variables, extents, strict=True))):
-        body = For(variable, const(0, dtype), extent, ForKind.SERIAL, body)
+    body = nest_around(body, variables, extents)
     nest = tidy(body, state.analyzer(state.home(loop).parent[loop]), preserve_unit_iters, state.domains(loop), True)
     state.replace({loop: nest})
     return [_required(state, variable) for variable in variables]

@@ -45,13 +45,12 @@ from ...nodes import (
     BufferLoad,
     BufferRegion,
     BufferStore,
-    For,
     ForKind,
     Seq,
     Stmt,
 )
 from ..registry import Failure, primitive, requirement
-from ..state import ScheduleState
+from ..state import ScheduleState, nest_around
 
 
 @requirement
@@ -354,10 +353,7 @@ def _copy_nest(target: Buffer, shape: tuple[Expr, ...], name: str, source: Buffe
     box = tuple(Range(v, const(1, v.dtype)) for v in point)
     made = Block(iters, (BufferRegion(source, box),), (BufferRegion(target, box),), name,
                  BufferStore(target, value(point), point))  # fmt: skip
-    nest: Stmt = BlockRealize(tuple(loops), const(True), made)
-    for var, dim in reversed(list(zip(loops, shape, strict=True))):
-        nest = For(var, const(0, var.dtype), dim, ForKind.SERIAL, nest)
-    return nest
+    return nest_around(BlockRealize(tuple(loops), const(True), made), loops, shape)
 
 
 @pad_einsum.space

@@ -22,7 +22,6 @@ from ...nodes import (
     BufferRegion,
     BufferStore,
     For,
-    ForKind,
     If,
     Seq,
     Stmt,
@@ -32,15 +31,17 @@ from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import known_scope
 from ..staging import (
     Insertion,
+    Part,
     copy_of,
     initialised,
     known_box,
+    part_read,
+    part_written,
     reads_all,
-    refuse_races,
     region_of,
     retargeted,
 )
-from ..state import ScheduleState
+from ..state import ScheduleState, nest_around
 from .cache import read_in_blocks, reads_it, writes_it, written_in_blocks
 
 
@@ -59,15 +60,11 @@ def below_loop(state: ScheduleState, block: BlockRealize, loop: For) -> Failure 
 
 
 @requirement
-def not_written_below(
-    state: ScheduleState, loop: For, block: BlockRealize, read_buffer_index: int | str | Buffer
-) -> Failure | None:
+def not_written_below(loop: For, block: BlockRealize, match: Part) -> Failure | None:
     """no block below the loop writes the buffer: what is copied first stays true during the iteration"""
-    region = region_of(block.block.reads, read_buffer_index)
-    assert region is not None  # reads_it
-    for other in state.home(loop).blocks_in(loop):
-        if region_of(other.block.writes, region.buffer) is not None:
-            name = region.buffer.name
+    name = match.buffer.name
+    for other in match.tree.blocks_in(loop):
+        if region_of(other.block.writes, match.buffer) is not None:
             return Failure(
                 {other.block: f"writes {name}"},
                 f"no block below {loop.var.name} that writes {name}",
@@ -78,19 +75,14 @@ def not_written_below(
 
 
 @requirement
-def written_below_only(
-    state: ScheduleState, loop: For, block: BlockRealize, write_buffer_index: int | str | Buffer
-) -> Failure | None:
+def written_below_only(loop: For, match: Part) -> Failure | None:
     """all blocks of the scope that write the buffer stand below the loop
 
     What the new buffer holds at the start of an iteration was then written there by an earlier one, and not changed.
     """
-    region = region_of(block.block.writes, write_buffer_index)
-    assert region is not None  # writes_it
-    tree = state.home(loop)
-    for writer in Scope.around(tree, block).writers(region.buffer):
-        if not tree.inside(writer, loop):
-            name = region.buffer.name
+    name = match.buffer.name
+    for writer in match.scope.writers(match.buffer):
+        if not match.tree.inside(writer, loop):
             return Failure(
                 {loop: "this loop", writer.block: f"writes {name}"},
                 f"{name} written below {loop.var.name} only",
@@ -100,15 +92,11 @@ def written_below_only(
 
 
 @requirement
-def filled_below(
-    state: ScheduleState, loop: For, block: BlockRealize, write_buffer_index: int | str | Buffer
-) -> Failure | None:
+def filled_below(state: ScheduleState, loop: For, match: Part) -> Failure | None:
     """below the loop, the first block that touches the buffer writes every element of the box that is copied back,
     without reading it unless it has an init and reduces over loops of its scope; the others touch that box only
     """
-    region = region_of(block.block.writes, write_buffer_index)
-    assert region is not None  # writes_it
-    buffer, tree = region.buffer, state.home(loop)
+    buffer, tree = match.buffer, match.tree
     users = _users(tree, loop, buffer)
     first = users[0]
     write = region_of(first.block.writes, buffer)
@@ -152,9 +140,13 @@ def _users(tree: Tree, loop: For, buffer: Buffer) -> list[BlockRealize]:
     return [b for b, found in signature if any(r.buffer is buffer for r in found)]
 
 
-@primitive(past="was staged in", requires=[below_loop, reads_it, known_scope, not_written_below, read_in_blocks])
+@primitive(
+    past="was staged in",
+    requires=[below_loop, reads_it, known_scope, not_written_below, read_in_blocks],
+    match=part_read,
+)
 def read_at(
-    state: ScheduleState, loop: For, block: BlockRealize, read_buffer_index: int, storage_scope: str
+    state: ScheduleState, match: Part, loop: For, block: BlockRealize, read_buffer_index: int, storage_scope: str
 ) -> BlockRealize:
     """Copy what the blocks below a loop read of a buffer in one iteration, by one block at the start of the iteration.
 
@@ -174,9 +166,7 @@ def read_at(
 
     All blocks below the loop that read the buffer read the copy. The new block is annotated "auto_copy", as in TVM.
     """
-    region = region_of(block.block.reads, read_buffer_index)
-    assert region is not None  # reads_it
-    buffer, tree = region.buffer, state.home(loop)
+    buffer, tree = match.buffer, match.tree
     users = _users(tree, loop, buffer)
     analyzer = state.analyzer(loop)
     reads = [(b, r) for b in users for r in b.block.reads if r.buffer is buffer]
@@ -189,15 +179,16 @@ def read_at(
                 f"nothing is known to write all of it before, and {buffer.name} is no input",
             )
         )
-    return _staged(state, tree, loop, buffer, users, box, storage_scope, back=False)
+    return _staged(state, match, loop, users, box, storage_scope)
 
 
 @primitive(
     past="was staged in",
     requires=[below_loop, writes_it, known_scope, written_below_only, filled_below, written_in_blocks],
+    match=part_written,
 )
 def write_at(
-    state: ScheduleState, loop: For, block: BlockRealize, write_buffer_index: int, storage_scope: str
+    state: ScheduleState, match: Part, loop: For, block: BlockRealize, write_buffer_index: int, storage_scope: str
 ) -> BlockRealize:
     """Let the blocks below a loop work on a copy of a buffer, copied back by one block at the end of each iteration.
 
@@ -217,15 +208,13 @@ def write_at(
 
     A reduction over the loop goes on in the copy, which keeps its values from iteration to iteration.
     """
-    region = region_of(block.block.writes, write_buffer_index)
-    assert region is not None  # writes_it
-    buffer, tree = region.buffer, state.home(loop)
+    buffer, tree = match.buffer, match.tree
     users = _users(tree, loop, buffer)
     analyzer = state.analyzer(loop)
     write = region_of(users[0].block.writes, buffer)
     assert write is not None  # filled_below
     box = clip(touched(tree, users[0], write, loop, analyzer), buffer, analyzer)
-    return _staged(state, tree, loop, buffer, users, box, storage_scope, back=True)
+    return _staged(state, match, loop, users, box, storage_scope)
 
 
 def _has_values(
@@ -252,28 +241,23 @@ def _has_values(
 
 
 def _staged(
-    state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, users: Sequence[BlockRealize], box: Box,
-    storage_scope: str, back: bool,
-) -> BlockRealize:  # fmt: skip
+    state: ScheduleState, part: Part, loop: For, users: Sequence[BlockRealize], box: Box, storage_scope: str
+) -> BlockRealize:
+    tree, buffer, back = part.tree, part.buffer, part.write
     cached = copy_of(tree, buffer, storage_scope)
     source, target = (cached, buffer) if back else (buffer, cached)
     around = [*tree.loops_above(loop), loop]
     stage = _copy_block(tree, source, target, box, around, state.analyzer(loop), users[0], cached.name)
     parts = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
-    using = [part for part in parts if any(tree.inside(user, part) for user in users)]
+    using = [stmt for stmt in parts if any(tree.inside(user, stmt) for user in users)]
     anchor = using[-1 if back else 0]
     if not isinstance(anchor, For | BlockRealize):
         raise place_at_loop.refuse(
             Failure({anchor: "this statement"}, "a loop or a block to put the copy next to", type(anchor).__name__)
         )
-    step = Insertion(tree, Scope.around(tree, loop), dict(retargeted(u, buffer, cached) for u in users))
+    step = Insertion(tree, part.scope, dict(retargeted(u, buffer, cached) for u in users), allocated=[cached])
     (step.after if back else step.before).append((anchor, stage))
-    step.allocated.append(cached)
-    step.apply(state)
-    made = state.block(stage.block.id)
-    assert made is not None  # it was just put there
-    refuse_races(state, made)
-    return made
+    return step.put(state, stage)
 
 
 def _copy_block(
@@ -285,7 +269,8 @@ def _copy_block(
     iters = [IterVar(Var(f"v{k}", l.var.dtype), _domain(l, analyzer, user), SPATIAL) for k, l in enumerate(used)]
     values = {l.var: it.var for l, it in zip(used, iters)}
     inside = Analyzer.inside(*iters)
-    loops: list[tuple[Var, Expr]] = []
+    loops: list[Var] = []
+    extents: list[Expr] = []
     indices: list[Expr] = []
     conditions: list[Expr] = []
     ranges: list[Range] = []
@@ -297,15 +282,15 @@ def _copy_block(
         index = inside.simplify(start + axis)
         needed = [c for c in (index >= 0, index < dim, axis < wanted) if not inside.can_prove(c)]
         conditions += needed
-        loops.append((axis, extent))
+        loops.append(axis)
+        extents.append(extent)
         indices.append(index)
         ranges.append(Range(start, wanted))
     shown = tuple(ranges) if not conditions else regions.intersect(tuple(ranges), target.full_region().region, inside)
     body: Stmt = BufferStore(target, BufferLoad(source, tuple(indices)), tuple(indices))
     if conditions:
         body = If(all_of(conditions), body)
-    for axis, extent in reversed(loops):
-        body = For(axis, const(0, axis.dtype), extent, ForKind.SERIAL, body)
+    body = nest_around(body, loops, extents)
     reads, writes = (BufferRegion(source, shown),), (BufferRegion(target, shown),)
     block = Block(tuple(iters), reads, writes, name, body, annotations={"auto_copy": 1})
     # Where the box is may be read from memory, as in a gather.

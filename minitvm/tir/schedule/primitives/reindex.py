@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ....arith import Analyzer, iter_map
 from ....errors import InputError
 from ....expr import Expr, Node, free_vars, structural_equal, substitute
 from ...analysis.block_kinds import Scope, why_neither
-from ...analysis.tree import Tree
 from ...index_map import IndexMap
 from ...nodes import Block, BlockRealize, Buffer
 from ..lambdas import IndexLambda
 from ..point_stages import Point, point_of, stage_points, uses_var
 from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
-from ..staging import free_name, listing, region_of, scoped_name
+from ..staging import Part, free_name, listing, part_read, part_written, region_of, scoped_name
 from ..state import ScheduleState
 from .cache import at_most_one_writer, only_writer, reads_it, writes_it
 
 Chosen = tuple[str, int] | list[Any] | str | Buffer
+
+
+@dataclass(frozen=True)
+class PartByPoint(Part):
+    """A part of a buffer of which each iteration of a block touches one element, or why there is not one."""
+
+    point: Point | str
+
+
+def _by_point(part: Part) -> PartByPoint:
+    point = point_of(part.block, part.buffer, part.write)
+    return PartByPoint(part.tree, part.scope, part.block, part.region, part.write, point)
+
+
+def _read(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> PartByPoint:
+    return _by_point(part_read(state, block, read_buffer_index))
+
+
+def _written(state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer) -> PartByPoint:
+    return _by_point(part_written(state, block, write_buffer_index))
+
+
+def _named(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> PartByPoint:
+    kind, chosen = _access(block.block, buffer) or ("", None)
+    assert chosen is not None  # names_an_access
+    return _written(state, block, chosen) if kind == "write" else _read(state, block, chosen)
 
 
 def _access(block: Block, buffer: Chosen) -> tuple[str, Buffer] | None:
@@ -49,21 +75,21 @@ def names_an_access(state: ScheduleState, block: BlockRealize, buffer: Chosen) -
     )
 
 
-def _single(tree: Tree, realize: BlockRealize, buffer: Buffer, write: bool) -> Failure | None:
-    found = point_of(realize, buffer, write)
+def _single(part: PartByPoint) -> Failure | None:
+    realize, buffer, found = part.block, part.buffer, part.point
     if isinstance(found, str):
         wanted = f"one element of {buffer.name} in each iteration of {realize.block.name}"
         return Failure({realize.block: "this block"}, wanted, found)
     analyzer = Analyzer()
     outside = {v for it in found.iterators for part in (it.dom.start, it.dom.extent) for v in free_vars(part)}
-    outside &= tree.moving
+    outside &= part.tree.moving
     if outside:
         return Failure(
             {realize.block: "this block"},
             "iterators whose domains are constants or sizes",
             f"a domain depends on {', '.join(v.name for v in outside)}",
         )
-    if not write:
+    if not part.write:
         return None
     # A copy runs in an order of its own: it may not matter which of two writes to one element comes last.
     domains = {it.var: it.dom for it in found.iterators}
@@ -77,42 +103,31 @@ def _single(tree: Tree, realize: BlockRealize, buffer: Buffer, write: bool) -> F
 
 
 @requirement
-def single_point(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> Failure | None:
+def single_point(match: PartByPoint) -> Failure | None:
     """each iteration of the block touches one element of the buffer, f(v); for a write, f is injective"""
-    kind, chosen = _access(block.block, buffer) or ("", None)
-    assert chosen is not None  # names_an_access
-    return _single(state.home(block), block, chosen, kind == "write")
+    return _single(match)
 
 
 @requirement
-def single_point_read(
-    state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer
-) -> Failure | None:
+def single_point_read(match: PartByPoint) -> Failure | None:
     """each iteration of the block reads one element of the buffer"""
-    region = region_of(block.block.reads, read_buffer_index)
-    assert region is not None  # reads_it
-    return _single(state.home(block), block, region.buffer, False)
+    return _single(match)
 
 
 @requirement
-def single_point_written(
-    state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer
-) -> Failure | None:
+def single_point_written(match: PartByPoint) -> Failure | None:
     """each iteration of the block writes one element f(v) of the buffer, and f is injective"""
-    region = region_of(block.block.writes, write_buffer_index)
-    assert region is not None  # writes_it
-    return _single(state.home(block), block, region.buffer, True)
+    return _single(match)
 
 
 @requirement
-def sound_dataflow(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> Failure | None:
+def sound_dataflow(state: ScheduleState, block: BlockRealize, match: PartByPoint) -> Failure | None:
     """as in cache_read and cache_write: the buffer that is read has at most one writer, and that comes first;
     the block that writes is complete or a reduction
     """
-    kind, chosen = _access(block.block, buffer) or ("", None)
-    if kind == "write":
+    if match.write:
         return only_writer.check(state=state, block=block)
-    return at_most_one_writer.check(state=state, block=block, read_buffer_index=chosen)
+    return at_most_one_writer.check(match=match)
 
 
 Map = IndexMap | Callable[..., Any]
@@ -125,8 +140,8 @@ def _mapped(block: Block, index_map: Map) -> IndexMap:
     return IndexMap.from_func(index_map, ndim=len(block.iter_vars), index_dtype=dtype).simplified()
 
 
-def _bad_map(block: BlockRealize, buffer: Buffer, write: bool, index_map: Map) -> Failure | None:
-    point = point_of(block, buffer, write)
+def _bad_map(part: PartByPoint, index_map: Map) -> Failure | None:
+    block, buffer, point = part.block, part.buffer, part.point
     assert isinstance(point, Point)  # single_point
     spots: dict[Node, str] = {block.block: "this block"}
     names = ", ".join(it.var.name for it in block.block.iter_vars)
@@ -146,7 +161,7 @@ def _bad_map(block: BlockRealize, buffer: Buffer, write: bool, index_map: Map) -
     except InputError as error:
         return Failure(spots, "a map whose indices have known ranges from zero", str(error).splitlines()[0])
     # A copy that is written twice at one place is written twice with the same element.
-    if reason is None or (not write and _contains(finals, point.indices)):
+    if reason is None or (not part.write and _contains(finals, point.indices)):
         return None
     return Failure(spots, "a map that takes no two iterations to one place", reason)
 
@@ -167,32 +182,26 @@ def _narrowed(point: Point, finals: Sequence[Expr]) -> tuple[IndexMap, list[Expr
 
 
 @requirement
-def map_of_read(
-    state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer, index_map: Map
-) -> Failure | None:
+def map_of_read(match: PartByPoint, index_map: Map) -> Failure | None:
     """the map takes the block's iterators to indices from zero, uses only those that index the buffer,
     and takes no two of their values to one place: or only where both read one element, because all indices of the read
     are among those of the map
     """
-    region = region_of(block.block.reads, read_buffer_index)
-    assert region is not None  # reads_it
-    return _bad_map(block, region.buffer, False, index_map)
+    return _bad_map(match, index_map)
 
 
 @requirement
-def map_of_write(
-    state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer, index_map: Map
-) -> Failure | None:
+def map_of_write(match: PartByPoint, index_map: Map) -> Failure | None:
     """the map takes the block's iterators to indices from zero, uses only those that index the buffer,
     and takes no two of their values to one place
     """
-    region = region_of(block.block.writes, write_buffer_index)
-    assert region is not None  # writes_it
-    return _bad_map(block, region.buffer, True, index_map)
+    return _bad_map(match, index_map)
 
 
-@primitive(past="was reindexed in", kind="ReIndex", requires=[names_an_access, single_point, sound_dataflow])
-def reindex(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> BlockRealize:
+@primitive(
+    past="was reindexed in", kind="ReIndex", requires=[names_an_access, single_point, sound_dataflow], match=_named
+)
+def reindex(state: ScheduleState, match: PartByPoint, block: BlockRealize, buffer: Chosen) -> BlockRealize:
     """Let a block use a copy of a buffer whose indices are the block's iterators: those that index it, in their order.
 
     before:
@@ -210,23 +219,27 @@ def reindex(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> BlockR
 
     `buffer` is ("read", position), ("write", position), or a name. A written buffer is copied back after the block.
     """
-    kind, chosen = _access(block.block, buffer) or ("", None)
-    assert chosen is not None  # names_an_access
-    point = point_of(block, chosen, kind == "write")
+    chosen, point = match.buffer, match.point
     assert isinstance(point, Point)  # single_point
     analyzer = Analyzer()
     places = tuple(analyzer.simplify(it.var - it.dom.start) for it in point.iterators)
     shape = tuple(it.dom.extent for it in point.iterators)
-    tree = state.home(block)
+    tree = match.tree
     cached = Buffer(free_name(tree, f"{chosen.name}_reindex"), shape, chosen.dtype, chosen.scope)
     return stage_points(state, tree, point, cached, places, copied_loops=False)
 
 
 @primitive(
     past="was cached in", requires=[reads_it, known_scope, single_point_read, at_most_one_writer, map_of_read],
+    match=_read,
 )  # fmt: skip
 def reindex_cache_read(
-    state: ScheduleState, block: BlockRealize, read_buffer_index: int, storage_scope: str, index_map: Map
+    state: ScheduleState,
+    match: PartByPoint,
+    block: BlockRealize,
+    read_buffer_index: int,
+    storage_scope: str,
+    index_map: Map,
 ) -> BlockRealize:
     """Copy what a block reads into a buffer of another scope, laid out as a map of the block's iterators says.
 
@@ -243,16 +256,20 @@ def reindex_cache_read(
 
     The copy runs in loops like those of the block, without the ones that do not index the buffer.
     """
-    region = region_of(block.block.reads, read_buffer_index)
-    assert region is not None  # reads_it
-    return _cached(state, block, region.buffer, False, storage_scope, index_map)
+    return _cached(state, match, storage_scope, index_map)
 
 
 @primitive(
     past="was cached in", requires=[writes_it, known_scope, single_point_written, only_writer, map_of_write],
+    match=_written,
 )  # fmt: skip
 def reindex_cache_write(
-    state: ScheduleState, block: BlockRealize, write_buffer_index: int, storage_scope: str, index_map: Map
+    state: ScheduleState,
+    match: PartByPoint,
+    block: BlockRealize,
+    write_buffer_index: int,
+    storage_scope: str,
+    index_map: Map,
 ) -> BlockRealize:
     """Let a block write into a buffer of another scope, laid out as a map of its iterators says, and copy back.
 
@@ -267,19 +284,14 @@ def reindex_cache_write(
         for i, j in T.grid(8, 4):
             with T.block("B_local"): B[vi, vj] = B_local[vi // 2, vj, vi % 2]
     """
-    region = region_of(block.block.writes, write_buffer_index)
-    assert region is not None  # writes_it
-    return _cached(state, block, region.buffer, True, storage_scope, index_map)
+    return _cached(state, match, storage_scope, index_map)
 
 
-def _cached(
-    state: ScheduleState, block: BlockRealize, buffer: Buffer, write: bool, storage_scope: str, index_map: Map
-) -> BlockRealize:
-    point = point_of(block, buffer, write)
+def _cached(state: ScheduleState, part: PartByPoint, storage_scope: str, index_map: Map) -> BlockRealize:
+    block, buffer, point, tree = part.block, part.buffer, part.point, part.tree
     assert isinstance(point, Point)  # single_point
     finals = _mapped(block.block, index_map).map_indices([it.var for it in block.block.iter_vars])
     narrow, extents = _narrowed(point, finals)
-    tree = state.home(block)
     name = free_name(tree, scoped_name(buffer, storage_scope))
     cached = Buffer(name, tuple(narrow.map_shape(extents)), buffer.dtype, storage_scope)
     return stage_points(state, tree, point, cached, tuple(finals), copied_loops=True)
