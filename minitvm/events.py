@@ -1,4 +1,4 @@
-"""What an interpreter or the runtime reports to a listener.
+"""What an interpreter, the runtime or the compiler reports to a listener.
 
 A listener subclasses `Listener` and overrides what it wants to hear; the rest costs nothing, because who reports asks
 `heard(listeners, "load")` once, before the run, and leaves silent reports out. Times are seconds of
@@ -7,7 +7,9 @@ A listener subclasses `Listener` and overrides what it wants to hear; the rest c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +43,17 @@ class Step:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A candidate that could not be had: the rule that proposed it, its knobs, the reason on one line."""
+
+    rule: str
+    knobs: Mapping[str, Any]
+    reason: str
+
+
 class Listener:
-    """Hears a run. All methods do nothing here; a report nobody overrides is not even made."""
+    """Hears a run, or a compilation. All methods do nothing here; a report nobody overrides is not even made."""
 
     def load(self, access: Access) -> None:
         """An element was read."""
@@ -86,6 +97,9 @@ class Listener:
     def step_end(self, step: Step, time: float) -> None:
         """A step of an executable is done."""
 
+    def refused(self, refusal: Refusal) -> None:
+        """A rule's candidate cannot schedule a function; after the last one the next rule is tried."""
+
 
 def heard(listeners: Iterable[Listener], method: str) -> Callable[..., None] | None:
     """What to call to report `method` to all who override it; None when nobody does."""
@@ -102,3 +116,21 @@ def heard(listeners: Iterable[Listener], method: str) -> Callable[..., None] | N
             one(*args)
 
     return report
+
+
+_LISTENING: ContextVar[tuple[Listener, ...]] = ContextVar("listening", default=())
+
+
+@contextmanager
+def listening(*listeners: Listener) -> Iterator[None]:
+    """Let listeners hear what is reported where none can be handed over: what the compiler does inside of the block."""
+    token = _LISTENING.set((*_LISTENING.get(), *listeners))
+    try:
+        yield
+    finally:
+        _LISTENING.reset(token)
+
+
+def listening_now() -> tuple[Listener, ...]:
+    """The listeners of the `listening` blocks around."""
+    return _LISTENING.get()

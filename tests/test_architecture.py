@@ -103,8 +103,6 @@ NEVER = [
 OF_ONE_MACHINE = "backend.kinds graph.passes.blocked_layout strategy.cpu codegen.numba_cpu runtime.cpu"
 MEANT_FOR_ONE_MACHINE = {
     "backend.registry": "backend.kinds",  # looks through the folder
-    "strategy.decision": "strategy.cpu",  # figures of scheduled functions, by the model of CPUs
-    "strategy.text": "strategy.cpu",
     "cli.info": "runtime.cpu",
 }
 

@@ -22,7 +22,7 @@ from minitvm import reference
 from minitvm.graph.builder import GraphBuilder
 from minitvm.graph.nodes import Graph
 from minitvm.script import tir as T
-from minitvm.strategy.cpu.algorithms import Convolution, convolution_algorithms
+from minitvm.strategy.cpu.algorithms import Convolution, algorithm_name, convolution_algorithms
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.topi.winograd import winograd_error_growth
@@ -219,8 +219,8 @@ for name, side, channels in (("C2", 56, 64), ("C6", 28, 128), ("C9", 14, 256), (
     layer = Convolution(1, channels, channels, (side, side), (3, 3), (1, 1), (1, 1))
     found = convolution_algorithms(layer, target.vector_lanes("float32"), target)
     print(f"{name:<4} {side:>2} x {side:<2} {channels:>4} channels:",
-          ", ".join(f"{one.name} {one.cycles / 1e6:.2f}" for one in found), "Mcycles")  # fmt: skip
-    assert [one.cycles for one in found] == sorted(one.cycles for one in found)
+          ", ".join(f"{algorithm_name(one)} {one.cost.cycles / 1e6:.2f}" for one in found), "Mcycles")  # fmt: skip
+    assert [one.cost.cycles for one in found] == sorted(one.cost.cycles for one in found)
 
 # %% [markdown]
 # The first of each row is what `build` takes. And the clock, on one thread, for 64 channels of 28 x 28:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 TRACE = "schedule_trace"  # the attribute of a function that holds its schedule's steps
-NOTES = (TRACE, "schedule_choice", "schedule_tiles")  # what is told above a function, not in it
+NOTES = (TRACE, "schedule_choice")  # what is told above a function, not in it
 
 
 def text(result: Any, trace: bool = True, target: Any = None) -> str:
@@ -43,12 +43,11 @@ def text(result: Any, trace: bool = True, target: Any = None) -> str:
 def _decision(func: Any, target: Any) -> list[str]:
     """What was chosen for a scheduled function, as comments."""
     from ..backend import lookup
-    from ..strategy import CHOICE
+    from ..strategy import choice_of
+    from ..strategy.text import lines
 
-    rule, *_ = func.attrs.get(CHOICE) or ("",)
     explain = lookup(target, "explain")
-    lines = explain(func, target) if explain else [f"rule        {rule or 'none: the loops as written'}"]
-    return [f"# {line}" for line in lines]
+    return [f"# {line}" for line in (explain(func, target) if explain else lines(choice_of(func)))]
 
 
 def _without_notes(func: Any) -> Any:

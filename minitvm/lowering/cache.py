@@ -49,7 +49,7 @@ def usable(target: Target) -> bool:
         not verification_asked()
         and not PassContext.current().instruments
         and back_end in backend.own()
-        and all(_is_ours(rule.apply) and _is_ours(rule.matches) for rule in rules(target))
+        and all(_is_ours(rule.propose) and _is_ours(rule.matches) for rule in rules(target))
     )
 
 

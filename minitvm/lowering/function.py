@@ -13,15 +13,11 @@ from .lowered import LoweredFunc, lowered
 def schedule_function(func: PrimFunc, target: Target) -> PrimFunc:
     """The function as the target's strategy schedules it.
 
-    Its attributes "schedule_trace", "schedule_choice" and "schedule_tiles" keep the steps, the rule that made them, the
-    algorithms and the tiles that were weighed.
+    Its attributes "schedule_trace" and "schedule_choice" keep the steps, and the record of what was chosen over what.
     """
     from .. import strategy
 
-    chosen = strategy.chosen(func, target)
-    traced = chosen.schedule.func.with_attr("schedule_trace", chosen.schedule.trace.as_python())
-    explained = traced.with_attr(strategy.CHOICE, (chosen.rule, *strategy.algorithms_of(func)))
-    return explained.with_attr(strategy.TILES, chosen.weighed) if chosen.weighed else explained
+    return strategy.scheduled(func, target)
 
 
 def to_kernels(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> IRModule:

@@ -1,14 +1,17 @@
-"""Which algorithm, layout and schedule an operator gets on a target. `schedule(func, target)` is the entry.
+"""Which algorithm, layout and schedule an operator gets on a target.
 
-`decision(func, target)` says what was chosen and why.
+`schedule(func, target)` is the entry. `candidates(func, target)` lists what it chooses from; `choice_of(func)` says
+what was taken for a scheduled function, over what, and what was refused.
 """
 
 from ..backend import own
-from .decision import CHOICE, TILES, Decision, algorithms_of, decision
-from .registry import RULES, Chosen, Rule, chosen, rule, schedule
+from .candidate import Candidate, Cost, Knob, Option
+from .choice import CHOICE, Choice, Weighed, choice_of
+from .registry import RULES, Chosen, Rule, candidates, chosen, rule, schedule, scheduled
 
 __all__ = [
-    "CHOICE", "RULES", "TILES", "Chosen", "Decision", "Rule", "algorithms_of", "chosen", "decision", "rule", "schedule",
+    "CHOICE", "RULES", "Candidate", "Choice", "Chosen", "Cost", "Knob", "Option", "Rule", "Weighed", "candidates",
+    "choice_of", "chosen", "rule", "schedule", "scheduled",
 ]  # fmt: skip
 
 # The rules of the package's back ends come before those that somebody else registers.

@@ -7,6 +7,7 @@ high-performance deep learning convolutions on SIMD architectures" (SC'18), and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .. import te
 from ..errors import InputError
@@ -76,7 +77,7 @@ def conv2d_nchwc(
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     out_dtype: str = "",
-    algorithm: str = "",
+    algorithm: Sequence[Any] = (),
 ) -> Tensor:
     """Convolution of `data` [N, I/x, H, W, x] with `weight` [O/y, I/x, kh, kw, x, y], giving [N, O/y, OH, OW, y].
 

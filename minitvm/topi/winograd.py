@@ -70,7 +70,7 @@ def transformed_weights(weight: np.ndarray, tile: int) -> np.ndarray:
 
 
 def winograd_conv2d_nchwc(
-    data: Tensor, weight: Tensor, *, tile: int, padding: int | Sequence[int] = 0, algorithm: str = ""
+    data: Tensor, weight: Tensor, *, tile: int, padding: int | Sequence[int] = 0, algorithm: Sequence[Any] = ()
 ) -> Tensor:
     """3x3 convolution of stride 1 of `data` [N, I/x, H, W, x] with transformed weights [O/(k y), t, t, I/x, x, k, y].
 

@@ -11,7 +11,7 @@ import minitvm
 from minitvm import strategy, te, topi
 from minitvm.errors import InputError
 from minitvm.reference import te as interpreter
-from minitvm.strategy.cpu.algorithms import Convolution, convolution_algorithms, described
+from minitvm.strategy.cpu.algorithms import Convolution, algorithm_name, algorithm_text, convolution_algorithms
 from minitvm.target import Target
 from minitvm.topi.winograd import TILES, transformed_weights, winograd_error_growth
 
@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_refused() -> None:
 def chosen(image: int, inner: int, outer: int, accuracy: str = "fast", stride: int = 1, kernel: int = 3) -> str:
     conv = Convolution(1, inner, outer, (image, image), (kernel, kernel), (stride, stride), (1, 1))
     target = Target("cpu -vector_bits=512 -vector_registers=32 -l2=1048576:16:64:1 -l3=33554432:16:64:2")
-    return convolution_algorithms(conv, 16, target, accuracy)[0].name
+    return algorithm_name(convolution_algorithms(conv, 16, target, accuracy)[0])
 
 
 def test_the_model_chooses_what_is_known_to_be_faster() -> None:
@@ -139,8 +139,9 @@ def test_the_model_chooses_what_is_known_to_be_faster() -> None:
 
 def test_the_choice_is_said_with_its_reasons() -> None:
     conv = Convolution(1, 64, 64, (56, 56), (3, 3), (1, 1), (1, 1))
-    text = described(convolution_algorithms(conv, 16, Target("cpu -vector_bits=512 -vector_registers=32")))
-    first, *others = text.split("; ")
-    assert first.startswith("chosen: winograd F(4x4,3x3) ")
-    assert "error at most" in first
-    assert any(other.startswith("direct ") for other in others)
+    first, *others = convolution_algorithms(conv, 16, Target("cpu -vector_bits=512 -vector_registers=32"))
+    assert (first.rule, first.knobs["tile"]) == ("winograd", 4)
+    assert algorithm_text(first).startswith("winograd F(4x4,3x3), error at most ")
+    assert "direct" in [other.rule for other in others]
+    for one in (first, *others):
+        assert one.cost.compute > 0 and one.cost.memory > 0

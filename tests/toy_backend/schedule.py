@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from minitvm.errors import ScheduleError
-from minitvm.expr import SPATIAL
+from minitvm.expr import SPATIAL, IntImm, walk
 from minitvm.graph import Graph
 from minitvm.graph.passes.convert_layout import ConvertLayout
-from minitvm.strategy import Rule
+from minitvm.strategy import Candidate, Cost, Rule
 from minitvm.tir import Schedule
+from minitvm.tir.nodes import Block, PrimFunc
 from minitvm.tir.transform import pipeline
 
 # Vectors are turned around, and memory is asked ahead of time, on machines that have such instructions.
@@ -24,9 +26,25 @@ def layouts(target: Any, accuracy: str) -> list[tuple[str, Callable[[Graph], Gra
     return [("channels_last", ConvertLayout({"nn.conv2d": ["NHWC", "default"]}))]
 
 
-def vectors(sch: Schedule, target: Any) -> Sequence[str] | None:
-    """In each block the last spatial loop goes inside, and becomes a vector."""
-    for block in sch.get_child_blocks(sch.get_block("root")):
+def vectors(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """In each block the last spatial loop goes inside, and becomes a vector; or the loops run as written."""
+
+    def price(lanes: bool) -> Cost:
+        """NumPy calls: a loop in plain Python costs one an iteration, a vector one in all."""
+        return Cost(float(sum(_calls(block, lanes) for block in walk(func.body) if isinstance(block, Block))))
+
+    for lanes in (True, False):
+        yield Candidate(knobs={"lanes": lanes}, price=price, apply=_vectorized)
+
+
+def _calls(block: Block, lanes: bool) -> int:
+    spatial = [axis for axis in block.iter_vars if axis.kind == SPATIAL]
+    looped = [axis.dom.extent for axis in block.iter_vars if not (lanes and axis in spatial[-1:])]
+    return math.prod(extent.value if isinstance(extent, IntImm) else 1 for extent in looped)
+
+
+def _vectorized(sch: Schedule, lanes: bool) -> None:
+    for block in sch.get_child_blocks(sch.get_block("root")) if lanes else ():
         loops = sch.get_loops(block)
         axes = sch.get(block).iter_vars
         spatial = [loop for loop, axis in zip(loops, axes) if axis.kind == SPATIAL]
@@ -38,7 +56,6 @@ def vectors(sch: Schedule, target: Any) -> Sequence[str] | None:
             sch.vectorize(spatial[-1])
         except ScheduleError:
             continue
-    return None
 
 
 def rules(target: Any) -> list[Rule]:

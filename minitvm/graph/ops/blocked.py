@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def pack_weights(w: Any, *, in_block: int = REQUIRED, out_block: int = REQUIRED)
 @register("nn.contrib_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=("layout.unblock_axis",))
 def conv2d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
-    out_dtype: str = "", algorithm: str = "",
+    out_dtype: str = "", algorithm: Sequence[Any] = (),
 ) -> Any:  # fmt: skip
     """Convolution on NCHW[x]c data and packed weights; `algorithm` says why it is done this way."""
     return topi.conv2d_nchwc(
@@ -66,7 +67,7 @@ def winograd_conv2d_nchwc(
     *,
     tile: int = REQUIRED,  # type: ignore[assignment]
     padding: Any = (0, 0),
-    algorithm: str = "",
+    algorithm: Sequence[Any] = (),
 ) -> Any:
     """3x3 convolution of stride 1 on NCHW[x]c data and weights that are transformed for F(tile x tile, 3x3)."""
     return topi.winograd_conv2d_nchwc(data, weight, tile=tile, padding=padding, algorithm=algorithm)

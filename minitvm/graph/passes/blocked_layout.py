@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...strategy.cpu.algorithms import Convolution, convolution_algorithms, described
+from ...strategy.choice import records
+from ...strategy.cpu.algorithms import WINOGRAD, Convolution, convolution_algorithms
 from ...target import Target
 from ...topi.shapes import paddings, per_axis
 from ...topi.winograd import transformed_weights
@@ -235,17 +236,16 @@ class _Blocking:
         )
         exact = not item.output.dtype.is_float  # the fractions of Winograd's transforms are no integers
         algorithms = convolution_algorithms(what, out_block, self.target, "strict" if exact else self.accuracy)
-        note = described(algorithms)
-        name = item.output.name
-        tile = algorithms[0].tile
-        if tile > 1:
-            packed = self.pack(weight, ("winograd", tile, in_block, out_block, algorithms[0].panel))
+        best, weighed, name = algorithms[0], records(algorithms), item.output.name
+        if best.rule == WINOGRAD:
+            tile, panel = best.knobs["tile"], best.knobs["panel"]
+            packed = self.pack(weight, ("winograd", tile, in_block, out_block, panel))
             return self.op(
                 "nn.contrib_winograd_conv2d_NCHWc", self.as_blocked(data), packed, name=name, tile=tile,
-                padding=attrs["padding"], algorithm=note,
+                padding=attrs["padding"], algorithm=weighed,
             )  # fmt: skip
         packed = self.pack(weight, ("conv2d", in_block, out_block))
-        return self.op("nn.contrib_conv2d_NCHWc", self.as_blocked(data), packed, name=name, algorithm=note, **attrs)
+        return self.op("nn.contrib_conv2d_NCHWc", self.as_blocked(data), packed, name=name, algorithm=weighed, **attrs)
 
     def pack(self, weight: Value, form: tuple[Any, ...]) -> Value:
         """`weight` packed in that form, once however many operators read it: packed weights are copies."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from math import prod
+from typing import Any
 
 from ...errors import ScheduleError
-from ...expr import REDUCE, Call, Node, children, walk
+from ...expr import REDUCE, Call, IntImm, Node, children, walk
 from ...tir import Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc, root_block
+from ...tir.transform.affine import coefficient, linear, moves
 
 # Functions that cost as much as dozens of additions: computing them again for every consumer does not pay.
 COSTLY = frozenset(
@@ -27,14 +30,59 @@ def blocks_of(func: PrimFunc) -> Iterator[Block]:
         stack.extend(reversed(list(children(node))))
 
 
-def computes(op: str) -> Callable[[PrimFunc], bool]:
-    """A test on functions: one of the blocks computes that operator, as its annotation "op" says."""
-    return lambda func: any(block.annotations.get("op") == op for block in blocks_of(func))
+def computes(*ops: str) -> Callable[[PrimFunc], bool]:
+    """A test on functions: one of the blocks computes one of these operators, as its annotation "op" says."""
+    return lambda func: any(block.annotations.get("op") in ops for block in blocks_of(func))
+
+
+def block_named(func: PrimFunc, name: str) -> Block:
+    """The block of that name; raises `ScheduleError` where there is none."""
+    for block in blocks_of(func):
+        if block.name == name:
+            return block
+    raise ScheduleError(f"the function has no block {name!r}")
+
+
+def extents(shape: Iterable[Any]) -> list[int | None]:
+    """Extents as integers; None where one is symbolic."""
+    return [d if isinstance(d, int) else int(d.value) if isinstance(d, IntImm) else None for d in shape]
+
+
+def volume(shape: Iterable[Any], symbolic: int = 1) -> int:
+    """The product of extents, in which symbolic ones count as `symbolic`."""
+    return prod(symbolic if extent is None else extent for extent in extents(shape))
+
+
+def reduced(block: Block) -> list[Any]:
+    """The extents of a block's reduction iterators."""
+    return [axis.dom.extent for axis in block.iter_vars if axis.kind == REDUCE]
 
 
 def is_reduction(block: Block) -> bool:
     """Whether a block has reduction iterators."""
     return any(axis.kind == REDUCE for axis in block.iter_vars)
+
+
+def contiguous_along_last(block: Block) -> bool:
+    """Whether the last spatial iterator is the last index of what is written and of all that it indexes."""
+    last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]
+    return all(_last_index_only(n, last) for n in walk(block.body) if isinstance(n, BufferLoad | BufferStore))
+
+
+def reduces_along_last(block: Block) -> bool:
+    """Whether the last reduction iterator is contiguous in all that it indexes."""
+    last = [axis.var for axis in block.iter_vars if axis.kind == REDUCE][-1]
+    return all(_last_index_only(n, last) for n in walk(block.body) if isinstance(n, BufferLoad))
+
+
+def _last_index_only(access: BufferLoad | BufferStore, var: Any) -> bool:
+    *others, last = access.indices or (None,)
+    if any(n is var for i in others for n in walk(i)):
+        return False
+    if last is None or not any(n is var for n in walk(last)):
+        return True
+    form = linear(last)
+    return coefficient(form, var) == 1 and not moves(form.without(var), [var])
 
 
 def is_cheap(block: Block) -> bool:
@@ -64,6 +112,14 @@ def behind(func: PrimFunc, name: str) -> set[str]:
     return found
 
 
+def inlinable(func: PrimFunc, block: Block) -> bool:
+    """Whether a block is element-wise, and cheap enough to be computed again by each of its readers."""
+    if is_reduction(block) or not isinstance(block.body, BufferStore):
+        return False
+    consumers = readers(func, block)
+    return bool(consumers) and (is_cheap(block) or (len(consumers) == 1 and not is_reduction(consumers[0])))
+
+
 def inline_injective(sch: Schedule, within: Container[str] | None = None) -> None:
     """Inline element-wise producers into their consumers, and element-wise consumers into element-wise producers.
 
@@ -72,10 +128,7 @@ def inline_injective(sch: Schedule, within: Container[str] | None = None) -> Non
     for block in list(blocks_of(sch.func)):
         if within is not None and block.name not in within:
             continue
-        if is_reduction(block) or not isinstance(block.body, BufferStore):
-            continue
-        consumers = readers(sch.func, block)
-        if not consumers or not (is_cheap(block) or (len(consumers) == 1 and not is_reduction(consumers[0]))):
+        if not inlinable(sch.func, block):
             continue
         try:
             sch.compute_inline(sch.get_block(block.name))

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from math import ceil
 from typing import Any
 
+from ...errors import ScheduleError
 from ...expr import const, structural_equal
 from ...target import CPU
 from ...tir import Schedule
-from ...tir.nodes import Block
+from ...tir.nodes import Block, PrimFunc
+from ..candidate import Candidate, Cost
 from ..registry import rule
-from .blocks import behind, blocks_of, computes
+from .blocks import behind, block_named, blocks_of, computes, reduced, volume
 from .generic import attempt, schedule_block
-from .register_tile import block_of, epilogue, output_shape, tile_in_registers, tile_reduction
-from .tiling import WEIGHED, cpu_of
+from .model import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_STALL, shared
+from .register_tile import block_of, epilogue, shape_written, tile_in_registers, tile_reduction
+from .tiling import cpu_of
 
 # What a load costs beside another: a pixel is broadcast from the L1 cache, a vector of weights streams from L2.
 # Measured on Zen 5: 7 x 2, 7 x 3 and 10 x 2 reach 240 GFLOP/s; 4 x 4, with more weights a multiply-add, reaches 210.
@@ -21,28 +27,73 @@ _PIXEL, _WEIGHTS = 0.5, 2.0
 _LONG_ROW = 64
 _SIDES = (16, 8, 4)  # of tiles that are turned around in registers
 _TASKS_A_CORE = 8  # enough for an even share
-
-
-@rule("cpu", computes("nn.contrib_conv2d_NCHWc"))
-def conv2d_nchwc(sch: Schedule, target: Any) -> list[str]:
-    """[N, O/y, OH, OW, y]: tiles of pixels along a row times a few blocks of output channels."""
-    conv = sch.get_block("conv2d")
-    shape = output_shape(sch, conv)
-    tiles = conv_tiles(shape[3], shape[1], cpu_of(target))
-    pixels, blocks = tiles[0][0]
-    last = _unblocking(sch, conv)
-    in_cache = None if last is None else _InCache.of(sch, conv, last, blocks, target)
-    if in_cache is not None:
-        used = in_cache.schedule(sch, conv, pixels)
-    else:
-        before = "" if last is None else last.name
-        used = tile_in_registers(sch, conv, {1: blocks, 3: pixels}, parallel_axes=3, before=before)
-    schedule_other_blocks(sch, target, used)
-    return weighed_tiles(tiles)
+_TURN = 0.25  # cycles an instruction that turns a tile around
 
 
 @dataclass(frozen=True, slots=True)
-class _InCache:
+class DirectConvolution:
+    """The extents on which the cost of a direct convolution depends.
+
+    `lines` rows of `width` pixels (all images together) of `blocks` vectors of output channels, each of which is a sum
+    of `depth` products; `weights` bytes are read.
+    """
+
+    lines: int
+    width: int
+    blocks: int
+    depth: int
+    weights: int
+
+    @staticmethod
+    def of(block: Block) -> DirectConvolution:
+        """Those of a block. If a row is of symbolic width it is taken for a long one, other symbolic extents for 1."""
+        batch, blocks, height, width, lanes = shape_written(block)
+        depth = volume(reduced(block))
+        item = block.writes[0].buffer.dtype.bytes
+        weights = item * depth * (blocks or 1) * (lanes or 1)
+        return DirectConvolution((batch or 1) * (height or 1), width or _LONG_ROW, blocks or 1, depth, weights)
+
+    def cost(self, cpu: CPU, pixels: int, blocks: int) -> Cost:
+        """Of a tile of `pixels` by `blocks`: half of the time of its loads passes beside the multiply-adds."""
+        steps = self.lines * self.width * self.depth * blocks * ceil(self.blocks / blocks)
+        step = (1 / cpu.fma_ports + weighted_loads(self.width, pixels, blocks, cpu)) / 2
+        return Cost(steps * step / KERNEL_EFFICIENCY, self.weights / MEMORY_STALL)
+
+    def cheapest(self, cpu: CPU) -> Cost:
+        """Of the tile that is taken."""
+        return self.cost(cpu, *conv_tile(self.width, self.blocks, cpu))
+
+
+@rule("cpu", computes("nn.contrib_conv2d_NCHWc"))
+def conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """[N, O/y, OH, OW, y]: tiles of pixels along a row times a few blocks of output channels.
+
+    Where a change of layout follows, it may be made in the cache, of some rows of the image at a time.
+    """
+    conv, cpu = block_named(func, "conv2d"), cpu_of(target)
+    shape = DirectConvolution.of(conv)
+    last = _unblocking(func)
+    turned = None if last is None else _Turned.of(conv, last, cpu)
+    for number, ((pixels, blocks), _) in enumerate(conv_tiles(shape.width, shape.blocks, cpu)):
+        tile = {"pixels": pixels, "blocks": blocks}
+        if turned is None:
+            apply = partial(_blocked, target, "" if last is None else last.name)
+            yield Candidate(knobs=tile, price=partial(shape.cost, cpu), apply=apply)
+            continue
+        rows = turned.rows(blocks)
+        for some in rows if number == 0 else rows[:1]:
+            yield turned.candidate(shape, target, tile, True, some)
+        yield turned.candidate(shape, target, tile, False, 1)
+
+
+def _blocked(target: Any, before: str, sch: Schedule, pixels: int, blocks: int) -> None:
+    """Tiles in registers, the epilogue up to the block `before`; the other blocks each by itself."""
+    used = tile_in_registers(sch, sch.get_block("conv2d"), {1: blocks, 3: pixels}, parallel_axes=3, before=before)
+    schedule_other_blocks(sch, target, used)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turned:
     """A change of layout behind the convolution: `rows` of `blocks` blocks of the result at a time, in the cache.
 
     for <blocks>, <rows>:                   # parallel
@@ -51,56 +102,115 @@ class _InCache:
     """
 
     block: str
-    blocks: int
-    lanes: int
-    rows: int
-    side: int
+    shape: tuple[int, int, int, int, int]
+    item: int
+    cpu: CPU
 
     @staticmethod
-    def of(sch: Schedule, conv: Any, last: Block, blocks: int, target: Any) -> _InCache | None:
+    def of(conv: Block, last: Block, cpu: CPU) -> _Turned | None:
         """None where the image has no tiles that can be turned around in registers, or the result is cut."""
-        shape = [extent for extent in output_shape(sch, conv) if extent is not None]
+        shape = [extent for extent in shape_written(conv) if extent is not None]
         if len(shape) < 5:
             return None
-        _, channel_blocks, height, width, lanes = shape
+        batch, channel_blocks, height, width, lanes = shape
         result = last.writes[0].buffer
         if lanes not in _SIDES or not structural_equal(result.shape[1], const(channel_blocks * lanes)):
             return None
-        cpu, row = cpu_of(target), blocks * width * lanes * result.dtype.bytes
-        found = []
-        for rows in (d for d in range(1, height + 1) if height % d == 0):
-            side = next((s for s in _SIDES if s <= lanes and rows * width % s == 0), 0)
-            tasks = channel_blocks // blocks * (height // rows)
-            if side and (rows == 1 or rows * row <= cpu.l2.size // 8):
-                found.append((min(tasks, _TASKS_A_CORE * cpu.cores), side, rows))
-        if not found:
-            return None
-        _, side, rows = max(found)
-        return _InCache(last.name, blocks, lanes, rows, side)
+        turned = _Turned(last.name, (batch, channel_blocks, height, width, lanes), result.dtype.bytes, cpu)
+        return turned if turned.rows(1) else None
 
-    def schedule(self, sch: Schedule, conv: Any, pixels: int) -> set[str]:
-        """Gives the names of the blocks that are scheduled."""
+    def side(self, rows: int) -> int:
+        """The side of the tiles of `rows` rows that are turned around, 0 where there are none."""
+        *_, width, lanes = self.shape
+        return next((s for s in _SIDES if s <= lanes and rows * width % s == 0), 0)
+
+    def tasks(self, blocks: int, rows: int) -> int:
+        """How many tasks there are, as far as more of them share the work more evenly."""
+        _, channel_blocks, height, _, _ = self.shape
+        return min(channel_blocks // blocks * (height // rows), _TASKS_A_CORE * self.cpu.cores)
+
+    def rows(self, blocks: int) -> list[int]:
+        """How many rows may be turned around at a time: first what gives many tasks, then large tiles."""
+        _, _, height, width, lanes = self.shape
+        fitting = [
+            rows
+            for rows in range(1, height + 1)
+            if height % rows == 0
+            and self.side(rows)
+            and (rows == 1 or rows * blocks * width * lanes * self.item <= self.cpu.l2.size // 8)
+        ]
+        return sorted(fitting, key=lambda rows: (self.tasks(blocks, rows), self.side(rows), rows), reverse=True)
+
+    def candidate(
+        self, shape: DirectConvolution, target: Any, tile: dict[str, int], in_cache: bool, rows: int
+    ) -> Candidate:
+        """The convolution with that tile, and the result turned around in the cache or after it was written."""
+
+        def price(pixels: int, blocks: int, in_cache: bool, rows: int) -> Cost:
+            elements = volume(self.shape)
+            before = shape.cost(self.cpu, pixels, blocks)
+            side = self.side(rows if in_cache else self.shape[2]) or 1
+            turn = elements * _TURN * (2 + side.bit_length() - 1) / side
+            if not in_cache:
+                return before + Cost(turn, 2 * elements * self.item / L3_BYTES)
+            evenest = max(self.tasks(blocks, other) for other in self.rows(blocks) or [rows])
+            uneven = shared(self.tasks(blocks, rows), self.cpu) / shared(evenest, self.cpu)
+            return (before + Cost(turn)) * uneven
+
+        def apply(sch: Schedule, pixels: int, blocks: int, in_cache: bool, rows: int) -> None:
+            if not in_cache:
+                _blocked(target, self.block, sch, pixels, blocks)
+                return
+            if self.shape[2] % rows or not self.side(rows):
+                raise ScheduleError(f"conv2d_nchwc: {rows} rows of the image have no tiles that can be turned around")
+            used = self.schedule(sch, pixels, blocks, rows)
+            schedule_other_blocks(sch, target, used)
+
+        return Candidate(knobs={**tile, "in_cache": in_cache, "rows": rows}, price=price, apply=apply)
+
+    def schedule(self, sch: Schedule, pixels: int, blocks: int, rows: int) -> set[str]:
+        """Returns the names of the blocks that are scheduled."""
+        conv = sch.get_block("conv2d")
         main = epilogue(sch, conv, before=self.block)
         batch, channel, y, x = sch.get_loops(self.block)
-        over, block, lane = sch.split(channel, [None, self.blocks, self.lanes])
-        y, row = sch.split(y, [None, self.rows])
+        over, block, lane = sch.split(channel, [None, blocks, self.shape[-1]])
+        y, row = sch.split(y, [None, rows])
         sch.reorder(batch, over, y, block, lane, row, x)
-        tile, column = sch.split(sch.fuse(row, x), [None, self.side])
+        tile, column = sch.split(sch.fuse(row, x), [None, self.side(rows)])
         sch.reorder(block, tile, lane, column)
         sch.unroll(lane)
         sch.vectorize(column)
         task = sch.fuse(batch, over, y)
         sch.compute_at(main, task, preserve_unit_loops=True)
-        _, init = tile_reduction(sch, conv, main, sch.get_loops(main)[1:], {1: self.blocks, 3: pixels})
+        _, init = tile_reduction(sch, conv, main, sch.get_loops(main)[1:], {1: blocks, 3: pixels})
         sch.parallel(task)
         return {self.block, *(block_of(sch, part).name for part in (conv, init, main))}
 
 
-def _unblocking(sch: Schedule, conv: Any) -> Block | None:
+def _unblocking(func: PrimFunc) -> Block | None:
     """The change back to the plain layout behind a convolution."""
-    names = behind(sch.func, block_of(sch, conv).name)
-    found = (b for b in blocks_of(sch.func) if b.name in names and b.annotations.get("op") == "layout_transform")
+    names = behind(func, "conv2d")
+    found = (b for b in blocks_of(func) if b.name in names and b.annotations.get("op") == "layout_transform")
     return next(found, None)
+
+
+def weighted_loads(width: int, pixels: int, blocks: int, cpu: CPU) -> float:
+    """Loads a multiply-add of whole rows, weighted by what they cost in cycles beside one another.
+
+    A tile of `pixels` by `blocks` needs `pixels + blocks` of them a step; what is left of a row is a smaller tile. Too
+    few chains of multiply-adds wait for one another, too many results are stored and loaded again.
+    """
+    full, rest = divmod(width, pixels)
+    cost = full * (_PIXEL * pixels + _WEIGHTS * blocks) + (_PIXEL * rest + _WEIGHTS * blocks if rest else 0)
+    spilled = max(0, registers_of(pixels, blocks) - cpu.vector_registers) / (pixels * blocks)
+    # A tile that divides the row has one micro-kernel to compile, one that does not has two.
+    uneven = 1.1 if rest else 1.0
+    return (cost / (width * blocks) * max(1.0, cpu.chains / (pixels * blocks)) + 2 * spilled) * uneven
+
+
+def registers_of(pixels: int, blocks: int) -> int:
+    """Vectors that a tile keeps in registers: the sums, and the operands of a step."""
+    return pixels * blocks + blocks + (pixels if blocks > 1 else 1)
 
 
 def conv_tile(width: int | None, channel_blocks: int | None, cpu: CPU, whole: bool = False) -> tuple[int, int]:
@@ -114,35 +224,17 @@ def conv_tiles(
     """The tiles that do not spill, (pixels, channel blocks), each with its weighted loads a multiply-add, best first.
 
     The blocks divide evenly. The pixels need not, unless the tiles have to be `whole`: what is left of a row is a
-    smaller tile with a kernel of its own, and counts as that. Of a symbolic width the tile is that for a long row.
+    smaller tile with a kernel of its own, and counts as that. If the width is symbolic, the tile of a long row is used.
     """
     width, channel_blocks = width or _LONG_ROW, channel_blocks or 1
-
-    def loads(pixels: int, blocks: int) -> float:
-        """Weighted loads a pixel and block of a whole row; a tile of `pixels * blocks` needs `pixels + blocks`."""
-        full, rest = divmod(width, pixels)
-        cost = full * (_PIXEL * pixels + _WEIGHTS * blocks) + (_PIXEL * rest + _WEIGHTS * blocks if rest else 0)
-        return cost / (width * blocks) * max(1.0, cpu.chains / (pixels * blocks))
-
-    candidates = [
-        (pixels, blocks)
+    costs = {
+        (pixels, blocks): weighted_loads(width, pixels, blocks, cpu)
         for blocks in range(1, 9)
         if channel_blocks % blocks == 0
         for pixels in range(1, width + 1)
-        if not (whole and width % pixels)
-        if pixels * blocks + blocks + (pixels if blocks > 1 else 1) <= cpu.vector_registers
-    ]
-    # A tile that divides the row has one micro-kernel to compile, one that does not has two.
-    costs = {tile: loads(*tile) * (1.0 if width % tile[0] == 0 else 1.1) for tile in candidates}
-    return [(tile, costs[tile]) for tile in sorted(candidates, key=lambda tile: (costs[tile], -tile[0]))]
-
-
-def weighed_tiles(tiles: list[tuple[tuple[int, int], float]]) -> list[str]:
-    """The tile taken and the next best, for people."""
-    return [
-        f"tile of {pixels} pixels x {blocks} channel blocks, {cost:.3g} weighted loads a multiply-add"
-        for (pixels, blocks), cost in tiles[:WEIGHED]
-    ]
+        if not (whole and width % pixels) and registers_of(pixels, blocks) <= cpu.vector_registers
+    }
+    return sorted(costs.items(), key=lambda item: (item[1], -item[0][0]))
 
 
 def schedule_other_blocks(sch: Schedule, target: Any, done: set[str]) -> None:

@@ -6,20 +6,25 @@ tile by tile, next to its use, in the iteration that uses it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import ceil
 from typing import Any
 
-from ...expr import IntImm
 from ...tir import Schedule
+from ...tir.nodes import Block, PrimFunc
+from ..candidate import Candidate, Cost
 from ..registry import rule
-from .blocks import behind, blocks_of, computes, inline_injective
+from .blocks import behind, block_named, blocks_of, computes, inline_injective, reduced, volume
 from .conv2d import schedule_other_blocks
+from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES, LOADS
 from .register_tile import (
     accumulators,
     block_of,
+    chain_cycles,
+    divisors,
     epilogue,
     inlined_forward,
-    largest_divisor,
-    output_shape,
+    shape_written,
     tile_in_registers,
     tile_reduction,
 )
@@ -29,16 +34,51 @@ _PADDED = "data_pad"
 
 
 @rule("cpu", computes("nn.contrib_depthwise_conv2d_NCHWc"))
-def depthwise_conv2d_nchwc(sch: Schedule, target: Any) -> None:
-    """[N, C/x, OH, OW, x]: tiles of pixels along a row; a weight vector serves all of them."""
-    conv = sch.get_block("depthwise_conv2d")
-    shape = output_shape(sch, conv)
-    pixels = largest_divisor(shape[3], accumulators(target) // 2)
-    rows = _rows_in_cache(sch, shape, target)
-    if rows is None:
-        used = tile_in_registers(sch, conv, {3: pixels}, parallel_axes=3, streams=False)
+def depthwise_conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """[N, C/x, OH, OW, x]: tiles of pixels along a row; a weight vector serves all of them.
+
+    The padded copy of `rows` rows of the result is made next to their use, or before (`near`): images and blocks of
+    channels are then all that runs in parallel, because tiles of rows share a halo.
+    """
+    conv, cpu, kept = block_named(func, "depthwise_conv2d"), cpu_of(target), accumulators(target)
+    shape = shape_written(conv)
+    padded = next((b for b in blocks_of(func) if b.name == _PADDED), None)
+    near_ones = None if padded is None or None in shape else _rows_in_cache(shape, padded, cpu)
+    steps, line = volume(shape[:-1]) * volume(reduced(conv)), 0 if padded is None else _line(padded)
+    height, copied, taps = shape[2] or 1, 0 if padded is None else volume(shape_written(padded)[2:3]), reduced(conv)
+    stride = max(1, (copied - volume(taps[:1])) // max(1, height - 1))
+
+    def price(pixels: int, near: bool = False, rows: int = 1) -> Cost:
+        compute = _steps(steps, pixels, kept, cpu)
+        if not line:
+            return Cost(compute)
+        planes = volume(shape[:2])
+        if not near:
+            return Cost(compute, planes * copied * line * 2 / L3_BYTES)
+        halo = max(0, volume(taps[:1]) - stride)  # rows that the next tile makes again
+        touched = planes * line * (copied + (ceil(height / rows) - 1) * halo)
+        return Cost(compute, touched / (L2_BYTES if (rows * stride + halo) * line <= cpu.l2.size // 2 else L3_BYTES))
+
+    def apply(sch: Schedule, pixels: int, near: bool = False, rows: int = 1) -> None:
+        if near:
+            used = _near(sch, pixels, rows)
+        else:
+            block = sch.get_block("depthwise_conv2d")
+            used = tile_in_registers(sch, block, {3: pixels}, parallel_axes=3, streams=False)
         schedule_other_blocks(sch, target, used)
-        return
+
+    for pixels in divisors(shape[3], kept // 2):
+        if near_ones is None:
+            yield Candidate(knobs={"pixels": pixels}, price=price, apply=apply)
+            continue
+        for rows in near_ones:
+            yield Candidate(knobs={"pixels": pixels, "near": True, "rows": rows}, price=price, apply=apply)
+        yield Candidate(knobs={"pixels": pixels, "near": False, "rows": 1}, price=price, apply=apply)
+
+
+def _near(sch: Schedule, pixels: int, rows: int) -> set[str]:
+    """Schedule the convolution and the padded copy next to it; returns the names of their blocks."""
+    conv = sch.get_block("depthwise_conv2d")
     main = epilogue(sch, conv)
     batch, channel, y, *row = sch.get_loops(main)
     over, y = sch.split(y, [None, rows])
@@ -49,36 +89,55 @@ def depthwise_conv2d_nchwc(sch: Schedule, target: Any) -> None:
     sch.compute_at(pad, over, preserve_unit_loops=True)
     sch.vectorize(sch.get_loops(pad)[-1])
     sch.parallel(sch.fuse(*outer[:2]))
-    schedule_other_blocks(sch, target, {block_of(sch, part).name for part in (conv, init, main, pad)})
+    return {block_of(sch, part).name for part in (conv, init, main, pad)}
 
 
-def _rows_in_cache(sch: Schedule, shape: list[int | None], target: Any) -> int | None:
+def _rows_in_cache(shape: list[int | None], padded: Block, cpu: Any) -> list[int] | None:
     """Rows of the result whose padded input fills a quarter of the L2 cache at most; a small image whole.
 
-    None where there is no padded copy, where its size is not known, or where the images and blocks of channels, which
-    are then all that runs in parallel (tiles of rows share a halo), are fewer than the cores.
+    None where images and blocks of channels are fewer than the cores.
     """
-    padded = next((b.writes[0].buffer for b in blocks_of(sch.func) if b.name == _PADDED), None)
-    cpu = cpu_of(target)
-    if padded is None or any(d is None for d in shape) or shape[0] * shape[1] < cpu.cores:  # type: ignore[operator]
+    if volume(shape[:2]) < cpu.cores:
         return None
-    line = padded.dtype.bytes
-    for extent in padded.shape[3:]:
-        line *= extent.value if isinstance(extent, IntImm) else 1
-    return largest_divisor(shape[2], max(1, cpu.l2.size // 4 // line))
+    return divisors(shape[2], max(1, cpu.l2.size // 4 // _line(padded)))
+
+
+def _line(padded: Block) -> int:
+    """Bytes of a row of the padded copy."""
+    return padded.writes[0].buffer.dtype.bytes * volume(shape_written(padded)[3:])
+
+
+def _steps(steps: int, results: int, kept: int, cpu: Any) -> float:
+    """Cycles of so many multiply-adds of vectors, each with a load; a vector of weights serves `results` of them."""
+    loads = (1 + 1 / results) / LOADS
+    return steps * (chain_cycles(results, kept, cpu) + loads) / 2 / KERNEL_EFFICIENCY
 
 
 @rule("cpu", computes("nn.contrib_depthwise_conv2d_rows"))
-def depthwise_conv2d_rows(sch: Schedule, target: Any) -> None:
+def depthwise_conv2d_rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """[N, C, OH, OW]: tiles of rows by one vector; the padded copy of a channel is made next to its use."""
+    conv, cpu, kept = block_named(func, "depthwise_rows"), cpu_of(target), accumulators(target)
+    lanes = int(conv.annotations["lanes"])
+    *outer, height, width = shape_written(conv)
+    steps = volume(outer) * ceil((width or 1) / lanes) * volume(reduced(conv))
+
+    def price(rows: int) -> Cost:
+        return Cost(_steps(steps * ceil((height or 1) / rows) * rows, rows, kept, cpu))
+
+    def apply(sch: Schedule, rows: int) -> None:
+        _rows(sch, lanes, rows, target)
+
+    for rows in divisors(height, min(cpu.chains, kept)):
+        yield Candidate(knobs={"rows": rows}, price=price, apply=apply)
+
+
+def _rows(sch: Schedule, lanes: int, tile: int, target: Any) -> None:
     conv = sch.get_block("depthwise_rows")
-    lanes = int(block_of(sch, conv).annotations["lanes"])
     inline_injective(sch, within=behind(sch.func, "depthwise_rows"))
     main = inlined_forward(sch, sch.get_consumers(conv)[0])
     sch.set_scope(conv, 0, "local")
     batch, channel, y, x, *taps = sch.get_loops(conv)
-    most = min(cpu_of(target).chains, accumulators(target))
-    over, rows = sch.split(y, [None, largest_divisor(output_shape(sch, conv)[2], most)])
+    over, rows = sch.split(y, [None, tile])
     vectors, vector = sch.split(x, [None, lanes])
     sch.reorder(batch, channel, over, vectors, *taps, rows, vector)
     sch.reverse_compute_at(main, vectors, preserve_unit_loops=True)

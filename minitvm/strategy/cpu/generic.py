@@ -8,22 +8,49 @@ Every step that the schedule refuses is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...errors import ScheduleError
-from ...expr import REDUCE, IntImm, walk
+from ...expr import REDUCE, IntImm
 from ...tir import Schedule
 from ...tir.annotations import LANES
-from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
-from ...tir.transform.affine import coefficient, linear, moves
+from ...tir.nodes import Block, BufferStore, PrimFunc
+from ..candidate import Candidate, Cost
 from ..registry import rule
-from .blocks import blocks_of, inline_injective, is_reduction
+from .blocks import blocks_of, contiguous_along_last, inline_injective, is_reduction, reduces_along_last
+from .model import L3_BYTES, MEMORY_BYTES, shared
+from .streams import Stream, streams
 from .tiling import cpu_of
 from .turned import turned_copy
 
 TASKS = 32  # iterations of a parallel loop that are enough to balance a team of threads
+_WRITTEN_OUT = 16  # iterations of a reduction that may be unrolled
+_OVERLAPPED = 4  # sums of neighbouring results that a core computes beside one another, measured on pools
+_CODE = 1.2  # measured on pools: a body that is written out often is more to compile and to fetch
 PARALLEL_WORK = 1 << 14  # elements read or written, below which waking another thread costs more than it saves
+
+
+@dataclass(frozen=True, slots=True)
+class BlockKnobs:
+    """How blocks are scheduled that have no schedule of their own.
+
+    `vector_bytes` is the length of vectors (1: scalars), `tasks` how many iterations a parallel loop should have,
+    `sums` the number of vectors in which a long sum is kept, `turn` whether copies that turn their input around are
+    tiled, and `unroll` up to how many iterations of a reduction are written out.
+    """
+
+    vector_bytes: int
+    tasks: int = TASKS
+    sums: int = 4
+    turn: bool = True
+    unroll: int = 1
+
+    @staticmethod
+    def of(target: Any) -> BlockKnobs:
+        """Those that are taken on a machine."""
+        return BlockKnobs(int(cpu_of(target).vector_bytes))
 
 
 def anything(func: PrimFunc) -> bool:
@@ -32,11 +59,66 @@ def anything(func: PrimFunc) -> bool:
 
 
 @rule("cpu", anything, fallback=True)
-def generic(sch: Schedule, target: Any) -> None:
+def generic(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """Inline what is cheap, then schedule block by block."""
-    inline_injective(sch)
-    for name in [b.name for b in blocks_of(sch.func)]:
-        attempt(lambda name=name: schedule_block(sch, name, target))  # type: ignore[misc]
+    yield from block_by_block(func, target)
+
+
+def block_by_block(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """What is taken on the machine, and that with one decision changed."""
+    cpu, usual = cpu_of(target), {"inline": True, **asdict(BlockKnobs.of(target))}
+    work_of = streams(func)
+
+    def price(inline: bool, **knobs: Any) -> Cost:
+        total = Cost(0.0)
+        for stream in work_of:
+            total += _cost(stream, inline, BlockKnobs(**knobs), cpu)
+        return total
+
+    def apply(sch: Schedule, inline: bool, **knobs: Any) -> None:
+        if inline:
+            inline_injective(sch)
+        for name in [b.name for b in blocks_of(sch.func)]:
+            attempt(lambda name=name: schedule_block(sch, name, target, BlockKnobs(**knobs)))  # type: ignore[misc]
+
+    yield Candidate(knobs=usual, price=price, apply=apply)
+    for change in _changes(work_of, BlockKnobs.of(target)):
+        yield Candidate(knobs={**usual, **change}, price=price, apply=apply)
+
+
+def _changes(work_of: list[Stream], usual: BlockKnobs) -> Iterator[dict[str, bool | int]]:
+    """Other decisions that make a difference to a function."""
+    yield {"vector_bytes": max(1, usual.vector_bytes // 2)}
+    yield {"vector_bytes": 1}
+    if any(stream.inlined for stream in work_of):
+        yield {"inline": False}
+    if any(stream.instances >= PARALLEL_WORK for stream in work_of):
+        yield {"tasks": TASKS // 4}
+        yield {"tasks": TASKS * 4}
+    if any(stream.turns for stream in work_of):
+        yield {"turn": False}
+    if any(stream.summed > 1 and stream.along for stream in work_of):
+        yield {"sums": 1}
+    if any(1 < stream.summed <= _WRITTEN_OUT for stream in work_of):
+        yield {"unroll": _WRITTEN_OUT}
+
+
+def _cost(stream: Stream, inline: bool, knobs: BlockKnobs, cpu: Any) -> Cost:
+    """Of one block: its operations in vectors, and the bytes that it moves; what is inlined stays in registers."""
+    lanes = max(1, min(knobs.vector_bytes, cpu.vector_bytes) // stream.itemsize)
+    if stream.turns and not knobs.turn:
+        lanes = 1
+    vectors = stream.instances / min(lanes, max(1, stream.row))
+    # A sum waits for itself, unless several vectors are summed beside one another.
+    beside = knobs.sums if stream.along else _OVERLAPPED
+    waits = max(1.0, cpu.chains / beside) if stream.summed > 1 else 1.0
+    written_out = _CODE if 1 < stream.summed <= knobs.unroll else 1.0
+    arithmetic = vectors * stream.operations / cpu.fma_ports * waits * written_out
+    moved = 0 if inline and stream.inlined else stream.nbytes
+    cost = Cost(arithmetic, moved / (L3_BYTES if moved <= cpu.l3.size else MEMORY_BYTES))
+    if stream.instances < PARALLEL_WORK:
+        return cost
+    return cost * shared(min(knobs.tasks, TASKS), cpu) + Cost(float(knobs.tasks))
 
 
 def attempt(step: Callable[[], Any]) -> Any:
@@ -47,11 +129,13 @@ def attempt(step: Callable[[], Any]) -> Any:
         return None
 
 
-def schedule_block(sch: Schedule, name: str, target: Any) -> None:
+def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | None = None) -> None:
     """Parallel and vector loops for one block."""
-    outside = turned_copy(sch, name, target)
+    knobs = knobs or BlockKnobs.of(target)
+    outside = turned_copy(sch, name, target) if knobs.turn else None
     if outside is not None:
-        parallelized(sch, outside, work(next(b for b in blocks_of(sch.func) if b.name == name)))
+        amount = work(next(b for b in blocks_of(sch.func) if b.name == name))
+        parallelized(sch, outside, amount, knobs.tasks)
         return
     handle = sch.get_block(name)
     block = next(b for b in blocks_of(sch.func) if b.name == name)
@@ -63,25 +147,38 @@ def schedule_block(sch: Schedule, name: str, target: Any) -> None:
     reduced = [loop for loop, kind in zip(loops, kinds) if kind == REDUCE]
     if not spatial:
         return
-    lanes = vector_lanes(block, target)
+    lanes = max(1, knobs.vector_bytes // widest(block))
     extent = constant_extent(sch, spatial[-1])
     vectors = lanes > 1 and extent is not None and extent >= min(lanes, 4) and isinstance(block.body, BufferStore)
     if not is_reduction(block):
         inner = vectorized(sch, spatial[-1], lanes) if vectors else None
         outer = spatial[:-1] if inner is not None else spatial
         rest = [inner] if inner is not None else []
-        parallelized(sch, [*outer, *rest], work(block))
+        parallelized(sch, [*outer, *rest], work(block), knobs.tasks)
         return
     if vectors and contiguous_along_last(block):
         tile, lane = sch.split(spatial[-1], [None, min(lanes, extent or lanes)])
         sch.reorder(*spatial[:-1], tile, *reduced, lane)
         attempt(lambda: sch.vectorize(lane))
-        parallelized(sch, [*spatial[:-1], tile], work(block))
-        return
-    length = constant_extent(sch, reduced[-1])
-    if length is not None and length >= 2 * lanes > 2 and reduces_along_last(block):
-        attempt(lambda: sch.annotate(reduced[-1], LANES, 4 * lanes if length >= 16 * lanes else lanes))
-    parallelized(sch, spatial, work(block))
+        parallelized(sch, [*spatial[:-1], tile], work(block), knobs.tasks)
+    else:
+        length = constant_extent(sch, reduced[-1])
+        if length is not None and length >= 2 * lanes > 2 and reduces_along_last(block):
+            long = length >= 4 * knobs.sums * lanes
+            attempt(lambda: sch.annotate(reduced[-1], LANES, knobs.sums * lanes if long else lanes))
+        parallelized(sch, spatial, work(block), knobs.tasks)
+    _written_out(sch, reduced, knobs.unroll)
+
+
+def _written_out(sch: Schedule, loops: list[Any], most: int) -> None:
+    """Unroll the innermost loops of a reduction, as long as that makes `most` copies of the body at most."""
+    copies = 1
+    for loop in reversed(loops):
+        copies *= constant_extent(sch, loop) or most + 1
+        if copies > most:
+            return
+        if copies > 1:
+            attempt(lambda loop=loop: sch.unroll(loop))  # type: ignore[misc]
 
 
 def vectorized(sch: Schedule, loop: Any, lanes: int) -> Any:
@@ -96,8 +193,8 @@ def vectorized(sch: Schedule, loop: Any, lanes: int) -> Any:
     return attempt(split)
 
 
-def parallelized(sch: Schedule, loops: list[Any], amount: int) -> None:
-    """Fuse the outermost loops of a nest, as many as make enough tasks, and run them in parallel, if it pays.
+def parallelized(sch: Schedule, loops: list[Any], amount: int, most: int = TASKS) -> None:
+    """Fuse the outermost loops of a nest, as many as make `most` tasks, and run them in parallel, if it pays.
 
     What need not be fused is not: the indices of a fused loop are divisions and remainders.
     """
@@ -106,8 +203,8 @@ def parallelized(sch: Schedule, loops: list[Any], amount: int) -> None:
     tasks, count = 1, 0
     for loop in loops:
         count += 1
-        tasks *= constant_extent(sch, loop) or TASKS
-        if tasks >= TASKS:
+        tasks *= constant_extent(sch, loop) or most
+        if tasks >= most:
             break
     fused = attempt(lambda: sch.fuse(*loops[:count])) if count > 1 else loops[0]
     chosen = loops[0] if fused is None else fused
@@ -116,9 +213,12 @@ def parallelized(sch: Schedule, loops: list[Any], amount: int) -> None:
 
 def vector_lanes(block: Block, target: Any) -> int:
     """Lanes of the widest element that a block touches."""
-    dtypes = [r.buffer.dtype for r in (*block.reads, *block.writes)]
-    widest = max((d.bytes for d in dtypes), default=4)
-    return max(1, cpu_of(target).vector_bytes // widest)
+    return max(1, cpu_of(target).vector_bytes // widest(block))
+
+
+def widest(block: Block) -> int:
+    """Bytes of the widest element that a block touches."""
+    return max((r.buffer.dtype.bytes for r in (*block.reads, *block.writes)), default=4)
 
 
 def constant_extent(sch: Schedule, loop: Any) -> int | None:
@@ -133,25 +233,3 @@ def work(block: Block) -> int:
     for axis in block.iter_vars:
         total *= axis.dom.extent.value if isinstance(axis.dom.extent, IntImm) else 256
     return total
-
-
-def contiguous_along_last(block: Block) -> bool:
-    """Whether the last spatial iterator is the last index of what is written and of all that it indexes."""
-    last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]
-    return all(_last_index_only(n, last) for n in walk(block.body) if isinstance(n, BufferLoad | BufferStore))
-
-
-def reduces_along_last(block: Block) -> bool:
-    """Whether the last reduction iterator is contiguous in all that it indexes."""
-    last = [axis.var for axis in block.iter_vars if axis.kind == REDUCE][-1]
-    return all(_last_index_only(n, last) for n in walk(block.body) if isinstance(n, BufferLoad))
-
-
-def _last_index_only(access: BufferLoad | BufferStore, var: Any) -> bool:
-    *others, last = access.indices or (None,)
-    if any(n is var for i in others for n in walk(i)):
-        return False
-    if last is None or not any(n is var for n in walk(last)):
-        return True
-    form = linear(last)
-    return coefficient(form, var) == 1 and not moves(form.without(var), [var])

@@ -14,15 +14,20 @@ loads and 8 broadcasts (5.5 cycles on two load ports).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
+from ...errors import ScheduleError
 from ...expr import REDUCE, Add, Cast, Expr, IntImm, Mul, Var, walk
 from ...tir import Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
+from ..candidate import Candidate, Cost
 from ..registry import rule
-from .blocks import blocks_of, inline_injective, is_reduction
-from .tiling import WEIGHED, cpu_of, depth_block, register_tile, register_tiles
+from .blocks import blocks_of, inline_injective, is_reduction, volume
+from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES, MEMORY_STALL, shared
+from .tiling import RegisterTile, cpu_of, depth_block, register_tiles, step_cycles_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,11 @@ class MatmulBlock:
     depth: int
     b_read: int
     b_contiguous: bool
+
+    @property
+    def volume(self) -> int:
+        """Multiply-adds of one product."""
+        return self.m * self.n * self.depth
 
 
 def as_matmul(block: Block) -> MatmulBlock | None:
@@ -96,45 +106,109 @@ def has_matmul(func: PrimFunc) -> bool:
     return dtype.is_float or dtype == "int32"
 
 
+# What a pass over the columns of B where they lie costs beside one over a packed panel, cycles an element: little,
+# because the next lines are fetched ahead. Packing pays from the third pass on.
+_STRIDED, _PACKED = 1e-4, 2.5e-4
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulPlan:
+    """`tile` of the result in registers, `depth` of the sum at a time, `rows` of the result a task.
+
+    With `pack` a panel of B is copied first.
+    """
+
+    tile: RegisterTile
+    depth: int
+    pack: bool
+    rows: int
+
+
 @rule("cpu", has_matmul)
-def matmul(sch: Schedule, target: Any) -> list[str]:
-    """Schedule a function around one matrix product: producers inlined, epilogue computed on the tile."""
+def matmul(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """A function around one matrix product: producers inlined, epilogue computed on the tile."""
+    product = as_matmul(next(b for b in blocks_of(func) if is_reduction(b)))
+    if product is None:
+        return
+    cpu, dtype = cpu_of(target), product.block.writes[0].buffer.dtype
+    batched = len(product.block.iter_vars) > 3
+    batches = volume(axis.dom.extent for axis in product.block.iter_vars) // max(1, product.volume)
+
+    def plan(rows: int, vectors: int, depth: int, pack: bool, task_rows: int) -> MatmulPlan:
+        tile = RegisterTile(rows, vectors, max(1, cpu.vector_bytes // dtype.bytes))
+        return MatmulPlan(tile, depth, pack, ceil(task_rows / rows) * rows)
+
+    def price(**knobs: Any) -> Cost:
+        return matmul_cost(product, plan(**knobs), dtype.bytes, target) * float(batches)
+
+    def apply(sch: Schedule, **knobs: Any) -> None:
+        _schedule(sch, plan(**knobs))
+
+    for tile, _ in register_tiles(product.m, product.n, dtype, target):
+        # A packed panel belongs to one task: there must be enough of them, and it takes all rows.
+        packable = not batched and -(-product.n // tile.columns) >= 4 * cpu.cores
+        for pack in (True, False) if packable else (False,):
+            yield Candidate(
+                knobs={
+                    "rows": tile.rows, "vectors": tile.vectors,
+                    "depth": depth_block(product.depth, tile, dtype.bytes, target),
+                    "pack": pack, "task_rows": task_rows(product, tile, pack, cpu),
+                },
+                price=price, apply=apply,
+            )  # fmt: skip
+
+
+def task_rows(product: MatmulBlock, tile: RegisterTile, pack: bool, cpu: Any) -> int:
+    """Rows of a task: all of them where a panel is packed, or two tasks would pack the same panel."""
+    if pack:
+        return max(1, -(-product.m // tile.rows)) * tile.rows
+    return row_block(product.m, product.n, tile.rows, tile.columns, cpu.cores)
+
+
+def matmul_cost(product: MatmulBlock, plan: MatmulPlan, itemsize: int, target: Any) -> Cost:
+    """The cost of one product: its tiles, edges included, and what waits for B and for sums that are not done yet."""
+    cpu, tile = cpu_of(target), plan.tile
+    m, n, depth = product.m, product.n, product.depth
+    compute = depth * round(step_cycles_of(m, n, tile, cpu), 9) / KERNEL_EFFICIENCY
+    passes, blocks = -(-m // tile.rows), max(1, -(-depth // plan.depth))
+    held = n * depth * (itemsize / MEMORY_STALL + (_PACKED if plan.pack else _STRIDED * passes))
+    held += (blocks - 1) * 2 * m * n * itemsize / L2_BYTES
+    if plan.depth * tile.columns * itemsize > max(cpu.l2.size // 4, 64 * tile.columns * itemsize):
+        held += passes * n * depth * itemsize / L3_BYTES
+    fewest = shared(_tasks(product, tile, task_rows(product, tile, plan.pack, cpu)), cpu)
+    return Cost(compute, held) * (shared(_tasks(product, tile, plan.rows), cpu) / fewest)
+
+
+def _tasks(product: MatmulBlock, tile: RegisterTile, rows: int) -> int:
+    return -(-product.m // rows) * -(-product.n // tile.columns)
+
+
+def _schedule(sch: Schedule, plan: MatmulPlan) -> None:
     inline_injective(sch)
-    name = next(b.name for b in blocks_of(sch.func) if is_reduction(b))
+    product_block = next(b for b in blocks_of(sch.func) if is_reduction(b))
     epilogues = [b.name for b in blocks_of(sch.func) if not is_reduction(b)]
-    block = sch.get_block(name)
-    found = as_matmul(next(b for b in blocks_of(sch.func) if b.name == name))
-    if found is None or len(epilogues) > 1:
-        return []
-    schedule_matmul(sch, block, found, target, sch.get_block(epilogues[0]) if epilogues else None)
-    return [
-        f"tile of {tile.rows} rows x {tile.vectors} vectors of {tile.lanes}, {cycles:.4g} cycles a step of k"
-        for tile, cycles in register_tiles(found.m, found.n, found.block.writes[0].buffer.dtype, target)[:WEIGHED]
-    ]
+    product = as_matmul(product_block)
+    if product is None or len(epilogues) > 1:
+        around = ", ".join(epilogues)
+        raise ScheduleError(f"matmul: wanted one block at most beside the product, found {around or 'another sum'}")
+    epilogue = sch.get_block(epilogues[0]) if epilogues else None
+    schedule_matmul(sch, sch.get_block(product_block.name), product, plan, epilogue)
 
 
-def schedule_matmul(sch: Schedule, block: Any, found: MatmulBlock, target: Any, epilogue: Any = None) -> None:
+def schedule_matmul(sch: Schedule, block: Any, product: MatmulBlock, plan: MatmulPlan, epilogue: Any = None) -> None:
     """Tile, pack, and bind one matrix product; `epilogue` is an injective consumer of its result."""
-    dtype = found.block.writes[0].buffer.dtype
-    tile = register_tile(found.m, found.n, dtype, target)
-    depth = depth_block(found.depth, tile, dtype.bytes, target)
+    tile = plan.tile
     loops = list(sch.get_loops(block))
-    batch = [loops[p] for p in range(len(loops)) if p not in (found.i, found.j, found.k)]
-    cores = cpu_of(target).cores
-    packs = found.m > 2 * tile.rows and -(-found.n // tile.columns) >= 4 * cores and not batch
-    # A packed panel belongs to one task: it takes all rows, or two tasks would pack the same panel.
-    rows = (
-        -(-found.m // tile.rows) * tile.rows if packs else row_block(found.m, found.n, tile.rows, tile.columns, cores)
-    )
+    batch = [loops[p] for p in range(len(loops)) if p not in (product.i, product.j, product.k)]
 
-    i_block, i_tile, i_row = sch.split(loops[found.i], [None, rows // tile.rows, tile.rows])
-    j_panel, j_vector, j_lane = sch.split(loops[found.j], [None, tile.vectors, tile.lanes])
-    whole_depth = depth >= found.depth
-    *k_block, k_step = [loops[found.k]] if whole_depth else sch.split(loops[found.k], [None, depth])
+    i_block, i_tile, i_row = sch.split(loops[product.i], [None, plan.rows // tile.rows, tile.rows])
+    j_panel, j_vector, j_lane = sch.split(loops[product.j], [None, tile.vectors, tile.lanes])
+    whole_depth = plan.depth >= product.depth
+    *k_block, k_step = [loops[product.k]] if whole_depth else sch.split(loops[product.k], [None, plan.depth])
     sch.reorder(*batch, i_block, j_panel, *k_block, i_tile, k_step, i_row, j_vector, j_lane)
     packed = None
-    if packs:
-        packed = sch.cache_read(block, found.b_read, "local")
+    if plan.pack:
+        packed = sch.cache_read(block, product.b_read, "local")
         sch.compute_at(packed, k_block[0] if k_block else j_panel)
     if epilogue is not None:
         sch.reverse_compute_at(epilogue, i_tile if whole_depth else j_panel)

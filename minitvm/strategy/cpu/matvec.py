@@ -10,15 +10,21 @@ One vector more than the latency of a multiply-add allows for would do; several 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import ceil, log2
 from typing import Any
 
+from ...errors import ScheduleError
 from ...tir import Schedule
 from ...tir.annotations import LANES
 from ...tir.nodes import PrimFunc
+from ..candidate import Candidate, Cost
 from ..registry import rule
 from .blocks import blocks_of, inline_injective, is_reduction
 from .generic import parallelized, vector_lanes, work
 from .matmul import MatmulBlock, as_matmul
+from .model import MEMORY_BYTES
+from .tiling import cpu_of
 
 _VECTORS = 4
 
@@ -35,21 +41,45 @@ def has_matvec(func: PrimFunc) -> bool:
 
 
 @rule("cpu", has_matvec)
-def matvec(sch: Schedule, target: Any) -> None:
-    """Rows in parallel, each summed in several vectors; the epilogue is computed row by row."""
-    inline_injective(sch)
-    found = _product(sch.func)
-    others = [b.name for b in blocks_of(sch.func) if not is_reduction(b)]
-    if found is None or len(others) > 1:
+def matvec(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """Rows in parallel, each summed in `width` lanes (1: one after the other); the epilogue is computed row by row."""
+    product = _product(func)
+    if product is None:
         return
-    loops = list(sch.get_loops(found.block.name))
-    lanes = vector_lanes(found.block, target)
-    width = _VECTORS * lanes if found.depth >= 4 * _VECTORS * lanes else lanes
-    column, depth = loops[found.j], loops[found.k]
+    cpu, lanes, itemsize = (
+        cpu_of(target),
+        vector_lanes(product.block, target),
+        product.block.writes[0].buffer.dtype.bytes,
+    )
+    rows, depth = work(product.block) // max(1, product.depth), product.depth
+
+    def price(width: int) -> Cost:
+        vectors = max(1, width // lanes)
+        step = max(vectors / cpu.fma_ports, float(cpu.fma_latency))
+        ends = cpu.fma_latency * log2(width)  # the lanes are added up
+        matrix = itemsize * rows * depth
+        return Cost(rows * (ceil(depth / width) * step + ends), matrix / MEMORY_BYTES)
+
+    def apply(sch: Schedule, width: int) -> None:
+        _schedule(sch, width)
+
+    for width, shortest in ((_VECTORS * lanes, 4 * _VECTORS * lanes), (lanes, 2 * lanes), (1, 0)):
+        if depth >= shortest and (lanes > 1 or width == 1):
+            yield Candidate(knobs={"width": width}, price=price, apply=apply)
+
+
+def _schedule(sch: Schedule, width: int) -> None:
+    inline_injective(sch)
+    product = _product(sch.func)
+    others = [b.name for b in blocks_of(sch.func) if not is_reduction(b)]
+    if product is None or len(others) > 1:
+        raise ScheduleError(f"matvec: wanted one block at most beside the product, found {', '.join(others)}")
+    loops = list(sch.get_loops(product.block.name))
+    column, depth = loops[product.j], loops[product.k]
     rows = [loop for loop in loops if loop not in (column, depth)]
     sch.reorder(*rows, column, depth)
-    if found.depth >= 2 * lanes > 2:
+    if width > 1:
         sch.annotate(depth, LANES, width)
     if others:
         sch.reverse_compute_at(others[0], rows[-1])
-    parallelized(sch, rows, work(found.block))
+    parallelized(sch, rows, work(product.block))

@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...expr import IntImm, IterVar, Range, structural_equal
+from ...expr import IterVar, Range, structural_equal
 from ...expr.conditions import is_const
 from ...tir import Schedule
 from ...tir.annotations import PREFETCH
 from ...tir.nodes import Block
-from .blocks import behind, inline_injective
+from .blocks import behind, extents, inline_injective
+from .model import LOADS
 from .tiling import cpu_of
 
 # Vectors that a micro-kernel needs beside its accumulators: some of the one operand, a broadcast of the other.
@@ -129,9 +130,14 @@ def _is_point(region: Sequence[Range], point: Sequence[IterVar]) -> bool:
     )
 
 
-def output_shape(sch: Schedule, block: Any) -> list[int | None]:
+def shape_written(block: Block) -> list[int | None]:
     """The shape of what a block writes; None where a dimension is symbolic."""
-    return [d.value if isinstance(d, IntImm) else None for d in block_of(sch, block).writes[0].buffer.shape]
+    return extents(block.writes[0].buffer.shape)
+
+
+def output_shape(sch: Schedule, block: Any) -> list[int | None]:
+    """The same for a block of a schedule."""
+    return shape_written(block_of(sch, block))
 
 
 def block_of(sch: Schedule, handle: Any) -> Block:
@@ -148,6 +154,18 @@ def accumulators(target: Any) -> int:
 
 def largest_divisor(extent: int | None, limit: int) -> int:
     """The largest divisor of `extent` that is at most `limit`; 1 where the extent is symbolic."""
-    if not extent:
-        return 1
-    return next(d for d in range(min(extent, max(limit, 1)), 0, -1) if extent % d == 0)
+    return divisors(extent, limit)[0]
+
+
+def divisors(extent: int | None, limit: int) -> list[int]:
+    """The divisors of `extent` that are at most `limit`, the largest first; only 1 where the extent is symbolic."""
+    return [d for d in range(min(extent or 1, max(limit, 1)), 0, -1) if (extent or 1) % d == 0]
+
+
+def chain_cycles(results: int, kept: int, cpu: Any) -> float:
+    """Cycles a multiply-add of a step that updates `results` vectors, of which registers hold `kept`.
+
+    Too few of them wait for one another; those that registers do not hold are loaded and stored in each step.
+    """
+    spilled = max(0, results - kept) * 2 / LOADS
+    return (max(results / cpu.fma_ports, float(cpu.fma_latency)) + spilled) / results

@@ -12,9 +12,7 @@ from typing import Any
 
 from ...expr import DType
 from ...target import Target
-from .model import step_cycles
-
-WEIGHED = 4  # of the tiles that a rule weighs, so many are told
+from .model import LOADS, step_cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +46,15 @@ def register_tiles(m: int, n: int, dtype: str, target: Any) -> list[tuple[Regist
     found = []
     for vectors in range(1, cpu.vector_registers):
         for rows in range(1, 17):
-            # One register for the broadcast element, one for each vector of B; one row takes them from memory.
-            if rows * vectors + (vectors if rows > 1 else 1) + 1 > cpu.vector_registers:
+            if registers_of(rows, vectors) > cpu.vector_registers:
                 continue
             tile = RegisterTile(rows, vectors, lanes)
-            found.append((tile, _cycles(m, n, tile, cpu)))
+            found.append((tile, step_cycles_of(m, n, tile, cpu)))
     # Of tiles that are equal but for rounding the first, with the fewest vectors.
     return sorted(found, key=lambda pair: round(pair[1], 9)) or [(RegisterTile(1, 1, lanes), float("inf"))]
 
 
-def _cycles(m: int, n: int, tile: RegisterTile, cpu: Any) -> float:
+def step_cycles_of(m: int, n: int, tile: RegisterTile, cpu: Any) -> float:
     """Cycles for one step of k over the whole result: full tiles, then the edges with what is left of the tile."""
     full_rows, edge_rows = divmod(m, tile.rows)
     vectors = -(-n // tile.lanes)
@@ -73,7 +70,13 @@ def _cycles(m: int, n: int, tile: RegisterTile, cpu: Any) -> float:
 
 def _tile_cycles(rows: int, vectors: int, cpu: Any) -> float:
     # A tenth for everything that is not arithmetic makes bigger tiles win where they are equal.
-    return step_cycles(rows, vectors, cpu) + 0.1 * (rows + vectors)
+    spilled = max(0, registers_of(rows, vectors) - cpu.vector_registers) * 2 / LOADS
+    return step_cycles(rows, vectors, cpu) + 0.1 * (rows + vectors) + spilled
+
+
+def registers_of(rows: int, vectors: int) -> int:
+    """Registers of a tile: one for the broadcast element, one for each vector of B; one row takes them from memory."""
+    return rows * vectors + (vectors if rows > 1 else 1) + 1
 
 
 def _bits(dtype: str) -> int:
@@ -84,5 +87,5 @@ def depth_block(k: int, tile: RegisterTile, itemsize: int, target: Any) -> int:
     """How much of k to take at a time: a packed panel of B fills at most a quarter of the L2 cache."""
     budget = cpu_of(target).l2.size // 4
     limit = max(64, budget // (tile.columns * itemsize))
-    blocks = -(-k // limit)
-    return -(-k // blocks)
+    blocks = max(1, -(-k // limit))
+    return max(1, -(-k // blocks))

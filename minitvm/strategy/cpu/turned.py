@@ -21,24 +21,30 @@ def turned_copy(sch: Schedule, name: str, target: Any) -> list[Any] | None:
     handle = sch.get_block(name)
     block = sch.get(handle)
     assert isinstance(block, Block)
+    ends = contiguous_ends(block)
+    if ends is None or len(sch.get_loops(handle)) != len(block.iter_vars):
+        return None
+    body = block.body
+    assert isinstance(body, BufferStore) and isinstance(body.value, BufferLoad)
+    axes = [axis.var for axis in block.iter_vars]
+    lanes = min(LARGEST, cpu_of(target).vector_bytes // max(1, body.buffer.dtype.bytes))
+    try:
+        with sch.all_or_nothing():
+            return _tiled(sch, handle, axes, (body.indices, body.value.indices), ends, lanes)
+    except (ScheduleError, _TooSmall):
+        return None
+
+
+def contiguous_ends(block: Block) -> tuple[tuple[Var, int | None], tuple[Var, int | None]] | None:
+    """The axes along which a copy writes and reads; None for a block that is no copy, or one along a single axis."""
     body = block.body
     if not isinstance(body, BufferStore) or not isinstance(body.value, BufferLoad) or block.init is not None:
         return None
     axes = [axis.var for axis in block.iter_vars]
-    if any(axis.kind == REDUCE for axis in block.iter_vars) or len(sch.get_loops(handle)) != len(axes):
+    if any(axis.kind == REDUCE for axis in block.iter_vars) or not body.indices or not body.value.indices:
         return None
-    written, read = body.indices, body.value.indices
-    if not written or not read:
-        return None
-    to, of = _contiguous(written[-1], axes), _contiguous(read[-1], axes)
-    if to is None or of is None or to[0] is of[0]:
-        return None
-    lanes = min(LARGEST, cpu_of(target).vector_bytes // max(1, body.buffer.dtype.bytes))
-    try:
-        with sch.all_or_nothing():
-            return _tiled(sch, handle, axes, (written, read), (to, of), lanes)
-    except (ScheduleError, _TooSmall):
-        return None
+    to, of = _contiguous(body.indices[-1], axes), _contiguous(body.value.indices[-1], axes)
+    return None if to is None or of is None or to[0] is of[0] else (to, of)
 
 
 class _TooSmall(Exception):

@@ -13,25 +13,54 @@ own in front, and panels run in parallel too.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ...tir import Schedule
+from ...tir.nodes import PrimFunc
+from ..candidate import Candidate, Cost
 from ..registry import rule
-from .blocks import behind, computes, inline_injective
-from .register_tile import block_of, inlined_forward, output_shape, tile_reduction
-from .tiling import WEIGHED, cpu_of
-from .winograd_plan import WinogradPlan, WinogradShape, winograd_plans
+from .blocks import behind, block_named, computes, extents, inline_injective
+from .register_tile import inlined_forward, output_shape, shape_written, tile_reduction
+from .tiling import cpu_of
+from .winograd_plan import WinogradPlan, WinogradShape, winograd_cost, winograd_plans
 
 OP = "nn.contrib_winograd_conv2d_NCHWc"
 
 
 @rule("cpu", computes(OP))
-def winograd_conv2d_nchwc(sch: Schedule, target: Any) -> list[str]:
-    """[N, O/y, OH, OW, y], a group of rows of tiles at a time, and of that a panel of output channels."""
+def winograd_conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """[N, O/y, OH, OW, y], a group of rows of tiles at a time, and of that a panel of output channels.
+
+    How many blocks are a panel, the packed weights say.
+    """
+    cpu = cpu_of(target)
+    shape, blocks = _shape(func)
+
+    def price(rows: int, pixels: int, apart: bool) -> Cost:
+        return winograd_cost(shape, WinogradPlan(rows, pixels, blocks, apart), cpu)
+
+    def apply(sch: Schedule, rows: int, pixels: int, apart: bool) -> None:
+        _schedule(sch, shape.tile, WinogradPlan(rows, pixels, blocks, apart))
+
+    for plan, _ in winograd_plans(shape, cpu, blocks):
+        knobs = {"rows": plan.rows, "pixels": plan.pixels, "apart": plan.apart}
+        yield Candidate(knobs=knobs, price=price, apply=apply)
+
+
+def _shape(func: PrimFunc) -> tuple[WinogradShape, int]:
+    """The extents of the convolution, and the blocks of a panel in which the weights are packed."""
+    result, products = block_named(func, "winograd"), block_named(func, "products")
+    tile = int(result.annotations["tile"])
+    weights = next(r.buffer for r in products.reads if r.buffer.ndim == 7)
+    panels, _, _, in_blocks, in_lanes, blocks, lanes = (extent or 1 for extent in extents(weights.shape))
+    batch, _, height, width, _ = (extent or 1 for extent in shape_written(result))
+    image = (-(-height // tile), -(-width // tile))
+    return WinogradShape(tile, batch, image, in_blocks * in_lanes, panels * blocks, lanes), blocks
+
+
+def _schedule(sch: Schedule, tile: int, plan: WinogradPlan) -> None:
     result = sch.get_block("winograd")
-    tile = block_of(sch, result).annotations["tile"]
-    plans = _plans(sch, tile, target)
-    plan = plans[0]
     inline_injective(sch, within=behind(sch.func, "winograd"))
     result = inlined_forward(sch, result)
     b, ob, y, x, oc = sch.get_loops(result)
@@ -58,18 +87,6 @@ def winograd_conv2d_nchwc(sch: Schedule, target: Any) -> list[str]:
     else:
         _transformed(sch, plan, group)
     sch.parallel(group)
-    return [str(plan) for plan in plans[:WEIGHED]]
-
-
-def _plans(sch: Schedule, tile: int, target: Any) -> list[WinogradPlan]:
-    """For the panels in which the weights are packed."""
-    products = block_of(sch, sch.get_block("products"))
-    weights = next(r.buffer for r in products.reads if r.buffer.ndim == 7)
-    panels, _, _, in_blocks, in_lanes, blocks, lanes = (int(d.value) for d in weights.shape)  # type: ignore[attr-defined]
-    batch, _, height, width, _ = (d or 1 for d in output_shape(sch, sch.get_block("winograd")))
-    image = (-(-height // tile), -(-width // tile))
-    shape = WinogradShape(tile, batch, image, in_blocks * in_lanes, panels * blocks, lanes)
-    return winograd_plans(shape, cpu_of(target), blocks)
 
 
 def _transformed(sch: Schedule, plan: WinogradPlan, group: Any) -> Any:

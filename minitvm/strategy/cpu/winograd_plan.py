@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
+from ..candidate import Cost
 from .conv2d import conv_tiles
 from .model import MEMORY_STALL, NEAR_EFFICIENCY, step_cycles
 
@@ -59,20 +61,15 @@ class WinogradPlan:
     pixels: int
     blocks: int
     apart: bool
-    cycles: float
-
-    def __str__(self) -> str:
-        what = "after the transform of the whole input" if self.apart else "with the transform of its input"
-        return (
-            f"tile of {self.pixels} tiles x {self.blocks} channel blocks, {self.rows} rows a task "
-            f"{what}, {self.cycles / 1e6:.3g} Mcycles"
-        )
 
 
-def winograd_plans(shape: WinogradShape, cpu: Any, blocks: int | None = None) -> list[WinogradPlan]:
+def winograd_plans(shape: WinogradShape, cpu: Any, blocks: int | None = None) -> list[tuple[WinogradPlan, Cost]]:
     """The ways to block it, the cheapest first; `blocks` where the weights are packed already."""
-    found = [_costed(shape, rows, apart, cpu, blocks) for rows, apart in _groups(shape, cpu)]
-    return sorted(found, key=lambda plan: plan.cycles)
+    plans = [
+        WinogradPlan(rows, *_register_tile(rows * shape.image[1], shape.out_blocks, cpu, blocks), apart)
+        for rows, apart in _groups(shape, cpu)
+    ]
+    return sorted(((plan, winograd_cost(shape, plan, cpu)) for plan in plans), key=lambda pair: pair[1].cycles)
 
 
 def _groups(shape: WinogradShape, cpu: Any) -> Iterator[tuple[int, bool]]:
@@ -90,31 +87,32 @@ def _groups(shape: WinogradShape, cpu: Any) -> Iterator[tuple[int, bool]]:
             yield rows, True
 
 
-def _costed(shape: WinogradShape, rows: int, apart: bool, cpu: Any, blocks: int | None) -> WinogradPlan:
+def winograd_cost(shape: WinogradShape, plan: WinogradPlan, cpu: Any) -> Cost:
+    """The cost of a plan: products and transforms, and what waits for weights and for the transformed input."""
     down, across = shape.image
-    groups = shape.batch * (down // rows)
-    pixels, panel = _register_tile(rows * across, shape.out_blocks, cpu, blocks)
-    panels = shape.out_blocks // panel
+    groups = shape.batch * ceil(down / plan.rows)
+    panels = ceil(shape.out_blocks / plan.blocks)
     tiles = shape.batch * down * across
 
-    step = step_cycles(pixels, panel, cpu) / (pixels * panel) / NEAR_EFFICIENCY
+    step = step_cycles(plan.pixels, plan.blocks, cpu) / (plan.pixels * plan.blocks) / NEAR_EFFICIENCY
     products = tiles * shape.places * shape.in_channels * shape.out_blocks * step
     vectors = tiles * shape.places * (shape.in_channels / shape.lanes + shape.out_blocks)
-    inputs = _ITEM * shape.places * shape.in_channels * rows * across
+    inputs = _ITEM * shape.places * shape.in_channels * plan.rows * across
 
     # Weights come from memory once: those of the layers before are in the caches.
     near = shape.weights + inputs <= cpu.l2.size
     again = _WEIGHTS_L2 if near else _rate(shape.weights, _WEIGHTS_L3, cpu)
-    held = shape.weights * (1 / MEMORY_STALL + (groups - 1) / again + (tiles / pixels - groups) / _WEIGHTS_L2)
-    if apart:
+    reads = max(0.0, tiles / plan.pixels - groups)
+    held = shape.weights * (1 / MEMORY_STALL + (groups - 1) / again + reads / _WEIGHTS_L2)
+    if plan.apart:
         if inputs * groups > cpu.l2.size:
             held += inputs * groups / _WRITTEN_APART
         if inputs > cpu.l2.size // 2:
             held += panels * inputs * groups / _rate(inputs * groups, _INPUT_L3, cpu)
-    tasks = groups * (panels if apart else 1)
+    tasks = groups * (panels if plan.apart else 1)
     team = max(_TEAM, cpu.cores)
     idle = -(-tasks // team) * team / tasks
-    return WinogradPlan(rows, pixels, panel, apart, (products + vectors * _TRANSFORM[shape.tile] + held) * idle)
+    return Cost(products + vectors * _TRANSFORM[shape.tile], held) * idle
 
 
 def _rate(size: int, from_l3: float, cpu: Any) -> float:

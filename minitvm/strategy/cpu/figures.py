@@ -1,7 +1,7 @@
-"""What was chosen for an operator and why, in figures: algorithm, register tile, cache footprint, predicted time.
+"""What the kernels of a scheduled function do on a CPU, in figures: registers, cache footprints, predicted cycles.
 
-Figures are read off the kernels that a scheduled function becomes, not noted down while scheduling: so they say what is
-there for every operator, whoever scheduled it. Times are of one core by the target's description.
+They are read off the kernels, not noted down while scheduling: so they say what is there for every operator, whoever
+scheduled it. Cycles are of one core by the target's description.
 """
 
 from __future__ import annotations
@@ -10,17 +10,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..expr import Var, walk
-from ..tir.analysis.registers import in_registers
-from ..tir.nodes import Block, Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc
-from ..tir.transform.pipeline import lower
-from ..tir.values import NotAnIndex
-from ..tir.work import Nest, Work, count, count_statement, footprint, hottest
-from .cpu.model import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_BYTES
-from .cpu.tiling import cpu_of
-
-CHOICE = "schedule_choice"  # the attribute of a scheduled function: the rule behind it, then its algorithms
-TILES = "schedule_tiles"  # and the tiles that were weighed, the one taken first
+from ...expr import Var, walk
+from ...tir.analysis.registers import in_registers
+from ...tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc
+from ...tir.transform.pipeline import lower
+from ...tir.values import NotAnIndex
+from ...tir.work import Nest, Work, count, count_statement, footprint, hottest
+from .model import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_BYTES
+from .tiling import cpu_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,40 +56,14 @@ class KernelFigures:
         return max(self.compute_cycles, self.memory_cycles)
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The rule that scheduled a function, the algorithms and tiles it had the choice of, the figures of its kernels."""
-
-    rule: str
-    algorithms: tuple[str, ...]
-    tiles: tuple[str, ...]
-    kernels: tuple[KernelFigures, ...]
-
-    @property
-    def cycles(self) -> float:
-        """Predicted cycles of one core."""
-        return sum(kernel.cycles for kernel in self.kernels)
-
-
-def decision(func: PrimFunc, target: Any, sizes: Mapping[Var, int] | None = None) -> Decision:
-    """What was decided for a scheduled level-3 function, from its annotations and from the kernels it becomes.
+def kernel_figures(func: PrimFunc, target: Any, sizes: Mapping[Var, int] | None = None) -> tuple[KernelFigures, ...]:
+    """Those of each kernel that a scheduled level-3 function becomes.
 
     Of symbolic dimensions `sizes` gives values; where they are open, figures that depend on them are left out.
     """
-    rule, *algorithms = func.attrs.get(CHOICE) or ("", *algorithms_of(func))
     module = lower(func, target, "kernel")
     kernels = [f for _, f in module.items() if not f.attrs.get("host")]
-    figures = [_figures(kernel, cpu_of(target), sizes or {}) for kernel in kernels]
-    return Decision(rule, tuple(algorithms), tuple(func.attrs.get(TILES, ())), tuple(figures))
-
-
-def algorithms_of(func: PrimFunc) -> list[str]:
-    """What the blocks of a function that is not scheduled yet say of algorithms: the one chosen, then the others."""
-    found: list[str] = []
-    for item in walk(func.body):
-        if isinstance(item, Block) and isinstance(item.annotations.get("algorithm"), str):
-            found += [part.strip() for part in item.annotations["algorithm"].split(";")]
-    return list(dict.fromkeys(found))
+    return tuple(_figures(kernel, cpu_of(target), sizes or {}) for kernel in kernels)
 
 
 def _figures(kernel: PrimFunc, cpu: Any, sizes: Mapping[Var, int]) -> KernelFigures:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from minitvm import lower, te, topi
 from minitvm.build import schedule_function
 from minitvm.graph import Graph, GraphBuilder
-from minitvm.strategy import Decision, decision
-from minitvm.strategy.text import lines
+from minitvm.strategy import Choice, choice_of
+from minitvm.strategy.cpu.algorithms import algorithm_name
+from minitvm.strategy.cpu.conv2d import conv_tile
+from minitvm.strategy.cpu.explain import explain
+from minitvm.strategy.cpu.figures import KernelFigures, kernel_figures
+from minitvm.strategy.cpu.tiling import register_tiles
 from minitvm.target import Target, kinds
 from minitvm.te import create_prim_func
 from minitvm.tir.nodes import PrimFunc
@@ -17,8 +23,21 @@ from minitvm.tir.nodes import PrimFunc
 CPU = Target("cpu -model=znver3 -ghz=4")
 
 
-def decided(func: PrimFunc) -> Decision:
-    return decision(schedule_function(func, CPU), CPU)
+@dataclass(frozen=True)
+class Explained:
+    """All that is said about a scheduled function."""
+
+    choice: Choice
+    kernels: tuple[KernelFigures, ...]
+    lines: list[str]
+
+
+def explained(func: PrimFunc) -> Explained:
+    return Explained(choice_of(func), kernel_figures(func, CPU), explain(func, CPU))
+
+
+def decided(func: PrimFunc) -> Explained:
+    return explained(schedule_function(func, CPU))
 
 
 def convolution_layer(channels: int, size: int, kernel: int = 3) -> Graph:
@@ -28,33 +47,31 @@ def convolution_layer(channels: int, size: int, kernel: int = 3) -> Graph:
     return b.build(b.op("nn.conv2d", x, w, padding=(kernel // 2, kernel // 2)))
 
 
-def of_graph(graph: Graph, part: str, accuracy: str = "fast") -> Decision:
+def of_graph(graph: Graph, part: str, accuracy: str = "fast") -> Explained:
     funcs = lower(graph, target=CPU, stop_at="schedule", accuracy=accuracy)
-    return decision(next(func for name, func in funcs.items() if part in name), CPU)
+    return explained(next(func for name, func in funcs.items() if part in name))
 
 
 def test_every_algorithm_has_its_time_the_chosen_one_first() -> None:
     found = of_graph(convolution_layer(64, 56), "conv2d")
-    assert found.rule == "winograd_conv2d_nchwc"
-    assert found.algorithms[0].startswith("chosen: winograd F(4x4,3x3)")
-    assert [a.split(" Mcycles")[0].rsplit(" ", 1)[0] for a in found.algorithms[1:]] == ["winograd F(2x2,3x3)", "direct"]
-    told = lines(found, CPU)
-    assert told[1].startswith("algorithm   winograd F(4x4,3x3) ") and " ms (" in told[1] and "error at most" in told[1]
-    assert told[2].startswith("instead of") and told[3].startswith("instead of") and told[4].startswith("tile ")
-    cycles = [float(a.split(" Mcycles")[0].rsplit(" ", 1)[1]) for a in found.algorithms]
+    assert found.choice.rule == "winograd_conv2d_nchwc"
+    names = [algorithm_name(one) for one in found.choice.algorithms]
+    assert names == ["winograd F(4x4,3x3)", "winograd F(2x2,3x3)", "direct"]
+    told = found.lines
+    assert told[1].startswith("algorithm   winograd F(4x4,3x3), error at most ") and " ms (" in told[1]
+    assert told[2].startswith("instead of") and told[3].startswith("instead of") and told[4].startswith("taken ")
+    cycles = [one.cost.cycles for one in found.choice.algorithms]
     assert cycles == sorted(cycles)
-    assert f"{cycles[0] * 1e6 / 4e9 * 1e3:.3g} ms" in told[1]
+    assert f"{cycles[0] / 4e9 * 1e3:.3g} ms" in told[1]
 
 
 def test_without_winograd_there_is_one() -> None:
-    found = of_graph(convolution_layer(64, 56), "conv2d", accuracy="strict")
-    assert len(found.algorithms) == 1 and found.rule == "conv2d_nchwc"
+    choice = of_graph(convolution_layer(64, 56), "conv2d", accuracy="strict").choice
+    assert [one.rule for one in choice.algorithms] == ["direct"] and choice.rule == "conv2d_nchwc"
 
 
 def test_a_register_tile_is_counted_in_the_kernel() -> None:
     """The 1x1 convolution's tile on 16 registers: what the strategy chose is what the kernel holds."""
-    from minitvm.strategy.cpu.conv2d import conv_tile
-
     (kernel,) = of_graph(convolution_layer(64, 56, 1), "conv2d").kernels
     pixels, blocks = conv_tile(56, 8, kinds.CPU(vector_registers=16))
     assert kernel.accumulators == pixels * blocks and kernel.lanes == 8
@@ -62,21 +79,21 @@ def test_a_register_tile_is_counted_in_the_kernel() -> None:
     assert kernel.flops == 2 * 64 * 64 * 56 * 56
 
 
-def test_tiles_that_were_weighed_are_told_the_best_first() -> None:
-    from minitvm.strategy.cpu.conv2d import conv_tiles
-    from minitvm.strategy.cpu.tiling import register_tiles
-
-    told = lines(of_graph(convolution_layer(64, 56, 1), "conv2d"), CPU)
-    (pixels, blocks), _ = conv_tiles(56, 8, kinds.CPU(vector_registers=16))[0]
-    assert any(line.startswith(f"tile        {pixels} pixels x {blocks} channel blocks, ") for line in told)
-    assert sum(line.startswith("instead of") and "pixels x" in line for line in told) == 3
-    costs = [cost for _, cost in conv_tiles(56, 8, kinds.CPU(vector_registers=16))]
-    assert costs == sorted(costs) and len(costs) > 10
+def test_what_was_weighed_is_shown_the_taken_one_first() -> None:
+    found = of_graph(convolution_layer(64, 56, 1), "conv2d")
+    pixels, blocks = conv_tile(56, 8, kinds.CPU(vector_registers=16))
+    knobs = found.choice.weighed[0].knobs
+    assert (knobs["pixels"], knobs["blocks"], knobs["in_cache"]) == (pixels, blocks, True)
+    cycles = [one.cost.cycles for one in found.choice.weighed]
+    assert cycles == sorted(cycles) and found.choice.count > 10
+    (taken,) = [line for line in found.lines if line.startswith("taken ")]
+    assert taken.startswith(f"taken       pixels={pixels}, blocks={blocks}, in_cache=True, rows={knobs['rows']}: ")
+    assert f"{cycles[0] / 4e9 * 1e3:.3g} ms ({cycles[0] / 1e6:.3g} million cycles, " in taken
+    assert f"and {found.choice.count - 4} more" in "\n".join(found.lines)
     a, b = te.placeholder((128, 256), name="a"), te.placeholder((256, 64), name="b")
-    tile, cycles = register_tiles(128, 64, "float32", CPU)[0]
-    assert decided(create_prim_func([a, b, topi.matmul(a, b)])).tiles[0] == (
-        f"tile of {tile.rows} rows x {tile.vectors} vectors of 8, {cycles:.4g} cycles a step of k"
-    )
+    tile, _ = register_tiles(128, 64, "float32", CPU)[0]
+    knobs = decided(create_prim_func([a, b, topi.matmul(a, b)])).choice.weighed[0].knobs
+    assert (knobs["rows"], knobs["vectors"]) == (tile.rows, tile.vectors)
 
 
 def test_footprints_shrink_inwards_and_begin_with_everything() -> None:
@@ -92,7 +109,7 @@ def test_footprints_shrink_inwards_and_begin_with_everything() -> None:
 
 
 @pytest.mark.parametrize(("op", "rule"), [
-    ("dense", "dense_packed"), ("depthwise", "depthwise_conv2d"), ("pool", "generic"), ("softmax", "generic"),
+    ("dense", "dense_packed"), ("depthwise", "depthwise_conv2d"), ("pool", "pool"), ("softmax", "generic"),
 ])  # fmt: skip
 def test_every_kind_of_operator_is_told_about(op: str, rule: str) -> None:
     b = GraphBuilder("layer")
@@ -108,9 +125,9 @@ def test_every_kind_of_operator_is_told_about(op: str, rule: str) -> None:
         if op == "pool":
             made = b.op("nn.max_pool2d", made, pool_size=(2, 2), strides=(2, 2))
     found = of_graph(b.build(made), op)
-    assert found.rule.startswith(rule) and found.cycles > 0
-    told = "\n".join(lines(found, CPU))
-    for label in ("rule ", "predicted ", "work ", "caches "):
+    assert found.choice.rule.startswith(rule) and found.choice.weighed
+    told = "\n".join(found.lines)
+    for label in ("rule ", "taken ", "instead of ", "predicted ", "work ", "caches "):
         assert label in told
 
 
@@ -119,10 +136,10 @@ def test_open_dimensions_leave_figures_out() -> None:
     x = te.placeholder((n, 64), name="x")
     found = decided(create_prim_func([x, topi.relu(x)]))
     assert any(not kernel.exact for kernel in found.kernels)
-    assert "at most" in "\n".join(lines(found, CPU))
+    assert "at most" in "\n".join(found.lines)
 
 
 def test_a_rule_that_none_is_says_so() -> None:
     x = te.placeholder((8,), name="x")
     func = create_prim_func([x, topi.relu(x)])
-    assert lines(decision(func, CPU), CPU)[0] == "rule        none: the loops as written"
+    assert explain(func, CPU)[0] == "rule        none: the loops as written"

@@ -1,0 +1,121 @@
+"""Small functions of every family that has a rule, of random extents: the properties of candidates hold for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from minitvm import te, topi
+from minitvm.tir.nodes import PrimFunc
+
+LANES = 4
+TARGET = "cpu -vector_bits=128 -vector_registers=16 -cores=2"
+Draw = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A rule's name, and how to draw a function that it is the first to fit.
+
+    `examples` is how many of them `make test` tries; 0 where each takes seconds.
+    """
+
+    rule: str
+    draw: Callable[[Draw], PrimFunc]
+    examples: int = 3
+
+
+def _size(draw: Draw, low: int, high: int) -> int:
+    return int(draw(st.integers(low, high)))
+
+
+def _with_epilogue(draw: Draw, inputs: list[Any], result: Any) -> PrimFunc:
+    if draw(st.booleans()):
+        return te.create_prim_func([*inputs, result])
+    other = te.placeholder(tuple(result.shape), name="other")
+    return te.create_prim_func([*inputs, other, topi.relu(topi.add(result, other))])
+
+
+def _conv(draw: Draw) -> PrimFunc:
+    side, kernel = (_size(draw, 3, 5), _size(draw, 3, 6)), (_size(draw, 1, 3), _size(draw, 1, 2))
+    x = te.placeholder((1, _size(draw, 1, 2), *side, LANES), name="x")
+    w = te.placeholder((_size(draw, 1, 3), x.shape[1], *kernel, LANES, LANES), name="w")
+    y = topi.conv2d_nchwc(x, w, padding=_size(draw, 0, 1), strides=_size(draw, 1, 2))
+    if draw(st.booleans()):
+        return _with_epilogue(draw, [x, w], y)
+    plain = topi.unblock_axis(y, axis=1, extent=w.shape[0].value * LANES)
+    return te.create_prim_func([x, w, plain])
+
+
+def _winograd(draw: Draw) -> PrimFunc:
+    tile, inner, outer = 2, 1, _size(draw, 1, 2)
+    panel = draw(st.sampled_from([p for p in (1, 2) if outer % p == 0]))
+    x = te.placeholder((1, inner, _size(draw, 4, 6), _size(draw, 4, 6), LANES), name="x")
+    w = te.placeholder((outer // panel, tile + 2, tile + 2, inner, LANES, panel, LANES), name="w")
+    return te.create_prim_func([x, w, topi.winograd_conv2d_nchwc(x, w, tile=tile, padding=1)])
+
+
+def _depthwise(draw: Draw) -> PrimFunc:
+    x = te.placeholder((1, _size(draw, 1, 3), _size(draw, 3, 6), _size(draw, 3, 6), LANES), name="x")
+    w = te.placeholder((x.shape[1], 3, 3, LANES), name="w")
+    y = topi.depthwise_conv2d_nchwc(x, w, padding=1, strides=_size(draw, 1, 2))
+    return _with_epilogue(draw, [x, w], y)
+
+
+def _depthwise_rows(draw: Draw) -> PrimFunc:
+    x = te.placeholder((1, _size(draw, 1, 3), _size(draw, 3, 8), _size(draw, 3, 6)), name="x")
+    w = te.placeholder((x.shape[1], 1, 3, 3), name="w")
+    return _with_epilogue(draw, [x, w], topi.depthwise_conv2d_rows(x, w, lanes=LANES, padding=1))
+
+
+def _dense(draw: Draw) -> PrimFunc:
+    x = te.placeholder((_size(draw, 1, 9), _size(draw, 1, 9)), name="x")
+    w = te.placeholder((_size(draw, 1, 9), x.shape[1], LANES), name="w")
+    return _with_epilogue(draw, [x, w], topi.dense_packed(x, w))
+
+
+def _matmul(draw: Draw) -> PrimFunc:
+    a = te.placeholder((_size(draw, 1, 9), _size(draw, 1, 9)), name="a")
+    b = te.placeholder((a.shape[1], _size(draw, 2, 40)), name="b")
+    return _with_epilogue(draw, [a, b], topi.matmul(a, b))
+
+
+def _matvec(draw: Draw) -> PrimFunc:
+    a = te.placeholder((_size(draw, 1, 9), _size(draw, 1, 80)), name="a")
+    b = te.placeholder((a.shape[1], 1), name="b")
+    return _with_epilogue(draw, [a, b], topi.matmul(a, b))
+
+
+def _pool(draw: Draw) -> PrimFunc:
+    x = te.placeholder((1, _size(draw, 1, 3), _size(draw, 3, 8), _size(draw, 3, 20)), name="x")
+    pool = draw(st.sampled_from([topi.max_pool2d, topi.avg_pool2d]))
+    return te.create_prim_func([x, pool(x, pool_size=_size(draw, 2, 3), strides=_size(draw, 1, 2), padding=1)])
+
+
+def _generic(draw: Draw) -> PrimFunc:
+    rows, columns = _size(draw, 1, 40), _size(draw, 1, 40)
+    x = te.placeholder((rows, columns), name="x")
+    kind = draw(st.sampled_from(["softmax", "transpose", "sum", "chain"]))
+    if kind == "softmax":
+        return te.create_prim_func([x, topi.softmax(x, axis=draw(st.sampled_from([0, 1])))])
+    if kind == "transpose":
+        return te.create_prim_func([x, topi.transpose(x, axes=(1, 0))])
+    if kind == "sum":
+        return te.create_prim_func([x, topi.sum(x, axis=draw(st.sampled_from([0, 1])))])
+    return te.create_prim_func([x, topi.relu(topi.add(x, topi.sigmoid(x)))])
+
+
+FAMILIES = [
+    Family("conv2d_nchwc", _conv, examples=2),
+    Family("winograd_conv2d_nchwc", _winograd, examples=0),
+    Family("depthwise_conv2d_nchwc", _depthwise, examples=2),
+    Family("depthwise_conv2d_rows", _depthwise_rows, examples=2),
+    Family("dense_packed", _dense),
+    Family("matmul", _matmul),
+    Family("matvec", _matvec),
+    Family("pool", _pool),
+    Family("generic", _generic),
+]

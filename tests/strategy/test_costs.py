@@ -1,0 +1,104 @@
+"""Costs are finite, positive, and larger for more work, fewer registers and slower memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minitvm import strategy, te, topi
+from minitvm.strategy import Cost
+from minitvm.strategy.cpu.conv2d import DirectConvolution, conv_tiles, weighted_loads
+from minitvm.strategy.cpu.matmul import MatmulBlock, MatmulPlan, matmul_cost
+from minitvm.strategy.cpu.register_tile import chain_cycles
+from minitvm.strategy.cpu.tiling import RegisterTile, cpu_of
+from minitvm.strategy.cpu.winograd_plan import WinogradPlan, WinogradShape, winograd_cost
+from minitvm.target import Target
+
+QUICK = settings(max_examples=100, derandomize=True, deadline=None)
+TARGET = Target("cpu -vector_bits=256 -vector_registers=16 -cores=2")
+CPU = cpu_of(TARGET)
+extents = st.integers(1, 200)
+
+
+def positive(cost: Cost) -> bool:
+    return math.isfinite(cost.cycles) and cost.compute > 0 and cost.memory >= 0
+
+
+@given(
+    lines=extents, width=extents, blocks=extents, depth=extents, tile=st.tuples(st.integers(1, 40), st.integers(1, 9))
+)
+@QUICK
+def test_a_larger_direct_convolution_costs_more(
+    lines: int, width: int, blocks: int, depth: int, tile: tuple[int, int]
+) -> None:
+    cost = DirectConvolution(lines, width, blocks, depth, 4 * depth * blocks).cost(CPU, *tile)
+    more_lines = DirectConvolution(lines + 1, width, blocks, depth, 4 * depth * blocks).cost(CPU, *tile)
+    more_depth = DirectConvolution(lines, width, blocks, depth + 1, 4 * (depth + 1) * blocks).cost(CPU, *tile)
+    assert positive(cost) and cost.cycles < more_lines.cycles and cost.cycles < more_depth.cycles
+
+
+@given(width=extents, blocks=extents, pixels=st.integers(1, 40), some=st.integers(1, 9))
+@QUICK
+def test_the_best_tile_is_not_worse_than_any_other(width: int, blocks: int, pixels: int, some: int) -> None:
+    _, best = conv_tiles(width, blocks, CPU)[0]
+    if blocks % some == 0 and pixels <= width:
+        assert best <= weighted_loads(width, pixels, some, CPU)
+
+
+@given(results=st.integers(1, 60), kept=st.integers(1, 30))
+@QUICK
+def test_fewer_registers_never_pay(results: int, kept: int) -> None:
+    assert chain_cycles(results, kept, CPU) >= chain_cycles(results, kept + 1, CPU) >= 1 / CPU.fma_ports
+
+
+@given(
+    shape=st.tuples(extents, extents, extents), rows=st.integers(1, 16), vectors=st.integers(1, 16),
+    depth=extents, pack=st.booleans(), task_rows=extents,
+)  # fmt: skip
+@QUICK
+def test_a_larger_product_costs_more(
+    shape: tuple[int, int, int], rows: int, vectors: int, depth: int, pack: bool, task_rows: int
+) -> None:
+    m, n, k = shape
+    plan = MatmulPlan(RegisterTile(rows, vectors, 8), depth, pack, -(-task_rows // rows) * rows)
+
+    def cost(m: int, n: int, k: int) -> Cost:
+        block: Any = None  # the cost looks at the extents alone
+        return matmul_cost(MatmulBlock(block, 0, 1, 2, m, n, k, 0, True), plan, 4, TARGET)
+
+    assert positive(cost(m, n, k)) and cost(m, n, k).cycles < cost(m, n, k + 1).cycles
+    whole = MatmulPlan(plan.tile, k, pack, plan.rows)
+    assert matmul_cost(MatmulBlock(None, 0, 1, 2, m, n, k, 0, True), whole, 4, TARGET).compute == cost(m, n, k).compute  # type: ignore[arg-type]
+
+
+@given(
+    image=st.tuples(st.integers(1, 30), st.integers(1, 30)), channels=extents, blocks=st.integers(1, 40),
+    rows=st.integers(1, 30), pixels=st.integers(1, 30), apart=st.booleans(),
+)  # fmt: skip
+@QUICK
+def test_more_channels_cost_more_in_winograd(
+    image: tuple[int, int], channels: int, blocks: int, rows: int, pixels: int, apart: bool
+) -> None:
+    plan = WinogradPlan(rows, pixels, 1, apart)
+    few, many = (
+        winograd_cost(WinogradShape(4, 1, image, count, blocks, 8), plan, CPU) for count in (channels, channels + 8)
+    )
+    assert positive(few) and few.cycles < many.cycles
+
+
+def test_scalars_and_single_sums_never_look_cheaper() -> None:
+    x = te.placeholder((64, 300), name="x")
+    func = te.create_prim_func([x, topi.softmax(topi.relu(x))])
+    usual, *others = strategy.candidates(func, TARGET)
+    assert {"vector_bytes", "inline", "tasks", "sums"} <= {
+        name for other in others for name, value in other.knobs.items() if usual.knobs[name] != value
+    }
+    assert all(other.cost.cycles > usual.cost.cycles for other in others)
+
+
+def test_sums_and_factors_of_costs() -> None:
+    assert Cost(1.0, 2.0) + Cost(3.0) == Cost(4.0, 2.0) == Cost(2.0, 1.0) * 2
+    assert Cost(1.5, 2.0).cycles == 3.5
