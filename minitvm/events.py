@@ -131,6 +131,16 @@ def listening(*listeners: Listener) -> Iterator[None]:
         _LISTENING.reset(token)
 
 
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Keep what happens inside of the block from the `listening` blocks around: it is reported otherwise."""
+    token = _LISTENING.set(())
+    try:
+        yield
+    finally:
+        _LISTENING.reset(token)
+
+
 def listening_now() -> tuple[Listener, ...]:
     """The listeners of the `listening` blocks around."""
     return _LISTENING.get()

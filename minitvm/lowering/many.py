@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
+from ..events import unheard
 from ..expr.as_json import from_json, to_json
+from ..strategy.registry import report_refusals
 from ..target import Target
 from ..tir.transform.pipeline import PassCallback
 from ..workers import pool
@@ -40,6 +42,8 @@ def lower_functions(
         progress(len(done), len(functions))
     others = [f for f in absent if not cache.keeps(f)]
     made = _in_workers([f for f in absent if cache.keeps(f)], target, progress, len(done), len(functions))
+    for lowered in (*done.values(), *made.values()):
+        report_refusals(lowered.host)
     return {**done, **made, **_here(others, target, None, progress, len(done) + len(made), len(functions))}
 
 
@@ -83,4 +87,5 @@ def lower_request(request: bytes) -> bytes:
     body = json.loads(request)
     function = SharedFunction(body["name"], from_json(body["graph"]))
     target = Target.from_json(body["target"])
-    return cache.encode(lower_function(schedule_function(function.func, target), target))
+    with unheard():  # nobody hears it in another process: who asked reads it off the result
+        return cache.encode(lower_function(schedule_function(function.func, target), target))

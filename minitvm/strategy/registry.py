@@ -23,7 +23,7 @@ from ..target import Target
 from ..tir import Schedule
 from ..tir.nodes import PrimFunc
 from .candidate import Candidate, Cost, Knob, cheapest_first, reason
-from .choice import CHOICE, KEPT, Choice, Weighed, algorithms_of
+from .choice import CHOICE, KEPT, Choice, Weighed, algorithms_of, choice_of
 
 Propose = Callable[[PrimFunc, Any], Iterable[Candidate]]
 Matches = Callable[[PrimFunc], bool]
@@ -149,6 +149,14 @@ def chosen(
     if knobs:
         raise InputError(f"knobs are for functions that a rule schedules; none fits: {with_values(knobs)}")
     return Chosen(Schedule(func), Choice(refused=tuple(refused), algorithms=algorithms_of(func)))
+
+
+def report_refusals(func: PrimFunc) -> None:
+    """Report what was refused when a function was scheduled, in another process or another build."""
+    report = heard(listening_now(), "refused")
+    if report is not None:
+        for one in choice_of(func).refused:
+            report(Refusal(one.rule, one.knobs, one.refused))
 
 
 def with_values(knobs: Mapping[str, Knob]) -> str:

@@ -15,6 +15,8 @@ import pytest
 import minitvm
 from minitvm import strategy
 from minitvm.build import compile_executable, optimize_graph
+from minitvm.errors import ScheduleError
+from minitvm.events import Listener, Refusal, listening
 from minitvm.executable.serialize import to_json
 from minitvm.graph import Graph, GraphBuilder, registry
 from minitvm.ir import instrument
@@ -222,3 +224,27 @@ def test_many_functions_are_lowered_in_other_processes(lowerings: Lowerings) -> 
         assert there == to_json(compile_executable(graph, CPU, callback=lambda *step: None))
     finally:
         pool.shutdown()
+
+
+class Refusals(Listener):
+    """The reasons that it hears."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def refused(self, refusal: Refusal) -> None:
+        self.reasons.append(f"{refusal.rule}: {refusal.reason}")
+
+
+def test_refusals_are_heard_once_whether_a_function_is_lowered_or_found(
+    lowerings: Lowerings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **options: Any) -> None:
+        raise ScheduleError("not today")
+
+    monkeypatch.setattr("minitvm.strategy.cpu.dense.tile_in_registers", refuse)
+    for expected in (len(functions()), 0):
+        listener = Refusals()
+        with listening(listener):
+            assert lowerings.of(built) == expected
+        assert listener.reasons == ["dense_packed: not today"] * 4, "tiles of 2 or 1 rows by 2 or 1 blocks"
