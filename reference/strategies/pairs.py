@@ -25,6 +25,7 @@ from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
 
+from .enough import Enough
 from .programs import prim_funcs
 from .schedules import Draw, Scheduled
 
@@ -33,10 +34,6 @@ CHAIN = 6  # calls of one primitive in a row
 TRIES = 8  # calls that are not legal, before a step is given up
 
 Level = Callable[[PrimFunc, PrimFunc], Verdict]
-
-
-class _Enough(KeyboardInterrupt):
-    """What ends a Hypothesis test at once: it reports any other exception, and asks for the same draws again."""
 
 
 @dataclass(slots=True)
@@ -175,8 +172,8 @@ def draw_pairs(
         tally.pairs += calls * (judged.loops and judged.kernels)
         # After a difference Hypothesis looks for a smaller one: programs without any must not end that.
         if tally.pairs >= pairs and not differences:
-            raise _Enough
+            raise Enough("there are enough")
 
-    with contextlib.suppress(_Enough):
+    with contextlib.suppress(Enough):
         chains() if seed is None else seeded(seed)(chains)()
     return tally

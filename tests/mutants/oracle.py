@@ -23,6 +23,7 @@ from hypothesis.errors import HypothesisException
 
 from minitvm.errors import ExecutionError, ScheduleError, VerificationError
 from minitvm.reference import check
+from minitvm.reference.strategies.enough import Enough
 
 SEED = 20
 # The requirement under which no schedule begins, of a program that a fault has made.
@@ -104,10 +105,6 @@ class Workload:
     run: Callable[[Trial], None] = field(compare=False)
 
 
-class _Over(KeyboardInterrupt):
-    """Enough programs: what Hypothesis lets through at once."""
-
-
 def drawn(name: str, body: Callable[[Trial, Callable[[st.SearchStrategy[Any]], Any]], None], examples: int) -> Workload:
     """`body(trial, draw)` on so many draws, the same in every run."""
 
@@ -121,9 +118,9 @@ def drawn(name: str, body: Callable[[Trial, Callable[[st.SearchStrategy[Any]], A
         def each(data: Any) -> None:
             trial.attempt(lambda: body(trial, data.draw))
             if trial.over(examples):
-                raise _Over
+                raise Enough("there are enough")
 
-        with contextlib.suppress(_Over):
+        with contextlib.suppress(Enough):
             each()
 
     return Workload(name, run)

@@ -17,6 +17,7 @@ from minitvm.expr import SizeVar, replace, rewrite, walk
 from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.reference.strategies import prim_funcs
+from minitvm.reference.strategies.enough import Enough
 from minitvm.script import tir as T
 from minitvm.tir import Schedule
 from minitvm.tir.analysis.pipelines import inner_parts
@@ -29,10 +30,6 @@ from minitvm.tir.transform.inject_software_pipeline import inject_software_pipel
 from .meaning import same_at_both_levels, same_meaning
 from .pairs import IN_A_TEST
 from .pipeline_programs import staged_loops
-
-
-class _Enough(KeyboardInterrupt):
-    """What ends a Hypothesis test at once."""
 
 
 def staged_matmul(func: PrimFunc) -> tuple[Schedule, Any]:
@@ -331,9 +328,9 @@ def _until_enough(body: Any) -> None:
     def pairs(data: Any) -> None:
         drawn[0] += body(data)
         if drawn[0] >= IN_A_TEST:
-            raise _Enough
+            raise Enough("there are enough")
 
-    with contextlib.suppress(_Enough):
+    with contextlib.suppress(Enough):
         pairs()
     assert drawn[0] >= IN_A_TEST
 
