@@ -77,8 +77,9 @@ WRITE_AT = Faults(
         schedules("write_at", of=families("carried", "chain"), prepare=()),
     ],
 )
-READ_AT.edit("one element too few", "_copy_block", "loops.append((axis, extent))",
-             "loops.append((axis, extent - 1 if k else extent))")  # fmt: skip
+READ_AT.edit(
+    "one element too few", "_copy_block", "extents.append(extent)", "extents.append(extent - 1 if k else extent)"
+)
 READ_AT.edit("copied by the iteration before", "_copy_block", "tuple(l.var for l in used), const(True), block",
              "tuple(l.var - 1 if k else l.var for k, l in enumerate(used)), const(True), block")  # fmt: skip
 WRITE_AT.drop("a box with gaps", "write_at", "filled_below")
@@ -154,8 +155,8 @@ BLOCK_LAYOUT.edit(
 BLOCK_LAYOUT.edit(
     "one iteration less",
     "transform_block_layout",
-    "nest = For(loop, const(0, loop.dtype), dim, ForKind.SERIAL, nest)",
-    "nest = For(loop, const(0, loop.dtype), dim - 1, ForKind.SERIAL, nest)",
+    "block=moved), loops, shape)",
+    "block=moved), loops, [dim - 1 for dim in shape])",
 )
 BLOCK_LAYOUT.drop("against the order of accesses", "transform_block_layout", "order_of_accesses")
 BLOCKIZE = Faults(
