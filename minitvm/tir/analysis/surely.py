@@ -65,6 +65,15 @@ def fills(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt 
     return why_not_filled(tree, realize, effects(realize.block, frozenset([region.buffer])).writes, region, within)
 
 
+def all_read(
+    tree: Tree, readers: Sequence[BlockRealize], region: BufferRegion, within: Stmt | None, analyzer: Analyzer
+) -> bool:
+    """Whether blocks together surely read all of a region in each run of `within`."""
+    of = frozenset([region.buffer])
+    touches = [_around(t, tree, reader, within) for reader in readers for t in effects(reader.block, of).reads]
+    return all_touched(touches, region, analyzer)
+
+
 def why_not_filled(
     tree: Tree, realize: BlockRealize, touches: Sequence[Touch], region: BufferRegion, within: Stmt | None
 ) -> str | None:

@@ -13,8 +13,7 @@ from ...expr import Expr, IntImm, IterVar, Node, Range, Var, const, replace, rew
 from ...expr.names import fresh
 from ..analysis.block_kinds import Scope
 from ..analysis.boxes import Box, clip, hull, touched, with_buffer
-from ..analysis.effects import effects
-from ..analysis.surely import fills, why_not_filled
+from ..analysis.surely import all_read, fills
 from ..analysis.threads import owns
 from ..analysis.tree import Tree, written_buffers
 from ..conditions import all_of, is_const
@@ -279,7 +278,7 @@ def box_to_read(
     is_input = buffer in tree.func.buffers and buffer not in written_buffers(tree.func)
     if is_input and within is tree.root.block:
         return buffer.full_region().region
-    if not is_input and not any(reads_all(tree, c, r, within) for c, r in reads):
+    if not is_input and not all_read(tree, consumers, BufferRegion(buffer, box), within, analyzer):
         raise initialised.refuse(
             Failure(
                 {c.block: f"reads {buffer.name}" for c, _ in reads},
@@ -288,12 +287,6 @@ def box_to_read(
             )
         )
     return box
-
-
-def reads_all(tree: Tree, consumer: BlockRealize, region: BufferRegion, within: Stmt) -> bool:
-    """Whether a block surely reads every element of its box."""
-    touches = effects(consumer.block, frozenset([region.buffer])).reads
-    return why_not_filled(tree, consumer, touches, region, within) is None
 
 
 def box_written(state: ScheduleState, tree: Tree, writer: BlockRealize, buffer: Buffer, within: Stmt) -> Box:

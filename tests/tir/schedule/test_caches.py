@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from minitvm.errors import ScheduleError
 from minitvm.expr import structural_equal, walk
 from minitvm.gallery import programs
 from minitvm.reference import check
+from minitvm.reference import tir as interpreter
+from minitvm.script import from_source
 from minitvm.script import tir as T
 from minitvm.tir import IndexMap, Schedule
 from minitvm.tir.nodes import Block, BufferLoad, PrimFunc
@@ -580,3 +585,44 @@ def test_a_copy_of_what_lies_outside_of_the_buffer_is_empty(name: str) -> None:
     (cached,) = next(b for b in walk(sch.func.body) if isinstance(b, Block) and b.name == "whole").alloc_buffers
     assert [int(d) for d in cached.shape] == [2 if name == "inside" else 0]
     same_at_both_levels(guarded_ends, sch.func)
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 7), st.integers(1, 8), st.booleans(), st.booleans())
+def test_a_copy_reads_what_was_written(
+    filled: int, first: int, start: int, second: int, always: bool, at: bool
+) -> None:
+    """A buffer is filled in part, outside of the scope; one block reads some of that, another one more, perhaps."""
+    assume(first <= filled and start + second <= 8 and (not always or start + second <= filled))
+    func = from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32"), n: T.int32):
+    B = T.alloc_buffer((8,))
+    for i in range({filled}):
+        with T.block("B"):
+            vi = T.axis.spatial({filled}, i)
+            B[vi] = A[vi]
+    with T.block("scope"):
+        for k in range(2):
+            for i in range({first}):
+                with T.block("C"):
+                    vi = T.axis.spatial({first}, i)
+                    C[vi] = B[vi]
+            for i in range({second}):
+                with T.block("D"):
+                    vi = T.axis.spatial({second}, i)
+                    if {"n < 100" if always else "n > 100"}:
+                        D[vi] = B[vi + {start}]
+""")
+    sch = Schedule(func)
+    try:
+        if at:
+            sch.read_at(sch.get_loops("C")[0], "C", 0, "local")
+        else:
+            sch.cache_read("C", 0, "local")
+    except ScheduleError as error:
+        # One reader that reads all that is copied is enough.
+        assert error.requirement == "initialised" and not (start + second <= first)
+        return
+    arrays = [np.zeros(8, "float32") for _ in range(3)]
+    interpreter.run(sch.func, *arrays, 3, inout=("C", "D"))

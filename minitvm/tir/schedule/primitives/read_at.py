@@ -11,7 +11,7 @@ from ...analysis.bindings import why_not_initialised
 from ...analysis.block_kinds import Scope, why_goes_on
 from ...analysis.boxes import Box, clip, hull, touched
 from ...analysis.declared import declared_regions
-from ...analysis.surely import fills
+from ...analysis.surely import all_read, fills
 from ...analysis.tree import Tree, written_buffers
 from ...conditions import all_of, is_const, uses
 from ...nodes import (
@@ -37,7 +37,6 @@ from ..staging import (
     known_box,
     part_read,
     part_written,
-    reads_all,
     region_of,
     retargeted,
 )
@@ -169,9 +168,9 @@ def read_at(
     buffer, tree = match.buffer, match.tree
     users = _users(tree, loop, buffer)
     analyzer = state.analyzer(loop)
-    reads = [(b, r) for b in users for r in b.block.reads if r.buffer is buffer]
-    box = clip(hull([touched(tree, b, r, loop, analyzer) for b, r in reads], analyzer), buffer, analyzer)
-    if not _has_values(state, tree, loop, buffer, box, reads):
+    reads = [touched(tree, b, r, loop, analyzer) for b in users for r in b.block.reads if r.buffer is buffer]
+    box = clip(hull(reads, analyzer), buffer, analyzer)
+    if not _has_values(state, tree, loop, buffer, box, users):
         raise initialised.refuse(
             Failure(
                 {b.block: f"reads {buffer.name}" for b in users},
@@ -218,13 +217,12 @@ def write_at(
 
 
 def _has_values(
-    state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, box: Box,
-    reads: Sequence[tuple[BlockRealize, BufferRegion]],
-) -> bool:  # fmt: skip
+    state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, box: Box, users: Sequence[BlockRealize]
+) -> bool:
     """Whether all of a box surely holds values when an iteration of the loop starts."""
     if buffer in tree.func.buffers and buffer not in written_buffers(tree.func):
         return True
-    if len(reads) == 1 and reads_all(tree, *reads[0], loop):
+    if all_read(tree, users, BufferRegion(buffer, box), loop, state.analyzer(loop)):
         return True
     scope = Scope.around(tree, loop)
     for writer in scope.writers(buffer):
