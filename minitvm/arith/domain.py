@@ -190,7 +190,13 @@ class Domain:
         if high is not None and high < 0:
             return False
         self._steps = _STEPS
-        return self._prove(affine, _DEPTH, 2)
+        if self._prove(affine, _DEPTH, 2):
+            return True
+        if not any(isinstance(term, Atom) and term.kind == PRODUCT for term in affine.terms):
+            return False
+        from . import polynomials
+
+        return polynomials.nonnegative(self, affine)
 
     def _prove(self, f: Affine, depth: int, facts: int) -> bool:
         low, high = self.interval(f)
@@ -221,7 +227,7 @@ class Domain:
                     by_dividend = [f.without(term).scaled(d) + bound.scaled(c)]
                     lowered = self._eliminate(f, term) if term in self.ranges else None
                     return [by_dividend] if lowered is None else [by_dividend, [lowered]]
-        ways = []
+        ways = self._by_symbolic_quotient(f)
         for term in self._inner_first(f):
             lowered = self._eliminate(f, term)
             if lowered is not None:
@@ -229,6 +235,22 @@ class Domain:
                 if term in self.symbolic:
                     break
         return ways[:3]
+
+    def _by_symbolic_quotient(self, f: Affine) -> list[list[Affine]]:
+        """f = c*(x // d) + r >= 0 is shown by c*b + r*d + d - 1 >= 0, where b is x for c < 0, x - d + 1 for c > 0.
+
+        As d*(x // d) lies between x - d + 1 and x, this gives d*f >= -(d - 1), and so f > -1.
+        """
+        for term, c in f.terms.items():
+            if not isinstance(term, Atom) or term.kind != FLOORDIV or term.args[1].is_const:
+                continue
+            x, d = term.args
+            least = self.interval(d)[0]
+            rest = multiply(f.without(term), d)
+            if least is not None and least >= 1 and rest is not None:
+                bound = x if c < 0 else x - d + 1
+                return [[bound.scaled(c) + rest + d - 1]]
+        return []
 
     def _inner_first(self, f: Affine) -> list[Any]:
         """The factors of f that a bound may replace: those with symbolic bounds first, of them the innermost."""

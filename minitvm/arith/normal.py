@@ -159,7 +159,9 @@ class Normalizer:
             return self._opaque(e)
         if not d.is_const:
             found = symbolic.floordiv(self.domain, x, d) if quotient else symbolic.floormod(self.domain, x, d)
-            return Affine.of(Atom(FLOORDIV if quotient else FLOORMOD, (x, d))) if found is None else found
+            if found is not None and not any(self._wraps_inside(term, e.dtype) for term in found.terms):
+                return found
+            return Affine.of(Atom(FLOORDIV if quotient else FLOORMOD, (x, d)))
         by = d.const
         # a // -d == -a // d and a % -d == -(-a % d), but for data whose negative wraps
         if by == 0 or (by < 0 and self.may_wrap(-x, e.dtype)):

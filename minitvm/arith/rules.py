@@ -169,9 +169,14 @@ def merge_splits(domain: Domain, x: Affine) -> Affine:
     while merged:
         merged = False
         for term, c in x.terms.items():
-            if not isinstance(term, Atom) or term.kind != FLOORMOD or not term.args[1].is_const:
+            if not isinstance(term, Atom) or term.kind != FLOORMOD:
                 continue
-            found = _merge_one(domain, x, term, c)
+            if term.args[1].is_const:
+                found = _merge_one(domain, x, term, c)
+            else:
+                from . import symbolic
+
+                found = symbolic.merged(domain, x, term, c)
             if found is not None:
                 x, merged = found, True
                 break

@@ -16,13 +16,14 @@ from .affine import FLOORDIV, FLOORMOD, MAX, MIN, Affine, Atom, add_into, factor
 Monomials = tuple[tuple[int, tuple[int, ...]], ...]  # (coefficient, exponent of each dummy)
 
 
-class _Shape:
+class Shape:
     """Terms numbered in the order in which they are met."""
 
     def __init__(self) -> None:
         self.terms: dict[Any, int] = {}
 
     def monomials(self, x: Affine) -> list[tuple[int, dict[int, int]]]:
+        """A sum as (coefficient, exponent by number of a term); new terms get numbers."""
         rows: list[tuple[int, dict[int, int]]] = [(x.const, {})] if x.const else []
         for term, c in x.terms.items():
             powers: dict[int, int] = {}
@@ -33,6 +34,7 @@ class _Shape:
         return rows
 
     def affine(self, rows: Monomials) -> Affine:
+        """The sum that monomials are."""
         numbered = list(self.terms)
         terms: dict[Any, int] = {}
         constant = 0
@@ -49,17 +51,18 @@ def divide(x: Affine, d: Affine) -> tuple[Affine, Affine] | None:
     """(q, r) with x == q*d + r, from polynomial division over the integers; None where it gives no quotient."""
     if not d.terms or len(x.terms) > 24 or len(d.terms) > 8:
         return None
-    shape = _Shape()
+    shape = Shape()
     divisor, dividend = shape.monomials(d), shape.monomials(x)
     # A quotient needs all of the divisor's terms in the dividend.
     count = len(shape.terms)
     if not {i for _, powers in divisor for i in powers} <= {i for _, powers in dividend for i in powers}:
         return None
-    found = _divide(_dense(dividend, count), _dense(divisor, count), count)
+    found = _divide(dense(dividend, count), dense(divisor, count), count)
     return None if found is None else (shape.affine(found[0]), shape.affine(found[1]))
 
 
-def _dense(rows: list[tuple[int, dict[int, int]]], count: int) -> Monomials:
+def dense(rows: list[tuple[int, dict[int, int]]], count: int) -> Monomials:
+    """Monomials with an exponent for each of `count` dummies."""
     return tuple((c, tuple(powers.get(i, 0) for i in range(count))) for c, powers in rows)
 
 
@@ -82,10 +85,11 @@ def _divide(dividend: Monomials, divisor: Monomials, count: int) -> tuple[Monomi
     q, r = sympy.Poly(quotients[0], *symbols), sympy.Poly(rest, *symbols)
     if q.is_zero or not all(c.is_Integer for c in (*q.coeffs(), *r.coeffs())):
         return None
-    return _monomials(q), _monomials(r)
+    return monomials(q), monomials(r)
 
 
-def _monomials(poly: Any) -> Monomials:
+def monomials(poly: Any) -> Monomials:
+    """A sympy polynomial's."""
     return tuple((int(c), tuple(map(int, e))) for e, c in poly.terms() if c)
 
 

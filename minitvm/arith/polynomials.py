@@ -1,0 +1,227 @@
+"""Polynomials in symbolic sizes that the affine normal form cannot decide, by sympy: signs and common factors.
+
+Questions are put in dummies by position (`sympy_bridge`), so that those of one shape are answered once, whatever
+function they come from. Work is bounded by the size of a question, never by the clock: one with more terms, variables
+or relations than the limits below is not asked.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from .affine import FLOORMOD, PRODUCT, Affine, Atom, factors
+from .reasons import Reason, note, text
+from .sympy_bridge import Monomials, Shape, dense, dummies, monomials
+
+if TYPE_CHECKING:
+    from .domain import Domain
+
+_TERMS = 16  # of a polynomial
+_VARIABLES = 7
+_RELATIONS = 6  # facts that are put in
+_DEGREE = 4
+
+Range = tuple[int | None, int | None]
+
+
+def is_polynomial(x: Affine) -> bool:
+    """Whether a sum has a product of terms: what is linear is decided without this module."""
+    return any(isinstance(term, Atom) and term.kind == PRODUCT for term in x.terms)
+
+
+# -- signs ------------------------------------------------------------------------------------------------------------
+
+
+def nonnegative(domain: Domain, f: Affine) -> bool:
+    """Whether f >= 0 is shown to hold by its factors, or by putting in the ranges of its variables."""
+    if len(f.terms) > _TERMS or any(len(factors(t)) > _DEGREE for t in f.terms):
+        return False
+    shape = Shape()
+    rows = shape.monomials(f)
+    relations = _relations(domain, shape)
+    if len(shape.terms) > _VARIABLES:
+        return False
+    count = len(shape.terms)
+    ranges = tuple(domain.term_interval(term) for term in shape.terms)
+    question = dense(rows, count), tuple(dense(r, count) for r in relations), ranges
+    why = _shown(*question)
+    if why is None:
+        return False
+    names = {str(d): text(Affine.of(t)) for d, t in zip(dummies(count), shape.terms, strict=True)}
+    note(lambda: Reason("sign of a polynomial", f"{text(f)} >= 0", "True", _named(why, names)))
+    return True
+
+
+def _relations(domain: Domain, shape: Shape) -> list[Any]:
+    """Sums that are >= 0 and tie the variables of the question to each other: symbolic ends of ranges, and facts."""
+    found: list[Affine] = []
+    for term in list(shape.terms):
+        low, high = domain.symbolic.get(term, (None, None))
+        if isinstance(term, Atom) and term.kind == FLOORMOD and not term.args[1].is_const:
+            high = term.args[1] - 1 if (domain.interval(term.args[1])[0] or 0) > 0 else None
+        if high is not None:
+            found.append(high - Affine.of(term))
+        if low is not None:
+            found.append(Affine.of(term) - low)
+    known = set(shape.terms)
+    facts = [f for f in domain.facts if any(factor in known for t in f.terms for factor in factors(t))]
+    short = [r for r in (*found, *facts) if len(r.terms) <= 4][:_RELATIONS]
+    return [shape.monomials(r) for r in short]
+
+
+@lru_cache(maxsize=4096)
+def _shown(f: Monomials, relations: tuple[Monomials, ...], ranges: tuple[Range, ...]) -> str | None:
+    """Why f >= 0: the polynomial whose terms are all >= 0, or factors; None if it is not shown."""
+    import sympy
+
+    symbols = dummies(len(ranges))
+    x = _expression(f, symbols)
+    known = [_expression(r, symbols) for r in relations]
+    direct = _by_ranges(x, known, symbols, ranges)
+    if direct is not None:
+        return direct
+    constant, parts = sympy.factor_list(x)
+    if len(parts) < 2 and all(power == 1 for _, power in parts):
+        return None
+    sign = 1 if constant > 0 else -1
+    shown = []
+    for part, power in parts:
+        if power % 2 == 0:
+            continue
+        if _by_ranges(part, known, symbols, ranges) is not None:
+            shown.append(f"{part} >= 0")
+        elif _by_ranges(-part, known, symbols, ranges) is not None:
+            sign = -sign
+            shown.append(f"{part} <= 0")
+        else:
+            return None
+    if sign < 0:
+        return None
+    return f"{sympy.factor(x)}" + (f", {', '.join(shown)}" if shown else ", an even power")
+
+
+def _by_ranges(x: Any, relations: list[Any], symbols: tuple[Any, ...], ranges: tuple[Range, ...]) -> str | None:
+    """x with each variable written as an end of its range plus or minus something >= 0, where no term is < 0.
+
+    First sizes by what is known to be smaller (m = i + 1 + s for i < m), then variables by what is known to be larger.
+    A polynomial whose coefficients are all >= 0, in variables that are all >= 0, is >= 0.
+    """
+    for largest_first in (True, False):
+        found = _put_in(x, relations, symbols, ranges, largest_first)
+        if found is not None:
+            return found
+    return None
+
+
+def _put_in(
+    x: Any, relations: list[Any], symbols: tuple[Any, ...], ranges: tuple[Range, ...], largest_first: bool
+) -> str | None:
+    import sympy
+
+    slack = iter(_slack(2 * len(symbols) + len(relations)))
+    solved: dict[Any, Any] = {}
+    for relation in relations:
+        current = sympy.expand(relation.subs(solved))
+        for v in symbols:
+            c = current.coeff(v, 1)
+            if v in solved or c != (1 if largest_first else -1) or (current - c * v).has(v):
+                continue
+            s = next(slack)
+            value = s - (current - v) if largest_first else (current + v) - s
+            solved = {w: sympy.expand(old.subs(v, value)) for w, old in solved.items()} | {v: sympy.expand(value)}
+            break
+    x = sympy.expand(x.subs(solved))
+    for v, (low, high) in zip(symbols, ranges, strict=True):
+        if not x.has(v):
+            continue
+        if low is None and high is None:
+            return None
+        x = x.subs(v, next(slack) + low if low is not None else high - next(slack))
+    x = sympy.expand(x)
+    if any(term.as_coeff_Mul()[0] < 0 for term in sympy.Add.make_args(x)):
+        return None
+    return f"with {', '.join(f'{v} = {e}' for v, e in solved.items())}: {x}" if solved else f"it is {x}"
+
+
+@lru_cache(maxsize=32)
+def _slack(count: int) -> tuple[Any, ...]:
+    import sympy
+
+    return tuple(sympy.Dummy(f"s{i}", integer=True, nonnegative=True) for i in range(count))
+
+
+def _expression(rows: Monomials, symbols: tuple[Any, ...]) -> Any:
+    import sympy
+
+    return sympy.Poly({e: c for c, e in rows} or {(0,) * len(symbols): 0}, *symbols, domain="ZZ").as_expr()
+
+
+def _named(why: str, names: dict[str, str]) -> str:
+    for dummy in sorted(names, key=len, reverse=True):
+        why = why.replace(dummy, names[dummy])
+    return why.replace("_s", "s")
+
+
+# -- common factors ---------------------------------------------------------------------------------------------------
+
+
+def common_factor(x: Affine, d: Affine) -> tuple[Affine, Affine, Affine] | None:
+    """(g, a, b) with x == g*a and d == g*b, g no number; None if there is none.
+
+    As d is not zero, g is not: then x // d is a // b, and x % d is g * (a % b), whatever their signs.
+    """
+    if not x.terms or not d.terms or len(x.terms) > _TERMS or len(d.terms) > _TERMS:
+        return None
+    shape = Shape()
+    top, bottom = shape.monomials(x), shape.monomials(d)
+    count = len(shape.terms)
+    if count > _VARIABLES or any(sum(p.values()) > _DEGREE for _, p in (*top, *bottom)):
+        return None
+    found = _gcd(dense(top, count), dense(bottom, count), count)
+    if found is None:
+        return None
+    g, a, b = (shape.affine(rows) for rows in found)
+    return g, a, b
+
+
+@lru_cache(maxsize=4096)
+def _gcd(x: Monomials, d: Monomials, count: int) -> tuple[Monomials, Monomials, Monomials] | None:
+    import sympy
+
+    symbols = dummies(count)
+    a, b = (sympy.Poly({e: c for c, e in rows}, *symbols, domain="ZZ") for rows in (x, d))
+    g, a, b = a.cofactors(b)
+    return None if g.is_ground and g.LC() in (1, -1) else (monomials(g), monomials(a), monomials(b))
+
+
+def divisors(d: Affine) -> list[Affine]:
+    """The factors of a divisor that are shorter than it, largest first: n*m of n*m*k, n + 1 of (n + 1)*m."""
+    if len(d.terms) > _TERMS or any(len(factors(t)) > _DEGREE for t in d.terms):
+        return []
+    shape = Shape()
+    rows = shape.monomials(d)
+    count = len(shape.terms)
+    if count > _VARIABLES:
+        return []
+    return [shape.affine(part) for part in _divisors(dense(rows, count), count)]
+
+
+@lru_cache(maxsize=1024)
+def _divisors(d: Monomials, count: int) -> tuple[Monomials, ...]:
+    import sympy
+
+    symbols = dummies(count)
+    constant, parts = sympy.Poly({e: c for c, e in d}, *symbols, domain="ZZ").factor_list()
+    listed = [part for part, power in parts for _ in range(power)]
+    if abs(constant) > 1:
+        listed.append(sympy.Poly(abs(constant), *symbols, domain="ZZ"))
+    products: dict[Any, None] = {}
+    for chosen in range(1, 2 ** min(len(listed), 4) - 1):
+        product = sympy.Poly(1, *symbols, domain="ZZ")
+        for i, part in enumerate(listed[:4]):
+            if chosen >> i & 1:
+                product = product * part
+        products[product] = None
+    ordered = sorted(products, key=lambda p: (-p.total_degree(), str(p)))
+    return tuple(monomials(p) for p in ordered if not p.is_ground)
