@@ -5,6 +5,7 @@ Nothing is written down, and no text made, while nobody records.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -37,6 +38,17 @@ def recording() -> Iterator[list[Reason]]:
         yield log
     finally:
         _LOG.reset(token)
+
+
+def summary(reasons: list[Reason]) -> str:
+    """A table for people: each reason once, with how often it was used, the most frequent first."""
+    if not reasons:
+        return "Sums of terms were enough: no simplification needed a rule for symbolic sizes."
+    counts = Counter(reasons)
+    lines = [f"{len(reasons)} simplifications of symbolic sizes, {len(counts)} of them different:"]
+    for reason, times in counts.most_common():
+        lines += ["", f"{times} x  {reason.before}", f"  ->  {reason.after}", f"      {reason.rule}: {reason.fact}"]
+    return "\n".join(lines)
 
 
 def note(make: Callable[[], Reason]) -> None:

@@ -35,21 +35,32 @@ def register(commands: Any) -> None:
     opt.add_model(parser)
     parser.add_argument("--level", required=True, choices=LEVELS, metavar="LEVEL", help="one of the list above")
     parser.add_argument("--op", metavar="NAME", help="only this operator, by the name that --level fused shows")
+    parser.add_argument(
+        "--why-simplified", action="store_true",
+        help="with --level kernel: which simplifications of symbolic sizes needed more than sums of terms, and why",
+    )  # fmt: skip
     parser.set_defaults(function=show)
 
 
 def show(options: argparse.Namespace) -> int:
     from .. import lower
+    from ..arith.reasons import recording, summary
 
     if is_artifact(options.model):
         return show_artifact(options)
     if options.op is not None and options.level in _WHOLE:
         raise InputError(f"--op goes with --level te, tir, schedule, kernel or source, not with {options.level}")
+    if options.why_simplified and options.level != "kernel":
+        raise InputError(f"--why-simplified goes with --level kernel, not with {options.level}")
     target = opt.target(options.target)
     graph = opt.read_graph(options.model, options.shape)
     with progress() as report:
         stop = "executable" if options.level == "memory" else options.level
-        result = lower(graph, target=target, stop_at=stop, only=options.op, progress=report)
+        with recording() as reasons:
+            result = lower(graph, target=target, stop_at=stop, only=options.op, progress=report)
+    if options.why_simplified:
+        write(summary(reasons))
+        return 0
     if options.level == "memory":
         print(memory_plan(result))
         return 0
@@ -61,8 +72,10 @@ def show_artifact(options: argparse.Namespace) -> int:
     """What an artifact would run: to be read before it is trusted, so nothing of it runs here."""
     from ..runtime.artifact.load import look_at
 
-    if options.op is not None or options.shape or options.target != "cpu":
-        raise InputError("--op, --shape and --target go with a model; an artifact is compiled already")
+    if options.op is not None or options.shape or options.target != "cpu" or options.why_simplified:
+        raise InputError(
+            "--op, --shape, --target and --why-simplified go with a model; an artifact is compiled already"
+        )
     if options.level not in ("kernel", "source", "executable", "memory"):
         raise InputError(f"an artifact has the levels kernel, source, executable and memory, and no {options.level}")
     executable = look_at(options.model)

@@ -35,7 +35,7 @@ DECIDED = [
     (f // n * n + f % n, "f", MERGE),
     (n * (f // n) * 88 + f % n * 88 + 3, "f * 88 + 3", MERGE),
     ((f * k + last) // n // m, "(k * f + last) // (n * m)", NESTED),
-    ((f % (n * m) * k + j) % n, "(k * f + j) % n", MOD),
+    (((f * k + j) % (n * m) + last) % n, "(k * f + j + last) % n", MOD),
     ((f * 2 * n + j) // (n * 6), "f // 3", GROUPED),
     ((f * 2 * n + j) % (n * 6), "n * (f % 3) * 2 + j", GROUPED),
 ]
