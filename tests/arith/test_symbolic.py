@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from minitvm import te, topi
 from minitvm.arith import Analyzer
 from minitvm.arith.polynomials import _shown
-from minitvm.arith.reasons import recording
+from minitvm.arith.reasons import recording, summary
 from minitvm.expr import EQ, DataVar, Expr, SizeVar, Var
+from minitvm.target import Target
+from minitvm.tir.schedule import Schedule
+from minitvm.tir.transform.pipeline import lower
 
 from .expressions import evaluate, points
 
@@ -88,3 +92,16 @@ def test_data_that_may_wrap_is_left_alone() -> None:
     analyzer = Analyzer({n: (1, None), m: (1, None)})
     for e in (d * n // (n * m), d * n % (n * 2), d // n * n + d % n):
         assert "//" in str(analyzer.simplify(e)) or "%" in str(analyzer.simplify(e)) or analyzer.simplify(e) is d
+
+
+def test_a_fused_loop_over_an_open_height_needs_no_division() -> None:
+    x = te.placeholder((2, n, 11, 8), name="x")
+    func = te.create_prim_func([x, topi.relu(x)])
+    sch = Schedule(func)
+    sch.fuse(*sch.get_loops(sch.get_block("T_relu"))[:2])
+    with recording() as reasons:
+        module = lower(sch.func, Target("cpu"), "f")
+    kernel = next(k for _, k in module.items() if not k.attrs.get("host"))
+    assert "//" not in kernel.script() and "%" not in kernel.script()
+    assert {r.rule for r in reasons} == {MERGE} and any(r.after.endswith("i0_i1_fused") for r in reasons)
+    assert f"{len(reasons)} simplifications of symbolic sizes" in summary(reasons) and MERGE in summary(reasons)

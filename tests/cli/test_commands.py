@@ -60,6 +60,15 @@ def test_run_takes_open_dimensions_from_the_arrays_or_from_shape(
     assert "y: float32[0, 4]  empty" in shown(capsys, "run", open_model, "--shape", "x=0,8")
 
 
+def test_show_says_which_simplifications_needed_more_than_sums(
+    model: str, open_model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (model, open_model):
+        assert "Sums of terms were enough" in shown(capsys, "show", path, "--level", "kernel", "--why-simplified")
+    assert main(["show", model, "--level", "tir", "--why-simplified"]) == 2
+    assert "--why-simplified goes with --level kernel, not with tir" in capsys.readouterr().err
+
+
 def test_run_with_check_fails_on_a_wrong_answer(
     model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
