@@ -14,17 +14,20 @@ from minitvm.expr import structural_equal
 from minitvm.graph import Graph, GraphBuilder, optimize, verify_graph
 from minitvm.graph.lower import function_key, to_prim_func
 from minitvm.graph.nodes import FUSED
+from minitvm.graph.passes.blocked_layout import blocked_layout
 from minitvm.graph.passes.common_subexpressions import common_subexpressions
 from minitvm.graph.passes.constant_folding import constant_folding
 from minitvm.graph.passes.dead_code import dead_code
 from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
+from minitvm.graph.passes.rebuild import with_output_names
 from minitvm.graph.passes.simplify import simplify
 from minitvm.reference import graph as interpreter
 from minitvm.reference import tir as loops
 from minitvm.reference.judging.equivalence import check
 from minitvm.reference.strategies.graphs import RandomGraph
 from minitvm.reference.strategies.graphs import graphs as random_graphs
+from minitvm.target import Target
 from minitvm.te import size_var
 from minitvm.tir.nodes import PrimFunc
 from tests.mutants import moves  # noqa: F401  (its moves are named below)
@@ -206,6 +209,17 @@ def test_nothing_is_computed_twice() -> None:
     gate = b.op("multiply", b.op("sigmoid", small), large)
     fused = fuse(b.build(b.op("tile", b.op("exp", gate), reps=(1, 1, 1, 2))))
     assert groups(fused) == [["sigmoid"], ["multiply", "exp"], ["tile"]]
+
+
+def test_inputs_of_a_function_have_names_of_their_own() -> None:
+    """A value and the same one in another layout have one name; a function may read both."""
+    b = GraphBuilder()
+    x = b.op("nn.relu", b.op("nn.conv2d", b.input("x", (1, 3, 1, 1)), np.ones((3, 3, 1, 1), "float32")))
+    graph = b.build([x, b.op("concatenate", b.op("nn.relu", x), x, axis=0)])
+    fused = fuse(with_output_names(blocked_layout(graph, Target("cpu")), graph))
+    verify_graph(fused)
+    names = [[value.name for value in node.graph.inputs] for node in fused.nodes]
+    assert any(len(inputs) > 1 for inputs in names) and all(len(set(inputs)) == len(inputs) for inputs in names)
 
 
 def test_scalars_stand_in_the_function_and_weights_are_parameters() -> None:

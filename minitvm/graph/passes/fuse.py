@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...expr.names import fresh
 from .. import registry
 from ..nodes import FUSED, Constant, Graph, OpNode, Value
 from ..registry import Pattern
@@ -174,11 +175,12 @@ def _fused(group: _Group, arrays: dict[Value, np.ndarray]) -> OpNode:
     inputs: list[Value] = []
     constants: list[Constant] = []
     made = {value for item in group.nodes for value in item.outputs}
+    names: set[str] = set()  # a value and the same one in another layout may have one name
     for item in group.nodes:
         for value in item.inputs:
             if value in inner or value in made:
                 continue
-            inner[value] = Value(value.name, value.shape, value.dtype)
+            inner[value] = Value(fresh(value.name, names), value.shape, value.dtype)
             if value in arrays and arrays[value].size == 1:
                 constants.append(Constant(inner[value], arrays[value]))
             else:
