@@ -358,7 +358,16 @@ def _block(block: Block, of: Some) -> Effects:
 
 def _is_updated(read: Touch, writes: Sequence[Touch]) -> bool:
     """Whether all that is read is written in the same iterations of the same loops."""
-    return any(w.buffer is read.buffer and structural_equal(read.ranges, w.ranges) for w in writes)
+    return any(w.buffer is read.buffer and _same_place(read, w) for w in writes)
+
+
+def _same_place(a: Touch, b: Touch) -> bool:
+    """Whether two touches are of one place in each iteration; where only data tells it, they are written alike."""
+    if None not in a.ranges:
+        return structural_equal(a.ranges, b.ranges)
+    if not isinstance(a.node, BufferLoad) or not isinstance(b.node, BufferStore):
+        return False
+    return structural_equal(a.node.indices, b.node.indices)
 
 
 def _believed(block: Block, body: Effects) -> Effects:

@@ -531,3 +531,19 @@ def whole_holds(body: str) -> None:
     done |= {"first" for r in reads if reads_before_writing(block, r)}
     assert done == WHOLE[body], (body, done)
     follow(func, [np.arange(64, dtype="float32") - k for k in (30, 0, 0)], Tally(), True)
+
+
+def accumulated_holds(written: str, read: str, same: bool) -> None:
+    """A sum that starts from an init does not declare to read what it adds to; other elements it does."""
+    func = from_source(f"""
+@T.prim_func
+def main(S: T.Buffer((8,), "int32"), P: T.Buffer((8,), "int32"), Q: T.Buffer((8,), "int32")):
+    for i, k in T.grid(8, 4):
+        with T.block("S"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                S[{written}] = 0
+            S[{written}] = S[{read}] + vk
+""")
+    block = next(n for n in walk(func.body) if isinstance(n, Block) and n.name == "S")
+    assert ("S" in [r.buffer.name for r in declared_regions(block)[0]]) is not same

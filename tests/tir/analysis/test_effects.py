@@ -17,6 +17,7 @@ from .followed import (
     SURELY_READ,
     WHOLE,
     Tally,
+    accumulated_holds,
     count_holds,
     effects_hold,
     exposure_holds,
@@ -61,3 +62,9 @@ def test_how_many_elements_a_loop_touches(body: str) -> None:
 @pytest.mark.parametrize("body", WHOLE)
 def test_what_a_block_does_to_all_of_a_region(body: str) -> None:
     whole_holds(body)
+
+
+@pytest.mark.parametrize("written", ["vi", "P[vi]", "7 - vi"])
+@pytest.mark.parametrize("read", ["vi", "P[vi]", "Q[vi]", "7 - vi"])
+def test_what_a_sum_adds_to_is_not_read(written: str, read: str) -> None:
+    accumulated_holds(written, read, written == read)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ....arith import Analyzer, regions
@@ -20,6 +21,22 @@ from ..reruns import why_other_iterations
 from ..staging import refuse_races
 from ..state import ScheduleState
 from ..thread_storage import sharing_threads
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Where a block stands, who reads what it writes, and who writes what it reads."""
+
+    tree: Tree
+    scope: Scope
+    consumers: list[BlockRealize]
+    producers: list[BlockRealize]
+
+
+def _flow(state: ScheduleState, block: BlockRealize) -> Flow:
+    tree = state.home(block)
+    scope = Scope.around(tree, block)
+    return Flow(tree, scope, scope.consumers(block), scope.producers(block))
 
 
 @requirement
@@ -87,14 +104,12 @@ def not_output(state: ScheduleState, block: BlockRealize) -> Failure | None:
 
 
 @requirement
-def consumers_below(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+def consumers_below(block: BlockRealize, loop: For, match: Flow) -> Failure | None:
     """there are consumers, and all of them stand below the loop"""
-    tree = state.home(block)
-    consumers = Scope.around(tree, block).consumers(block)
-    if not consumers:
+    if not match.consumers:
         return Failure({block.block: "this block"}, "a block that others read", "no consumer")
-    for consumer in consumers:
-        if not tree.inside(consumer, loop):
+    for consumer in match.consumers:
+        if not match.tree.inside(consumer, loop):
             return Failure(
                 {loop: "this loop", consumer.block: "is not below it"},
                 f"all consumers of {block.block.name} below {loop.var.name}",
@@ -146,11 +161,9 @@ def _changes(state: ScheduleState, producer: BlockRealize, block: BlockRealize) 
 
 
 @requirement
-def producers_done(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+def producers_done(block: BlockRealize, loop: For, match: Flow) -> Failure | None:
     """there are producers below the loop, the others come before it; none reduces over the loop or one around it"""
-    tree = state.home(block)
-    scope = Scope.around(tree, block)
-    producers = scope.producers(block)
+    tree, scope, producers = match.tree, match.scope, match.producers
     below = [p for p in producers if tree.inside(p, loop)]
     if not below:
         return Failure(
@@ -180,12 +193,10 @@ def producers_done(state: ScheduleState, block: BlockRealize, loop: For) -> Fail
 
 
 @requirement
-def producers_fill(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+def producers_fill(block: BlockRealize, loop: For, match: Flow) -> Failure | None:
     """the producers below the loop write all of what they write: every iteration of the block finds its place"""
-    tree = state.home(block)
-    scope = Scope.around(tree, block)
-    read = scope.read(block)
-    for producer in scope.producers(block):
+    tree, read = match.tree, match.scope.read(block)
+    for producer in match.producers:
         for region in producer.block.writes:
             reason = (
                 fills(tree, producer, region, None) if region.buffer in read and tree.inside(producer, loop) else None
@@ -223,9 +234,15 @@ same_iterations = holds_inside(
         same_scope, loop_not_around, only_loops_around, req.own_iterators, complete_or_reduction, not_output,
         consumers_below, inputs_settled,
     ],
+    match=_flow,
 )  # fmt: skip
 def compute_at(
-    state: ScheduleState, block: BlockRealize, loop: For, preserve_unit_loops: bool = False, index: int = -1
+    state: ScheduleState,
+    match: Flow,
+    block: BlockRealize,
+    loop: For,
+    preserve_unit_loops: bool = False,
+    index: int = -1,
 ) -> None:
     """Compute a producer below a loop of its consumers: in each iteration, the part that the consumers read there.
 
@@ -250,21 +267,19 @@ def compute_at(
     threads of the block: bind its loops to threadIdx, and they do it together. `index` is the position in the loop's
     body: -1 the last possible one, -2 the first.
     """
-    tree = state.home(block)
-    consumers = Scope.around(tree, block).consumers(block)
-    analyzer = state.analyzer(loop)
+    tree, analyzer = match.tree, state.analyzer(loop)
     needed = []
     for write in block.block.writes:
         threads = sharing_threads(tree, loop, write.buffer)
         boxes = [
             relax(touched(tree, c, read, loop, analyzer), threads, analyzer, write.buffer)
-            for c in consumers
+            for c in match.consumers
             for read in reads(tree, c)
             if read.buffer is write.buffer
         ]
         if boxes:
             needed.append((write, hull(boxes, analyzer)))
-    _move(state, tree, block, loop, needed, preserve_unit_loops, index)
+    _move(state, match, block, loop, needed, preserve_unit_loops, index)
 
 
 @primitive(
@@ -273,9 +288,15 @@ def compute_at(
         same_scope, loop_not_around, only_loops_around, req.own_iterators, complete_or_reduction, inputs_settled,
         producers_done, producers_fill,
     ],
+    match=_flow,
 )  # fmt: skip
 def reverse_compute_at(
-    state: ScheduleState, block: BlockRealize, loop: For, preserve_unit_loops: bool = False, index: int = -1
+    state: ScheduleState,
+    match: Flow,
+    block: BlockRealize,
+    loop: For,
+    preserve_unit_loops: bool = False,
+    index: int = -1,
 ) -> None:
     """Compute a consumer below a loop of its producers: in each iteration, what the part produced there suffices for.
 
@@ -296,10 +317,9 @@ def reverse_compute_at(
                     vx, vy = T.axis.remap("SS", [i, ax0])
                     C[vx, vy] = B[vx, vy] + 1.0
     """
-    tree = state.home(block)
-    analyzer = state.analyzer(loop)
+    tree, analyzer = match.tree, state.analyzer(loop)
     needed: list[tuple[BufferRegion, Box]] = []
-    for producer in Scope.around(tree, block).producers(block):
+    for producer in match.producers:
         if not tree.inside(producer, loop):
             continue
         for read in block.block.reads:
@@ -307,7 +327,7 @@ def reverse_compute_at(
                 if write.buffer is read.buffer and not any(r is read for r, _ in needed):
                     _check_reach(tree, block, read, producer, write)
                     needed.append((read, touched(tree, producer, write, loop, analyzer)))
-    _move(state, tree, block, loop, needed, preserve_unit_loops, index)
+    _move(state, match, block, loop, needed, preserve_unit_loops, index)
 
 
 def _check_reach(
@@ -330,20 +350,19 @@ def _check_reach(
 
 def _move(
     state: ScheduleState,
-    tree: Tree,
+    flow: Flow,
     block: BlockRealize,
     loop: For,
     needed: list[tuple[BufferRegion, Box]],
     preserve_unit_loops: bool,
     index: int,
 ) -> None:
+    tree = flow.tree
     predicate = in_iterators(tree, block)
     if predicate is None:
         raise known_predicate.refuse(
             Failure({block.block: "this block"}, "a predicate over the block's iterators", str(block.predicate))
         )
-    scope = Scope.around(tree, block)
-    before, after = scope.consumers(block), scope.producers(block)
     analyzer = state.analyzer(loop)
     ranges = iterator_ranges(block, needed, analyzer)
     reason = why_other_iterations(tree, block, ranges, analyzer)
@@ -351,7 +370,7 @@ def _move(
         wanted = f"bindings of {block.block.name} that run through what will run at {loop.var.name}"
         raise same_iterations.refuse(Failure({block.block: "its bindings"}, wanted, reason))
     nest = nest_for(block, ranges, predicate, analyzer, preserve_unit_loops)
-    placed = insert(tree, loop, nest, after, before, index)
+    placed = insert(tree, loop, nest, flow.producers, flow.consumers, index)
     if isinstance(placed, str):
         raise free_position.refuse(
             Failure({loop: "this loop"}, "a place after the producers and before the consumers", placed)
