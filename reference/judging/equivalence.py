@@ -16,6 +16,7 @@ from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.tir.nodes import IRModule
 
 from ..meaning.steps import OutOfSteps, limited
+from .evidence import NOTHING, Evidence
 from .inplace import marked, positions_of, read_first
 from .inputs.arguments import random_inputs, told_sizes
 from .inputs.sizes import Round, rounds_to_try, size_names, sizes_to_try
@@ -88,7 +89,8 @@ def check(
         ran[name] = verdict
         if not verdict:
             if shrink and inputs is None:
-                ran[name] = smallest(case, verdict, partial(_judged, known[name]), getattr(known[name], "on", None))
+                judge = partial(_verdict, known[name])
+                ran[name] = smallest(case, verdict, judge, getattr(known[name], "on", None))
             break
     if not ran:
         reasons = "".join(f"\n  {name}: {why}" for name, why in refused.items())
@@ -101,7 +103,7 @@ def check(
         )
     if told and not JUDGE_ROUNDING & set(ran):
         told = replace(told, unjudged=cases.rounded())
-    excused = sum(case.excused for case in cases.cases) if told else 0
+    excused = sum(one.excused for one in cases.known) if told else 0
     tried_sizes = cases.tried() if told else ()
     short = cases.short() if told else {}
     if not told:
@@ -164,6 +166,11 @@ class _Cases:
     rounds: list[tuple[Round, list[Case]]] = field(default_factory=list)  # with their cases, which are among `cases`
     ran: set[int] = field(default_factory=set)  # the places of those of which a mode gave a verdict
     too_long: set[int] = field(default_factory=set)
+    undefined: set[int] = field(default_factory=set)  # the places of those at which `before` is
+    known: list[Evidence] = field(init=False)  # of each case, what all modes have shown so far
+
+    def __post_init__(self) -> None:
+        self.known = [NOTHING] * len(self.cases)
 
     @staticmethod
     def of(before: Program, after: Program, seed: int, given: Mapping[str, int] | None,
@@ -191,11 +198,11 @@ class _Cases:
         undefined: ExecutionError | None = None
         told: tuple[Verdict, Case] | None = None
         for k, case in enumerate(self.cases):
-            if case.undefined or k in self.too_long or (case.brief and self._not_needed(k, case, mode)):
+            if k in self.undefined or k in self.too_long or (case.brief and self._not_needed(k, case, mode)):
                 continue
             try:
                 with limited(ROUND_STEPS) if case.brief else nullcontext():
-                    verdict = _judged(mode, case)
+                    evidence = _judged(mode, case, self.known[k])
             except OutOfSteps as why:
                 reason = reason or why
                 self.too_long.add(k)
@@ -204,13 +211,18 @@ class _Cases:
                 reason = reason or why
                 continue
             except ExecutionError as error:
-                undefined, case.undefined = undefined or error, True
+                undefined = undefined or error
+                self.undefined.add(k)
+                continue
+            self.known[k] |= evidence
+            if (verdict := evidence.verdict) is None:
+                reason = reason or Unsupported(evidence.refusal)
                 continue
             self.ran.add(k)
             told = told or (verdict, case)
             if not verdict:
                 return verdict, case
-        if undefined is not None and all(case.undefined for case in self.cases if not case.brief):
+        if undefined is not None and all(k in self.undefined for k, case in enumerate(self.cases) if not case.brief):
             if told is None:
                 raise undefined
         if told is None:
@@ -223,11 +235,12 @@ class _Cases:
         if k in self.ran and (mode.compares or case.watched):
             return True
         its = next(its for _, its in self.rounds if any(one is case for one in its))
-        return not all(one.undefined for one in itertools.takewhile(lambda one: one is not case, its))
+        left_out = {id(self.cases[n]) for n in self.undefined}
+        return not all(id(one) in left_out for one in itertools.takewhile(lambda one: one is not case, its))
 
     def rounded(self) -> str:
         """Which rounding differs, at the first of the sizes that were judged where it does."""
-        judged = [self.cases[k] for k in sorted(self.ran) if not (self.cases[k].undefined or self.cases[k].brief)]
+        judged = [self.cases[k] for k in sorted(self.ran - self.undefined) if not self.cases[k].brief]
         return next((case.rounded for case in judged if case.rounded), "")
 
     def only_empty(self) -> bool:
@@ -237,7 +250,7 @@ class _Cases:
 
     def short(self) -> dict[str, int]:
         """The tiles that no judged size goes round three times, by the name of the dimension."""
-        judged = [self.cases[k].sizes for k in self.ran if not self.cases[k].undefined]
+        judged = [self.cases[k].sizes for k in self.ran - self.undefined]
         wanted = {one.name: one.tile for one, _ in self.rounds}
         return {name: tile for name, tile in wanted.items() if all(sizes[name] < 3 * tile for sizes in judged)}
 
@@ -247,7 +260,7 @@ class _Cases:
 
     def tried(self) -> tuple[Mapping[str, int], ...]:
         """The values of open dimensions at which the programs were compared."""
-        found = [case.open_sizes for k, case in enumerate(self.cases) if k in self.ran and not case.undefined]
+        found = [case.open_sizes for k, case in enumerate(self.cases) if k in self.ran - self.undefined]
         return tuple(sizes for sizes in found if sizes)
 
 
@@ -270,10 +283,15 @@ def _check_each(before: IRModule, after: IRModule, sizes: Mapping[str, int] | No
     return told
 
 
-def _judged(mode: Mode, case: Case) -> Verdict:
-    """A mode's verdict; what is undefined in `after` is a difference too."""
+def _verdict(mode: Mode, case: Case) -> Verdict | None:
+    """A mode's verdict where nothing is known yet; None where it refuses."""
+    return _judged(mode, case, NOTHING).verdict
+
+
+def _judged(mode: Mode, case: Case, known: Evidence) -> Evidence:
+    """What a mode shows; what is undefined in `after` is a difference too."""
     try:
-        return mode.run(case)
+        return mode.run(case, known)
     except Undefined as found:
         name = "shadow" if case.shadow else mode.name
-        return Verdict(False, name, str(found), inputs=found.inputs, finding=found.finding)
+        return Evidence(Verdict(False, name, str(found), inputs=found.inputs, finding=found.finding))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from minitvm.errors import ExecutionError, Unsupported
 
 from ..domains import bound
 from ..domains.field import FUNCTIONS
+from .evidence import Evidence, Shown
 from .inputs.signs import nodes
 from .inputs.variations import poles, variations, varied
 from .programs import Program
@@ -47,7 +49,7 @@ def apart(case: Case, inputs: Sequence[Any], values: bool = True) -> Verdict | N
     wanted, found = case.run_before(inputs), case.run_after(inputs)
     for p, w, f in zip(case.parameters, wanted, found):
         if p.written and p.name in case.facts.integral and (unequal := np.asarray(w != f)).any():
-            return difference("field", p.name, unequal, w, f, inputs)
+            return replace(difference("field", p.name, unequal, w, f, inputs), in_floats=True)
     lost = [_lost(w, f) if p.written else None for p, w, f in zip(case.parameters, wanted, found)]
     if not values and not any(one is not None and one.any() for one in lost):
         return None
@@ -62,25 +64,25 @@ def apart(case: Case, inputs: Sequence[Any], values: bool = True) -> Verdict | N
             wrong = wrong | _beyond(*shaped) if values else wrong
         if wrong.any():
             how = " in floats beyond rounding,"
-            return difference("field", case.parameters[k].name, wrong, wanted[k], found[k], inputs, how)
+            name = case.parameters[k].name
+            return replace(difference("field", name, wrong, wanted[k], found[k], inputs, how), in_floats=True)
     if bounds is None and values:
         raise Unsupported("field mode: no error bounds tell whether floats agree")
     return None
 
 
-def on_floats(case: Case, inputs: Sequence[Any], judged: bool = False) -> Verdict | None:
+def on_floats(case: Case, inputs: Sequence[Any], known: Evidence, judged: bool = False) -> Verdict | None:
     """A difference in what formulas do not say, on ordinary inputs and on those that reach the programs' constants.
 
     That is numbers that become infinite or NaN, and integers that went through floats. Where both programs round alike,
     the values on ordinary inputs count too: what a formula takes for a number may be another in floats. Where exact
-    mode held, only what overflows functions is asked. With `judged`, the ordinary inputs were judged before, and
-    nobody judged the formulas: values count on all inputs but those.
+    inputs showed that the programs agree, only what overflows functions is asked. With `judged`, the ordinary inputs
+    were judged before, and nobody judged the formulas: values count on all inputs but those.
     """
-    if case.asked_floats:
-        return None  # by another mode, which refused then
-    case.asked_floats = True
+    if Shown.FLOATS in known.shown:
+        return None
     chosen: list[tuple[Sequence[Any], bool]] = []
-    if not case.exact_held:
+    if Shown.EXACT not in known.shown:
         chosen += [] if judged else [(inputs, not case.rounded)]
         chosen += [(varied(inputs, variation), judged) for variation in variations(case, inputs)]
     chosen += [(varied(inputs, variation), False) for variation in poles(case, inputs)]
@@ -93,7 +95,6 @@ def on_floats(case: Case, inputs: Sequence[Any], judged: bool = False) -> Verdic
                 with suppress(Unsupported):
                     found = apart(case, one, values=False) if values else None
         if found is not None:
-            case.told_by_floats = True
             return found
     return None
 

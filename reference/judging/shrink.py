@@ -27,8 +27,8 @@ Judge = Callable[[Case], Verdict | None]
 def smallest(case: Case, verdict: Verdict, judge: Judge, on: Any = None) -> Verdict:
     """A verdict on the same fault with smaller sizes and inputs.
 
-    `judge` runs the mode that found it on another case, and gives None where it cannot; `on(case, inputs)` compares on
-    chosen inputs, where the mode can do that.
+    `judge` runs the mode that found it on another case, and gives None where it cannot; `on(case, inputs, verdict)`
+    compares on chosen inputs, where the mode can do that.
     """
     best, here, budget = verdict, case, _Budget(steps.taken() + STEPS)
     for sizes in _smaller_sizes(case):
@@ -38,7 +38,7 @@ def smallest(case: Case, verdict: Verdict, judge: Judge, on: Any = None) -> Verd
             best, here = found, smaller
             break
     if on is not None and case.given is None and best.output:
-        best = _simplest(here, best, partial(budget.tried, on, here))
+        best = _simplest(here, best, partial(_again, budget, on, here, best))
     names = [p.name for p in here.parameters]
     shown = [(n, a) for n, a, p in zip(names, best.inputs, here.parameters) if p.given]
     text = described([n for n, _ in shown], [a for _, a in shown], here.open_sizes)
@@ -79,6 +79,10 @@ class _Budget:
         except (ExecutionError, Unsupported, InputError, Undefined):
             return None
         return found if found is not None and not found else None
+
+
+def _again(budget: _Budget, on: Any, case: Case, like: Verdict, inputs: Sequence[Any]) -> Verdict | None:
+    return budget.tried(on, case, inputs, like)
 
 
 def _like(found: Verdict, wanted: Verdict) -> bool:

@@ -51,6 +51,7 @@ class Verdict:
     excused: int = 0
     untaken: tuple[str, ...] = ()
     short: Mapping[str, int] = field(default_factory=dict)
+    in_floats: bool = field(default=False, repr=False)  # a difference of floats, whatever the mode compares otherwise
     programs: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
     seed: int = 0
 

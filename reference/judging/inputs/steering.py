@@ -11,7 +11,7 @@ beyond the error bounds of both.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ from minitvm.errors import ExecutionError, Unsupported
 from minitvm.te import nodes as te
 from minitvm.tir import nodes as t
 
+from ..evidence import Evidence, Shown
 from ..ordinary import apart
 from ..programs import Program
 from ..verdict import Verdict, difference
@@ -45,12 +46,12 @@ VARIABLES = 24
 APART = 1e-4  # floats that differ by less, beside their size, are left to rounding
 
 
-def steered(case: Case, mode: str) -> Verdict | None:
+def steered(case: Case, mode: str, known: Evidence) -> Verdict | None:
     """The difference at a point that a search found; None where there is none, or nothing to search for."""
-    if case.searched or not case.judges_chosen or case.elements is None:
+    if Shown.SEARCHED in known.shown or not case.judges_chosen or case.elements is None:
         return None
-    case.searched = True
-    return case.elements.difference(mode)
+    found = case.elements.difference(mode)
+    return None if found is None else replace(found, in_floats=True)
 
 
 def elements(case: Case) -> Elements | None:
@@ -80,8 +81,10 @@ class Elements:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        exact = case.was_exact
-        self.inputs = case.exact_inputs() if exact else random_inputs(case.before, case.seed, case.sizes, magnitude=8)
+        try:
+            self.inputs = case.exact_inputs()
+        except Unsupported:
+            self.inputs = random_inputs(case.before, case.seed, case.sizes, magnitude=8)
         self.leaves = Leaves([p.dtype for p in case.parameters])
         both = [formulas(one, self.inputs, case.sizes, self.leaves) for one in (case.before, case.after)]
         rng = np.random.default_rng((case.seed, 0x5EA2C))

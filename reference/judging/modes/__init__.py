@@ -1,9 +1,9 @@
 """The modes of `reference.check`, one file each, found by their files: `modes/NAME.py` defines `mode`.
 
 A mode looks at two programs in one way: on inputs that make rounding impossible (exact), over a finite field (field),
-at special values, with error bounds, watching accesses (shadow), in other orders (order). It says what it finds as a
-`Verdict`; a mode that cannot judge these programs raises `Unsupported`, with the reason, and the check goes on without
-it.
+at special values, with error bounds, watching accesses (shadow), in other orders (order). What it
+shows it returns as `Evidence`, and what others have shown before it is told: modes know nothing else of each other. A
+mode that cannot judge these programs raises `Unsupported`, with the reason, and the check goes on without it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pkgutil
 from functools import cache
 from typing import Protocol
 
-from ..verdict import Verdict
+from ..evidence import Evidence
 from .case import Case
 
 
@@ -28,8 +28,11 @@ class Mode(Protocol):
     compares: bool
     rank: int
 
-    def run(self, case: Case) -> Verdict:
-        """Compare `case.before` and `case.after`. Raises `Unsupported` to refuse."""
+    def run(self, case: Case, known: Evidence) -> Evidence:
+        """Compare `case.before` and `case.after`; what is `known` of them need not be shown again.
+
+        Raises `Unsupported` to refuse.
+        """
         ...
 
 

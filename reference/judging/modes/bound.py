@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...domains.bound import Undecided, compare
+from ..evidence import Evidence, Shown
 from ..inputs.arguments import random_inputs
 from ..inputs.steering import steered
 from ..ordinary import on_floats
@@ -26,7 +27,7 @@ class BoundMode:
     compares = True
     rank = 50
 
-    def run(self, case: Case) -> Verdict:
+    def run(self, case: Case, known: Evidence) -> Evidence:
         for attempt in range(_ATTEMPTS):
             inputs = case.given
             if inputs is None:
@@ -34,16 +35,17 @@ class BoundMode:
             try:
                 verdict = compare(case.before, inputs, case.run_after(inputs), case.sizes)
                 if not verdict or not case.judges_chosen:
-                    return verdict
-                found = on_floats(case, inputs)
-                found = steered(case, self.name) if found is None else found
-                return verdict if found is None else replace(found, mode=self.name)
+                    return Evidence(verdict)
+                found = on_floats(case, inputs, known)
+                found = steered(case, self.name, known) if found is None else found
+                told = verdict if found is None else replace(found, mode=self.name)
+                return Evidence(told, shown=frozenset({Shown.FLOATS, Shown.SEARCHED}))
             except Undecided:
                 if attempt == _ATTEMPTS - 1 or case.given is not None:
                     raise
         raise AssertionError("unreachable")
 
-    def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+    def on(self, case: Case, inputs: Sequence[Any], like: Verdict) -> Verdict:
         """Compare on inputs."""
         return compare(case.before, inputs, case.run_after(inputs), case.sizes)
 

@@ -192,12 +192,6 @@ class Case:
     known: Facts | None = None
     watched: bool = field(default=False, init=False)
     brief: bool = False  # only what every mode does first: these sizes are large
-    undefined: bool = field(default=False, init=False)  # `before` is, at these sizes
-    told_by_floats: bool = field(default=False, init=False)  # field mode found a difference of floats only
-    exact_held: bool = field(default=False, init=False)  # exact mode found no difference, also on varied inputs
-    searched: bool = field(default=False, init=False)  # inputs were searched for (`reference.judging.inputs.steering`)
-    asked_floats: bool = field(default=False, init=False)  # floats were looked at on all varied inputs
-    excused: int = field(default=0, init=False)  # varied inputs on which a difference was put down to rounding
 
     def with_sizes(self, sizes: Mapping[str, int]) -> Case:
         """The same programs where open dimensions have other sizes."""
@@ -232,11 +226,6 @@ class Case:
             return exact_arguments(self.before, self.seed, self.sizes)
         except Unsupported as reason:
             return reason
-
-    @property
-    def was_exact(self) -> bool:
-        """Whether exact mode found inputs."""
-        return isinstance(self.__dict__.get("_exact"), list)
 
     @cached_property
     def elements(self) -> Elements | None:

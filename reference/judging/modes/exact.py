@@ -14,6 +14,7 @@ from ...domains.analysis import prepared
 from ...domains.exact import MagnitudeKernels, MagnitudeStatements, Peaks, exact_inputs, magnitudes, with_peaks
 from ...domains.exact_te import measure_tensors
 from ...meaning.runner import Run
+from ..evidence import NOTHING, Evidence, Shown
 from ..inputs.arguments import random_inputs
 from ..inputs.signs import signs, with_signs
 from ..inputs.steering import steered
@@ -35,20 +36,20 @@ class ExactMode:
     compares = True
     rank = 10
 
-    def run(self, case: Case) -> Verdict:
+    def run(self, case: Case, known: Evidence) -> Evidence:
         inputs = case.exact_inputs()
         verdict = self._blended(case, inputs)
         if verdict is None:
-            verdict = self.on(case, inputs)
+            verdict = self._compared(case, inputs)
+        told = Evidence(verdict, shown=frozenset({Shown.EXACT_INPUTS}))
+        for other in self._others(case, inputs) if verdict and not case.brief else ():
+            told |= self._if_defined(case, other)
+            if not told.verdict:
+                return told
         if not verdict:
-            return verdict
-        for other in () if case.brief else self._others(case, inputs):
-            found = self._if_defined(case, other)
-            if not found:
-                return found
-        case.exact_held = True
-        steered_to = steered(case, self.name)
-        return verdict if steered_to is None else steered_to
+            return told
+        found = steered(case, self.name, known)
+        return told | Evidence(found, shown=frozenset({Shown.EXACT, Shown.SEARCHED}))
 
     def _blended(self, case: Case, inputs: Sequence[Any]) -> Verdict | None:
         """The verdict on the same inputs with small constants of the programs among them, if `before` takes these."""
@@ -56,7 +57,7 @@ class ExactMode:
         if planted is None:
             return None
         try:
-            return self.on(case, varied(inputs, planted))
+            return self._compared(case, varied(inputs, planted))
         except (ExecutionError, Unsupported):
             return None
 
@@ -69,25 +70,27 @@ class ExactMode:
         for variation in itertools.chain(variations(case, inputs, whole=True), sweeps(case, inputs, whole=True)):
             yield varied(inputs, variation)
 
-    def _if_defined(self, case: Case, inputs: Sequence[Any]) -> Verdict:
-        """The verdict on inputs if `before` takes them. Where a program rounds, the error bounds of both decide."""
+    def _if_defined(self, case: Case, inputs: Sequence[Any]) -> Evidence:
+        """What inputs show if `before` takes them. Where a program rounds, the error bounds of both decide."""
         try:
-            return self.on(case, inputs)
+            return Evidence(self._compared(case, inputs))
         except Rounds:
             return self._within_bounds(case, inputs)
         except (ExecutionError, Unsupported):
-            return Verdict(True, self.name)
+            return NOTHING
 
-    def _within_bounds(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+    def _within_bounds(self, case: Case, inputs: Sequence[Any]) -> Evidence:
         try:
             found = apart(case, inputs)
         except (ExecutionError, Unsupported):
-            case.excused += 1
-            return Verdict(True, self.name)
-        return Verdict(True, self.name) if found is None else replace(found, mode=self.name)
+            return Evidence(excused=1)
+        return NOTHING if found is None else Evidence(replace(found, mode=self.name))
 
-    def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+    def on(self, case: Case, inputs: Sequence[Any], like: Verdict) -> Verdict:
         """Compare on inputs on which `before` does not round. Refuses where only `after` does."""
+        return self._compared(case, inputs)
+
+    def _compared(self, case: Case, inputs: Sequence[Any]) -> Verdict:
         verdict = case.compare(self.name, inputs, case.run_before(inputs), case.run_after(inputs))
         if not verdict and verdict.output not in case.facts.integral:
             self._require_exact(case, inputs)

@@ -17,6 +17,7 @@ from minitvm.errors import ExecutionError, Unsupported
 
 from ...domains.field import Field, NeedsCompanion, lift
 from ...domains.field_order import SPANS, OrderedField, Undecided
+from ..evidence import Evidence, Shown
 from ..inputs.arguments import copies, random_inputs
 from ..inputs.signs import signs
 from ..inputs.steering import steered
@@ -39,28 +40,29 @@ class FieldMode:
     compares = True
     rank = 20
 
-    def run(self, case: Case) -> Verdict:
+    def run(self, case: Case, known: Evidence) -> Evidence:
         if case.given is not None:
             raise Unsupported("field mode: inputs were given")
-        if not any(p.dtype.is_float for p in case.parameters) and case.was_exact:
+        if not any(p.dtype.is_float for p in case.parameters) and Shown.EXACT_INPUTS in known.shown:
             raise Unsupported("field mode: the parameters are no floats, and exact mode has judged them")
         inputs = random_inputs(case.before, case.seed, case.sizes)
-        verdict = self._in_a_field(case, inputs)
+        verdict = self._in_a_field(case, inputs, known)
         if not verdict:
-            return self._confirmed(case, verdict, inputs) if case.facts.hashes else verdict
+            return self._confirmed(case, verdict, inputs, known) if case.facts.hashes else Evidence(verdict)
+        if not case.judges_chosen:
+            return Evidence(verdict)
         # The formulas are the same; what floats make of them is judged here where exact mode did not.
-        found = on_floats(case, inputs) if case.judges_chosen else None
+        found = on_floats(case, inputs, known)
         if found is None:
-            found = steered(case, self.name)
-            case.told_by_floats = found is not None
-        if found is not None or case.exact_held or not case.judges_chosen:
-            return verdict if found is None else found
-        return self._swept(case, inputs)
+            found = steered(case, self.name, known)
+        if found is None and Shown.EXACT not in known.shown:
+            found = self._swept(case, inputs)
+        return Evidence(verdict, shown=frozenset({Shown.FLOATS, Shown.SEARCHED})) | Evidence(found)
 
-    def _in_a_field(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+    def _in_a_field(self, case: Case, inputs: Sequence[Any], known: Evidence) -> Verdict:
         try:
             verdict = self._in(case, FIELD, inputs, random=True)
-            return self._on_others(case, FIELD, inputs) if verdict else verdict
+            return self._on_others(case, FIELD, inputs, known) if verdict else verdict
         except NeedsCompanion:
             pass
         reason: Undecided | None = None
@@ -70,16 +72,15 @@ class FieldMode:
             except Undecided as undecided:
                 reason = reason or undecided
                 continue
-            return self._on_others(case, domain, inputs) if verdict else verdict
+            return self._on_others(case, domain, inputs, known) if verdict else verdict
         assert reason is not None
         raise reason
 
-    def _swept(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+    def _swept(self, case: Case, inputs: Sequence[Any]) -> Verdict | None:
         """A difference where numbers are of another magnitude, as long as some side of a comparison was not taken."""
         for variation in sweeps(case, inputs):
             found = apart_or_none(case, varied(inputs, variation))
             if found is not None:
-                case.told_by_floats = True
                 return found
             for domain in (FIELD, ORDERED[0]):
                 try:
@@ -91,9 +92,9 @@ class FieldMode:
                 if not verdict:
                     return verdict
                 break
-        return Verdict(True, self.name)
+        return None
 
-    def _confirmed(self, case: Case, verdict: Verdict, inputs: Sequence[Any]) -> Verdict:
+    def _confirmed(self, case: Case, verdict: Verdict, inputs: Sequence[Any], known: Evidence) -> Evidence:
         """A difference of programs with functions, if floats show one too: a hash knows no laws, such as log(exp x)."""
         told = False
         planted = [] if verdict.inputs is inputs else [verdict.inputs]
@@ -103,17 +104,17 @@ class FieldMode:
             except (ExecutionError, Unsupported):
                 continue
             if found is not None:
-                case.told_by_floats = True
-                return found
+                return Evidence(found)
             told = True
-        beyond = on_floats(case, inputs, judged=True)
+        beyond = on_floats(case, inputs, known, judged=True)
         if beyond is not None:
-            return beyond
+            return Evidence(beyond)
         names = ", ".join(sorted(case.facts.hashes))
         why = "ordinary floats agree within their bounds" if told else "no error bounds tell whether floats agree"
-        raise Undecided(f"field mode: could not decide: a field knows no laws of {names}, and {why}")
+        refusal = f"field mode: could not decide: a field knows no laws of {names}, and {why}"
+        return Evidence(refusal=refusal, shown=frozenset({Shown.FLOATS}))
 
-    def _on_others(self, case: Case, domain: Field, inputs: Sequence[Any]) -> Verdict:
+    def _on_others(self, case: Case, domain: Field, inputs: Sequence[Any], known: Evidence) -> Verdict:
         """A difference on floats of chosen signs, or on inputs that reach the programs' constants, if there is one.
 
         Inputs that `before` does not take, or that are not decided, are left out. What exact mode judged on its inputs
@@ -124,7 +125,7 @@ class FieldMode:
             return Verdict(True, self.name)
         if isinstance(domain, OrderedField):
             others += [{"chosen": chosen} for chosen in signs(case.parameters)]
-        left = between(case, inputs) if case.exact_held else variations(case, inputs)
+        left = between(case, inputs) if Shown.EXACT in known.shown else variations(case, inputs)
         others += [{"variation": variation} for variation in left]
         for options in others:
             try:
@@ -135,9 +136,9 @@ class FieldMode:
                 return verdict
         return Verdict(True, self.name)
 
-    def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+    def on(self, case: Case, inputs: Sequence[Any], like: Verdict) -> Verdict:
         """Compare on inputs, the floats among them as the exact rationals that they are, or as floats if these told."""
-        if case.told_by_floats:
+        if like.in_floats:
             return apart(case, inputs, values=bool(case.facts.hashes)) or Verdict(True, self.name)
         try:
             return self._in(case, FIELD, inputs, random=False)

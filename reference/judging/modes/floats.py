@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..evidence import Evidence, Shown
 from ..ordinary import on_floats
 from ..programs import Parameter
 from ..tolerance import close
@@ -25,15 +26,20 @@ class FloatsMode:
     compares = True
     rank = 70
 
-    def run(self, case: Case) -> Verdict:
+    def run(self, case: Case, known: Evidence) -> Evidence:
         inputs = case.inputs()
-        verdict = self.on(case, inputs)
-        if verdict and case.judges_chosen and (found := on_floats(case, inputs)) is not None:
-            return replace(found, mode="bits")
-        return verdict
+        verdict = self._compared(case, inputs)
+        if not verdict or not case.judges_chosen:
+            return Evidence(verdict)
+        found = on_floats(case, inputs, known)
+        told = verdict if found is None else replace(found, mode="bits")
+        return Evidence(told, shown=frozenset({Shown.FLOATS}))
 
-    def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+    def on(self, case: Case, inputs: Sequence[Any], like: Verdict) -> Verdict:
         """Compare on inputs."""
+        return self._compared(case, inputs)
+
+    def _compared(self, case: Case, inputs: Sequence[Any]) -> Verdict:
         loose = False
 
         def accept(p: Parameter, wanted: np.ndarray, found: np.ndarray) -> bool:

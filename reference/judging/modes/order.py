@@ -13,6 +13,7 @@ import numpy as np
 from minitvm.errors import Unsupported
 from minitvm.tir import nodes as t
 
+from ..evidence import Evidence
 from ..inputs.special import same_bits
 from ..verdict import Verdict
 from .case import Case
@@ -27,7 +28,7 @@ class OrderMode:
     compares = False
     rank = 90
 
-    def run(self, case: Case) -> Verdict:
+    def run(self, case: Case, known: Evidence) -> Evidence:
         if not isinstance(case.after, t.PrimFunc | t.IRModule):
             raise Unsupported("order mode: tensor expressions have no loops whose order could matter")
         inputs = case.inputs()
@@ -38,8 +39,8 @@ class OrderMode:
             other = case.run_after(inputs, mode="slow", **options)
             for p, a, b in zip(case.parameters, forward, other):
                 if p.written and not (same := same_bits(a, b)).all():
-                    return _depends(p.name, same, a, b, options["order"], inputs)
-        return Verdict(True, self.name)
+                    return Evidence(_depends(p.name, same, a, b, options["order"], inputs))
+        return Evidence(Verdict(True, self.name))
 
 
 def _depends(name: str, same: np.ndarray, forward: np.ndarray, other: np.ndarray, order: str, inputs: Any) -> Verdict:

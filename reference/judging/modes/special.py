@@ -13,6 +13,7 @@ import numpy as np
 
 from minitvm.errors import ExecutionError, Unsupported
 
+from ..evidence import Evidence
 from ..inputs.special import KINDS, explained, same_bits, special_inputs, turns
 from ..verdict import Verdict, difference
 from .case import Case
@@ -25,14 +26,14 @@ class SpecialMode:
     compares = True
     rank = 60
 
-    def run(self, case: Case) -> Verdict:
+    def run(self, case: Case, known: Evidence) -> Evidence:
         for inputs, wanted in self._before(case):
             verdict = self._compared(case, inputs, wanted, case.run_after(inputs))
             if not verdict:
-                return verdict
-        return Verdict(True, self.name)
+                return Evidence(verdict)
+        return Evidence(Verdict(True, self.name))
 
-    def on(self, case: Case, inputs: Sequence[Any]) -> Verdict:
+    def on(self, case: Case, inputs: Sequence[Any], like: Verdict) -> Verdict:
         """Compare on inputs."""
         return self._compared(case, inputs, case.run_before(inputs), case.run_after(inputs))
 
