@@ -23,6 +23,10 @@ AnyOption = TypeVar("AnyOption", bound="Option")
 _STEP = re.compile(r"\s+\[step \d+ of the trace\]$")
 
 
+class Unfit(ScheduleError):
+    """A function that a rule cannot schedule, whatever the knobs: no other candidate of the rule is tried."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """Predicted cycles of one core: those of the arithmetic, and those in which it is held up by memory."""
@@ -81,7 +85,7 @@ class Option:
 class Candidate(Option):
     """One way to schedule a function: `apply(sch, **knobs)` schedules in place.
 
-    It raises `ScheduleError` where these knobs do not fit the function.
+    It raises `ScheduleError` where these knobs do not fit the function, `Unfit` where no others would.
     """
 
     apply: Apply

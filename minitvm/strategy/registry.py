@@ -22,13 +22,14 @@ from ..events import Listener, Refusal, heard, listening_now
 from ..target import Target
 from ..tir import Schedule
 from ..tir.nodes import PrimFunc
-from .candidate import Candidate, Cost, Knob, cheapest_first, reason
+from .candidate import Candidate, Cost, Knob, Unfit, cheapest_first, reason
 from .choice import CHOICE, KEPT, Choice, Weighed, algorithms_of, choice_of
 
 Propose = Callable[[PrimFunc, Any], Iterable[Candidate]]
 Matches = Callable[[PrimFunc], bool]
 
-# A rule is given up after so many refusals: most often they have one reason, which no knob changes.
+# A rule is given up after so many refusals: most often they have one reason, which no knob changes. (Where the rule
+# knows that, it raises `Unfit`.)
 PATIENCE = 8
 
 
@@ -138,6 +139,9 @@ def chosen(
         for number, candidate in enumerate(proposed[:PATIENCE]):
             try:
                 result = candidate.schedule(func)
+            except Unfit as error:
+                refuse(row, error)
+                break
             except ScheduleError as error:
                 refuse(row, error, candidate)
                 continue

@@ -180,6 +180,18 @@ def test_a_rule_without_a_candidate_says_so() -> None:
     assert made.rule == "matmul" and made.choice.refused[0].refused == "_nothing: no candidate for these extents"
 
 
+def test_a_function_that_a_rule_cannot_schedule_is_refused_once() -> None:
+    """Two blocks beside a product, which no knob changes."""
+    a, b = te.placeholder((4, 6), name="a"), te.placeholder((6, 8), name="b")
+    c = topi.matmul(a, b)
+    func = te.create_prim_func([a, b, c, te.compute((4, 8), lambda i, j: c[i, j] + 1.0, name="first"),
+                                te.compute((4, 8), lambda i, j: c[i, j] * 2.0, name="second")])  # fmt: skip
+    made = chosen(func, CPU)
+    (refused,) = made.choice.refused
+    assert made.rule == "generic" and not refused.knobs
+    assert refused.refused == "matmul: wanted one block at most beside the product, found first, second"
+
+
 def _nothing(func: PrimFunc, target: Any) -> list[Candidate]:
     return []
 

@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from ...errors import ScheduleError
 from ...expr import REDUCE, Add, Cast, Expr, IntImm, Mul, Var, walk
 from ...tir import Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
-from ..candidate import Candidate, Cost
+from ..candidate import Candidate, Cost, Unfit
 from ..registry import rule
 from .blocks import blocks_of, inline_injective, is_reduction, volume
 from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES, MEMORY_STALL, shared
@@ -190,7 +189,7 @@ def _schedule(sch: Schedule, plan: MatmulPlan) -> None:
     product = as_matmul(product_block)
     if product is None or len(epilogues) > 1:
         around = ", ".join(epilogues)
-        raise ScheduleError(f"matmul: wanted one block at most beside the product, found {around or 'another sum'}")
+        raise Unfit(f"matmul: wanted one block at most beside the product, found {around or 'another sum'}")
     epilogue = sch.get_block(epilogues[0]) if epilogues else None
     schedule_matmul(sch, sch.get_block(product_block.name), product, plan, epilogue)
 

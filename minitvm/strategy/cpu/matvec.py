@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from math import ceil, log2
 from typing import Any
 
-from ...errors import ScheduleError
 from ...tir import Schedule
 from ...tir.annotations import LANES
 from ...tir.nodes import PrimFunc
-from ..candidate import Candidate, Cost
+from ..candidate import Candidate, Cost, Unfit
 from ..registry import rule
 from .blocks import blocks_of, inline_injective, is_reduction
 from .generic import parallelized, vector_lanes, work
@@ -73,7 +72,7 @@ def _schedule(sch: Schedule, width: int) -> None:
     product = _product(sch.func)
     others = [b.name for b in blocks_of(sch.func) if not is_reduction(b)]
     if product is None or len(others) > 1:
-        raise ScheduleError(f"matvec: wanted one block at most beside the product, found {', '.join(others)}")
+        raise Unfit(f"matvec: wanted one block at most beside the product, found {', '.join(others)}")
     loops = list(sch.get_loops(product.block.name))
     column, depth = loops[product.j], loops[product.k]
     rows = [loop for loop in loops if loop not in (column, depth)]
