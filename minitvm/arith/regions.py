@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..expr import Expr, IterVar, Max, Min, Range, Var, as_expr, const, free_vars, match
+from ..expr.conditions import is_const
 from . import rules
 from .affine import FLOORDIV, FLOORMOD, MAX, MIN, PRODUCT, Affine, Atom, add_into, factors, multiply, product, variables
 from .analyzer import Analyzer
@@ -113,6 +114,25 @@ def _joins_on(ends: Ends | None, used: set[Var], moving: Mapping[Any, Range]) ->
 def _ends_of_range(analyzer: Analyzer, r: Range) -> Ends | None:
     start, extent = analyzer.normal_form(r.start), analyzer.normal_form(r.extent)
     return None if start is None or extent is None else (start, start + extent - 1)
+
+
+def swept(box: Box, moving: Moving, whole: Box, outside: Analyzer) -> Box:
+    """The box that a box covers while variables run; a dimension that cannot be bounded is that of `whole`.
+
+    `outside` knows what stands still.
+    """
+    low = moving.region([r.start for r in box], whole)
+    if all(is_const(r.extent, 1) for r in box):
+        return low.box
+    high = moving.region([r.start + (r.extent - 1) for r in box], whole)
+    sides: list[Range] = []
+    for d, (first, last) in enumerate(zip(low.box, high.box, strict=True)):
+        if d in low.unbounded or d in high.unbounded:
+            sides.append(whole[d])
+            continue
+        extent = outside.simplify(last.start + last.extent - first.start)
+        sides.append(Range(outside.simplify(first.start), extent))
+    return tuple(sides)
 
 
 def extremes(x: Affine, ends: Mapping[Var, Ends | None], domain: Domain) -> Ends | None:

@@ -42,17 +42,8 @@ def relax(box: Box, loops: Sequence[For], analyzer: Analyzer, buffer: Buffer) ->
 
 def swept(box: Box, domains: Mapping[Var, Range], analyzer: Analyzer, buffer: Buffer) -> Box:
     """The box that a box covers while variables run through `domains`; as `relax`."""
-    whole = buffer.full_region().region
-    low = regions.evaluate([r.start for r in box], domains, analyzer, whole)
-    high = regions.evaluate([r.start + (r.extent - 1) for r in box], domains, analyzer, whole)
-    found: list[Range] = []
-    for d, (first, last) in enumerate(zip(low.box, high.box, strict=True)):
-        if d in low.unbounded or d in high.unbounded:
-            found.append(whole[d])
-            continue
-        extent = analyzer.simplify(last.start + last.extent - first.start)
-        found.append(Range(analyzer.simplify(first.start), extent))
-    return tuple(found)
+    with analyzer.constraint():
+        return regions.swept(box, regions.Moving(domains, analyzer), buffer.full_region().region, analyzer)
 
 
 def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:

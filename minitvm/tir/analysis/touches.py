@@ -104,21 +104,11 @@ class Touch:
         moved = [d for d, r in enumerate(box) if uses(r, running)]
         if not moved:
             return tuple(box)
-        points = all(is_const(box[d].extent, 1) for d in moved)
-        around = tuple(whole[d] for d in moved)
         with _running(loops, analyzer) as moving:
-            low = high = moving.region([box[d].start for d in moved], around)
-            if not points:
-                high = moving.region([box[d].start + (box[d].extent - 1) for d in moved], around)
-        analyzer = analyzer or Analyzer()
-        for k, (d, first, last) in enumerate(zip(moved, low.box, high.box, strict=True)):
-            if points:
-                box[d] = first
-            elif k in low.unbounded or k in high.unbounded:
-                box[d] = whole[d]
-            else:
-                extent = analyzer.simplify(last.start + last.extent - first.start)
-                box[d] = Range(analyzer.simplify(first.start), extent)
+            around = tuple(whole[d] for d in moved)
+            sides = regions.swept(tuple(box[d] for d in moved), moving, around, analyzer or Analyzer())
+        for d, side in zip(moved, sides, strict=True):
+            box[d] = side
         return tuple(box)
 
     def _loops_but(self, still: Iterable[Var]) -> tuple[For, ...]:

@@ -27,7 +27,6 @@ TOUCH.edit(
 TOUCH.edit("a loop goes down as far as it goes up", "stretch", "min(0, reach)", "min(0, -reach)")
 TOUCH.edit("the last iteration is left out", "stretch", "(loop.extent.value - 1)", "(loop.extent.value - 2)")
 TOUCH.edit("gaps count as touched", "Touch.certain", "if not found.exact and not (", "if False and not (")
-TOUCH.edit("a box ends before the last iteration", "Touch.box", "last.start + last.extent - first.start", "last.extent")
 TOUCH.edit("a view begins where its buffer does", "through_view", "r.start + own.start", "own.start")
 TOUCH.edit("what data tells is known after all", "Touch.unknown", "uses(r, hidden)", "uses(r, ())")
 TOUCH.edit("what data decides is sure", "Touch.unknown", "sure = self.sure and", "sure = self.sure or")
@@ -100,3 +99,6 @@ BINDINGS = Faults("effects: bindings", ANALYSIS + "bindings", [KERNEL_EFFECTS])
 BINDINGS.edit(
     "few iterations take all values of a remainder", "_reaches", "if last is None or not", "if last is None and not"
 )
+
+SWEPT = Faults("effects: boxes", "minitvm.arith.regions", [KERNEL_EFFECTS, EFFECTS])
+SWEPT.edit("a box ends before the last iteration", "swept", "last.start + last.extent - first.start", "last.extent")

@@ -7,9 +7,14 @@ import dataclasses
 import pytest
 
 from minitvm.errors import InternalError
-from minitvm.tir.schedule import PRIMITIVES, Primitive
+from minitvm.expr import const
+from minitvm.gallery import programs
+from minitvm.tir.conditions import is_const
+from minitvm.tir.nodes import For
+from minitvm.tir.schedule import PRIMITIVES, Failure, Primitive, Schedule, primitive, requirement
 from minitvm.tir.schedule.examples import example_of, example_program, verify_example
-from minitvm.tir.schedule.registry import transforms
+from minitvm.tir.schedule.registry import Refused, transforms
+from minitvm.tir.schedule.state import ScheduleState
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
 
 
@@ -60,3 +65,38 @@ def test_half_an_example_is_no_example() -> None:
 def test_parameters_are_as_large_as_the_indices_ask_for() -> None:
     func = example_program("decompose_padding")
     assert [(b.name, [int(d) for d in b.shape]) for b in func.buffers] == [("A", [12]), ("B", [14])]
+
+
+def test_what_is_matched_is_found_once() -> None:
+    """Requirements and body share one record, looked for only where the requirements before it hold."""
+    found = []
+
+    def find(state: ScheduleState, loop: For) -> int:
+        found.append(loop)
+        return len(found)
+
+    @requirement
+    def whole(loop: For) -> Failure | None:
+        """the loop starts at 0"""
+        return None if is_const(loop.start, 0) else Failure({loop: "here"}, "a loop from 0", str(loop.start))
+
+    @requirement
+    def first(match: int) -> Failure | None:
+        """it is found once"""
+        return None if match == 1 else Failure({}, "one", str(match))
+
+    def body(state: ScheduleState, match: int, loop: For, factor: int = 2) -> int:
+        """Return what was matched."""
+        return match * factor
+
+    tried = primitive(requires=[whole, first, first], match=find)(body)
+    del PRIMITIVES["body"]
+    delattr(Schedule, "body")
+    sch = Schedule(programs.chain())
+    state = ScheduleState(sch.mod, "main")
+    loop = next(iter(state.tree().loops.values()))
+    assert tried.perform(state, {"loop": loop, "factor": 5}) == 5 and found == [loop]
+    with pytest.raises(Refused):
+        tried.perform(state, {"loop": dataclasses.replace(loop, start=const(1)), "factor": 5})
+    assert found == [loop]
+    assert tried.call_signature() == "(loop, factor=2)"
