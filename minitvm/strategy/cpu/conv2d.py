@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from math import ceil
 from typing import Any
 
@@ -218,9 +218,10 @@ def conv_tile(width: int | None, channel_blocks: int | None, cpu: CPU, whole: bo
     return conv_tiles(width, channel_blocks, cpu, whole)[0][0]
 
 
+@lru_cache(maxsize=4096)  # the plans of one Winograd convolution ask for the same tiles many times
 def conv_tiles(
     width: int | None, channel_blocks: int | None, cpu: CPU, whole: bool = False
-) -> list[tuple[tuple[int, int], float]]:
+) -> tuple[tuple[tuple[int, int], float], ...]:
     """The tiles that do not spill, (pixels, channel blocks), each with its weighted loads a multiply-add, best first.
 
     The blocks divide evenly. The pixels need not, unless the tiles have to be `whole`: what is left of a row is a
@@ -234,7 +235,7 @@ def conv_tiles(
         for pixels in range(1, width + 1)
         if not (whole and width % pixels) and registers_of(pixels, blocks) <= cpu.vector_registers
     }
-    return sorted(costs.items(), key=lambda item: (item[1], -item[0][0]))
+    return tuple(sorted(costs.items(), key=lambda item: (item[1], -item[0][0])))
 
 
 def schedule_other_blocks(sch: Schedule, target: Any, done: set[str]) -> None:
