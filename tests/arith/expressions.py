@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import strategies as st
 
+from minitvm.arith import Analyzer
 from minitvm.expr import (
     EQ,
     GE,
@@ -30,6 +32,7 @@ from minitvm.expr import (
     Not,
     Or,
     Select,
+    SizeVar,
     Sub,
     Var,
     call,
@@ -146,3 +149,71 @@ def conditions(variables: list[Var], depth: int = 3) -> st.SearchStrategy[Expr]:
         return plain
     again = st.deferred(lambda: conditions(variables, depth - 1))
     return st.one_of(plain, plain, st.builds(And, again, again), st.builds(Or, again, again), st.builds(Not, again))
+
+
+def symbolic(variables: list[Var], sizes: list[Var], depth: int) -> st.SearchStrategy[Expr]:
+    """Integer expressions over loop variables and sizes: products of sizes, divisions by them and by sums of them."""
+    leaf = st.one_of(st.sampled_from(variables), st.sampled_from(sizes), st.integers(-3, 4).map(const))
+    if depth == 0:
+        return leaf
+    sub = st.deferred(lambda: symbolic(variables, sizes, depth - 1))
+    size = st.sampled_from(sizes)
+    # Divisors are at least 1 wherever sizes are.
+    divisor = st.one_of(
+        size,
+        st.builds(Mul, size, size),
+        st.builds(lambda n, c: Mul(n, const(c)), size, st.integers(1, 4)),
+        st.builds(lambda n, c: Add(n, const(c)), size, st.integers(0, 3)),
+        st.builds(lambda n, m, c: Mul(Add(n, const(c)), m), size, size, st.integers(1, 2)),
+        st.integers(1, 4).map(const),
+    )
+    return st.one_of(
+        leaf,
+        st.builds(Add, sub, sub),
+        st.builds(Mul, sub, leaf),
+        st.builds(lambda v, n, r: Add(Mul(v, n), r), sub, size, sub),
+        st.builds(lambda v, n, m, w, r: Add(Add(Mul(Mul(v, n), m), Mul(w, m)), r), sub, size, size, sub, leaf),
+        st.builds(FloorDiv, sub, divisor),
+        st.builds(FloorMod, sub, divisor),
+        st.builds(lambda x, d, e: FloorDiv(Mul(x, e), Mul(d, e)), sub, divisor, size),
+        st.builds(lambda x, d, e: FloorMod(Mul(x, e), Mul(d, e)), sub, divisor, size),
+        st.builds(lambda x, d, e: FloorDiv(FloorDiv(x, d), e), sub, divisor, size),
+        st.builds(lambda x, d: Add(Mul(FloorDiv(x, d), d), FloorMod(x, d)), sub, divisor),
+        st.builds(lambda a, b: a - b, sub, sub),
+        st.builds(lambda a, b, c, d: Mul(a - b, c - d), leaf, leaf, leaf, leaf),
+    )
+
+
+class SymbolicShape:
+    """Expressions e and f over loops of symbolic extents n, m and n*m; every size from 1 to 3 is tried."""
+
+    def __init__(self, draw: Any) -> None:
+        n, m, i, j, fused = SizeVar("n"), SizeVar("m"), Var("i"), Var("j"), Var("fused")
+        self.variables = n, m, i, j, fused
+        self.e = draw(symbolic([i, j, fused], [n, m], 3))
+        self.f = draw(symbolic([i, j, fused], [n, m], 2))
+        self.analyzer = Analyzer({n: (1, None), m: (1, None), i: n, j: m, fused: n * m})
+
+    def points(self) -> Iterator[dict[Var, int]]:
+        n, m, i, j, fused = self.variables
+        for sizes in points({n: (1, 3), m: (1, 3)}):
+            ends = {i: (0, sizes[n] - 1), j: (0, sizes[m] - 1), fused: (0, sizes[n] * sizes[m] - 1)}
+            for env in points(ends):
+                yield {**sizes, **env}
+
+    def mistake(self) -> str:
+        """What the analyzer says that is wrong somewhere; empty if nothing is."""
+        e, f, analyzer = self.e, self.f, self.analyzer
+        simple, refuted, (low, high) = analyzer.simplify(e), analyzer.simplify(e < f), analyzer.bounds(e)
+        proved, equal = analyzer.can_prove(e >= f), analyzer.can_prove_equal(e, f)
+        for env in self.points():
+            value, other = evaluate(e, env), evaluate(f, env)
+            if evaluate(simple, env) != value:
+                return f"{e} -> {simple} at {env}"
+            if bool(evaluate(refuted, env)) != (value < other):
+                return f"{e} < {f} -> {refuted} at {env}"
+            if (proved and value < other) or (equal and value != other):
+                return f"proved {e} >= or == {f}, false at {env}"
+            if (low is not None and low > value) or (high is not None and high < value):
+                return f"bounds of {e}: {low}, {high}, but {value} at {env}"
+        return ""

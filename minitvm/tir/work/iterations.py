@@ -164,10 +164,10 @@ class Iterations:
 
     def extreme(self, x: Affine, low: bool) -> Affine:
         """A bound of a sum for all iterations, without loop variables. Raises `NoClosedForm`."""
+        x = self._without_atoms(x, low)
         for v in reversed(list(self.box)):
             if not occurs(x, v):
                 continue
-            x = _loop_free(x, v, low)
             parts = coefficient(x, v)
             if parts is None:
                 raise NoClosedForm(str(x))
@@ -183,6 +183,31 @@ class Iterations:
             end = bottom if rising == low else bottom + extent - 1
             x = rest + replaced(slope_times(slope, v), {v: end}, domain)
         return x
+
+    def _without_atoms(self, x: Affine, low: bool) -> Affine:
+        """A bound of x in which loop variables are multiplied only: quotients and extremes grow with their parts."""
+        total = Affine({}, x.const)
+        for term, c in x.terms.items():
+            bound = Affine.of(term)
+            if isinstance(term, Atom) and term.kind in (FLOORDIV, FLOORMOD, MIN, MAX) and self._moves(bound):
+                bound = self._bound_of(term, low == (c > 0))
+            total = total + bound.scaled(c)
+        return total
+
+    def _moves(self, x: Affine) -> bool:
+        return any(occurs(x, v) for v in self.box)
+
+    def _bound_of(self, atom: Atom, low: bool) -> Affine:
+        a, b = atom.args
+        if atom.kind in (MIN, MAX) and (atom.kind == MAX) == low and not (self._moves(a) and self._moves(b)):
+            return b if self._moves(a) else a  # the one that stands still is a bound by itself, and simpler
+        if atom.kind in (MIN, MAX):
+            return Affine.of(Atom(atom.kind, (self.extreme(a, low), self.extreme(b, low))))
+        if self._moves(b) or not self.space.analyzer.domain.nonnegative(b - 1):
+            raise NoClosedForm(str(atom))
+        if atom.kind == FLOORMOD:
+            return Affine({}) if low else b - 1
+        return Affine.of(Atom(FLOORDIV, (self.extreme(a, low), b)))
 
     def split(self, forms: Iterable[Affine]) -> tuple[Iterations, list[Affine]]:
         """Loops whose variable is divided are two loops, of quotient and remainder; with the sums in their terms.
@@ -270,18 +295,6 @@ def _divisions_of(term: Any, box: Mapping[e.Var, tuple[Affine, Affine]]) -> list
     return (
         [*inner, term] if begins and not any(occurs(d, w) for w in box) and not (d.is_const and d.const < 1) else inner
     )
-
-
-def _loop_free(x: Affine, v: e.Var, low: bool) -> Affine:
-    """A bound of x in which no minimum or maximum has v in it, where one of its arguments bounds it."""
-    for term, c in x.terms.items():
-        if not isinstance(term, Atom) or term.kind not in (MIN, MAX) or not occurs(Affine.of(term), v):
-            continue
-        if (term.kind == MIN) == ((c > 0) == low):
-            raise NoClosedForm(str(x))
-        chosen = min(term.args, key=lambda arg: occurs(arg, v))
-        return _loop_free(x.without(term) + chosen.scaled(c), v, low)
-    return x
 
 
 def _product(a: Terms, b: Terms) -> Terms:
