@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..expr import Expr, Var, as_expr
 from .affine import Affine, divide_monomial, multiply
 from .analyzer import Analyzer
-
-if TYPE_CHECKING:
-    from .iter_map import IterMap, IterMark, IterSplit, IterSum, _Detector
+from .iter_detector import Detector, IterMap, IterMark, IterSplit, IterSum, NotAffine
 
 _ONE = Affine({}, 1)
 
 
-def check(sums: tuple[IterSum, ...], detector: _Detector, level: str) -> tuple[list[str], int | None]:
+def check(sums: tuple[IterSum, ...], detector: Detector, level: str) -> tuple[list[str], int | None]:
     """The reasons why `sums` does not have the level, empty when it does; and the sum whose values repeat, if any."""
     if level in ("surjective", "bijective"):
         errors = _independence(sums, detector)
@@ -33,9 +31,7 @@ def check(sums: tuple[IterSum, ...], detector: _Detector, level: str) -> tuple[l
 
 # A map is surjective onto the product of its bindings' values when each binding is one iterator (its terms fuse without
 # gap or overlap) and no two splits, through all levels of fusing, look at the same digits of an iterator.
-def _independence(sums: tuple[IterSum, ...], detector: _Detector) -> list[str]:
-    from .iter_map import NotAffine
-
+def _independence(sums: tuple[IterSum, ...], detector: Detector) -> list[str]:
     used: dict[IterMark, list[IterSplit]] = {}
     direct: set[Any] = set()
     for row in sums:
@@ -60,7 +56,7 @@ def _independence(sums: tuple[IterSum, ...], detector: _Detector) -> list[str]:
     return errors
 
 
-def _apart(split: IterSplit, steps: dict[Any, Affine], direct: set[Any], detector: _Detector) -> bool:
+def _apart(split: IterSplit, steps: dict[Any, Affine], direct: set[Any], detector: Detector) -> bool:
     """Whether a split has digits of an iterator in a bounded sum and is not the part that stands in the sum."""
     key = detector.key(split)
     if key in steps:
@@ -82,7 +78,7 @@ def _collect(split: IterSplit, used: dict[IterMark, list[IterSplit]]) -> None:
             _collect(inner, used)
 
 
-def _disjoint_digits(mark: IterMark, splits: list[IterSplit], detector: _Detector) -> list[str]:
+def _disjoint_digits(mark: IterMark, splits: list[IterSplit], detector: Detector) -> list[str]:
     try:
         ordered = _by_factor(splits, detector)
     except LookupError:
@@ -98,7 +94,7 @@ def _disjoint_digits(mark: IterMark, splits: list[IterSplit], detector: _Detecto
     return []
 
 
-def _by_factor(splits: Sequence[IterSplit], detector: _Detector) -> list[IterSplit]:
+def _by_factor(splits: Sequence[IterSplit], detector: Detector) -> list[IterSplit]:
     rest, result = list(splits), []
     while rest:
         least = next((s for s in rest if all(t is s or _before(s, t, detector) for t in rest)), None)
@@ -109,7 +105,7 @@ def _by_factor(splits: Sequence[IterSplit], detector: _Detector) -> list[IterSpl
     return result
 
 
-def _before(a: IterSplit, b: IterSplit, detector: _Detector) -> bool:
+def _before(a: IterSplit, b: IterSplit, detector: Detector) -> bool:
     if detector.at_most(a.lower_factor, b.lower_factor):
         return True
     # A symbolic factor is not zero, as something is divided by it: what divides it is not larger.
@@ -119,7 +115,7 @@ def _before(a: IterSplit, b: IterSplit, detector: _Detector) -> bool:
 # A map is injective when each binding's value determines its splits (each step is larger than all below it together),
 # the splits of an iterator determine its value (their digits meet without a gap up to its extent), and every loop is
 # determined in the end.
-def _injectivity(sums: tuple[IterSum, ...], detector: _Detector) -> list[str]:
+def _injectivity(sums: tuple[IterSum, ...], detector: Detector) -> list[str]:
     known: dict[IterMark, list[IterSplit]] = {}
     for row in sums:
         for split in row.args:
@@ -147,7 +143,7 @@ def _injectivity(sums: tuple[IterSum, ...], detector: _Detector) -> list[str]:
     return errors
 
 
-def _steps_overlap(row: IterSum, detector: _Detector) -> str | None:
+def _steps_overlap(row: IterSum, detector: Detector) -> str | None:
     positive = []
     for split in row.args:
         if detector.domain.nonnegative(split.scale - 1) or detector.domain.nonnegative(split.scale):
@@ -169,7 +165,7 @@ def _steps_overlap(row: IterSum, detector: _Detector) -> str | None:
     return None
 
 
-def _determines(mark: IterMark, splits: list[IterSplit], detector: _Detector) -> bool:
+def _determines(mark: IterMark, splits: list[IterSplit], detector: Detector) -> bool:
     """Whether the splits give the whole value: to mark % reach, a split that begins at or below reach adds digits."""
     reach = _ONE
     rest = list(splits)
@@ -335,21 +331,3 @@ def _assemble(parts: list[tuple[IterSplit, Expr]], analyzer: Analyzer) -> Expr:
             progress = True
             break
     return result if result is not None else parts[0][1]
-
-
-def simplify(bindings: Sequence[Any], iters: Mapping[Any, Any], predicate: Any = True,
-             analyzer: Analyzer | None = None) -> tuple[Expr, ...]:  # fmt: skip
-    """Bindings rewritten through their normal form where they have one, else simplified (TVM's `iter_map_simplify`)."""
-    from .iter_map import detect
-
-    analyzer = analyzer or Analyzer()
-    with analyzer.constraint():
-        for var, r in iters.items():
-            analyzer.bind(var, r)
-        found = detect(bindings, iters, predicate, "none", analyzer)
-        with analyzer.constraint(as_expr(predicate)):
-            plain = tuple(analyzer.simplify(b) for b in bindings)
-            if not found:
-                return plain
-            rows = (analyzer.simplify(to_expr(s, analyzer, as_expr(b).dtype)) for s, b in zip(found.sums, bindings))
-            return tuple(min(r, p, key=lambda e: len(str(e))) for r, p in zip(rows, plain))

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from ..expr import Expr, Range, Var, const, free_vars
 from .affine import Affine, multiply
 from .analyzer import Analyzer
-from .iter_map import ONE, IterMark, IterSplit, IterSum, detect
+from .iter_detector import ONE, IterMark, IterSplit, IterSum
+from .iter_map import detect
 
 
 def simplify_bindings(

@@ -17,7 +17,8 @@ from ..expr.conditions import both, conjuncts
 from .affine import Affine, Term
 from .analyzer import Analyzer
 from .iter_check import values
-from .iter_map import IterSum, _Detector, detect
+from .iter_detector import Detector, IterSum
+from .iter_map import detect
 
 Loops = Mapping[Var, Range]
 
@@ -73,7 +74,7 @@ def _divided(bindings: list[Expr], predicate: Expr, within: Loops, around: Loops
     found = detect(inner, within, level="bijective", analyzer=Analyzer(around))
     if not found:
         raise _Indivisible(*found.errors)
-    detector = _Detector(around, analyzer, keep_unit=True)
+    detector = Detector(around, analyzer, keep_unit=True)
     quotients = [
         _quotient(e, outside, inside, row, detector) for e, (outside, inside), row in zip(bindings, sides, found.sums)
     ]
@@ -108,7 +109,7 @@ def _sides(e: Expr, within: Loops, around: Loops, analyzer: Analyzer) -> tuple[A
     return Affine(outside, form.const), analyzer.simplify(analyzer.to_expr(Affine(inside), e.dtype))
 
 
-def _quotient(e: Expr, outside: Affine, inside: Expr, row: IterSum, detector: _Detector) -> tuple[Expr, Expr]:
+def _quotient(e: Expr, outside: Affine, inside: Expr, row: IterSum, detector: Detector) -> tuple[Expr, Expr]:
     """The outer part of a binding in steps of its inner part, and how many values the inner part takes."""
     reached = values(row)
     if reached is None or reached[0] != Affine({}):

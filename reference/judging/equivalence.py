@@ -19,10 +19,10 @@ from ..meaning.steps import OutOfSteps, limited
 from .evidence import NOTHING, Evidence
 from .inplace import marked, positions_of, read_first
 from .inputs.arguments import random_inputs, told_sizes
+from .inputs.exact import exact_arguments
 from .inputs.sizes import Round, rounds_to_try, size_names, sizes_to_try
 from .modes import Mode, known_modes
 from .modes.case import Case, Facts, Undefined
-from .modes.exact import exact_arguments
 from .programs import Program, execute, parameters, same_signature, several_functions
 from .shrink import smallest
 from .tolerance import close

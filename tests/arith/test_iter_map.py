@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from minitvm.arith import Analyzer
 from minitvm.arith.iter_check import inverse
-from minitvm.arith.iter_check import simplify as iter_map_simplify
 from minitvm.arith.iter_map import detect
+from minitvm.arith.iter_map import simplify as iter_map_simplify
 from minitvm.expr import EQ, Expr, Range, SizeVar, Var, const
 
 from .expressions import evaluate

@@ -29,7 +29,7 @@ from minitvm.reference import close, random_inputs
 from minitvm.reference import executable as executable_reference
 from minitvm.reference import graph as graph_reference
 from minitvm.reference import tir as tir_reference
-from minitvm.reference.judging.modes.exact import exact_arguments
+from minitvm.reference.judging.inputs.exact import exact_arguments
 from minitvm.reference.strategies import graphs as random_graphs
 from minitvm.reference.strategies import prim_funcs, te_computes
 from minitvm.reference.strategies.layouts import strided

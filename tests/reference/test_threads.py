@@ -11,7 +11,7 @@ from minitvm.errors import ExecutionError, Unsupported
 from minitvm.reference import check, tir
 from minitvm.reference.domains import bound
 from minitvm.reference.domains.exact import Peaks
-from minitvm.reference.judging.modes.exact import measure
+from minitvm.reference.judging.inputs.exact import measure
 from minitvm.reference.meaning.threads import written_out
 from minitvm.script import from_source
 from minitvm.tir.nodes import PrimFunc

@@ -12,7 +12,7 @@ from ...arith import Analyzer, iter_map, regions
 from ...arith.affine import multiply
 from ...arith.dependence import Access, find_dependence
 from ...arith.iter_check import values
-from ...arith.iter_map import IterMap, IterSum
+from ...arith.iter_detector import IterMap, IterSum
 from ...expr import OPAQUE, REDUCE, SPATIAL, Expr, IterVar, Range, Var, free_vars, substitute
 from ..conditions import conjuncts, is_const, uses
 from ..nodes import BlockRealize, For

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...arith import Analyzer
-from ...arith.iter_map import IterSplit, IterSum, detect
+from ...arith.iter_detector import IterSplit, IterSum
+from ...arith.iter_map import detect
 from ...expr import Expr, IntImm, Range, Var, as_expr, const
 from ..index_map import IndexMap
 from ..nodes import Buffer, For

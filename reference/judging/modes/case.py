@@ -20,6 +20,7 @@ from ..coverage import Coverage, coverage_of
 from ..flow import Flow, computes_with_floats, keys
 from ..inputs.arguments import copies, random_inputs
 from ..inputs.endings import RUN, deciding
+from ..inputs.exact import exact_arguments
 from ..inputs.landmarks import landmarks, points, sized_by_data
 from ..inputs.preimages import Ground, Solution
 from ..inputs.signs import decides, looks_at_order, nodes
@@ -220,8 +221,6 @@ class Case:
 
     @cached_property
     def _exact(self) -> list[Any] | Unsupported:
-        from .exact import exact_arguments
-
         try:
             return exact_arguments(self.before, self.seed, self.sizes)
         except Unsupported as reason:

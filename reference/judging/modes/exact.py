@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from minitvm.errors import ExecutionError, Unsupported
-from minitvm.tir import nodes as t
 
-from ...domains.analysis import prepared
-from ...domains.exact import MagnitudeKernels, MagnitudeStatements, Peaks, exact_inputs, magnitudes, with_peaks
-from ...domains.exact_te import measure_tensors
-from ...meaning.runner import Run
+from ...domains.exact import Peaks, magnitudes
 from ..evidence import NOTHING, Evidence, Shown
-from ..inputs.arguments import random_inputs
+from ..inputs.exact import measure
 from ..inputs.signs import signs, with_signs
 from ..inputs.steering import steered
 from ..inputs.variations import blend, sweeps, ties, variations, varied
 from ..ordinary import apart
-from ..programs import Program
 from ..verdict import Verdict
 from .case import Case
 
@@ -111,21 +106,3 @@ class ExactMode:
 
 
 mode = ExactMode()
-
-
-def exact_arguments(program: Program, seed: int = 0, sizes: Mapping[str, int] | None = None) -> list[Any]:
-    """Arguments on which a program computes without rounding; `Unsupported` where there are none."""
-    return exact_inputs(
-        lambda magnitude: random_inputs(program, seed, sizes, magnitude),
-        lambda inputs, peaks: measure(program, inputs, peaks, sizes),
-    )
-
-
-def measure(program: Program, args: Sequence[Any], peaks: Peaks, sizes: Mapping[str, int] | None = None) -> None:
-    """Run a program on magnitudes."""
-    if not isinstance(program, t.PrimFunc | t.IRModule):
-        measure_tensors(program, args, peaks)
-        return
-    compilers = with_peaks(MagnitudeStatements, peaks), with_peaks(MagnitudeKernels, peaks)
-    refusal = "exact mode: the magnitudes of this program cannot be computed"
-    prepared(Run, program, args, sizes, compilers, refusal).start("fast")

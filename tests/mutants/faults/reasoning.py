@@ -72,10 +72,10 @@ REGIONS.edit(
     "analyzer.can_prove(y.extent <= x.extent)",
 )
 
-MAPS = Faults("reasoning: maps of loops", "minitvm.arith.iter_map", [BINDINGS])
+MAPS = Faults("reasoning: maps of loops", "minitvm.arith.iter_detector", [BINDINGS])
 MAPS.edit(
     "digits of one iterator add up, however many values they take",
-    "_Detector.added",
+    "Detector.added",
     "and mine.extent == arg.extent",
     "",
 )
