@@ -20,7 +20,7 @@ WANTED = 0.95  # as of the networks of `benchmarks.networks`
 def run_time(threads: int) -> harness.Row:
     """Beside ONNX Runtime."""
     import minitvm
-    from minitvm.testbeds import light
+    from minitvm.models import light
 
     model = light.seeded("resnet50")
     inputs = light.example_inputs(model)
@@ -34,7 +34,7 @@ def run_time(threads: int) -> harness.Row:
 def compile_seconds() -> dict[str, float]:
     """Seconds of build(), cold and warm, each in a process of its own with a kernel cache of its own."""
     program = (
-        "import time, minitvm; from minitvm.testbeds import light; model = light.seeded('resnet50');"
+        "import time, minitvm; from minitvm.models import light; model = light.seeded('resnet50');"
         "start = time.perf_counter(); minitvm.build(model, threads=2); print(time.perf_counter() - start)"
     )
     with tempfile.TemporaryDirectory() as cache:
@@ -49,8 +49,8 @@ def compile_seconds() -> dict[str, float]:
 def lowering_seconds() -> float:
     """Median seconds of scheduling and lowering one distinct operator of the network, source included."""
     from minitvm.build import lower_function, optimize_graph, schedule_function, to_graph, to_units
+    from minitvm.models import light
     from minitvm.target import Target
-    from minitvm.testbeds import light
 
     target = Target("cpu")
     units = to_units(optimize_graph(to_graph(light.seeded("resnet50")), target))

@@ -31,7 +31,7 @@ FOUNDATION = "errors events absent notebook target expr backend store workers"
 NODES = "errors events notebook expr te.nodes tir.nodes tir.meanings graph.nodes executable.nodes"
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
 COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link lowering"
-EVERYTHING = f"{COMPILER} interop profile testbeds models gallery"
+EVERYTHING = f"{COMPILER} interop profile models gallery"
 
 MAY_IMPORT: dict[str, str] = {
     # what everything stands on
@@ -70,8 +70,7 @@ MAY_IMPORT: dict[str, str] = {
     "interop": COMPILER,
     "profile": COMPILER,
     "gallery": f"{FOUNDATION} arith tir te script",
-    "testbeds": "errors",
-    "models": f"{FOUNDATION} arith tir te topi strategy graph testbeds",
+    "models": f"{FOUNDATION} arith tir te topi strategy graph",
     "cli": EVERYTHING,
     "__main__": "cli",
     # minitvm/__init__.py itself: the public names, lazily
@@ -112,7 +111,7 @@ ONLY_IMPORTED_BY: dict[str, str] = {
     "islpy": "arith",
     "numba": "runtime codegen",
     "llvmlite": "runtime codegen",
-    "onnx": "frontend interop testbeds build cli",
+    "onnx": "frontend interop models build cli",
     "hypothesis": "reference.strategies",
 }
 
@@ -150,7 +149,6 @@ NOT_LOADED_BY: dict[str, str] = {
     "graph": "onnx numba",
     "frontend": "onnx numba",
     "gallery": "onnx numba",
-    "testbeds": COMPILER_LIBRARIES,
     "cli": COMPILER_LIBRARIES,
     "reference": f"{COMPILER_LIBRARIES} hypothesis {TRANSFORMS}",
 }
@@ -493,7 +491,7 @@ ILLEGAL = {
     "oracle takes the package": ("reference__tir", "from minitvm.tir import PrimFunc\n", "reference may import only"),
     "oracle uses sympy": ("reference__tir", LAZILY + "import sympy\n", "sympy is for arith only"),
     "extra at module level": ("frontend__onnx", "import onnx\n", "onnx is an extra"),
-    "extra in the else": ("testbeds__plot", "if 1:\n    pass\nelse:\n    import matplotlib.pyplot\n", "is an extra"),
+    "extra in the else": ("models__plot", "if 1:\n    pass\nelse:\n    import matplotlib.pyplot\n", "is an extra"),
     "unknown package": ("relay__nodes", "x = 1\n", "relay has no row in MAY_IMPORT"),
     "unknown module": ("helpers", "import os\n", "helpers has no row in MAY_IMPORT"),
 }

@@ -38,9 +38,9 @@ def register(commands: Any) -> None:
 def demo(options: argparse.Namespace) -> int:
     from .. import build
     from ..build import to_graph
+    from ..models import rapidocr
     from ..reference import graph as interpreter
     from ..store import directory
-    from ..testbeds import rapidocr
 
     destination = output_path(options.picture, "--picture") if options.picture else None
     path, alphabet = rapidocr.recogniser(), rapidocr.alphabet()

@@ -14,8 +14,7 @@ def register(commands: Any) -> None:
 
 def models(options: argparse.Namespace) -> int:
     """Print a line for each network: its name and where its architecture comes from."""
-    from ..models import NETWORKS
-    from ..testbeds import light
+    from ..models import NETWORKS, light
 
     for name, network in NETWORKS.items():
         print(f"{name:<28} {(inspect.getdoc(network) or '').splitlines()[0]}")

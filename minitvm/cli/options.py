@@ -41,7 +41,7 @@ def onnx_model(text: str) -> Any:
     if path.is_dir():
         raise ModelError(f"{text} is a folder, wanted an ONNX file")
     if path.parent == Path(".") and path.name.startswith("light_"):
-        from ..testbeds import light
+        from ..models import light
 
         return light.seeded(path.name)
     raise ModelError(f"no such file: {text}{_network_meant(path)}")
@@ -49,8 +49,7 @@ def onnx_model(text: str) -> Any:
 
 def _network_meant(path: Path) -> str:
     """The networks whose names come near to a bare name that is no file."""
-    from ..models import NETWORKS
-    from ..testbeds import light
+    from ..models import NETWORKS, light
 
     if path.parent != Path("."):
         return ""

@@ -5,6 +5,10 @@
 
 Architectures follow torchvision's (MobileNet v1: the paper's), batch 1, float32, inference: 1000 logits for a picture.
 Weights are random, but keep activations at a sensible size, so that outputs depend on every layer.
+
+Two files are about models that are not of this project's making: `light`, nine image classifiers out of the onnx
+package, with seeded weights, and `rapidocr`, PP-OCRv4's text recogniser and direction classifier with their trained
+ones. The packages that carry these are located, never imported.
 """
 
 from __future__ import annotations
@@ -15,12 +19,12 @@ import numpy as np
 
 from ..errors import ModelError, nearest
 from ..graph import Graph
-from ..testbeds.pictures import picture
 from .alexnet import alexnet
 from .densenet import densenet121
 from .inception import inception_v3
 from .layers import extent
 from .mobilenet import mobilenet, mobilenet_v2
+from .pictures import picture
 from .resnet import resnet18, resnet50
 from .squeezenet import squeezenet1_0, squeezenet1_1
 from .vgg import vgg16, vgg19
@@ -42,6 +46,6 @@ def get(name: str, seed: int = 0) -> Graph:
 
 
 def example_inputs(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
-    """A float32 picture for each input, by name: see `testbeds.pictures`."""
+    """A float32 picture for each input, by name: see `models.pictures`."""
     generator = np.random.default_rng([seed, 1])
     return {value.name: picture([extent(d) for d in value.shape], generator) for value in graph.inputs}

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from minitvm.errors import ModelError
-from minitvm.testbeds import light
+from minitvm.models import light
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
