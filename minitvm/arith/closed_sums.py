@@ -43,14 +43,13 @@ def sum_over(f: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
     if not f.has(v):
         return f * (high - low)
     budget.spend()
-    extreme = _innermost(f, v, extremes())
-    if extreme is not None:
-        return _divided(f, extreme, v, low, high, budget)
     from .sympy_bridge import functions
 
-    division = _innermost(f, v, (functions()[0],))
-    if division is not None:
-        return _by_residue(f, division, v, low, high, budget)
+    node = _innermost(f, v, (*extremes(), functions()[0]))
+    if isinstance(node, extremes()):
+        return _divided(f, node, v, low, high, budget)
+    if node is not None:
+        return _by_residue(f, node, v, low, high, budget)
     total: Any = sympy.Integer(0)
     for term in sympy.Add.make_args(sympy.expand(f)):
         coefficient, rest = term.as_independent(v, as_Add=False)
