@@ -239,6 +239,13 @@ def _printer() -> Any:
     from sympy.printing.str import StrPrinter
 
     class Printer(StrPrinter):
+        def _print_Float(self, e: Any) -> str:
+            return f"{float(e):.4g}"
+
+        def _print_Piecewise(self, e: Any) -> str:
+            (value, condition), (other, _) = e.args
+            return f"({self._print(value)} if {self._print(condition)} else {self._print(other)})"
+
         def _print_Function(self, e: Any) -> str:
             name = type(e).__name__
             if name in ("Min", "Max"):
@@ -282,7 +289,7 @@ def _source(e: Any, names: Mapping[str, str]) -> tuple[str, int]:
         return f"({float(e)!r})", 1
     if e.is_Piecewise:
         (value, condition), (other, _) = e.args
-        return f"where({_plain(condition.lhs, names)} <= {_plain(condition.rhs, names)}, {_plain(value, names)}, {_plain(other, names)})", 1  # fmt: skip # noqa: E501
+        return f"where({_plain(condition.lhs, names)} {condition.rel_op} {_plain(condition.rhs, names)}, {_plain(value, names)}, {_plain(other, names)})", 1  # fmt: skip # noqa: E501
     parts = [_source(a, names) for a in e.args]
     if e.is_Add:
         common = lcm(*(d for _, d in parts))

@@ -131,15 +131,20 @@ def test_every_kind_of_operator_is_told_about(op: str, rule: str) -> None:
         assert label in told
 
 
-def test_open_dimensions_leave_figures_out() -> None:
-    n = te.var("n")
-    x = te.placeholder((n, 64), name="x")
-    found = decided(create_prim_func([x, topi.relu(x)]))
-    assert any(not kernel.exact for kernel in found.kernels)
-    assert "at most" in "\n".join(found.lines)
-
-
 def test_a_rule_that_none_is_says_so() -> None:
     x = te.placeholder((8,), name="x")
     func = create_prim_func([x, topi.relu(x)])
     assert explain(func, CPU)[0] == "rule        none: the loops as written"
+
+
+def test_open_sizes_are_explained_in_formulas() -> None:
+    n = te.var("n")
+    a, b = te.placeholder((n, 64), name="a"), te.placeholder((64, 128), name="b")
+    found = decided(create_prim_func([a, b, topi.matmul(a, b)]))
+    assert any(not kernel.exact for kernel in found.kernels)  # figures know nothing of n
+    told = found.lines
+    assert not any("at most" in line for line in told)
+    assert "work        16384*n float operations, 768*n + 32768 bytes" in told
+    assert any(line.startswith("cycles      max(") for line in told)
+    assert any(line.startswith("i           n times, touches 768*n + 32768 bytes") for line in told)
+    assert not any(line.startswith("predicted") for line in told)

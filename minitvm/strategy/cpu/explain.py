@@ -27,11 +27,12 @@ def lines(choice: Choice, kernels: Sequence[KernelFigures], target: Any) -> list
     ghz = cpu.ghz or _GUESSED_GHZ
     total = sum(kernel.cycles for kernel in kernels)
     bound = sum(k.compute_cycles for k in kernels) >= sum(k.memory_cycles for k in kernels)
-    shown = [
-        *choice_lines(choice, ghz, algorithm_text),
-        f"predicted   {total / ghz / 1e6:.3g} ms on one core at {ghz:.3g} GHz, bound by "
-        f"{'arithmetic' if bound else 'memory'}",
-    ]
+    shown = choice_lines(choice, ghz, algorithm_text)
+    if not any(kernel.formulas for kernel in kernels):
+        shown.append(
+            f"predicted   {total / ghz / 1e6:.3g} ms on one core at {ghz:.3g} GHz, bound by "
+            f"{'arithmetic' if bound else 'memory'}"
+        )
     for kernel in kernels:
         shown += _kernel_text(kernel, cpu, len(kernels) > 1)
     return shown
@@ -39,6 +40,8 @@ def lines(choice: Choice, kernels: Sequence[KernelFigures], target: Any) -> list
 
 def _kernel_text(kernel: KernelFigures, cpu: Any, several: bool) -> list[str]:
     lines = [f"kernel      {kernel.name}"] if several else []
+    if kernel.formulas:
+        return [*lines, *(f"{what:<11} {text}" for what, text in kernel.formulas)]
     most = "" if kernel.exact else "at most "
     per_byte = f", {kernel.flops / kernel.nbytes:.3g} a byte" if kernel.flops and kernel.nbytes else ""
     lines.append(f"work        {most}{kernel.flops:,} float operations, {kernel.nbytes:,} bytes{per_byte}")

@@ -15,7 +15,7 @@ from ...tir.analysis.registers import in_registers
 from ...tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc
 from ...tir.transform.pipeline import lower
 from ...tir.values import NotAnIndex
-from ...tir.work import Nest, Work, count, count_statement, footprint, hottest
+from ...tir.work import Nest, Rates, Work, count, count_statement, footprint, formulas, hottest, sizes_of
 from .model import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_BYTES
 from .tiling import cpu_of
 
@@ -36,6 +36,7 @@ class KernelFigures:
 
     `accumulators` vectors of `lanes` stay in registers while the innermost loop of the hottest nest runs; one of its
     iterations does `step_operations` vector operations (multiply-adds count once) on `step_loads` loads from memory.
+    `formulas` are what depends on sizes that are open, as (what, formula): then the other figures say nothing of it.
     """
 
     name: str
@@ -49,6 +50,7 @@ class KernelFigures:
     compute_cycles: float
     memory_cycles: float
     exact: bool
+    formulas: tuple[tuple[str, str], ...] = ()
 
     @property
     def cycles(self) -> float:
@@ -59,7 +61,7 @@ class KernelFigures:
 def kernel_figures(func: PrimFunc, target: Any, sizes: Mapping[Var, int] | None = None) -> tuple[KernelFigures, ...]:
     """Those of each kernel that a scheduled level-3 function becomes.
 
-    Of symbolic dimensions `sizes` gives values; where they are open, figures that depend on them are left out.
+    Of symbolic dimensions `sizes` gives values; where they are open, `formulas` has what depends on them.
     """
     module = lower(func, target, "kernel")
     kernels = [f for _, f in module.items() if not f.attrs.get("host")]
@@ -81,7 +83,23 @@ def _figures(kernel: PrimFunc, cpu: Any, sizes: Mapping[Var, int]) -> KernelFigu
     except NotAnIndex:
         loops, accumulators, operations, loads = (), 0, 0.0, 0
     return KernelFigures(
-        kernel.name, accumulators, lanes, operations, loads, loops, work.flops, moved, compute, memory, work.exact
+        kernel.name, accumulators, lanes, operations, loads, loops, work.flops, moved, compute, memory, work.exact,
+        () if set(sizes_of(kernel)) <= set(sizes) else _formulas(kernel, cpu, full),
+    )  # fmt: skip
+
+
+def _formulas(kernel: PrimFunc, cpu: Any, full: int) -> tuple[tuple[str, str], ...]:
+    """The kernel's work in its sizes: operations, bytes, cycles, and what each loop touches."""
+    work = formulas(kernel)
+    rates = Rates(full * cpu.fma_ports * KERNEL_EFFICIENCY, cpu.l3.size, L3_BYTES, MEMORY_BYTES)
+    loops = [
+        (f"{'  ' * level.depth}{level.name}", f"{level.extent} times, touches {level.touched} bytes")
+        for level in work.levels
+    ]
+    return (
+        ("work", f"{work.flops} float operations, {work.moved(kernel)} bytes"),
+        ("cycles", str(work.cycles(kernel, rates))),
+        *loops,
     )
 
 

@@ -157,6 +157,7 @@ def test_cycles_are_of_the_arithmetic_or_of_the_memory() -> None:
     kernel = product()
     cycles = formulas(kernel).cycles(kernel, Rates(multiply_adds=16, cache_nbytes=1 << 20, cache=32, memory=8))
     assert cycles.at({"n": 64, "m": 64, "k": 64}) == 64**3 / 16
+    assert " if " in str(cycles) and " else " in str(cycles)
     moved = formulas(kernel).moved(kernel)
     for sizes, rate in (({"n": 1, "m": 2, "k": 4}, 32), ({"n": 1, "m": 4096, "k": 4096}, 8)):
         assert cycles.at(sizes) == pytest.approx(moved.at(sizes) / rate)
