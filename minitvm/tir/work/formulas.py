@@ -19,6 +19,7 @@ from ...arith.closed_sums import NoClosedForm
 from ...arith.formula import Formula, capped, formula, largest, rated, symbol, up_to
 from ..analysis.registers import in_registers
 from ..nodes import Buffer, For, LetStmt, PrimFunc, Stmt
+from .count import count, footprint
 from .images import Access, distinct
 from .iterations import Iterations, Space
 from .walk import Walk, known_before_running
@@ -96,6 +97,8 @@ def formulas(func: PrimFunc) -> WorkFormulas:
     The sizes of buffers count as at least 1, as they do in lowering.
     """
     sizes = sizes_of(func)
+    if not sizes:
+        return _constants(func)
     walk = _FormulaWalk(Space(sizes))
     walk.stmt(func.body, Iterations(walk.space, {}))
     loads, stores = ({b: n for b, (n, _, _) in walk.accesses[kind].items()} for kind in ("read", "write"))
@@ -107,6 +110,22 @@ def formulas(func: PrimFunc) -> WorkFormulas:
         tuple(sizes), {name: formula(f) for name, f in walk.operations.items()}, formula(walk.flops),
         formula(walk.integers), loads, stores, reads, writes, walk.bytes_touched(registers),
         tuple(_levels(func.body, sizes, {}, 0, registers)),
+    )  # fmt: skip
+
+
+def _constants(func: PrimFunc) -> WorkFormulas:
+    """Of a kernel of fixed sizes: what is counted, which is exact where formulas may be bounds."""
+    work, registers = count(func), in_registers(func)
+
+    def all_of(numbers: Mapping[Any, int]) -> dict[Any, Formula]:
+        return {key: Formula(formula(n).expr, work.exact) for key, n in numbers.items()}
+
+    whole = all_of(
+        {"flops": work.flops, "rest": work.integer_operations, "touched": footprint(func.body, {}, registers)}
+    )
+    return WorkFormulas(
+        (), all_of(work.operations), whole["flops"], whole["rest"], all_of(work.loads), all_of(work.stores),
+        all_of(work.reads), all_of(work.writes), whole["touched"], tuple(_levels(func.body, {}, {}, 0, registers)),
     )  # fmt: skip
 
 

@@ -166,3 +166,10 @@ def test_cycles_are_of_the_arithmetic_or_of_the_memory() -> None:
 def test_a_size_without_a_value_is_named() -> None:
     with pytest.raises(InputError, match="k: no value for a size of the formula 2[*]k[*]m[*]n"):
         formulas(product()).flops.at({"n": 1, "m": 2})
+
+
+def test_fixed_sizes_give_constants() -> None:
+    a, b = te.placeholder((64, 64), name="a"), te.placeholder((64, 128), name="b")
+    kernel = the_kernel([a, b, topi.matmul(a, b)])
+    work = assert_counted(kernel, [()])
+    assert work.exact and work.sizes == () and work.flops.at({}) == 2 * 64 * 64 * 128
