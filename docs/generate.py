@@ -1,6 +1,6 @@
 """Bring the generated parts of the documentation in step with the code: `make docs`.
 
-docs/primitives.md is written from the registry of schedule primitives. In README.md, CONTRIBUTING.md and docs/oracle.md
+docs/primitives.md is written from the registry of schedule primitives, docs/house.svg from the table of imports. In README.md, CONTRIBUTING.md and docs/oracle.md
 the code blocks marked `python` are run in order, each file in a namespace of its own, and a block marked `text` right
 behind one is replaced by what it printed, like lines folded. tests/test_docs.py checks that all of it is in step.
 """
@@ -69,7 +69,11 @@ def generated() -> dict[Path, str]:
     """Each generated file with the text that it should have."""
     from minitvm.tir.schedule import method_types
 
+    sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
+    import house
+
     made = {
+        ROOT / "docs" / "house.svg": house.current(),
         ROOT / "docs" / "primitives.md": primitives(),
         Path(method_types.__file__).with_name("methods.pyi"): method_types.method_types(),
     }

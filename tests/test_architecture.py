@@ -1,4 +1,5 @@
-"""The walls: who may import whom. The table below is the documentation, the rest of this file holds the house to it.
+"""The walls: who may import whom. The table below is the documentation (docs/house.svg is drawn
+from it), the rest of this file holds the house to it.
 
 A row names a package or top-level module of minitvm and what it may import besides itself; a name covers everything
 beneath it (`tir` also covers `tir.nodes`). The rows stand in the order in which a model passes through them, reversed:
