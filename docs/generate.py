@@ -1,8 +1,9 @@
 """Bring the generated parts of the documentation in step with the code: `make docs`.
 
-docs/primitives.md is written from the registry of schedule primitives, docs/house.svg from the table of imports. In README.md, CONTRIBUTING.md and docs/oracle.md
-the code blocks marked `python` are run in order, each file in a namespace of its own, and a block marked `text` right
-behind one is replaced by what it printed, like lines folded. tests/test_docs.py checks that all of it is in step.
+docs/primitives.md is written from the registry of schedule primitives, docs/house.svg is drawn from the table of
+imports. In README.md, CONTRIBUTING.md and docs/oracle.md the code blocks marked `python` are run in order, each file in
+a namespace of its own, and a block marked `text` right behind one is replaced by what it printed, like lines folded.
+tests/test_docs.py checks that all of it is in step.
 """
 
 from __future__ import annotations
