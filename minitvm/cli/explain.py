@@ -63,7 +63,7 @@ GROUPS = {
     "Places": ("compute_at", "inline"),
     "Copies": ("cache", "cache_index", "reindex", "read_at"),
     "Reductions": ("reduction", "rfactor", "epilogue", "pad_einsum", "padding", "rolling_buffer"),
-    "Layouts": ("layout", "block_layout", "axis_separators"),
+    "Layouts": ("transform_layout", "transform_block_layout", "axis_separators"),
     "Instructions": ("blockize", "tensorize"),
     "Storage and notes": ("storage", "annotate"),
     "Decisions, kept in the trace": ("sampling",),

@@ -26,7 +26,7 @@ from ..tir.nodes import (
     While,
 )
 from ..tir.script.printer import script
-from ..tir.transform.verify_kernel import STACK_BYTES
+from ..tir.verifier.kernel_rules import STACK_BYTES
 from .numba_expressions import NumbaExpressions, atom, is_index, short_name
 
 

@@ -1,4 +1,4 @@
-"""The notes on loops and blocks that lowering follows, beside those of software pipelines (`analysis.pipelines`)."""
+"""The notes on loops and blocks that lowering follows; those of pipelines are in `analysis.software_pipelines`."""
 
 from __future__ import annotations
 

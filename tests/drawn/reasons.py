@@ -21,8 +21,6 @@ def reason_of_branch(branch: Branch) -> str | None:
     """Why a branch is not taken, where its shape says so: what refuses, what checks after a pass, what names types."""
     if branch.goes_to.startswith("raise ") or "refus" in branch.function:
         return "a refusal: the errors' texts are pinned by tests of their own"
-    if branch.file.endswith("verify_kernel.py"):
-        return "the verifier: it runs where a test asks for it, and yields for what no pass makes"
     if branch.goes_to.startswith("yield ") or "verif" in branch.condition or "callback" in branch.condition:
         return "a check after a pass"
     return None

@@ -20,7 +20,7 @@ from minitvm.reference.strategies import NEST_KINDS, any_calls, exprs, graphs, p
 from minitvm.reference.strategies.programs import BUILD
 from minitvm.reference.strategies.value_blocks import ROUNDING
 from minitvm.target import Target
-from minitvm.tir.analysis.pipelines import DOUBLE, ORDER, STAGE, inner_parts
+from minitvm.tir.analysis.software_pipelines import DOUBLE, ORDER, STAGE, inner_parts
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule
 from minitvm.tir.schedule.handles import to_handles

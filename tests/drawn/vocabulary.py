@@ -10,11 +10,11 @@ from minitvm.expr.dtypes import SCALARS
 from minitvm.graph import registry as graph_registry
 from minitvm.graph.passes.pipeline import passes as graph_passes
 from minitvm.target import Target
-from minitvm.tir.analysis.pipelines import DOUBLE, KEYS
+from minitvm.tir.analysis.software_pipelines import DOUBLE, KEYS
 from minitvm.tir.annotations import ALIGNMENTS, LANES, PREFETCH
 from minitvm.tir.nodes import ForKind, Stmt
-from minitvm.tir.places import SCOPES, THREAD_AXES
 from minitvm.tir.schedule.registry import transforms
+from minitvm.tir.scopes_and_axes import SCOPES, THREAD_AXES
 from minitvm.tir.transform.pipeline import PASSES
 
 GRAPH_PASSES = list(dict.fromkeys(name for name, _ in graph_passes(Target("cpu"))))

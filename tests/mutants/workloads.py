@@ -35,7 +35,7 @@ from minitvm.reference.strategies import prim_funcs, te_computes
 from minitvm.reference.strategies.layouts import strided
 from minitvm.script import from_source
 from minitvm.target import Target
-from minitvm.tir.analysis.pipelines import DOUBLE, ORDER, STAGE, inner_parts
+from minitvm.tir.analysis.software_pipelines import DOUBLE, ORDER, STAGE, inner_parts
 from minitvm.tir.nodes import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule
 from minitvm.tir.schedule.claims import declares_what_it_touches

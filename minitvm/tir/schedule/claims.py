@@ -10,7 +10,7 @@ from ...expr import replace
 from ..analysis.declared import declared_regions, union_regions
 from ..analysis.tree import Tree
 from ..nodes import Block, BlockRealize, BufferRegion, PrimFunc
-from ..verifier import reads_are_declared, writes_are_declared
+from ..verifier.tir_rules import reads_are_declared, writes_are_declared
 from .registry import Failure, requirement
 from .state import ScheduleState
 

@@ -7,7 +7,7 @@ import functools
 from ...expr import Node, children
 from ..analysis.accesses import handed_out
 from ..nodes import Block, PrimFunc, Stmt
-from ..verifier import addresses_are_declared
+from ..verifier.tir_rules import addresses_are_declared
 from .registry import Failure, invariant
 from .state import ScheduleState
 

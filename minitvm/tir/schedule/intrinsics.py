@@ -24,8 +24,8 @@ from ..nodes import (
     Stmt,
     with_root,
 )
+from .access_remapping import point_block
 from .registry import Refused, lookup
-from .relayout import point_block
 from .state import ScheduleState
 
 if TYPE_CHECKING:

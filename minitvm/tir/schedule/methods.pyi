@@ -22,8 +22,6 @@ class Methods:
         """Permute the iterators of a block: the k-th is to be the one that was at `new_order[k]`."""
     def add_unit_loop(self, block_or_loop: BlockRV | str | LoopRV) -> LoopRV:
         """Put a loop of one iteration around a block or loop: something to bind to a thread axis, or to compute at."""
-    def transform_block_layout(self, block: BlockRV | str, index_map: Callable[..., Any]) -> None:
-        """Iterate a block differently: it runs in new loops, whose iterations are `index_map` of the old ones."""
     def merge(self, *loops: LoopRV) -> LoopRV:
         """Make one loop of loops of neighbouring nests, and of those around them: one iteration does what each of them did."""
     def loop_partition(self, loop: LoopRV, factors: Sequence[int | Expr | None], preserve_unit_iters: bool = ...) -> list[LoopRV]:
@@ -116,3 +114,5 @@ class Methods:
         """Declare which region of a buffer a block reads or writes, where that is to be more than its body shows."""
     def tensorize(self, block_or_loop: BlockRV | str | LoopRV, tensor_intrin: str | TensorIntrin, preserve_unit_iters: bool = ...) -> None:
         """Replace the computation of a block, or of a loop's subtree, by an intrinsic that does the same."""
+    def transform_block_layout(self, block: BlockRV | str, index_map: Callable[..., Any]) -> None:
+        """Iterate a block differently: it runs in new loops, whose iterations are `index_map` of the old ones."""

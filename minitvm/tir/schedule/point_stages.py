@@ -43,7 +43,7 @@ from ..nodes import (
     LetStmt,
     Stmt,
 )
-from .placement import box_text, nest_for
+from .moving import box_text, nest_for
 from .registry import Failure, holds_inside
 from .staging import Insertion, box_written, initialised, place_after, point_region
 from .state import ScheduleState, guard

@@ -18,8 +18,8 @@ from ..analysis.threads import adds_up
 from ..analysis.tree import Tree
 from ..conditions import is_const, uses
 from ..nodes import BlockRealize, For, ForKind, LetStmt, Seq
-from ..places import COMMON_SCOPES, SCOPES, is_scope, suggestion
-from ..verifier import variables_are_defined
+from ..scopes_and_axes import COMMON_SCOPES, SCOPES, is_scope, suggestion
+from ..verifier.shared_rules import variables_are_defined
 from .registry import Failure, invariant, requirement
 from .state import ScheduleState
 from .thread_storage import safe_storage

@@ -20,7 +20,7 @@ from ..analysis.block_kinds import loops_binding
 from ..analysis.tree import Tree
 from ..conditions import is_const
 from ..nodes import BlockRealize
-from .placement import run_through
+from .moving import run_through
 
 
 def why_other_iterations(

@@ -37,7 +37,7 @@ from .registry import PRIMITIVES, RESERVED, Primitive, Refused, Requirement, on_
 from .space import draw_call, legal_calls
 from .state import ScheduleState
 from .trace import Instruction, Trace, plain
-from .verification import verify_step
+from .verify_step import verify_step
 
 _LEVELS = ("detail", "fast", "none")
 _MASKS = (None, "all", "none")

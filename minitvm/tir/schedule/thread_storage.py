@@ -12,7 +12,7 @@ from ..analysis.dependences import accesses, conflicting_pairs, shown_apart
 from ..analysis.threads import depends, is_shared, is_thread, owns
 from ..analysis.tree import Tree
 from ..nodes import BlockRealize, Buffer, For, ForKind
-from .placement import uncovered
+from .moving import uncovered
 from .state import ScheduleState
 
 _COMMON = ("global", "shared")  # scopes of which the iterations of a parallel loop have none for themselves

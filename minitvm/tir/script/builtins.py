@@ -38,7 +38,7 @@ from .. import op
 from ..conditions import is_const
 from ..nodes import Buffer as BufferNode
 from ..nodes import BufferLoad, BufferStore, ForKind, Prefetch
-from ..places import THREAD_AXES, is_thread_axis
+from ..scopes_and_axes import THREAD_AXES, is_thread_axis
 from . import buffers
 from .buffers import alloc_buffer, as_region, decl_buffer
 from .descriptions import (

@@ -11,7 +11,7 @@ while `B[i % 2]` is in use. In a loop that is annotated as a pipeline already a 
 from __future__ import annotations
 
 from ...expr import replace
-from ..analysis.pipelines import (
+from ..analysis.software_pipelines import (
     DOUBLE,
     KEYS,
     ORDER,

@@ -13,7 +13,7 @@ becomes
     use: C[n - 1] = B[(n - 1) % 2, ...]
 
 A buffer that gets versions first shrinks to what one iteration uses. That the order is legal is decided by
-`analysis.pipelines`, the same that refuses the annotation.
+`analysis.software_pipelines`, the same that refuses the annotation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ...errors import ScheduleError, report
 from ...expr import Expr, IntImm, Node, Range, const, map_children, replace, rewrite, substitute, walk
 from ..analysis.boxes import hull, touched
 from ..analysis.failure import Failure
-from ..analysis.pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
+from ..analysis.software_pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
 from ..analysis.tree import Tree, fresh_copy
 from ..annotations import ALIGNMENTS
 from ..conditions import all_of, uses

@@ -47,7 +47,7 @@ BACK.edit(
     "if False:",
 )
 
-PLACE = Faults("placement", "minitvm.tir.schedule.placement", [
+PLACE = Faults("placement", "minitvm.tir.schedule.moving", [
     schedules("compute_at", of=CHAIN, prepare=("split",)),
     schedules("reverse_compute_at", of=CHAIN, prepare=("split",)),
     schedules("compute_at", "reverse_compute_at"),

@@ -229,7 +229,7 @@ COMPACT_BUFFERS.edit(
     "(found[0], max(found[1], total.high))",
 )
 
-PIPELINES = Faults("programs: pipelines", "minitvm.tir.analysis.pipelines", [STAGES])
+PIPELINES = Faults("programs: pipelines", "minitvm.tir.analysis.software_pipelines", [STAGES])
 PIPELINES.edit(
     "versions do not go by the order in a time step",
     "_versions",

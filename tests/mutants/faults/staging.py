@@ -123,7 +123,7 @@ LAYOUTS = [
     schedules("transform_layout", examples=300),
     schedules("transform_layout", of=families("chain", "contraction"), prepare=()),
 ]
-LAYOUT = Faults("transform_layout", PRIMITIVES + "layout", LAYOUTS)
+LAYOUT = Faults("transform_layout", PRIMITIVES + "transform_layout", LAYOUTS)
 PADDED = Faults("transform_layout", SCHEDULE + "padded_writer", LAYOUTS)
 PADDED.edit(
     "the pad value everywhere",
@@ -140,7 +140,7 @@ PADDED.edit(
 LAYOUT.drop("a buffer with strides of its own", "transform_layout", "row_major")
 BLOCK_LAYOUT = Faults(
     "transform_block_layout",
-    PRIMITIVES + "block_layout",
+    PRIMITIVES + "transform_block_layout",
     [
         primitive("transform_block_layout"),
         schedules("transform_block_layout", of=families("contraction", "chain", "folds"), prepare=()),

@@ -20,7 +20,7 @@ from minitvm.tir import IndexMap
 from minitvm.tir.analysis.tree import statements
 from minitvm.tir.nodes import Buffer, BufferStore, PrimFunc, root_block
 from minitvm.tir.schedule import BlockRV, Schedule
-from minitvm.tir.schedule.relayout import in_old_layouts
+from minitvm.tir.schedule.access_remapping import in_old_layouts
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.transform.pipeline import lower
 

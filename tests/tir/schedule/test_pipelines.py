@@ -20,7 +20,7 @@ from minitvm.reference.strategies import prim_funcs
 from minitvm.reference.strategies.enough import Enough
 from minitvm.script import tir as T
 from minitvm.tir import Schedule
-from minitvm.tir.analysis.pipelines import inner_parts
+from minitvm.tir.analysis.software_pipelines import inner_parts
 from minitvm.tir.nodes import Allocate, Block, Buffer, For, ForKind, PrimFunc
 from minitvm.tir.schedule.testing import loop_handles
 from minitvm.tir.transform import lower

@@ -14,7 +14,7 @@ import numpy as np
 from minitvm.errors import ExecutionError
 from minitvm.expr import Expr, Max, Var, binary, const, replace
 from minitvm.reference import tir as reference
-from minitvm.tir.analysis.pipelines import DOUBLE, ORDER, STAGE
+from minitvm.tir.analysis.software_pipelines import DOUBLE, ORDER, STAGE
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc, Seq, Stmt, with_root
 from tests.tir.transform.block_values import Known, block
 from tests.tir.transform.draws import Draws

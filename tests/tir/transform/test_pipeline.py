@@ -20,7 +20,7 @@ from minitvm.script import from_source
 from minitvm.script import tir as T
 from minitvm.te import create_prim_func
 from minitvm.tir import Schedule
-from minitvm.tir.analysis.pipelines import DOUBLE, ORDER, STAGE
+from minitvm.tir.analysis.software_pipelines import DOUBLE, ORDER, STAGE
 from minitvm.tir.annotations import LANES, PREFETCH
 from minitvm.tir.nodes import (
     Allocate,

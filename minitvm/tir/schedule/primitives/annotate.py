@@ -7,7 +7,7 @@ from typing import Any
 
 from ....errors import InputError, nearest
 from ....expr import FloatImm, IntImm, StringImm, replace
-from ...analysis import pipelines
+from ...analysis import software_pipelines
 from ...annotations import ALIGNMENTS, LANES, PREFETCH, alignments_of
 from ...nodes import Block, BlockRealize, For
 from ..registry import Failure, invariant, primitive, requirement
@@ -54,7 +54,7 @@ def note_is_data(state: ScheduleState, block_or_loop: BlockRealize | For, ann_va
 
 
 _COUNTS = (LANES, PREFETCH)
-_ON_LOOPS, _ON_BLOCKS = pipelines.KEYS, (pipelines.DOUBLE,)
+_ON_LOOPS, _ON_BLOCKS = software_pipelines.KEYS, (software_pipelines.DOUBLE,)
 
 
 @requirement
@@ -99,7 +99,7 @@ def pipelines_well_formed(state: ScheduleState) -> Failure | None:
     for each statement of its body; no stage is asynchronous. A block annotated as double buffer names, by its position,
     a buffer that it writes, and stands in a loop that holds other statements beside it.
     """
-    failures = (pipelines.ill_formed(tree) for tree in state.schedulable_trees())
+    failures = (software_pipelines.ill_formed(tree) for tree in state.schedulable_trees())
     return next((failure for failure in failures if failure is not None), None)
 
 
@@ -108,7 +108,7 @@ def keeps_pipelines(state: ScheduleState) -> Failure | None:
     """Every loop that is annotated as a software pipeline can run so, and every double buffer can be one:
     each value is written before it is read, and not overwritten before, in the order of the pipeline's time steps.
     """
-    failures = (pipelines.broken(tree) for tree in state.schedulable_trees())
+    failures = (software_pipelines.broken(tree) for tree in state.schedulable_trees())
     return next((failure for failure in failures if failure is not None), None)
 
 
@@ -159,15 +159,15 @@ def _annotate_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
         yield loop, "pragma_auto_unroll_max_step", 16
         yield loop, PREFETCH, 3
         yield loop, LANES, 4
-        count = len(pipelines.inner_parts(loop))
+        count = len(software_pipelines.inner_parts(loop))
         if count > 1:
-            yield loop, pipelines.STAGE, [0] * (count - 1) + [1]
-            yield loop, pipelines.STAGE, list(range(count))
-        if pipelines.STAGE in loop.annotations:
-            yield loop, pipelines.ORDER, list(range(count))[::-1]
+            yield loop, software_pipelines.STAGE, [0] * (count - 1) + [1]
+            yield loop, software_pipelines.STAGE, list(range(count))
+        if software_pipelines.STAGE in loop.annotations:
+            yield loop, software_pipelines.ORDER, list(range(count))[::-1]
     for block in state.tree().blocks.values():
-        if block.block.writes and pipelines.doubled_loop(state.tree(), block) is not None:
-            yield block, pipelines.DOUBLE, 0
+        if block.block.writes and software_pipelines.doubled_loop(state.tree(), block) is not None:
+            yield block, software_pipelines.DOUBLE, 0
 
 
 @unannotate.space

@@ -32,8 +32,8 @@ from ...analysis.declared import declared_regions, union_regions, with_declared_
 from ...analysis.tree import Tree, fresh_copy, statements
 from ...conditions import conjuncts, is_const, uses
 from ...nodes import Block, BlockId, BlockRealize, BufferLoad, BufferRegion, BufferStore, For, ForKind, Seq, Stmt
+from ..access_remapping import with_simple_indices
 from ..registry import Failure, primitive, requirement
-from ..relayout import with_simple_indices
 from ..state import ScheduleState
 from .partition import wrapped
 

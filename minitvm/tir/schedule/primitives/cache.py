@@ -14,7 +14,7 @@ from ...analysis.dependences import accesses
 from ...analysis.surely import fills, first_reads, reads_before_writing
 from ...analysis.tree import Tree
 from ...nodes import BlockRealize, Buffer, BufferRegion, BufferStore
-from ..placement import box_text, uncovered
+from ..moving import box_text, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import known_scope
 from ..staging import (

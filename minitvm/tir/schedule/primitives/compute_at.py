@@ -15,7 +15,7 @@ from ...analysis.surely import fills
 from ...analysis.tree import Tree
 from ...nodes import BlockRealize, BufferRegion, For, ForKind, Seq
 from .. import requirements as req
-from ..placement import box_text, broken_flow, insert, iterator_ranges, nest_for, reads, uncovered
+from ..moving import box_text, broken_flow, insert, iterator_ranges, nest_for, reads, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..reruns import why_other_iterations
 from ..staging import refuse_races

@@ -30,7 +30,7 @@ from ...analysis.tree import Tree
 from ...conditions import both, conjuncts, is_const
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, Stmt
 from ..inverse_reads import at_iterators, box_read, iteration_at, loads_of, way_back, where_read
-from ..placement import broken_flow, uncovered
+from ..moving import broken_flow, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import own_iterators
 from ..state import ScheduleState

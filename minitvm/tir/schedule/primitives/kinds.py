@@ -9,7 +9,7 @@ from ....expr import IntImm, replace
 from ...analysis.dependences import accesses
 from ...analysis.threads import why_not_again
 from ...nodes import For, ForKind
-from ...places import THREAD_AXES, is_thread_axis, suggestion
+from ...scopes_and_axes import THREAD_AXES, is_thread_axis, suggestion
 from .. import requirements as req
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState

@@ -26,7 +26,7 @@ from ...nodes import (
     Seq,
     Stmt,
 )
-from ..placement import box_text
+from ..moving import box_text
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import known_scope
 from ..staging import (

@@ -42,7 +42,7 @@ from ...nodes import (
     Stmt,
 )
 from ...values import values
-from ..placement import uncovered
+from ..moving import uncovered
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 

@@ -23,7 +23,7 @@ from ...strides import row_major
 from ...tensor_intrin import TensorIntrin
 from ..intrinsics import renamed_inside
 from ..matching import Matcher, Mismatch
-from ..placement import box_text
+from ..moving import box_text
 from ..registry import Failure, Refused, holds_inside, primitive, requirement
 from ..state import ScheduleState
 from .blockize import blockize

@@ -1,10 +1,8 @@
-"""The rules of the kernel level, as a table; what code generation relies on. `tir.verifier.verify` applies them."""
+"""The rules of the kernel level, as a table: what code generation relies on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from ...expr import IntImm, Node, Reduce
+from ...expr import IntImm, Reduce
 from ..analysis.threads import is_virtual
 from ..conditions import is_const
 from ..nodes import (
@@ -21,33 +19,33 @@ from ..nodes import (
     Seq,
     Stmt,
 )
-from ..scopes import every_node
-from ..verifier import Rule
+from .rule import Broken, Rule
+from .visibility import every_node
 
 STACK_BYTES = 2 << 20
 STATEMENTS = 20_000
 
 
-def _no_blocks(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+def _no_blocks(func: PrimFunc) -> Broken:
     for node in every_node(func):
         if isinstance(node, Block | BlockRealize | Reduce):
             yield node, type(node).__name__
 
 
-def _flat(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+def _flat(func: PrimFunc) -> Broken:
     for node in [*func.params, *every_node(func)]:
         buffer = node if isinstance(node, Buffer) else getattr(node, "buffer", None)
         if isinstance(buffer, Buffer) and (buffer.ndim != 1 or buffer.strides or not is_const(buffer.elem_offset, 0)):
             yield node, f"{buffer.name} has {buffer.ndim} dimensions"
 
 
-def _one_parallel_loop(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+def _one_parallel_loop(func: PrimFunc) -> Broken:
     for node in every_node(func):
         if isinstance(node, For) and node is not func.body and node.kind == ForKind.PARALLEL:
             yield node, f"the loop over {node.var.name} is parallel but not outermost"
 
 
-def _plain_loops(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+def _plain_loops(func: PrimFunc) -> Broken:
     for node in every_node(func):
         if not isinstance(node, For) or (node.kind is ForKind.THREAD and not is_virtual(node)):
             continue
@@ -55,7 +53,7 @@ def _plain_loops(func: PrimFunc) -> Iterator[tuple[Node, str]]:
             yield node, f"the loop over {node.var.name} is {node.kind}"
 
 
-def _stack(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+def _stack(func: PrimFunc) -> Broken:
     total = 0
     for node in every_node(func):
         if not isinstance(node, Allocate):
@@ -69,13 +67,13 @@ def _stack(func: PrimFunc) -> Iterator[tuple[Node, str]]:
             yield node, f"{total} bytes with {node.buffer.name}"
 
 
-def _budget(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+def _budget(func: PrimFunc) -> Broken:
     count = sum(isinstance(node, Stmt) for node in every_node(func))
     if count > STATEMENTS:
         yield func.body, f"{count} statements"
 
 
-def _masks(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+def _masks(func: PrimFunc) -> Broken:
     for node in every_node(func):
         if isinstance(node, BufferLoad | BufferStore) and node.predicate is not None:
             lanes = node.indices[0].dtype.lanes
@@ -83,7 +81,7 @@ def _masks(func: PrimFunc) -> Iterator[tuple[Node, str]]:
                 yield node, f"a mask of {node.predicate.dtype.lanes} lanes on an access of {lanes}"
 
 
-def _only_calls(func: PrimFunc) -> Iterator[tuple[Node, str]]:
+def _only_calls(func: PrimFunc) -> Broken:
     stack: list[Stmt] = [func.body]
     while stack:
         stmt = stack.pop()

@@ -14,10 +14,10 @@ from ...conditions import conjuncts, is_const
 from ...index_map import IndexMap
 from ...nodes import BlockRealize, For, ForKind, Stmt
 from .. import requirements as req
+from ..access_remapping import with_simple_indices
 from ..registry import Failure, primitive, requirement
-from ..relayout import with_simple_indices
 from ..state import ScheduleState, nest_around
-from .layout import fitting_map, made_map
+from .transform_layout import fitting_map, made_map
 
 
 def _nest(tree: Tree, block: BlockRealize) -> list[For] | None:

@@ -38,9 +38,9 @@ from ...nodes import (
     Seq,
     Stmt,
 )
+from ..access_remapping import SIDES, chosen_region, in_old_layouts, point_block, relaid
 from ..padded_writer import over_new_shape, whole_nest
 from ..registry import Failure, primitive, requirement
-from ..relayout import SIDES, chosen_region, in_old_layouts, point_block, relaid
 from ..state import ScheduleState
 
 

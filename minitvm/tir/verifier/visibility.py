@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ..expr import Expr, Let, Node, Var, children, walk
-from .nodes import Allocate, Block, BlockRealize, Buffer, BufferData, BufferLoad, BufferRegion, For, LetStmt, PrimFunc
+from ...expr import Expr, Let, Node, Var, children, walk
+from ..nodes import Allocate, Block, BlockRealize, Buffer, BufferData, BufferLoad, BufferRegion, For, LetStmt, PrimFunc
 
 
 @dataclass(frozen=True, slots=True)

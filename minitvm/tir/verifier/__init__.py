@@ -1,0 +1,63 @@
+"""The rules of level 3 and of the kernel level, one short function each.
+
+`verify(func)` raises `VerificationError` naming the first rule that is broken, with the spot marked. With
+MINITVM_VERIFY=1 (`errors.verification_asked`) a schedule checks its function after every step, lowering what it is
+given and the kernels it makes, by `verify_if_asked`.
+"""
+
+from __future__ import annotations
+
+from ...errors import VerificationError, report, verification_asked
+from ...expr import Node
+from ..nodes import IRModule, PrimFunc
+from ..script.printer import script
+from .kernel_rules import HOST_RULES, KERNEL_RULES
+from .module_rules import MODULE_RULES
+from .rule import Rule
+from .shared_rules import SHARED_RULES
+from .tir_rules import TIR_RULES
+
+
+def rules(func: PrimFunc, level: str = "tir") -> list[Rule]:
+    """The rules that apply to a function, in the order in which they are checked."""
+    if level == "tir":
+        return TIR_RULES
+    own = HOST_RULES if func.attrs.get("host") else KERNEL_RULES
+    return [*SHARED_RULES, *own]
+
+
+def verify(program: PrimFunc | IRModule, level: str = "tir", context: int | None = 6) -> None:
+    """Raise `VerificationError` for the first rule that a function, or a function of a module, breaks.
+
+    `level` is "tir" (level 3) or "kernel" (after lowering). `context` is the number of lines shown around the spot.
+    """
+    functions = [program] if isinstance(program, PrimFunc) else list(program.functions.values())
+    for func in functions:
+        for entry in rules(func, level):
+            for node, found in entry.check(func):
+                raise _error(func, entry.name, entry.meaning, node, found, context)
+    if isinstance(program, IRModule) and level == "kernel":
+        for name, (meaning, check) in MODULE_RULES.items():
+            for node, found in check(program):
+                raise _error(program, name, meaning, node, found, context)
+
+
+def verify_if_asked(name: str, program: PrimFunc | IRModule, level: str = "tir") -> None:
+    """`verify` after the pass or primitive `name`, if MINITVM_VERIFY=1; its error says which one broke the program."""
+    if not verification_asked():
+        return
+    try:
+        verify(program, level)
+    except VerificationError as error:
+        raise VerificationError(f"after {name}: {error}") from None
+
+
+def _error(
+    program: PrimFunc | IRModule, name: str, meaning: str, node: Node, found: str, context: int | None
+) -> VerificationError:
+    what = program.name if isinstance(program, PrimFunc) else "the module"
+    text = script(program, mark={node: found}, context=context)
+    return VerificationError(report(f"{what}: {name}", program=text, wanted=meaning, found=found))
+
+
+__all__ = ["MODULE_RULES", "SHARED_RULES", "TIR_RULES", "Rule", "rules", "verify", "verify_if_asked"]

@@ -1,0 +1,155 @@
+"""The rules of level 3 and of the kernel level alike: names, indices, dtypes, threads."""
+
+from __future__ import annotations
+
+from ...expr import Node, Select, Var, walk
+from ..analysis.threads import is_thread, why_not_again
+from ..nodes import (
+    Allocate,
+    Block,
+    Buffer,
+    BufferData,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    KernelCall,
+    LetStmt,
+    PrimFunc,
+)
+from ..strides import why_not_strides
+from .rule import Broken, Rule, rule
+from .visibility import conditions, dimensions, every_node, scoped, used_buffer
+
+SHARED_RULES: list[Rule] = []
+
+
+@rule(SHARED_RULES)
+def variables_are_defined(func: PrimFunc) -> Broken:
+    """a variable is a parameter, a symbolic dimension, or defined by a loop, block or let around its use"""
+    for node, scope in scoped(func):
+        if isinstance(node, Var) and node not in scope.variables:
+            yield node, f"{node.name} is not defined here"
+
+
+@rule(SHARED_RULES)
+def variables_are_defined_once(func: PrimFunc) -> Broken:
+    """every loop, iterator and let has a variable of its own"""
+    seen = {p for p in func.params if isinstance(p, Var)} | set(dimensions(func))
+    for node in every_node(func):
+        defined = [a.var for a in node.iter_vars] if isinstance(node, Block) else [getattr(node, "var", None)]
+        if not isinstance(node, For | Block | LetStmt):
+            continue
+        for variable in defined:
+            if variable in seen:
+                yield node, f"{variable.name} is defined a second time"
+            elif variable is not None:
+                seen.add(variable)
+
+
+@rule(SHARED_RULES)
+def buffers_are_defined(func: PrimFunc) -> Broken:
+    """a buffer is a parameter, or allocated or matched by a block or statement around its use"""
+    for node, scope in scoped(func):
+        used = [a for a in node.args if isinstance(a, Buffer)] if isinstance(node, KernelCall) else [used_buffer(node)]
+        for buffer in used:
+            if buffer is not None and buffer not in scope.buffers:
+                yield node, f"{buffer.name} is not defined here"
+
+
+@rule(SHARED_RULES)
+def buffers_are_defined_once(func: PrimFunc) -> Broken:
+    """every parameter, allocation and view is a buffer of its own"""
+    seen: set[Buffer] = set()
+    definitions: list[tuple[Node, Buffer]] = [(b, b) for b in func.buffers]
+    for node in every_node(func):
+        if isinstance(node, Block):
+            definitions += [(node, b) for b in node.alloc_buffers] + [(m, m.buffer) for m in node.match_buffers]
+        elif isinstance(node, Allocate):
+            definitions.append((node, node.buffer))
+    for node, buffer in definitions:
+        if buffer in seen:
+            yield node, f"{buffer.name} is defined a second time"
+        seen.add(buffer)
+
+
+@rule(SHARED_RULES)
+def dimensions_can_be_bound(func: PrimFunc) -> Broken:
+    """a symbolic dimension stands alone in the shape, strides or offset of a parameter, or is a parameter"""
+    if func.attrs.get("host"):
+        return  # its buffers are flat; the linker knows the dimensions from the function that it was lowered from
+    scalars = {p for p in func.params if isinstance(p, Var)}
+    alone = {part for b in func.buffers for part in (*b.shape, *b.strides, b.elem_offset) if isinstance(part, Var)}
+    for buffer in func.buffers:
+        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            for item in walk(part):
+                if isinstance(item, Var) and item not in scalars and item not in alone:
+                    yield buffer, f"{item.name} stands only inside {part}: no argument tells its value"
+
+
+@rule(SHARED_RULES)
+def strides_are_injective(func: PrimFunc) -> Broken:
+    """explicit strides are as many as dimensions, and lead each element to a place of its own"""
+    buffers: list[tuple[Node, Buffer]] = [(b, b) for b in func.buffers]
+    for node in every_node(func):
+        if isinstance(node, Block):
+            buffers += [(b, b) for b in node.alloc_buffers] + [(m, m.buffer) for m in node.match_buffers]
+        elif isinstance(node, Allocate):
+            buffers.append((node, node.buffer))
+    for node, buffer in buffers:
+        wrong = why_not_strides(buffer.shape, buffer.strides, buffer.elem_offset)
+        if wrong:
+            yield node, f"{buffer.name}: {wrong}"
+
+
+@rule(SHARED_RULES)
+def indices_are_integers(func: PrimFunc) -> Broken:
+    """the indices of loads, stores and regions are integers, one a dimension"""
+    for node in every_node(func):
+        buffer = used_buffer(node)
+        if buffer is None or isinstance(node, BufferData):
+            continue
+        indices = [r.start for r in node.region] if isinstance(node, BufferRegion) else node.indices  # type: ignore[attr-defined]
+        if len(indices) != buffer.ndim:
+            yield node, f"{len(indices)} indices of {buffer.name}, which has {buffer.ndim} dimensions"
+        for index in indices:
+            if not index.dtype.is_int:
+                yield node, f"the index {index} has dtype {index.dtype}"
+
+
+@rule(SHARED_RULES)
+def loops_are_over_integers(func: PrimFunc) -> Broken:
+    """start, extent and variable of a loop have one integer dtype"""
+    for node in every_node(func):
+        if isinstance(node, For):
+            dtypes = {node.var.dtype, node.start.dtype, node.extent.dtype}
+            if len(dtypes) > 1 or not node.var.dtype.is_int:
+                found = f"{node.var.dtype} runs from {node.start.dtype} over {node.extent.dtype}"
+                yield node, found
+
+
+@rule(SHARED_RULES)
+def conditions_are_bool(func: PrimFunc) -> Broken:
+    """conditions and predicates are bool; those of statements and blocks have one lane"""
+    for node in every_node(func):
+        for condition in conditions(node):
+            scalar = not isinstance(node, BufferStore) and used_buffer(node) is None
+            vector = condition.dtype.lanes > 1 and not isinstance(node, Select)
+            if not condition.dtype.is_bool or (scalar and vector):
+                yield node, f"{condition} has dtype {condition.dtype}"
+
+
+@rule(SHARED_RULES)
+def thread_loops_name_their_axis(func: PrimFunc) -> Broken:
+    """a thread loop names its axis, no other loop does, and an axis that is bound again shares an inner loop out"""
+    for node, scope in scoped(func):
+        if not isinstance(node, For):
+            continue
+        if (node.thread is not None) != (node.kind is ForKind.THREAD):
+            yield node, f"kind {node.kind} with thread={node.thread}"
+        outer = [loop for loop in scope.loops if loop.thread is not None and loop.thread == node.thread]
+        if outer and not str(node.thread).startswith("vthread"):
+            reason = why_not_again(outer[0], node) if is_thread(node) else ""
+            if reason is not None:
+                already = f"{node.thread} is bound by the loop over {outer[0].var.name} already"
+                yield node, f"{already}; {reason}" if reason else already

@@ -1,0 +1,216 @@
+"""The rules of level 3.
+
+Claims (declared regions, iterators in their domains) are refuted only where plain interval reasoning decides; the rest
+is for the reference interpreter's shadow checks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from ...arith import Analyzer
+from ...expr import REDUCE, IntImm, Range, Var, children, walk
+from ..analysis.accesses import handed_out
+from ..analysis.effects import effects
+from ..analysis.touches import Box, Touch, stretch
+from ..conditions import is_const
+from ..nodes import Allocate, Block, BlockRealize, For, ForKind, KernelCall, MatchBufferRegion, PrimFunc
+from .rule import Broken, Rule, rule
+from .shared_rules import SHARED_RULES
+from .visibility import Scope, every_node, scoped
+
+TIR_RULES: list[Rule] = [*SHARED_RULES]
+
+
+@rule(TIR_RULES)
+def there_is_a_root_block(func: PrimFunc) -> Broken:
+    """the body is the root block, with no iterators"""
+    if not isinstance(func.body, BlockRealize) or func.body.block.iter_vars:
+        yield func.body, f"a {type(func.body).__name__}"
+
+
+@rule(TIR_RULES)
+def nothing_is_lowered_yet(func: PrimFunc) -> Broken:
+    """allocations belong to blocks, and kernels are called by host functions only"""
+    for node in every_node(func):
+        if isinstance(node, Allocate | KernelCall):
+            yield node, f"{type(node).__name__} at level 3"
+
+
+@rule(TIR_RULES)
+def iterators_are_bound(func: PrimFunc) -> Broken:
+    """every iterator of a block has one value, of its dtype, and is spatial, reduction or opaque"""
+    for node in every_node(func):
+        if not isinstance(node, BlockRealize):
+            continue
+        axes, values = node.block.iter_vars, node.iter_values
+        if len(axes) != len(values):
+            yield node, f"{len(axes)} iterators, {len(values)} values"
+        for axis, value in zip(axes, values):
+            if axis.var.dtype != value.dtype:
+                yield axis, f"{axis.var.name} is {axis.var.dtype}, its value {value} is {value.dtype}"
+            if axis.kind not in ("S", "R", "O"):
+                yield axis, f"{axis.var.name} is of kind {axis.kind!r}"
+
+
+@rule(TIR_RULES)
+def blocks_use_their_iterators(func: PrimFunc) -> Broken:
+    """a block uses the loops around it only through its iterators"""
+    for node, scope in scoped(func):
+        for variable in children(node):
+            if isinstance(variable, Var) and variable in scope.block_loops and scope.block is not None:
+                yield node, f"the loop variable {variable.name} inside the block {scope.block.name}"
+
+
+@rule(TIR_RULES)
+def iterators_stay_in_their_domains(func: PrimFunc) -> Broken:
+    """where a block has no predicate, the values of its iterators lie in their domains"""
+    for node, scope in scoped(func):
+        if not isinstance(node, BlockRealize) or not _always(node):
+            continue
+        if any(is_const(loop.extent, 0) for loop in scope.loops):
+            continue  # the block never runs
+        for axis, value in zip(node.block.iter_vars, node.iter_values):
+            values = stretch(Range(value, IntImm(1, value.dtype)), scope.loops)
+            if values is None or not isinstance(axis.dom.extent, IntImm) or scope.guarded:
+                continue
+            first, count = values
+            shift = first - Analyzer().affine(axis.dom.start)
+            below = shift.const
+            if shift.is_const and (below < 0 or below + count > axis.dom.extent.value):
+                start = axis.dom.start
+                low = start.value + below if isinstance(start, IntImm) else f"{start} + {below}"
+                last = low + count - 1 if isinstance(low, int) else f"{low} + {count - 1}"
+                yield axis, f"{axis.var.name} = {value} runs from {low} to {last}"
+
+
+@rule(TIR_RULES)
+def reads_are_declared(func: PrimFunc) -> Broken:
+    """what the body of a block reads lies in the regions that the block declares to read"""
+    yield from _undeclared(func, write=False)
+
+
+@rule(TIR_RULES)
+def writes_are_declared(func: PrimFunc) -> Broken:
+    """what the body of a block writes lies in the regions that the block declares to write"""
+    yield from _undeclared(func, write=True)
+
+
+@rule(TIR_RULES)
+def addresses_are_declared(func: PrimFunc) -> Broken:
+    """a block declares to read or write each buffer of which it hands out the address, or makes that buffer itself"""
+    for node, scope in scoped(func):
+        block, buffer = scope.block, handed_out(node)
+        if buffer is None or block is None or _makes_no_claims(block):
+            continue
+        own = {*block.alloc_buffers, *(m.buffer for m in block.match_buffers)}
+        if buffer not in own and all(r.buffer is not buffer for r in (*block.reads, *block.writes)):
+            yield node, f"the block {block.name} declares no access of {buffer.name}, whose address it hands out"
+
+
+@rule(TIR_RULES)
+def views_fit_their_source(func: PrimFunc) -> Broken:
+    """a matched buffer has the dtype and scope of the buffer that it views"""
+    for node in every_node(func):
+        if isinstance(node, MatchBufferRegion):
+            view, source = node.buffer, node.source.buffer
+            if (view.dtype, view.scope) != (source.dtype, source.scope):
+                yield node, f"{view.dtype} in {view.scope}, a view of {source.dtype} in {source.scope}"
+
+
+@rule(TIR_RULES)
+def concurrent_loops_bind_no_reductions(func: PrimFunc) -> Broken:
+    """parallel and vectorised loops and block indices drive only spatial iterators, thread indices also reductions"""
+    for node, scope in scoped(func):
+        if not isinstance(node, BlockRealize):
+            continue
+        around = [loop for loop in scope.loops if loop.var not in scope.block_loops]
+        concurrent = {loop.var: loop for loop in around if _is_concurrent(loop)}
+        for axis, value in zip(node.block.iter_vars, node.iter_values):
+            for item in walk(value):
+                if isinstance(item, Var) and item in concurrent and axis.kind == REDUCE:
+                    loop = concurrent[item]
+                    yield loop, f"{item.name} is {loop.thread or loop.kind} and drives the reduction {axis.var.name}"
+
+
+@rule(TIR_RULES)
+def vectorised_loops_have_constant_extents(func: PrimFunc) -> Broken:
+    """the extent of a vectorised loop is a constant: it becomes the lanes of vectors"""
+    for node in every_node(func):
+        if isinstance(node, For) and node.kind is ForKind.VECTORIZED and not isinstance(node.extent, IntImm):
+            yield node, f"extent {node.extent}"
+
+
+def _always(realize: BlockRealize) -> bool:
+    return isinstance(realize.predicate, IntImm) and bool(realize.predicate.value)
+
+
+def _is_concurrent(loop: For) -> bool:
+    if loop.kind is ForKind.THREAD:
+        return not str(loop.thread).startswith("threadIdx")
+    return loop.kind in (ForKind.PARALLEL, ForKind.VECTORIZED)
+
+
+def _undeclared(func: PrimFunc, write: bool) -> Broken:
+    for realize, scope in scoped(func):
+        if not isinstance(realize, BlockRealize) or _makes_no_claims(realize.block):
+            continue
+        block = realize.block
+        declared = {r.buffer: r.region for r in (block.writes if write else block.reads)}
+        taken = _values_taken(realize, scope)
+        touched = effects(block)
+        for touch in touched.writes if write else touched.reads:
+            if touch.opaque or touch.accumulated or any(is_const(l.extent, 0) for l in touch.loops):
+                continue  # not shown by the text, left out as in TVM, or it never happens
+            region, name = declared.get(touch.buffer), touch.buffer.name
+            if region is None:
+                fault = f"the block {block.name} declares no {'writes' if write else 'reads'} of {name}"
+            elif touch.sure and not touch.conditions and (outside := _outside(touch, region, taken)) is not None:
+                number, where = outside
+                at = f", where {where}" if where else ""
+                word = "written" if write else "read"
+                fault = f"dimension {number} of {name} is {word} outside of the declared region{at}"
+            else:
+                continue
+            # What the block has written itself before depends on nobody: a body may start its own sum.
+            if write or any(t.node is touch.node for t in touched.exposed):
+                yield touch.node, fault
+
+
+def _values_taken(realize: BlockRealize, scope: Scope) -> dict[Var, tuple[int, int]]:
+    """The iterators that certainly take all values from the first to the last given here, whatever the others are."""
+    if not _always(realize) or scope.guarded:
+        return {}
+    loops = {loop.var: loop for loop in scope.loops if loop.var not in scope.block_loops}
+    uses = Counter(item for value in realize.iter_values for item in walk(value) if isinstance(item, Var))
+    taken = {}
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values):
+        loop = loops.get(value) if isinstance(value, Var) and uses[value] == 1 else None
+        if loop is not None and isinstance(loop.start, IntImm) and isinstance(loop.extent, IntImm):
+            if loop.extent.value > 0:
+                taken[axis.var] = (loop.start.value, loop.start.value + loop.extent.value - 1)
+    return taken
+
+
+def _makes_no_claims(block: Block) -> bool:
+    return block.name == "root" and not (block.iter_vars or block.reads or block.writes)
+
+
+def _outside(touch: Touch, declared: Box, taken: Mapping[Var, tuple[int, int]]) -> tuple[int, str] | None:
+    """The dimension in which a touch certainly leaves a declared region, and values of iterators at which it does."""
+    for number, (own, region) in enumerate(zip(touch.ranges, declared, strict=True)):
+        inner = None if own is None else stretch(own, touch.loops)
+        outer = stretch(region, ())
+        if inner is None or outer is None:
+            continue
+        shift = inner[0] - outer[0]
+        if not all(term in taken for term in shift.terms):
+            continue
+        # At the least shift it starts before the declared region, or at the greatest it ends behind it.
+        for last in (False, True):
+            ends = {term: taken[term][(factor > 0) is last] for term, factor in shift.terms.items()}
+            below = shift.const + sum(factor * ends[term] for term, factor in shift.terms.items())
+            if below + inner[1] > outer[1] if last else below < 0:
+                return number, ", ".join(f"{var.name} = {value}" for var, value in ends.items())
+    return None
