@@ -34,7 +34,8 @@ CPU = Target("cpu -vector_bits=256 -vector_registers=16")
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of its own, and levels that are not verified: otherwise there must be levels."""
+    """A folder of its own, no other processes, and levels that are not verified: otherwise there must be levels."""
+    pool.shutdown()
     monkeypatch.setenv("MINITVM_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("MINITVM_VERIFY", "0")
     return tmp_path
