@@ -43,9 +43,9 @@ def _number(item: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _misfit(block: Block, found: Any) -> InputError:
+def _misfit(block: Block, value: Any) -> InputError:
     written = ", ".join(f"{r.buffer.name} of {r.buffer.ndim} dimensions" for r in block.writes) or "nothing"
     return InputError(
         f"block {block.name}: annotation {ALIGNMENTS!r}\n  wanted: {_WANTED}; the block writes {written}\n"
-        f"  found:  {found!r}\n  try:    storage_align({block.name!r}, 0, 0, 32, 8)"
+        f"  found:  {value!r}\n  try:    storage_align({block.name!r}, 0, 0, 32, 8)"
     )

@@ -26,18 +26,18 @@ def left_out(func: PrimFunc) -> PrimFunc:
     def change(node: Any) -> Any:
         if is_assumption(node):
             return Seq(())
-        made = map_children(node, change)
-        if isinstance(made, Seq):
-            return Seq.of(*made.stmts)
-        emptied = made is not node and isinstance(node, For | BlockRealize) and _is_empty(made)
-        return Seq(()) if emptied else made
+        rebuilt = map_children(node, change)
+        if isinstance(rebuilt, Seq):
+            return Seq.of(*rebuilt.stmts)
+        emptied = rebuilt is not node and isinstance(node, For | BlockRealize) and _is_empty(rebuilt)
+        return Seq(()) if emptied else rebuilt
 
     return func.with_body(_kept(func.body, change)) if _assumes(func) else func
 
 
 def _kept(body: Stmt, change: Any) -> Stmt:
-    made: Stmt = map_children(body, change)  # the root block stays, empty or not
-    return made
+    rebuilt: Stmt = map_children(body, change)  # the root block stays, empty or not
+    return rebuilt
 
 
 def _is_empty(stmt: Stmt) -> bool:

@@ -81,12 +81,12 @@ class IndexMap:
 
         Raises `InputError` where the function gives axis separators: those need `from_func_with_separators`.
         """
-        made, separators = IndexMap.from_func_with_separators(
+        index_map, separators = IndexMap.from_func_with_separators(
             mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
         )
         if separators:
             raise InputError("the map has axis separators\n  try:    IndexMap.from_func_with_separators")
-        return made
+        return index_map
 
     @staticmethod
     def from_func_with_separators(
@@ -98,8 +98,8 @@ class IndexMap:
     ) -> tuple[IndexMap, list[int]]:
         """(map, positions at which the function gave `IndexMap.AXIS_SEPARATOR`): the axes that follow are physical."""
         variables = index_variables(mapping_function, ndim, index_dtype)
-        found = given(mapping_function(*variables))
-        results = list(found) if isinstance(found, list | tuple) else [found]
+        returned = checked_indices(mapping_function(*variables))
+        results = list(returned) if isinstance(returned, list | tuple) else [returned]
         finals: list[Expr] = []
         separators: list[int] = []
         for result in results:
@@ -260,9 +260,9 @@ class IndexMap:
         form = self._form(dims, Analyzer(), level="bijective")
         if form is None or not form[0]:
             return False
-        found, moved = form
+        normal, moved = form
         # Bijective onto a box: onto that at zero where nothing is added before or after.
-        return not any(shift for _, shift in moved.values()) and all(row.base == Affine({}) for row in found.sums)
+        return not any(shift for _, shift in moved.values()) and all(row.base == Affine({}) for row in normal.sums)
 
     def _way_back(self, dims: tuple[Expr, ...], places: tuple[Var, ...], analyzer: Analyzer) -> tuple[Expr, ...] | None:
         if self.inverse_index_map is not None:
@@ -270,10 +270,10 @@ class IndexMap:
         form = self._form(dims, analyzer)
         if form is None or not form[0]:
             return None
-        found, moved = form
+        normal, moved = form
         inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims))})
         try:
-            values = iter_check.inverse(found, places, inside)
+            values = iter_check.inverse(normal, places, inside)
         except ValueError:  # which digit is the lower one is not known
             return None
         back: list[Expr] = []
@@ -319,10 +319,10 @@ class IndexMap:
             domains = {moved[v][0]: Range(const(0, d.dtype), d + moved[v][1]) for v, d in zip(moved, dims)}
             inside = Analyzer(domains)
             rows = self.map_indices([s - c if c else s for s, c in moved.values()])
-            found = iter_map.detect([inside.simplify(r) for r in rows], domains, level=level)
-            if found or not any(self._shifts().values()):
+            normal = iter_map.detect([inside.simplify(r) for r in rows], domains, level=level)
+            if normal or not any(self._shifts().values()):
                 break
-        return found, moved
+        return normal, moved
 
     def _shifts(self) -> dict[Var, int]:
         shifts = dict.fromkeys(self.initial_indices, 0)
@@ -345,16 +345,16 @@ class IndexMap:
         inside = Analyzer(domains)
         low, high = inside.bounds(value)
         if any(not isinstance(d, IntImm) for d in dims):
-            found = iter_map.detect([inside.simplify(value)], domains, level="none")
-            if not found or not all(inside.domain.nonnegative(s.scale) for s in found.sums[0].args):
+            normal = iter_map.detect([inside.simplify(value)], domains, level="none")
+            if not normal or not all(inside.domain.nonnegative(s.scale) for s in normal.sums[0].args):
                 return None
-            total = found.sums[0].base + 1
-            for split in found.sums[0].args:
+            total = normal.sums[0].base + 1
+            for split in normal.sums[0].args:
                 reach = iter_check.multiply(split.scale, split.extent - 1)
                 if reach is None:
                     return None
                 total = total + reach
-            if not inside.domain.nonnegative(found.sums[0].base):
+            if not inside.domain.nonnegative(normal.sums[0].base):
                 return None
             extent: Expr = analyzer.simplify(analyzer.to_expr(total, dtype))
             return extent
@@ -399,10 +399,10 @@ class IndexMap:
         return f"lambda{' ' if names else ''}{names}: ({_listed([*map(python, self.final_indices)], trailing=True)})"
 
 
-def given(result: Any) -> Any:
+def checked_indices(result: Any) -> Any:
     """What a caller's function of indices gave; raises `InputError` where that is no expression, nor lists of them."""
     if isinstance(result, list | tuple):
-        return type(result)(map(given, result))
+        return type(result)(map(checked_indices, result))
     if isinstance(result, Expr | str | int | float | np.generic):
         return result
     raise InputError(f"a function of indices gives expressions, or lists of them; found {result!r}")

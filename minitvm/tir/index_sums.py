@@ -60,15 +60,15 @@ def last_first(e: Expr, order: Sequence[Var]) -> Expr:
     """A sum whose terms come in the order of the last of `order` that each uses, backwards; constants at the end, or in
     front where all else is subtracted.
     """
-    found = terms(e)
-    if len(found) < 2:
+    addends = terms(e)
+    if len(addends) < 2:
         return e
 
     def place(term: Term) -> int:
         used = free_vars(term[1]) if term[1] is not None else ()
         return max((order.index(v) for v in used if v in order), default=-1)
 
-    ordered = sorted(found, key=place, reverse=True)
+    ordered = sorted(addends, key=place, reverse=True)
     if all(factor < 0 for factor, term in ordered if term is not None):
         ordered.sort(key=lambda t: t[1] is not None)
     return _sum(ordered, e)
@@ -80,14 +80,19 @@ def with_unit_places(
     """The way back of a layout with the indices in it that are always 0, as TVM has them: `axis0 * 4 + axis1` where
     all elements are in the first tile of 4.
     """
-    made = dict(zip(variables, back, strict=True))
+    by_variable = dict(zip(variables, back, strict=True))
     for final, place, dim in zip(finals, places, shape, strict=True):
         index, step = (final.a, final.b) if isinstance(final, FloorDiv) else (final, const(1, final.dtype))
-        if not is_const(dim, 1) or not isinstance(index, Var) or index not in made or not isinstance(step, IntImm):
+        if (
+            not is_const(dim, 1)
+            or not isinstance(index, Var)
+            or index not in by_variable
+            or not isinstance(step, IntImm)
+        ):
             continue
-        tile = _product(step.value, place, made[index])
-        made[index] = tile if is_const(made[index], 0) else tile + made[index]
-    return tuple(made.values())
+        tile = _product(step.value, place, by_variable[index])
+        by_variable[index] = tile if is_const(by_variable[index], 0) else tile + by_variable[index]
+    return tuple(by_variable.values())
 
 
 def padded_edges(
@@ -100,7 +105,7 @@ def padded_edges(
     """
     ranges = {p: Range(const(0, d.dtype), d) for p, d in zip(places, shape, strict=True)}
     inside = Analyzer(ranges)
-    found: list[tuple[int, Expr]] = []
+    numbered: list[tuple[int, Expr]] = []
     edges = 0
     for value, dim in zip(back, dims, strict=True):
         digits = terms(value)
@@ -113,7 +118,7 @@ def padded_edges(
             low, high = inside.bounds(tile)
             if high != dim.value - 1:
                 edges += 1
-                found.append((places.index(tile), _from(dim, tile, high)))
+                numbered.append((places.index(tile), _from(dim, tile, high)))
             continue
         rest = _sum([t for t in whole if t[1] is not tile], value)
         low, high = inside.bounds(rest)
@@ -124,17 +129,17 @@ def padded_edges(
             edges += 1
             if start > high:
                 return None
-            found.append((places.index(tile), _edge(inside, tile, 0, rest < start)))
+            numbered.append((places.index(tile), _edge(inside, tile, 0, rest < start)))
         if left > high:  # as where a digit of one value is left out
             return None
         if left:
             edges += 1
-            found.append((places.index(tile), _edge(inside, tile, last, _from(const(left, rest.dtype), rest, high))))
+            numbered.append((places.index(tile), _edge(inside, tile, last, _from(const(left, rest.dtype), rest, high))))
         if inside.bounds(tile)[1] != (last if left else last - 1):
             return None
     if edges != conditions:
         return None
-    return functools.reduce(Or, [edge for _, edge in sorted(found, key=lambda e: e[0])])
+    return functools.reduce(Or, [edge for _, edge in sorted(numbered, key=lambda e: e[0])])
 
 
 def _from(least: Expr, index: Expr, high: int | None) -> Expr:
@@ -160,29 +165,29 @@ def terms(e: Expr) -> list[Term]:
 
 
 def _folded(e: Expr) -> Expr | None:
-    found = terms(e)
-    for k, (factor, term) in enumerate(found):
+    addends = terms(e)
+    for k, (factor, term) in enumerate(addends):
         if not isinstance(term, FloorDiv) or not isinstance(term.b, IntImm) or factor % term.b.value:
             continue
         whole = -factor // term.b.value
-        for j, (other, x) in enumerate(found):
+        for j, (other, x) in enumerate(addends):
             if x is not None and other == whole and structural_equal(x, term.a):
-                rest = [t for at, t in enumerate(found) if at not in (j, k)]
+                rest = [t for at, t in enumerate(addends) if at not in (j, k)]
                 rest.insert(min(j, k), (whole, x % term.b))
-                made = _sum(rest, e)
-                return _folded(made) or made
+                total = _sum(rest, e)
+                return _folded(total) or total
     return None
 
 
-def _sum(found: Sequence[Term], like: Expr) -> Expr:
-    made: Expr | None = None
-    for factor, term in found:
-        if made is not None and factor < 0:
-            made = made - _product(-factor, term, like)
+def _sum(addends: Sequence[Term], like: Expr) -> Expr:
+    total: Expr | None = None
+    for factor, term in addends:
+        if total is not None and factor < 0:
+            total = total - _product(-factor, term, like)
         else:
             product = _product(factor, term, like)
-            made = product if made is None else made + product
-    return const(0, like.dtype) if made is None else made
+            total = product if total is None else total + product
+    return const(0, like.dtype) if total is None else total
 
 
 def _product(factor: int, term: Expr | None, like: Expr) -> Expr:

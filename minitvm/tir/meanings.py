@@ -94,13 +94,15 @@ def _rewritten(node: Any) -> Any:
         meaning = _meaning(node.value)
         if isinstance(meaning, PrimFunc):
             return _statement(node.value, meaning)
-    made = map_children(node, _rewritten)
-    meaning = _meaning(made)
+    rebuilt = map_children(node, _rewritten)
+    meaning = _meaning(rebuilt)
     if meaning is None or isinstance(meaning, PrimFunc):
-        return made
-    value = as_expr(meaning(*_arguments(made)))
-    if value.dtype != made.dtype:
-        raise TypeMismatch(f"the meaning of {_name(made)} is a value of {value.dtype}, the call one of {made.dtype}")
+        return rebuilt
+    value = as_expr(meaning(*_arguments(rebuilt)))
+    if value.dtype != rebuilt.dtype:
+        raise TypeMismatch(
+            f"the meaning of {_name(rebuilt)} is a value of {value.dtype}, the call one of {rebuilt.dtype}"
+        )
     return value
 
 
@@ -122,12 +124,12 @@ def _body(meaning: PrimFunc) -> Stmt:
 
 
 def _statement(call: Call, meaning: PrimFunc) -> Stmt:
-    name, given = _name(call), _arguments(call)
-    if len(given) != len(meaning.params):
-        raise InputError(f"{name}: {len(given)} arguments; its meaning takes {len(meaning.params)}: {call}")
+    name, arguments = _name(call), _arguments(call)
+    if len(arguments) != len(meaning.params):
+        raise InputError(f"{name}: {len(arguments)} arguments; its meaning takes {len(meaning.params)}: {call}")
     values: dict[Var, Expr] = {}
     places: dict[Buffer, tuple[Buffer, Expr]] = {}
-    for parameter, argument in zip(meaning.params, given, strict=True):
+    for parameter, argument in zip(meaning.params, arguments, strict=True):
         if isinstance(parameter, Buffer):
             places[parameter] = _place(name, argument)
         elif argument.dtype != parameter.dtype:
@@ -180,30 +182,32 @@ def _flat(strides: Sequence[Expr], indices: Sequence[Expr]) -> Expr:
 
 def _indices(buffer: Buffer, flat: Expr) -> tuple[Expr, ...]:
     """The indices of an element by its number in the storage: the outer strides are multiples of the inner ones."""
-    found = []
+    indices = []
     strides = _strides(buffer)
     for number, stride in enumerate(strides):
         rest = flat if number == 0 else flat % strides[number - 1]
-        found.append(rest if is_const(stride, 1) else rest // stride)
-    return tuple(found)
+        indices.append(rest if is_const(stride, 1) else rest // stride)
+    return tuple(indices)
 
 
 def _moved(node: Any, places: Mapping[Buffer, tuple[Buffer, Expr]]) -> Any:
     """Accesses of the meaning's buffers as accesses of the storage that they stand for."""
-    made = map_children(node, lambda child: _moved(child, places))
-    if not isinstance(made, BufferLoad | BufferStore) or made.buffer not in places:
-        return made
-    buffer, start = places[made.buffer]
-    if buffer.dtype != made.buffer.dtype:
-        raise TypeMismatch(f"{made.buffer.name} of a meaning is {made.buffer.dtype}, {buffer.name} is {buffer.dtype}")
-    number = _flat(_strides(made.buffer), made.indices)
-    return replace(made, buffer=buffer, indices=_indices(buffer, number if is_const(start, 0) else start + number))
+    rebuilt = map_children(node, lambda child: _moved(child, places))
+    if not isinstance(rebuilt, BufferLoad | BufferStore) or rebuilt.buffer not in places:
+        return rebuilt
+    buffer, start = places[rebuilt.buffer]
+    if buffer.dtype != rebuilt.buffer.dtype:
+        raise TypeMismatch(
+            f"{rebuilt.buffer.name} of a meaning is {rebuilt.buffer.dtype}, {buffer.name} is {buffer.dtype}"
+        )
+    number = _flat(_strides(rebuilt.buffer), rebuilt.indices)
+    return replace(rebuilt, buffer=buffer, indices=_indices(buffer, number if is_const(start, 0) else start + number))
 
 
 def _with_own_variables(stmt: Any) -> Any:
     """A copy whose loops and lets have variables of their own: a meaning may stand in several places."""
-    made = map_children(stmt, _with_own_variables)
-    if isinstance(made, For | LetStmt):
-        fresh = made.var.with_name(made.var.name)
-        return replace(made, var=fresh, body=substitute(made.body, {made.var: fresh}))
-    return made
+    rebuilt = map_children(stmt, _with_own_variables)
+    if isinstance(rebuilt, For | LetStmt):
+        fresh = rebuilt.var.with_name(rebuilt.var.name)
+        return replace(rebuilt, var=fresh, body=substitute(rebuilt.body, {rebuilt.var: fresh}))
+    return rebuilt

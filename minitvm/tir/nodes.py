@@ -87,8 +87,8 @@ class Buffer(Node):
         return len(self.shape)
 
     def __getitem__(self, indices: Any) -> BufferLoad:
-        given = indices if isinstance(indices, tuple) else (indices,)
-        return BufferLoad(self, tuple(as_expr(i) for i in given))
+        position = indices if isinstance(indices, tuple) else (indices,)
+        return BufferLoad(self, tuple(as_expr(i) for i in position))
 
     def __iter__(self) -> NoReturn:
         # Without it Python would ask for A[0], A[1], ... for ever: no index is refused.
@@ -184,11 +184,11 @@ class BufferStore(Stmt):
     def __post_init__(self) -> None:
         _with_tuple(self, "indices")
         _check_rank(self.buffer, self.indices)
-        wanted = _element_dtype(self.buffer, self.indices)
-        if self.value.dtype != wanted:
+        element = _element_dtype(self.buffer, self.indices)
+        if self.value.dtype != element:
             raise TypeMismatch(
                 f"{self.buffer.name}[{', '.join(map(str, self.indices))}] = {self.value}: dtypes differ\n"
-                f"  wanted: {wanted}\n  found:  {self.value.dtype}\n  try:    .astype('{wanted}')"
+                f"  wanted: {element}\n  found:  {self.value.dtype}\n  try:    .astype('{element}')"
             )
 
 
@@ -512,12 +512,12 @@ def with_root(params: tuple[Buffer | Var, ...], body: Stmt, attrs: Mapping[str, 
     return PrimFunc(params, BlockRealize((), const(True), root), attrs)
 
 
-def _with_tuple(made: Any, name: str) -> None:
+def _with_tuple(node: Any, name: str) -> None:
     """Make a tuple of a list that was handed over for a field, as TVM's constructors take one."""
-    value = getattr(made, name)
+    value = getattr(node, name)
     if type(value) is not tuple:
         items = tuple(as_expr(item) if not isinstance(item, Node) else item for item in value)
-        object.__setattr__(made, name, items)
+        object.__setattr__(node, name, items)
 
 
 def _check_rank(buffer: Buffer, indices: tuple[Expr, ...]) -> None:

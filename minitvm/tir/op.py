@@ -36,10 +36,10 @@ def if_then_else(condition: Any, true_value: Any, false_value: Any, dtype: str |
 
     `dtype` is that of the result, where a text says it, as TVM's printer once did; raises `TypeMismatch` for another.
     """
-    made = call("if_then_else", condition, true_value, false_value)
-    if dtype is not None and made.dtype != dtype:
-        raise TypeMismatch(f"if_then_else of {made.dtype}: the text says dtype={dtype}")
-    return made
+    choice = call("if_then_else", condition, true_value, false_value)
+    if dtype is not None and choice.dtype != dtype:
+        raise TypeMismatch(f"if_then_else of {choice.dtype}: the text says dtype={dtype}")
+    return choice
 
 
 def select(condition: Any, true_value: Any, false_value: Any) -> Expr:

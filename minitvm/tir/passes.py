@@ -46,12 +46,12 @@ class ModulePass:
 def module_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
     """Decorator: `function(module, context) -> module` (or `function(module)`) as a pass."""
     if function is None:
-        return lambda given: module_pass(given, opt_level=opt_level, name=name)
+        return lambda decorated: module_pass(decorated, opt_level=opt_level, name=name)
     several = len(inspect.signature(function).parameters) > 1
 
     def run(module: IRModule) -> IRModule:
-        made: IRModule = function(module, PassContext.current()) if several else function(module)
-        return made
+        result: IRModule = function(module, PassContext.current()) if several else function(module)
+        return result
 
     return ModulePass(name or function.__name__, run)
 
@@ -59,7 +59,7 @@ def module_pass(function: Any = None, *, opt_level: int = 0, name: str | None = 
 def prim_func_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
     """Decorator: `function(func, module) -> func` (or `function(func)`) applied to every function of a module."""
     if function is None:
-        return lambda given: prim_func_pass(given, opt_level=opt_level, name=name)
+        return lambda decorated: prim_func_pass(decorated, opt_level=opt_level, name=name)
     several = len(inspect.signature(function).parameters) > 1
 
     def run(module: IRModule) -> IRModule:
@@ -81,8 +81,8 @@ def named(name: str) -> Callable[[], ModulePass]:
         raise AttributeError(f"there is no pass {name}: {nearest(name, names())}")
 
     def make() -> ModulePass:
-        made: ModulePass = prim_func_pass(_of_lowering(_NAMES[name]), name=f"tir.{name}")
-        return made
+        lowering: ModulePass = prim_func_pass(_of_lowering(_NAMES[name]), name=f"tir.{name}")
+        return lowering
 
     make.__name__ = name
     return make

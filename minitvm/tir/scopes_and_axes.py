@@ -34,7 +34,7 @@ def is_thread_axis(name: object) -> bool:
     return name in THREAD_AXES
 
 
-def suggestion(name: str, known: Sequence[str]) -> tuple[str, ...]:
+def suggestion(name: str, names: Sequence[str]) -> tuple[str, ...]:
     """What to try instead of a name: the known ones that are nearest, if some are near."""
-    found = nearest(name, known)
-    return (found,) if found.startswith("did you mean") else ()
+    hint = nearest(name, names)
+    return (hint,) if hint.startswith("did you mean") else ()

@@ -69,10 +69,10 @@ def values(x: e.Expr, points: Points) -> Any:
     if isinstance(x, e.Select):
         return np.where(*(values(part, points) for part in (x.condition, x.true_value, x.false_value)))
     if isinstance(x, e.Cast) and not x.dtype.is_float:
-        given = values(x.value, points)
+        operand = values(x.value, points)
         # A narrower one wraps, and truth values are added as numbers only when they are some.
         exact = x.dtype.bits >= x.value.dtype.bits and x.dtype.kind == x.value.dtype.kind
-        return given if exact else np.asarray(given).astype(x.dtype.scalar.numpy)
+        return operand if exact else np.asarray(operand).astype(x.dtype.scalar.numpy)
     if isinstance(x, e.Call) and x.op in _CALLS:
         return _CALLS[x.op](*(values(a, points) for a in x.args))
     raise NotAnIndex(str(x))

@@ -10,6 +10,8 @@ planting nothing. The function object stays the same and gets other code: whoeve
 from __future__ import annotations
 
 import ast
+import builtins
+import dis
 import importlib
 import types
 from collections.abc import Callable, Sequence
@@ -150,7 +152,16 @@ def _function(module: Any, where: str) -> types.FunctionType:
 def _swap_code(function: types.FunctionType, code: types.CodeType) -> None:
     if code.co_freevars != function.__code__.co_freevars:
         raise Moved(f"{function.__qualname__} would close over other variables: {code.co_freevars}")
+    if unknown := sorted(_globals_of(code) - function.__globals__.keys() - vars(builtins).keys()):
+        raise Moved(f"{function.__qualname__} would use names that nothing defines: {', '.join(unknown)}")
     function.__code__ = code
+
+
+def _globals_of(code: types.CodeType) -> set[str]:
+    """The global names that a function reads, and those inside it: a variable that was renamed becomes one."""
+    inner = (c for c in code.co_consts if isinstance(c, types.CodeType))
+    loads = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return loads.union(*map(_globals_of, inner))
 
 
 def _swap_value(module: Any, name: str, changed: str) -> None:

@@ -38,16 +38,16 @@ def why_not_injective(
     Loops of extent 1 do not count. Each iterator has to tell the loops that it depends on, as in TVM; `together` also
     takes spatial ones such as `i, w - i`, which tell i and w only when one looks at both.
     """
-    found = iteration_map(realize, loops, analyzer, "injective")
-    if found:
+    mapping = iteration_map(realize, loops, analyzer, "injective")
+    if mapping:
         return None
-    if found.repeats is None:
+    if mapping.repeats is None:
         # Simplified, `(8 * a + b) // 5` is `a + (3 * a + b) // 5`, which is no sum of parts of loops: ask integer sets.
-        return None if _shown_injective(realize, loops) else found.errors[0]
+        return None if _shown_injective(realize, loops) else mapping.errors[0]
     if together and _reduces_alone(realize, loops, analyzer) and _shown_injective(realize, loops):
         return None
-    name = realize.block.iter_vars[found.repeats].var.name
-    return f"{name} = {realize.iter_values[found.repeats]} takes one value at several iterations"
+    name = realize.block.iter_vars[mapping.repeats].var.name
+    return f"{name} = {realize.iter_values[mapping.repeats]} takes one value at several iterations"
 
 
 def why_not_started_first(block: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> str | None:
@@ -135,19 +135,19 @@ def reaches_every_point(indices: Sequence[Expr], domains: Mapping[Var, Range], a
     if around.unbounded or any(uses(e, domains) for r in domains.values() for e in (r.start, r.extent)):
         return False
     simple = [analyzer.simplify(index) for index in indices]
-    found = iter_map.detect(simple, domains, level="surjective", analyzer=analyzer)
-    return bool(found) and all(_reaches(row, r, analyzer) for row, r in zip(found.sums, around.box, strict=True))
+    mapping = iter_map.detect(simple, domains, level="surjective", analyzer=analyzer)
+    return bool(mapping) and all(_reaches(row, r, analyzer) for row, r in zip(mapping.sums, around.box, strict=True))
 
 
 # A map that is surjective reaches every combination of its bindings' values; so it covers a domain that is no larger in
 # any dimension.
 def covers_domain(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
     """Whether every point of the block's iteration domain is reached, its predicate aside."""
-    found = iteration_map(realize, loops, analyzer, "surjective")
+    mapping = iteration_map(realize, loops, analyzer, "surjective")
     return (
-        bool(found)
+        bool(mapping)
         and box_of_iterations(loops)
-        and all(_reaches(row, it.dom, analyzer) for row, it in zip(found.sums, realize.block.iter_vars, strict=True))
+        and all(_reaches(row, it.dom, analyzer) for row, it in zip(mapping.sums, realize.block.iter_vars, strict=True))
     )
 
 

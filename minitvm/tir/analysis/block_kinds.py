@@ -187,11 +187,11 @@ def is_update(block: Block) -> bool:
 
 def loops_binding(realize: BlockRealize, kinds: Iterable[str]) -> set[Var]:
     """The variables in the values of a block's iterators of the given kinds."""
-    wanted = tuple(kinds)
+    accepted = tuple(kinds)
     return {
         part
         for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
-        if it.kind in wanted
+        if it.kind in accepted
         for part in walk(value)
         if isinstance(part, Var)
     }

@@ -48,7 +48,7 @@ def swept(box: Box, domains: Mapping[Var, Range], analyzer: Analyzer, buffer: Bu
 
 def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
     """The part of a box inside the buffer, as far as it is shown where the box reaches out; it may be empty."""
-    found = []
+    clipped = []
     for r, dim in zip(box, buffer.shape, strict=True):
         start, end = r.start, r.start + r.extent
         if analyzer.can_prove(start <= 0):
@@ -56,13 +56,13 @@ def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
         if analyzer.can_prove(end >= dim):
             end = dim
         if start is r.start and end is not dim:
-            found.append(r)
+            clipped.append(r)
             continue
         extent = analyzer.simplify(end - start)
         if not analyzer.can_prove(extent >= 0):
             extent = analyzer.simplify(binary(Max, extent, 0))
-        found.append(Range(start, extent))
-    return tuple(found)
+        clipped.append(Range(start, extent))
+    return tuple(clipped)
 
 
 def bound_box(realize: BlockRealize, region: BufferRegion) -> Box:

@@ -74,25 +74,25 @@ def _accesses(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[Access]:
 
 
 def exact(
-    found: Sequence[Access], before: Sequence[For], after: Sequence[For], parallel: bool, accumulating: bool = False
+    accesses: Sequence[Access], before: Sequence[For], after: Sequence[For], parallel: bool, accumulating: bool = False
 ) -> Dependence | Undecided | None:
     """A pair of iterations that a new order of loops (all of them, outermost first) turns round; None: there is none.
 
     With `parallel` the last loop of `after` has no order among its iterations, which with `accumulating` may still
     accumulate in one element.
     """
-    return reordered(found, [l.var for l in before], [l.var for l in after], parallel, accumulating)
+    return reordered(accesses, [l.var for l in before], [l.var for l in after], parallel, accumulating)
 
 
 def reordered(
-    found: Sequence[Access],
+    accesses: Sequence[Access],
     before: Sequence[Expr],
     after: Sequence[Expr],
     parallel: bool = False,
     accumulating: bool = False,
 ) -> Dependence | Undecided | None:
     """As `exact`, for orders that are expressions over the loops."""
-    sources = {point_of(access): access for access in found}
+    sources = {point_of(access): access for access in accesses}
     points = list(sources)
     free = after[-1] if parallel else None
     return find_dependence(
@@ -130,8 +130,8 @@ def overwritten(reads: Sequence[Access], writes: Sequence[Access], shared: Seque
     at = {point: in_step(access, order) for point, access in sources.items()}
     before = {**{p: (0, *at[p], 0) for p in first}, **{p: (0, *at[p], 1) for p in last}}
     after = {**{p: (0, *at[p], 0) for p in first}, **{p: (1, *at[p], 1) for p in last}}
-    found = find_dependence([*first, *last], before, after, (), lambda a, b: not (a in last and b in first))
-    return found is not None
+    dependence = find_dependence([*first, *last], before, after, (), lambda a, b: not (a in last and b in first))
+    return dependence is not None
 
 
 def point_of(access: Access, more: tuple[Expr, ...] = ()) -> Point:
@@ -170,10 +170,10 @@ def _loads(stmt: Stmt, expressions: Iterable[Expr], loops: tuple[For, ...]) -> I
                 yield Access(stmt, part.buffer, box, False, loops, part)
 
 
-def conflicting_pairs(found: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
+def conflicting_pairs(accesses: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
     """Pairs of accesses to one buffer of which at least one writes; an access pairs with itself too."""
-    for i, a in enumerate(found):
-        for b in found[i:]:
+    for i, a in enumerate(accesses):
+        for b in accesses[i:]:
             if a.buffer is b.buffer and (a.is_write or b.is_write):
                 yield a, b
 

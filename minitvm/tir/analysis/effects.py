@@ -114,10 +114,10 @@ def effects(node: Node, of: Some = None) -> Effects:
         return _effects(node, of)
     if of is not None and of.isdisjoint(_touched(node)):
         return _NOTHING
-    known = _known(node)
-    if of not in known:
-        known[of] = _effects(node, of)
-    return known[of]
+    cache = _known(node)
+    if of not in cache:
+        cache[of] = _effects(node, of)
+    return cache[of]
 
 
 @kept_with_node
@@ -136,15 +136,15 @@ def exposes(stmt: Stmt, buffer: Buffer) -> bool:
 @kept_with_node
 def _touched(stmt: Stmt) -> frozenset[Buffer]:
     """The buffers that occur in a statement: others have no effects in it."""
-    found: set[Buffer] = set()
+    buffers: set[Buffer] = set()
     if isinstance(stmt, BufferStore):
-        found.add(stmt.buffer)
+        buffers.add(stmt.buffer)
     for child in children(stmt):
         if isinstance(child, Stmt):
-            found |= _touched(child)
+            buffers |= _touched(child)
         else:
-            found |= {n.buffer for n in walk(child) if isinstance(n, BufferLoad | BufferData | BufferRegion)}
-    return frozenset(found)
+            buffers |= {n.buffer for n in walk(child) if isinstance(n, BufferLoad | BufferData | BufferRegion)}
+    return frozenset(buffers)
 
 
 def _effects(node: Node, of: Some) -> Effects:

@@ -102,12 +102,12 @@ def register_reducer(
     """
     if count < 1:
         raise InputError(f"register_reducer {name}: wanted at least one value, found count={count}")
-    made = Reducer(name, count, combine, identity, commutative, idempotent)
-    if name in (known.name for known in REDUCERS):
-        REDUCERS[:] = [made if known.name == name else known for known in REDUCERS]
+    reducer = Reducer(name, count, combine, identity, commutative, idempotent)
+    if name in (other.name for other in REDUCERS):
+        REDUCERS[:] = [reducer if other.name == name else other for other in REDUCERS]
     else:
-        REDUCERS.append(made)
-    return made
+        REDUCERS.append(reducer)
+    return reducer
 
 
 def recognise(own: Values, update: Values) -> Match | None:
@@ -123,8 +123,8 @@ def recognise(own: Values, update: Values) -> Match | None:
             if operand is not None:
                 return Match(reducer, operand, swapped)
     parts = [recognise((o,), (u,)) for o, u in zip(own, update, strict=True)] if len(own) > 1 else []
-    known = [part for part in parts if part is not None]
-    return _beside(known) if known and len(known) == len(parts) else None
+    matches = [part for part in parts if part is not None]
+    return _beside(matches) if matches and len(matches) == len(parts) else None
 
 
 def _beside(parts: Sequence[Match]) -> Match:
@@ -136,12 +136,12 @@ def _beside(parts: Sequence[Match]) -> Match:
     def identity(dtypes: tuple[DType, ...]) -> Sequence[Expr]:
         return [value for part, t in zip(parts, dtypes, strict=True) for value in part.reducer.identity((t,))]
 
-    made = Reducer(
+    reducer = Reducer(
         " beside ".join(part.reducer.name for part in parts), len(parts), combine, identity,
         commutative=all(part.reducer.commutative for part in parts),
         idempotent=all(part.reducer.idempotent for part in parts),
     )  # fmt: skip
-    return Match(made, tuple(value for part in parts for value in part.operand))
+    return Match(reducer, tuple(value for part in parts for value in part.operand))
 
 
 def _match(reducer: Reducer, own: Values, update: Values, swapped: bool) -> Values | None:
@@ -151,13 +151,13 @@ def _match(reducer: Reducer, own: Values, update: Values, swapped: bool) -> Valu
         pattern = reducer.apply(y, x) if swapped else reducer.apply(x, y)
     except TypeMismatch:
         return None  # the reducer has no meaning for these dtypes
-    found: dict[Var, Expr] = {}
+    operands: dict[Var, Expr] = {}
     fixed = dict(zip(x, own, strict=True))
-    if not all(_unify(_upright(p), _upright(u), fixed, y, found) for p, u in zip(pattern, update, strict=True)):
+    if not all(_unify(_upright(p), _upright(u), fixed, y, operands) for p, u in zip(pattern, update, strict=True)):
         return None
-    if any(v not in found for v in y):
+    if any(v not in operands for v in y):
         return None
-    return tuple(found[v] for v in y)
+    return tuple(operands[v] for v in y)
 
 
 def _upright(e: Expr) -> Expr:
@@ -172,15 +172,15 @@ def _upright(e: Expr) -> Expr:
     return upright
 
 
-def _unify(pattern: Node, e: Node, fixed: Mapping[Var, Expr], holes: Values, found: dict[Var, Expr]) -> bool:
-    """Whether an expression is the pattern with the variables `holes` replaced; what replaces them comes to `found`."""
+def _unify(pattern: Node, e: Node, fixed: Mapping[Var, Expr], holes: Values, operands: dict[Var, Expr]) -> bool:
+    """Whether an expression is the pattern with the variables `holes` replaced; `operands` collects those."""
     if isinstance(pattern, Var):
         if pattern in fixed:
             return structural_equal(fixed[pattern], e)
         if not isinstance(e, Expr) or pattern.dtype != e.dtype:
             return False
-        known = found.setdefault(pattern, e)
-        return known is e or structural_equal(known, e)
+        earlier = operands.setdefault(pattern, e)
+        return earlier is e or structural_equal(earlier, e)
     if type(pattern) is not type(e):
         return False
     for name in pattern._children:
@@ -192,7 +192,7 @@ def _unify(pattern: Node, e: Node, fixed: Mapping[Var, Expr], holes: Values, fou
             if a is None or b is None:
                 if a is not b:
                     return False
-            elif not _unify(a, b, fixed, holes, found):
+            elif not _unify(a, b, fixed, holes, operands):
                 return False
     # The children agree: put those of the expression into the pattern, and only what else the node says is compared.
     return structural_equal(replace(pattern, **{name: getattr(e, name) for name in pattern._children}), e)
@@ -231,15 +231,15 @@ def _chosen(largest: bool, at: int, ties: str, value: str) -> Combine:
                 better = op.any(better, op.all(op.isnan(a), _equal(b, b)))
                 equal = op.any(equal, op.all(op.isnan(a), op.isnan(b)))
             whole = op.any(better, op.all(equal, earlier))
-        chosen: Expr
+        winner: Expr
         if value == "same":
-            chosen = op.select(whole, a, b)
+            winner = op.select(whole, a, b)
         elif value == "extreme":
-            chosen = (Max if largest else Min)(a, b)
+            winner = (Max if largest else Min)(a, b)
         else:
-            chosen = op.select(_better(largest, a, b, value == "or_equal"), a, b)
+            winner = op.select(_better(largest, a, b, value == "or_equal"), a, b)
         index = op.select(whole, i, j)
-        return (index, chosen) if at == 0 else (chosen, index)
+        return (index, winner) if at == 0 else (winner, index)
 
     return combine
 

@@ -34,17 +34,17 @@ def slot(index: Expr) -> Register | None:
 
 def registers_of(buffer: Buffer, body: Stmt) -> list[Register] | None:
     """The slots of a buffer in order of first use, or None when it needs memory, as a masked store does."""
-    found: dict[Register, None] = {}
+    slots: dict[Register, None] = {}
     for node in walk(body):
         if not isinstance(node, BufferLoad | BufferStore) or node.buffer is not buffer:
             continue
         at = slot(node.indices[0]) if len(node.indices) == 1 else None
         if at is None or (node.predicate is not None and (isinstance(node, BufferStore) or at.lanes == 1)):
             return None
-        found.setdefault(at)
-    if len(found) > MAX_REGISTERS or not _disjoint(list(found)):
+        slots.setdefault(at)
+    if len(slots) > MAX_REGISTERS or not _disjoint(list(slots)):
         return None
-    return list(found)
+    return list(slots)
 
 
 def in_registers(kernel: PrimFunc) -> frozenset[Buffer]:

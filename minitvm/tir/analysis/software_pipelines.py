@@ -100,27 +100,27 @@ def opened(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
 
 def annotated_loops(func: PrimFunc) -> Iterator[For]:
     """The loops of a function that carry the annotations of a pipeline, inner ones first."""
-    found = [s for s in statements(func.body) if isinstance(s, For) and any(key in s.annotations for key in KEYS)]
-    return reversed(found)
+    annotated = [s for s in statements(func.body) if isinstance(s, For) and any(key in s.annotations for key in KEYS)]
+    return reversed(annotated)
 
 
 def malformed(loop: For) -> Failure | None:
     """How the annotations of a loop say nothing that could be a pipeline; None where they do."""
-    given = {key: loop.annotations[key] for key in KEYS if key in loop.annotations}
-    if not given:
+    notes = {key: loop.annotations[key] for key in KEYS if key in loop.annotations}
+    if not notes:
         return None
-    if ASYNC in given:
+    if ASYNC in notes:
         return Failure(
             {loop: "here"}, "a pipeline without asynchronous stages", f"{ASYNC}: nothing runs asynchronously on a CPU"
         )
     if loop.kind != ForKind.SERIAL:
         return Failure({loop: "here"}, "a serial loop", f"{loop.var.name} is {loop.kind}")
     count = len(inner_parts(loop))
-    for key, values in given.items():
+    for key, values in notes.items():
         valid = isinstance(values, list | tuple) and all(type(v) is int and v >= 0 for v in values)
         if not valid or len(values) != count:
-            wanted = f"{key}: {count} numbers from 0 on, one for each statement of the body of {loop.var.name}"
-            return Failure({loop: f"{count} statements inside"}, wanted, f"{values!r}")
+            expected = f"{key}: {count} numbers from 0 on, one for each statement of the body of {loop.var.name}"
+            return Failure({loop: f"{count} statements inside"}, expected, f"{values!r}")
         if key == ORDER and len(set(values)) != count:
             return Failure({loop: "here"}, f"{ORDER}: a different number for each statement", f"{values!r}")
     return None
@@ -139,12 +139,12 @@ def plan(func: PrimFunc, loop: For) -> Pipeline | Failure:
         ordered = scheduled(func, loop, stages, tuple(loop.annotations[ORDER]))
         if isinstance(ordered, Pipeline) or STAGE in loop.annotations:
             return ordered
-    found = scheduled(func, loop, stages, tuple(range(count)))
-    if isinstance(found, Pipeline):
-        return found
+    verdict = scheduled(func, loop, stages, tuple(range(count)))
+    if isinstance(verdict, Pipeline):
+        return verdict
     later_first = sorted(range(count), key=lambda p: (-stages[p], p))
     other = scheduled(func, loop, stages, tuple(later_first.index(p) for p in range(count)))
-    return other if isinstance(other, Pipeline) else found
+    return other if isinstance(other, Pipeline) else verdict
 
 
 def scheduled(func: PrimFunc, loop: For, stages: tuple[int, ...], order: tuple[int, ...]) -> Pipeline | Failure:
@@ -152,8 +152,8 @@ def scheduled(func: PrimFunc, loop: For, stages: tuple[int, ...], order: tuple[i
     tree = Tree(func)
     parts = parts_of(loop)
     doubled = [b for b in (doubled_buffer(realize.block) for realize in doubled_blocks(tree, loop)) if b is not None]
-    found = [accesses(tree, part) for part in parts]
-    private = _private_buffers(func, loop, found)
+    by_part = [accesses(tree, part) for part in parts]
+    private = _private_buffers(func, loop, by_part)
     for buffer in doubled:
         if buffer not in private:
             return Failure(
@@ -161,22 +161,22 @@ def scheduled(func: PrimFunc, loop: For, stages: tuple[int, ...], order: tuple[i
                 f"{buffer.name}, which is to have two versions, written in each iteration before it is read there",
                 f"{buffer.name} holds values from one iteration of {loop.var.name} to the next, or is used elsewhere",
             )
-    failure = _broken_dependence(tree, loop, found, stages, order, private)
+    failure = _broken_dependence(tree, loop, by_part, stages, order, private)
     if failure is not None:
         return failure
     versions = {}
     for buffer in private:
-        needed = _versions(buffer, found, stages, order)
+        needed = _versions(buffer, by_part, stages, order)
         versions[buffer] = max(needed, 2) if buffer in doubled else needed
     return Pipeline(loop, parts, stages, order, versions)
 
 
-def _versions(buffer: Buffer, found: Sequence[Sequence[Access]], stages: Sequence[int], order: Sequence[int]) -> int:
+def _versions(buffer: Buffer, by_part: Sequence[Sequence[Access]], stages: Sequence[int], order: Sequence[int]) -> int:
     # Version i % V is free for iteration i + V when all of iteration i is done with it: for parts p and q that use it,
     # one of them writing, (i + stage(p), order(p)) comes before (i + V + stage(q), order(q)).
     least = 1
-    for p, mine in enumerate(found):
-        for q, theirs in enumerate(found):
+    for p, mine in enumerate(by_part):
+        for q, theirs in enumerate(by_part):
             ours = [a for a in mine if a.buffer is buffer]
             others = [a for a in theirs if a.buffer is buffer]
             if p != q and ours and others and any(a.is_write for a in (*ours, *others)):
@@ -184,13 +184,13 @@ def _versions(buffer: Buffer, found: Sequence[Sequence[Access]], stages: Sequenc
     return least
 
 
-def _private_buffers(func: PrimFunc, loop: For, found: Sequence[Sequence[Access]]) -> list[Buffer]:
+def _private_buffers(func: PrimFunc, loop: For, by_part: Sequence[Sequence[Access]]) -> list[Buffer]:
     """The allocated buffers that only this loop uses, and in which no iteration finds what another one wrote."""
     allocated = [b for s in statements(func.body) if isinstance(s, Block) for b in s.alloc_buffers]
-    written = {a.buffer for part in found for a in part if a.is_write}
+    written = {a.buffer for part in by_part for a in part if a.is_write}
     local = {b for s in statements(loop) if isinstance(s, Block) for b in s.alloc_buffers}
-    chosen = [b for b in allocated if b in written and b not in local and _uses(func.body, b) == _uses(loop, b)]
-    return [b for b in chosen if not exposes(loop.body, b)]
+    candidates = [b for b in allocated if b in written and b not in local and _uses(func.body, b) == _uses(loop, b)]
+    return [b for b in candidates if not exposes(loop.body, b)]
 
 
 def _uses(stmt: Node, buffer: Buffer) -> int:
@@ -198,7 +198,7 @@ def _uses(stmt: Node, buffer: Buffer) -> int:
 
 
 def _broken_dependence(
-    tree: Tree, loop: For, found: Sequence[Sequence[Access]], stages: Sequence[int], order: Sequence[int],
+    tree: Tree, loop: For, by_part: Sequence[Sequence[Access]], stages: Sequence[int], order: Sequence[int],
     private: Sequence[Buffer],
 ) -> Failure | None:  # fmt: skip
     """Two accesses to one element that the new order turns round; None where there are none."""
@@ -208,7 +208,7 @@ def _broken_dependence(
     before: dict[Point, tuple[Any, ...]] = {}
     after: dict[Point, tuple[Any, ...]] = {}
     origin: dict[Point, tuple[int, Access]] = {}
-    for part, those in enumerate(found):
+    for part, those in enumerate(by_part):
         for access in those:
             # Elements of a private buffer are others in each iteration: the iteration is one more index.
             point = point_of(access, (step,) if access.buffer in private else ())
@@ -219,9 +219,9 @@ def _broken_dependence(
     witness = find_dependence(points, before, after, (), lambda a, b: origin[a][0] == origin[b][0])
     if witness is None:
         return None
-    wanted = f"each value written before it is read, and kept until then, in the stages {list(stages)}"
+    expected = f"each value written before it is read, and kept until then, in the stages {list(stages)}"
     if isinstance(witness, Undecided):
-        return Failure({loop: "this loop"}, wanted, f"this could not be decided: {witness.reason}")
+        return Failure({loop: "this loop"}, expected, f"this could not be decided: {witness.reason}")
     ends = [origin[witness.source], origin[witness.sink]]
     spots: dict[Node, str] = {loop: "this loop"}
     for part, access in ends:
@@ -231,11 +231,11 @@ def _broken_dependence(
     buffer = ends[0][1].buffer
     name = f"{buffer.name}[{', '.join(map(str, witness.cell[: buffer.ndim]))}]"
     verbs = ["written" if access.is_write else "read" for _, access in ends]
-    found_text = (
+    fault = (
         f"{name} is {verbs[0]} in iteration {iterations[0]} and {verbs[1]} in iteration {iterations[1]};"
         f" pipelined, the second comes first"
     )
-    return Failure(spots, wanted, found_text)
+    return Failure(spots, expected, fault)
 
 
 def ill_formed(tree: Tree) -> Failure | None:
@@ -253,21 +253,21 @@ def ill_formed(tree: Tree) -> Failure | None:
 
 def broken(tree: Tree) -> Failure | None:
     """The first pipeline or double buffer that would change what the program means; None where there is none."""
-    chosen = [loop for loop in tree.loops.values() if any(key in loop.annotations for key in KEYS)]
+    loops = [loop for loop in tree.loops.values() if any(key in loop.annotations for key in KEYS)]
     for realize in tree.blocks.values():
         around = doubled_loop(tree, realize) if DOUBLE in realize.block.annotations else None
-        if around is not None and around[0] not in chosen:
-            chosen.append(around[0])
-    for loop in chosen:
+        if around is not None and around[0] not in loops:
+            loops.append(around[0])
+    for loop in loops:
         func, flat = opened(tree.func, loop)
         annotated = any(key in loop.annotations for key in KEYS)
-        found = plan(func, flat) if annotated else double_buffered(func, flat)
-        if isinstance(found, Pipeline):
+        verdict = plan(func, flat) if annotated else double_buffered(func, flat)
+        if isinstance(verdict, Pipeline):
             continue
         # What stands in the program as it is, not as it was looked at.
-        spots = {loop if spot is flat else spot: note for spot, note in found.spots.items()}
+        spots = {loop if spot is flat else spot: note for spot, note in verdict.spots.items()}
         shown = {s: note for s, note in spots.items() if not isinstance(s, Stmt) or s in tree.order}
-        return replace_failure(found, spots=shown)
+        return replace_failure(verdict, spots=shown)
     return None
 
 
@@ -302,17 +302,17 @@ def unusable_double(tree: Tree, realize: BlockRealize) -> Failure | None:
     """How the annotation of a block as a double buffer says nothing; None where it does."""
     block = realize.block
     if doubled_buffer(block) is None:
-        wanted = f"{DOUBLE}: the position of one of the {len(block.writes)} buffers that {block.name} writes"
-        return Failure({block: "this block"}, wanted, f"{block.annotations.get(DOUBLE)!r}")
+        expected = f"{DOUBLE}: the position of one of the {len(block.writes)} buffers that {block.name} writes"
+        return Failure({block: "this block"}, expected, f"{block.annotations.get(DOUBLE)!r}")
     around = doubled_loop(tree, realize)
     if around is not None and around[0].kind != ForKind.SERIAL:
         loop = around[0]
-        wanted = f"a serial loop around {block.name}, of which one iteration runs ahead"
-        return Failure({loop: "this loop", block: "this block"}, wanted, f"{loop.var.name} is {loop.kind}")
+        expected = f"a serial loop around {block.name}, of which one iteration runs ahead"
+        return Failure({loop: "this loop", block: "this block"}, expected, f"{loop.var.name} is {loop.kind}")
     if around is None:
-        wanted = f"a loop around {block.name} that holds other statements beside it, which read what it writes"
+        expected = f"a loop around {block.name} that holds other statements beside it, which read what it writes"
         way_out = "compute_at brings the block and its readers together"
-        return Failure({block: "this block"}, wanted, "no such loop", (way_out,))
+        return Failure({block: "this block"}, expected, "no such loop", (way_out,))
     return None
 
 
@@ -323,13 +323,13 @@ def double_buffered(func: PrimFunc, loop: For) -> Pipeline | Failure:
     """
     tree = Tree(func)
     blocks = doubled_blocks(tree, loop)
-    chosen = {k for b in blocks for k, part in enumerate(parts_of(loop)) if tree.inside(b, part)}
+    doubled = {k for b in blocks for k, part in enumerate(parts_of(loop)) if tree.inside(b, part)}
     order = tuple(range(len(parts_of(loop))))
     first: Failure | None = None
-    for ahead in (chosen, set(range(max(chosen) + 1))):
-        found = scheduled(func, loop, tuple(int(p not in ahead) for p in order), order)
-        if isinstance(found, Pipeline):
-            return found
-        first = first or found
+    for ahead in (doubled, set(range(max(doubled) + 1))):
+        verdict = scheduled(func, loop, tuple(int(p not in ahead) for p in order), order)
+        if isinstance(verdict, Pipeline):
+            return verdict
+        first = first or verdict
     assert first is not None  # there were two tries
     return first

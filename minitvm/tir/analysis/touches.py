@@ -145,15 +145,15 @@ class Touch:
                 if cut is None:
                     return None
                 cuts += cut
-            found = moving.region(indices)
+            swept = moving.region(indices)
         analyzer = analyzer or Analyzer()
-        if not found.exact and not (
+        if not swept.exact and not (
             _by_parts(indices) and reaches_every_point(indices, {**domains, **lanes}, analyzer)
         ):
             return None
-        if not all(self._runs(l, found.box, indices, {**domains, **lanes}, analyzer) for l in loops):
+        if not all(self._runs(l, swept.box, indices, {**domains, **lanes}, analyzer) for l in loops):
             return None
-        box = list(found.box)
+        box = list(swept.box)
         for d, low, end in cuts:
             r = box[d]
             start = r.start if low is None else analyzer.simplify(Max(r.start, low))
@@ -306,10 +306,10 @@ class Touch:
                 hidden.add(l.var)
         ranges = tuple(None if r is None or uses(r, hidden) else r for r in self.ranges)
         loops = tuple(l for l in self.loops if l.var not in hidden)
-        known = tuple(c for c in self.conditions if not uses(c, hidden))
-        sure = self.sure and len(known) == len(self.conditions) and len(loops) == len(self.loops)
+        conditions = tuple(c for c in self.conditions if not uses(c, hidden))
+        sure = self.sure and len(conditions) == len(self.conditions) and len(loops) == len(self.loops)
         after = tuple((store.unknown(hidden), shared) for store, shared in self.after)
-        return dataclasses.replace(self, ranges=ranges, loops=loops, conditions=known, sure=sure, after=after)
+        return dataclasses.replace(self, ranges=ranges, loops=loops, conditions=conditions, sure=sure, after=after)
 
 
 def _by_parts(indices: Sequence[Expr]) -> bool:

@@ -52,8 +52,8 @@ def chosen_region(block: BlockRealize, buffer: object) -> BufferRegion | None:
         regions = getattr(block.block, SIDES[buffer[0]])
         position = buffer[1]
         return regions[position] if isinstance(position, int) and 0 <= position < len(regions) else None
-    found = [r for r in both if r.buffer is buffer or (isinstance(buffer, str) and r.buffer.name == buffer)]
-    return found[0] if found and all(r.buffer is found[0].buffer for r in found) else None
+    named = [r for r in both if r.buffer is buffer or (isinstance(buffer, str) and r.buffer.name == buffer)]
+    return named[0] if named and all(r.buffer is named[0].buffer for r in named) else None
 
 
 def relaid(stmt: Any, old: Buffer, new: Buffer, mapped: Mapped) -> Any:
@@ -67,10 +67,10 @@ def relaid(stmt: Any, old: Buffer, new: Buffer, mapped: Mapped) -> Any:
             domains[node.var] = Range(node.start, node.extent)
         elif isinstance(node, Block):
             domains.update((it.var, it.dom) for it in node.iter_vars)
-        made = map_children(node, go)
-        if isinstance(made, BufferLoad | BufferStore) and made.buffer is old:
-            return replace(made, buffer=new, indices=tuple(_simple(i, domains) for i in mapped(made.indices)))
-        return _with_regions(made, old, new, domains) if isinstance(made, Block) else made
+        rebuilt = map_children(node, go)
+        if isinstance(rebuilt, BufferLoad | BufferStore) and rebuilt.buffer is old:
+            return replace(rebuilt, buffer=new, indices=tuple(_simple(i, domains) for i in mapped(rebuilt.indices)))
+        return _with_regions(rebuilt, old, new, domains) if isinstance(rebuilt, Block) else rebuilt
 
     return go(stmt)
 
@@ -88,8 +88,8 @@ def _simple(index: Expr, domains: Mapping[Var, Range]) -> Expr:
             extent = domains[part.a].extent
             if isinstance(extent, IntImm) and isinstance(part.b, IntImm) and extent.value < part.b.value:
                 kept.add(part.a)
-    known = Analyzer({v: domains[v] for v in free_vars(index) if v in domains and v not in kept})
-    return with_remainders_inside(known.simplify(index))
+    analyzer = Analyzer({v: domains[v] for v in free_vars(index) if v in domains and v not in kept})
+    return with_remainders_inside(analyzer.simplify(index))
 
 
 def _with_regions(block: Block, old: Buffer, new: Buffer, domains: Mapping[Var, Range]) -> Block:
@@ -97,8 +97,8 @@ def _with_regions(block: Block, old: Buffer, new: Buffer, domains: Mapping[Var, 
         return block
     own = declared_regions(block)
 
-    def change(regions: tuple[BufferRegion, ...], found: tuple[BufferRegion, ...]) -> tuple[BufferRegion, ...]:
-        box = next((r for r in found if r.buffer is new), new.full_region())
+    def change(regions: tuple[BufferRegion, ...], recomputed: tuple[BufferRegion, ...]) -> tuple[BufferRegion, ...]:
+        box = next((r for r in recomputed if r.buffer is new), new.full_region())
         shown = BufferRegion(new, tuple(_plain(r, dim, domains) for r, dim in zip(box.region, new.shape)))
         return tuple(shown if r.buffer is old else r for r in regions)
 
@@ -168,11 +168,11 @@ def with_simple_indices(node: Any, analyzer: Analyzer) -> Any:
         elif isinstance(at, Block):
             for it in at.iter_vars:
                 analyzer.bind(it)
-        made = map_children(at, go)
-        if isinstance(made, BufferLoad | BufferStore):
-            return replace(made, indices=tuple(analyzer.simplify(i) for i in made.indices))
-        if isinstance(made, BufferRegion):
-            return replace(made, region=tuple(analyzer.simplify(r) for r in made.region))
-        return made
+        rebuilt = map_children(at, go)
+        if isinstance(rebuilt, BufferLoad | BufferStore):
+            return replace(rebuilt, indices=tuple(analyzer.simplify(i) for i in rebuilt.indices))
+        if isinstance(rebuilt, BufferRegion):
+            return replace(rebuilt, region=tuple(analyzer.simplify(r) for r in rebuilt.region))
+        return rebuilt
 
     return go(node)

@@ -19,14 +19,16 @@ from .state import ScheduleState
 def declares_what_it_touches(state: ScheduleState) -> Failure | None:
     """the regions that each block declares hold all that its body surely reads and writes: who depends on whom is
     read off them"""
-    return next((found for tree in state.schedulable_trees() if (found := _undeclared(tree.func)) is not None), None)
+    return next(
+        (failure for tree in state.schedulable_trees() if (failure := _undeclared(tree.func)) is not None), None
+    )
 
 
 @functools.lru_cache(64)  # a tuner schedules one function many times
 def _undeclared(func: PrimFunc) -> Failure | None:
     for rule in (reads_are_declared, writes_are_declared):
-        for node, found in rule(func):
-            return Failure({node: "here"}, "blocks that declare all that they read and write", found)
+        for node, fault in rule(func):
+            return Failure({node: "here"}, "blocks that declare all that they read and write", fault)
     return None
 
 
@@ -65,5 +67,5 @@ def _wider(realize: BlockRealize) -> Block | None:
     )
 
 
-def _declared(claims: Sequence[BufferRegion], found: BufferRegion, analyzer: Analyzer) -> bool:
-    return any(c.buffer is found.buffer and regions.covers(c.region, found.region, analyzer) for c in claims)
+def _declared(claims: Sequence[BufferRegion], region: BufferRegion, analyzer: Analyzer) -> bool:
+    return any(c.buffer is region.buffer and regions.covers(c.region, region.region, analyzer) for c in claims)

@@ -48,20 +48,20 @@ class Example:
 
 def example_of(primitive: Primitive | str) -> Example | None:
     """The example in a primitive's docstring, None where it shows none. Raises `InternalError` for half of one."""
-    chosen = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
-    text = inspect.cleandoc(chosen.function.__doc__ or "")
+    primitive = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
+    text = inspect.cleandoc(primitive.function.__doc__ or "")
     call = _CALL.search(text)
     before, after = _section(text, "before"), _section(text, "after")
     if call is None and before is None and after is None:
         return None
     if call is None or before is None or after is None or call["rest"]:
-        raise InternalError(f"{chosen.name}: its docstring shows half an example\n{_WANTED}")
+        raise InternalError(f"{primitive.name}: its docstring shows half an example\n{_WANTED}")
     return Example(before, call["code"], after)
 
 
 def _section(text: str, head: str) -> str | None:
-    found = re.search(rf"^{head}:\n((?:[ ]{{4}}.*\n|\n)+)", text + "\n", re.MULTILINE)
-    return None if found is None else textwrap.dedent(found[1]).strip("\n")
+    match = re.search(rf"^{head}:\n((?:[ ]{{4}}.*\n|\n)+)", text + "\n", re.MULTILINE)
+    return None if match is None else textwrap.dedent(match[1]).strip("\n")
 
 
 def verify_example(primitive: Primitive | str) -> Schedule:
@@ -69,28 +69,28 @@ def verify_example(primitive: Primitive | str) -> Schedule:
 
     Gives the schedule. Raises `InternalError` with the difference, or where there is no example.
     """
-    chosen = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
-    example = example_of(chosen)
+    primitive = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
+    example = example_of(primitive)
     if example is None:
-        raise InternalError(f"{chosen.name}: its docstring shows no example\n{_WANTED}")
+        raise InternalError(f"{primitive.name}: its docstring shows no example\n{_WANTED}")
     parameters: dict[str, str] = {}
     before = _program(example.before, parameters)
     sch = Schedule(before)
     exec(example.call, {"sch": sch, "T": T, **loops_by_name(sch)})
     after = _program(example.after, parameters)
-    wanted, found = (_shown(func, example.after) for func in (after, sch.func))
-    if wanted != found:
-        lines = "\n".join(list(difflib.unified_diff(wanted, found, "docstring", "made", lineterm="", n=100))[3:])
-        raise InternalError(f"{chosen.name}: {example.call} does not make what its docstring shows\n{lines}")
+    documented, produced = (_shown(func, example.after) for func in (after, sch.func))
+    if documented != produced:
+        lines = "\n".join(list(difflib.unified_diff(documented, produced, "docstring", "made", lineterm="", n=100))[3:])
+        raise InternalError(f"{primitive.name}: {example.call} does not make what its docstring shows\n{lines}")
     return sch
 
 
 def example_program(primitive: Primitive | str) -> PrimFunc:
     """The program that the example of a primitive begins with; raises `InternalError` where there is none."""
-    chosen = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
-    example = example_of(chosen)
+    primitive = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
+    example = example_of(primitive)
     if example is None:
-        raise InternalError(f"{chosen.name}: its docstring shows no example\n{_WANTED}")
+        raise InternalError(f"{primitive.name}: its docstring shows no example\n{_WANTED}")
     return program_of(example.before)
 
 
@@ -150,11 +150,11 @@ class _Reader:
         """The buffers that nobody allocates, in the order of their names."""
         return {name: tuple(self.reach[name]) for name in sorted(self.reach) if name not in self.allocated}
 
-    def read(self, statement: ast.stmt, known: Mapping[str, range]) -> None:
-        """One statement; `known` are the values of the variables around it."""
-        names = dict(known)
+    def read(self, statement: ast.stmt, ranges: Mapping[str, range]) -> None:
+        """One statement; `ranges` are the values of the variables around it."""
+        names = dict(ranges)
         if isinstance(statement, ast.For):
-            names.update(_loop_values(statement, known))
+            names.update(_loop_values(statement, ranges))
         elif isinstance(statement, ast.With) and _is(statement.items[0].context_expr, "block"):
             names.update(_axes(statement.body, names))
             left_out = [name for name in _used(statement.body) if name not in names and _loop_of(name, names)]
@@ -164,8 +164,8 @@ class _Reader:
                 kind = "reduce" if name in reduced else "spatial"
                 values = names[loop]
                 domain = str(values.stop) if values.start == 0 else f"({values.start}, {values.stop})"
-                made = ast.parse(f"{name} = T.axis.{kind}({domain}, {loop})").body[0]
-                statement.body.insert(position, made)
+                declaration = ast.parse(f"{name} = T.axis.{kind}({domain}, {loop})").body[0]
+                statement.body.insert(position, declaration)
                 names[name] = values
         elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
             if _is(statement.value, "alloc_buffer") or _is(statement.value, "match_buffer"):
@@ -194,10 +194,10 @@ def _is(expression: ast.expr, what: str) -> bool:
     return isinstance(expression, ast.Call) and ast.unparse(expression.func) == f"T.{what}"
 
 
-def _loop_values(loop: ast.For, known: Mapping[str, range]) -> dict[str, range]:
+def _loop_values(loop: ast.For, ranges: Mapping[str, range]) -> dict[str, range]:
     assert isinstance(loop.iter, ast.Call)
     names = [n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)]
-    bounds = [_most(argument, known) - 1 for argument in loop.iter.args]  # the largest, in a triangle
+    bounds = [_most(argument, ranges) - 1 for argument in loop.iter.args]  # the largest, in a triangle
     if _is(loop.iter, "grid"):
         return {name: range(extent) for name, extent in zip(names, bounds, strict=True)}
     return {names[0]: range(*bounds[:2])}
@@ -205,7 +205,7 @@ def _loop_values(loop: ast.For, known: Mapping[str, range]) -> dict[str, range]:
 
 def _axes(body: list[ast.stmt], loops: Mapping[str, range]) -> dict[str, range]:
     """The iterators that a block declares itself, with their values."""
-    found: dict[str, range] = {}
+    iterators: dict[str, range] = {}
     for statement in body:
         if not isinstance(statement, ast.Assign) or not ast.unparse(statement.value).startswith("T.axis."):
             continue
@@ -214,25 +214,25 @@ def _axes(body: list[ast.stmt], loops: Mapping[str, range]) -> dict[str, range]:
         first, second = statement.value.args
         if _is(statement.value, "axis.remap"):
             assert isinstance(second, ast.List)
-            found.update((n, loops[ast.unparse(loop)]) for n, loop in zip(names, second.elts, strict=True))
+            iterators.update((n, loops[ast.unparse(loop)]) for n, loop in zip(names, second.elts, strict=True))
         else:
             domain = ast.literal_eval(first)
-            found[names[0]] = range(*domain) if isinstance(domain, tuple) else range(domain)
-    return found
+            iterators[names[0]] = range(*domain) if isinstance(domain, tuple) else range(domain)
+    return iterators
 
 
 def _used(body: list[ast.stmt]) -> list[str]:
     """The names in a block's own statements, not those of blocks inside it."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     queue: list[ast.AST] = list(body)
     while queue:
         node = queue.pop(0)
         if isinstance(node, ast.With) and _is(node.items[0].context_expr, "block"):
             continue
         if isinstance(node, ast.Name):
-            found[node.id] = None
+            names[node.id] = None
         queue.extend(ast.iter_child_nodes(node))
-    return list(found)
+    return list(names)
 
 
 def _loop_of(iterator: str, names: Mapping[str, range]) -> str:

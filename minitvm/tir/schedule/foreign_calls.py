@@ -44,7 +44,7 @@ def _broken(func: PrimFunc) -> Failure | None:
     # Few functions hand out addresses at all, and the walk with scopes is slow.
     if not _hands_out(func.body):
         return None
-    for node, found in addresses_are_declared(func):
-        wanted = "the buffer that the block declares is the one whose address it hands out"
-        return Failure({node: "still this buffer"}, wanted, found)
+    for node, fault in addresses_are_declared(func):
+        expected = "the buffer that the block declares is the one whose address it hands out"
+        return Failure({node: "still this buffer"}, expected, fault)
     return None

@@ -24,16 +24,16 @@ def bad_call_program(primitive: Primitive, bad: BadCall) -> PrimFunc:
 def refusal(primitive: Primitive, bad: BadCall) -> str:
     """The error that a bad call ends in; raises as `refused` does."""
     sch = Schedule(bad_call_program(primitive, bad))
-    told = f"{primitive.name}: the bad call for {bad.requirement.name}, `{bad.call}`,"
+    subject = f"{primitive.name}: the bad call for {bad.requirement.name}, `{bad.call}`,"
     *first, last = bad.call.split("; ")
     names: dict[str, Any] = {"sch": sch, "T": T, **loops_by_name(sch)}
     for statement in first:
         exec(statement, names)
-    return refused(sch, lambda: exec(last, names), bad.requirement.name, told)
+    return refused(sch, lambda: exec(last, names), bad.requirement.name, subject)
 
 
-def refused(sch: Schedule, call: Callable[[], Any], requirement: str, told: str) -> str:
-    """The error that a call on a schedule ends in, which `told` names in messages.
+def refused(sch: Schedule, call: Callable[[], Any], requirement: str, subject: str) -> str:
+    """The error that a call on a schedule ends in, which `subject` names in messages.
 
     Raises `InternalError` where nothing is refused, where another requirement refuses, or where the program changes.
     """
@@ -43,11 +43,11 @@ def refused(sch: Schedule, call: Callable[[], Any], requirement: str, told: str)
     except ScheduleError as error:
         text, by = str(error), error.requirement
     else:
-        raise InternalError(f"{told} is not refused\n{sch.mod.script()}")
+        raise InternalError(f"{subject} is not refused\n{sch.mod.script()}")
     if by != requirement:
-        raise InternalError(f"{told} is refused by another requirement\n{text}")
+        raise InternalError(f"{subject} is refused by another requirement\n{text}")
     if sch.mod is not before:
-        raise InternalError(f"{told} is refused and changes the program all the same\n{sch.mod.script()}")
+        raise InternalError(f"{subject} is refused and changes the program all the same\n{sch.mod.script()}")
     return text
 
 
@@ -56,10 +56,10 @@ def gallery(primitive: Primitive | str) -> dict[str, str]:
 
     Raises `InternalError` as `refusal` does, and where a requirement has no bad call.
     """
-    chosen = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
-    shown = {bad.requirement.name: refusal(chosen, bad) for bad in chosen.bad_calls}
-    missing = [needed.name for needed in chosen.requires if needed.name not in shown]
+    primitive = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
+    shown = {bad.requirement.name: refusal(primitive, bad) for bad in primitive.bad_calls}
+    missing = [needed.name for needed in primitive.requires if needed.name not in shown]
     if missing:
-        example = f'{chosen.name}.refuses({missing[0]}, "sch.{chosen.name}(...)")'
-        raise InternalError(f"{chosen.name}: no bad call for {', '.join(missing)}\n  wanted: {example}")
+        example = f'{primitive.name}.refuses({missing[0]}, "sch.{primitive.name}(...)")'
+        raise InternalError(f"{primitive.name}: no bad call for {', '.join(missing)}\n  wanted: {example}")
     return shown

@@ -70,13 +70,13 @@ def to_handles(result: Any) -> Any:
     return result
 
 
-def numbers_to_handles(values: Any, known: dict[ExprRV, int]) -> Any:
-    """The values of a sampling as handles, in lists as they were; `known` is told what the numbers are."""
+def numbers_to_handles(values: Any, numbers: dict[ExprRV, int]) -> Any:
+    """The values of a sampling as handles, in lists as they were; `numbers` is told what the numbers are."""
     if isinstance(values, list | tuple):
-        return [numbers_to_handles(item, known) for item in values]
+        return [numbers_to_handles(item, numbers) for item in values]
     if isinstance(values, int):
         handle = ExprRV("v")
-        known[handle] = values
+        numbers[handle] = values
         return handle
     return LoopRV(values if isinstance(values, Place) else Chosen(values.name, values.dtype, values))
 

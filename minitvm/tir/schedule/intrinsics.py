@@ -47,9 +47,9 @@ def check_intrinsic(intrin: TensorIntrin, **options: Any) -> Any:
     try:
         lookup("tensorize").run(state, arguments)
     except Refused as refused:
-        wanted, found = refused.failure.wanted, refused.failure.found
+        expected, fault = refused.failure.wanted, refused.failure.found
         text = f"{intrin.name} cannot stand in the place of its own description: {refused.requirement.name}"
-        raise InputError(report(text, wanted=wanted, found=found)) from None
+        raise InputError(report(text, wanted=expected, found=fault)) from None
     return check(func, state.mod["main"], **options)
 
 
@@ -63,31 +63,33 @@ def embedded(intrin: TensorIntrin) -> PrimFunc:
     """
     places: dict[Buffer, tuple[Buffer, tuple[int, ...]]] = {}
     params: list[Buffer | Var] = []
-    for given, wanted in zip(intrin.desc.params, intrin.impl.params):
-        if not isinstance(given, Buffer) or not isinstance(wanted, Buffer):
-            params.append(given)
+    for described, implemented in zip(intrin.desc.params, intrin.impl.params):
+        if not isinstance(described, Buffer) or not isinstance(implemented, Buffer):
+            params.append(described)
             continue
-        if not all(isinstance(d, IntImm) for d in given.shape):
-            raise InputError(f"{intrin.name}: the shape of {given.name} is not constant, so it cannot be tried out")
-        tight = any(isinstance(s, IntImm) for s in wanted.strides[:-1])
-        low = tuple(0 if tight else _LOW[d % 2] for d in range(given.ndim))
-        high = tuple(0 if tight else _HIGH[d % 2] for d in range(given.ndim))
-        shape = tuple(const(int(d) + a + b) for d, a, b in zip(given.shape, low, high) if isinstance(d, IntImm))
-        large = Buffer(given.name, shape, given.dtype, given.scope)
-        places[given] = (large, low)
+        if not all(isinstance(d, IntImm) for d in described.shape):
+            raise InputError(f"{intrin.name}: the shape of {described.name} is not constant, so it cannot be tried out")
+        tight = any(isinstance(s, IntImm) for s in implemented.strides[:-1])
+        low = tuple(0 if tight else _LOW[d % 2] for d in range(described.ndim))
+        high = tuple(0 if tight else _HIGH[d % 2] for d in range(described.ndim))
+        shape = tuple(const(int(d) + a + b) for d, a, b in zip(described.shape, low, high) if isinstance(d, IntImm))
+        large = Buffer(described.name, shape, described.dtype, described.scope)
+        places[described] = (large, low)
         params.append(large)
 
     def moved(node: Any) -> Any:
-        made = map_children(node, moved)
-        if isinstance(made, BufferLoad | BufferStore) and made.buffer in places:
-            large, low = places[made.buffer]
-            return replace(made, buffer=large, indices=tuple(i + n if n else i for i, n in zip(made.indices, low)))
-        if isinstance(made, BufferRegion) and made.buffer in places:
-            large, low = places[made.buffer]
-            return BufferRegion(
-                large, tuple(Range(r.start + n if n else r.start, r.extent) for r, n in zip(made.region, low))
+        rebuilt = map_children(node, moved)
+        if isinstance(rebuilt, BufferLoad | BufferStore) and rebuilt.buffer in places:
+            large, low = places[rebuilt.buffer]
+            return replace(
+                rebuilt, buffer=large, indices=tuple(i + n if n else i for i, n in zip(rebuilt.indices, low))
             )
-        return made
+        if isinstance(rebuilt, BufferRegion) and rebuilt.buffer in places:
+            large, low = places[rebuilt.buffer]
+            return BufferRegion(
+                large, tuple(Range(r.start + n if n else r.start, r.extent) for r, n in zip(rebuilt.region, low))
+            )
+        return rebuilt
 
     tile: Block = with_declared_regions(replace(moved(intrin.pattern), name="tile", id=BlockId()))
     body: list[Stmt] = []
@@ -124,15 +126,15 @@ def renamed_inside(func: PrimFunc) -> PrimFunc:
     params = tuple(fresh(p) if isinstance(p, Buffer) else p for p in func.params)
 
     def go(node: Any) -> Any:
-        made = map_children(node, go)
-        if isinstance(made, Block):
-            allocated = tuple(map(fresh, made.alloc_buffers))
-            return replace(made, alloc_buffers=allocated)
-        if isinstance(made, BufferLoad | BufferStore | BufferRegion | BufferData):
-            return replace(made, buffer=fresh(made.buffer))
-        if isinstance(made, MatchBufferRegion):
-            return replace(made, buffer=fresh(made.buffer))
-        return made
+        rebuilt = map_children(node, go)
+        if isinstance(rebuilt, Block):
+            allocated = tuple(map(fresh, rebuilt.alloc_buffers))
+            return replace(rebuilt, alloc_buffers=allocated)
+        if isinstance(rebuilt, BufferLoad | BufferStore | BufferRegion | BufferData):
+            return replace(rebuilt, buffer=fresh(rebuilt.buffer))
+        if isinstance(rebuilt, MatchBufferRegion):
+            return replace(rebuilt, buffer=fresh(rebuilt.buffer))
+        return rebuilt
 
     body = substitute(go(fresh_copy(func.body)), names)
     return PrimFunc(params, body, func.attrs)

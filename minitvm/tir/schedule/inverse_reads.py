@@ -66,16 +66,16 @@ def iteration_at(block: BlockRealize, load: BufferLoad, indices: Sequence[Expr])
 
 def where_read(block: BlockRealize, load: BufferLoad, producer: BlockRealize, indices: Sequence[Expr]) -> Expr:
     """Where what the producer stores falls into the part of its buffer that the block reads."""
-    found: list[Expr] = []
+    needed: list[Expr] = []
     if not at_iterators(load):
         back = way_back(block.block, load)
         assert not isinstance(back, str)  # reads_its_own_point
         places = dict(zip(back[0].initial_indices, indices, strict=True))
-        found += [substitute(c, places) for c in back[2]]
-    found += [c for dom, i in zip(box_read(block, load), indices, strict=True) for c in _in_range(i, dom)]
+        needed += [substitute(c, places) for c in back[2]]
+    needed += [c for dom, i in zip(box_read(block, load), indices, strict=True) for c in _in_range(i, dom)]
     analyzer = Analyzer.inside(*producer.block.iter_vars)
     conditions: list[Expr] = []
-    for condition in found:
+    for condition in needed:
         with analyzer.constraint(*conditions):
             if not analyzer.can_prove(condition):
                 conditions.append(_solved(condition, analyzer))

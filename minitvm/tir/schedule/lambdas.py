@@ -17,7 +17,7 @@ from typing import Any
 from ...arith import simplify
 from ...errors import InputError
 from ...expr import Expr, Var, as_expr, substitute
-from ..index_map import IndexMap, given, index_variables
+from ..index_map import IndexMap, checked_indices, index_variables
 from ..python_text import evaluated, parsed, python
 
 _COUNT = "indices_taken"
@@ -51,7 +51,7 @@ class IndexLambda:
             back = None if function.inverse_index_map is None else IndexLambda.of(function.inverse_index_map)
             return IndexLambda(function.initial_indices, function.final_indices, back)
         variables = index_variables(function, getattr(function, _COUNT, None))
-        return IndexLambda(variables, given(function(*variables)))
+        return IndexLambda(variables, checked_indices(function(*variables)))
 
     @staticmethod
     def parse(text: str) -> IndexLambda:

@@ -92,8 +92,8 @@ class Matcher:
             assert isinstance(b, Seq)
             if len(a.stmts) != len(b.stmts):
                 raise Mismatch(a, b, f"{len(b.stmts)} statements", f"{len(a.stmts)} statements")
-            for mine, wanted in zip(a.stmts, b.stmts):
-                self.stmt(mine, wanted)
+            for mine, described in zip(a.stmts, b.stmts):
+                self.stmt(mine, described)
         elif isinstance(a, BlockRealize):
             assert isinstance(b, BlockRealize)
             self.realize(a, b)
@@ -129,10 +129,10 @@ class Matcher:
             a = a.body
         return a
 
-    def bind(self, mine: Var, wanted: Var) -> None:
-        if mine.dtype.is_float != wanted.dtype.is_float:
-            raise Mismatch(mine, wanted, f"{wanted.name} of dtype {wanted.dtype}", str(mine.dtype))
-        self.vars[wanted] = mine
+    def bind(self, mine: Var, described: Var) -> None:
+        if mine.dtype.is_float != described.dtype.is_float:
+            raise Mismatch(mine, described, f"{described.name} of dtype {described.dtype}", str(mine.dtype))
+        self.vars[described] = mine
         self.bound.add(mine)
 
     def loop(self, a: For, b: For) -> None:
@@ -152,12 +152,15 @@ class Matcher:
             ("alloc_buffers", a.block.alloc_buffers or None),
             ("match_buffers", a.block.match_buffers or None),
         ):
-            wanted = getattr(b.block, side) or None
-            if side != "init" and (other is not None or wanted is not None):
+            described = getattr(b.block, side) or None
+            if side != "init" and (other is not None or described is not None):
                 raise Mismatch(a.block, b.block, "a block without buffers of its own", f"{side} in {a.block.name}")
-            if side == "init" and (other is None) != (wanted is None):
+            if side == "init" and (other is None) != (described is None):
                 raise Mismatch(
-                    a.block, b.block, "no init" if wanted is None else "an init", "none" if other is None else "an init"
+                    a.block,
+                    b.block,
+                    "no init" if described is None else "an init",
+                    "none" if other is None else "an init",
                 )
         if a.block.init is not None and b.block.init is not None:
             self.stmt(a.block.init, b.block.init)
@@ -168,23 +171,23 @@ class Matcher:
         for it, _ in mine:
             self.analyzer.bind(it)
             self.bound.add(it.var)
-        for wanted, value in zip(b.block.iter_vars, b.iter_values):
-            while mine and not self._same_iterator(mine[0], wanted, value):
+        for described, value in zip(b.block.iter_vars, b.iter_values):
+            while mine and not self._same_iterator(mine[0], described, value):
                 it, shown = mine[0]
                 if not self.analyzer.can_prove(it.dom.extent <= 1):
-                    raise Mismatch(a.block, b.block, _axis(wanted, value), _axis(it, shown))
+                    raise Mismatch(a.block, b.block, _axis(described, value), _axis(it, shown))
                 mine.pop(0)
             if not mine:
-                raise Mismatch(a.block, b.block, f"an iterator {wanted.var.name}", "no more iterators")
-            self.vars[wanted.var] = mine.pop(0)[0].var
+                raise Mismatch(a.block, b.block, f"an iterator {described.var.name}", "no more iterators")
+            self.vars[described.var] = mine.pop(0)[0].var
         for it, shown in mine:
             if not self.analyzer.can_prove(it.dom.extent <= 1):
                 raise Mismatch(a.block, b.block, "no more iterators", f"{it.var.name} = {shown}")
 
-    def _same_iterator(self, mine: tuple[Any, Expr], wanted: Any, value: Expr) -> bool:
+    def _same_iterator(self, mine: tuple[Any, Expr], described: Any, value: Expr) -> bool:
         it, own = mine
-        same = self.worth(it.dom.start, wanted.dom.start) and self.worth(it.dom.extent, wanted.dom.extent)
-        return it.kind == wanted.kind and same and self.worth(own, value)
+        same = self.worth(it.dom.start, described.dom.start) and self.worth(it.dom.extent, described.dom.extent)
+        return it.kind == described.kind and same and self.worth(own, value)
 
     # ------------------------------------------------------------------ expressions
 
@@ -192,17 +195,17 @@ class Matcher:
         """An index expression of the description in the program's variables; None where some is not known."""
         if any(isinstance(p, BufferLoad) or (isinstance(p, Var) and p not in self.vars) for p in walk(b)):
             return None
-        made: Expr = substitute(b, {v: e.astype(v.dtype) for v, e in self.vars.items()})
-        return made
+        rewritten: Expr = substitute(b, {v: e.astype(v.dtype) for v, e in self.vars.items()})
+        return rewritten
 
     def worth(self, a: Expr, b: Expr) -> bool:
         """Whether two integer expressions have the same value."""
-        wanted = self.mapped(b)
-        return wanted is not None and self.analyzer.can_prove_equal(a, wanted)
+        rewritten = self.mapped(b)
+        return rewritten is not None and self.analyzer.can_prove_equal(a, rewritten)
 
-    def equal(self, node: Node, pattern: Node, a: Expr, b: Expr, found: str, wanted: str = "") -> None:
+    def equal(self, node: Node, pattern: Node, a: Expr, b: Expr, actual: str, expected: str = "") -> None:
         if not self.worth(a, b):
-            raise Mismatch(node, pattern, wanted or str(b), found)
+            raise Mismatch(node, pattern, expected or str(b), actual)
 
     def expr(self, a: Expr, b: Expr, around: Node) -> None:
         """Compare two expressions; raises `Mismatch` at the innermost parts that differ."""
@@ -248,8 +251,8 @@ class Matcher:
 
         def in_order(parts: list[Any]) -> Callable[[], None]:
             def compare() -> None:
-                for mine, wanted in zip(parts, second):
-                    self.expr(mine, wanted, spot)
+                for mine, described in zip(parts, second):
+                    self.expr(mine, described, spot)
 
             return compare
 
@@ -281,31 +284,31 @@ class Matcher:
 
     def access(self, a: BufferLoad | BufferStore, b: BufferLoad | BufferStore) -> None:
         """A place of a program's buffer and one of the description's: the difference is where the box begins."""
-        mine, wanted = a.buffer, b.buffer
-        if mine.dtype != wanted.dtype or mine.scope != wanted.scope:
-            text = f"{wanted.name}, {wanted.dtype} in {wanted.scope}"
+        mine, described = a.buffer, b.buffer
+        if mine.dtype != described.dtype or mine.scope != described.scope:
+            text = f"{described.name}, {described.dtype} in {described.scope}"
             raise Mismatch(a, b, text, f"{mine.name}, {mine.dtype} in {mine.scope}")
         if a.predicate is not None or b.predicate is not None:
             raise Mismatch(a, b, "accesses without a mask", "a mask")
-        lead = mine.ndim - wanted.ndim
+        lead = mine.ndim - described.ndim
         if lead < 0:
-            raise Mismatch(a, b, f"{wanted.name} of {wanted.ndim} dimensions", f"{mine.name} has {mine.ndim}")
+            raise Mismatch(a, b, f"{described.name} of {described.ndim} dimensions", f"{mine.name} has {mine.ndim}")
         offsets: list[Expr] = []
         for d, index in enumerate(a.indices):
             inner = const(0, index.dtype) if d < lead else self.mapped(b.indices[d - lead])
             if inner is None:
-                raise Mismatch(a, b, f"a place of {wanted.name} that its loops decide", str(b))
+                raise Mismatch(a, b, f"a place of {described.name} that its loops decide", str(b))
             offset = self.analyzer.simplify(index - inner.astype(index.dtype))
             if any(part in self.bound for part in walk(offset)):
                 place = ", ".join(map(str, a.indices))
                 raise Mismatch(a, b, f"{_place(b)} up to a constant offset", f"{mine.name}[{place}]")
             offsets.append(offset)
-        if wanted not in self.buffers:
-            self.buffers[wanted] = (mine, tuple(offsets))
+        if described not in self.buffers:
+            self.buffers[described] = (mine, tuple(offsets))
             return
-        known, begins = self.buffers[wanted]
-        if known is not mine:
-            raise Mismatch(a, b, f"{known.name}, for which {wanted.name} stands", mine.name)
+        partner, begins = self.buffers[described]
+        if partner is not mine:
+            raise Mismatch(a, b, f"{partner.name}, for which {described.name} stands", mine.name)
         if not all(self.analyzer.can_prove_equal(x, y) for x, y in zip(offsets, begins)):
             text = ", ".join(map(str, begins))
             raise Mismatch(a, b, f"{_place(b)} in the box of {mine.name} that begins at ({text})", _place(a))

@@ -20,8 +20,8 @@ def name_of(state: ScheduleState, handle: Handle) -> str:
         return handle.name
     if isinstance(handle, LoopRV):
         return handle.key.name
-    found = state.block(handle.key)
-    return found.block.name if found else "?"
+    realize = state.block(handle.key)
+    return realize.block.name if realize else "?"
 
 
 def foreign(handle: Handle) -> str:

@@ -47,30 +47,34 @@ def _methods(primitive: Primitive, classes: set[type]) -> list[str]:
                 parameters.append("*")
         star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
         default = "" if parameter.default is inspect.Parameter.empty else " = ..."
-        parameters.append(f"{star}{name}: {_text(primitive.hints.get(name, Any), classes, given=True)}{default}")
-    returned = _SAMPLED.get(primitive.name) or _text(primitive.hints.get("return", Any), classes, given=False)
+        parameters.append(f"{star}{name}: {_text(primitive.hints.get(name, Any), classes, as_parameter=True)}{default}")
+    returned = _SAMPLED.get(primitive.name) or _text(primitive.hints.get("return", Any), classes, as_parameter=False)
     names = [primitive.name, *(alias for who, alias in primitive.aka.items() if who == "TVM")]
     summary = inspect.cleandoc(primitive.function.__doc__ or "").splitlines()[0]
     return [f'    def {name}({", ".join(parameters)}) -> {returned}:\n        """{summary}"""' for name in names]
 
 
-def _text(hint: Any, classes: set[type], given: bool) -> str:
-    """A type as text. `given`: for a parameter, otherwise for a result."""
+def _text(hint: Any, classes: set[type], as_parameter: bool) -> str:
+    """A type as text. `as_parameter`: for a parameter, otherwise for a result."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint is None or hint is type(None):
         return "None"
     if hint is Any or hint is ...:
         return "Any" if hint is Any else "..."
     if hint in _HANDLES:
-        handles = _HANDLES[hint] if given else _HANDLES[hint][:1]
+        handles = _HANDLES[hint] if as_parameter else _HANDLES[hint][:1]
         return " | ".join(cls.__name__ for cls in handles)
     if origin in (Union, types.UnionType):
-        return " | ".join(dict.fromkeys(part for one in inner for part in _text(one, classes, given).split(" | ")))
+        return " | ".join(
+            dict.fromkeys(part for one in inner for part in _text(one, classes, as_parameter).split(" | "))
+        )
     if origin is Callable or origin is typing.get_origin(Callable[..., Any]):
         return "Callable[..., Any]"
     if origin is not None:
-        name = "Sequence" if origin is list and given else origin.__name__  # a list of names is a list of blocks, too
-        return f"{name}[{', '.join(_text(one, classes, given) for one in inner)}]"
+        name = (
+            "Sequence" if origin is list and as_parameter else origin.__name__
+        )  # a list of names is a list of blocks, too
+        return f"{name}[{', '.join(_text(one, classes, as_parameter) for one in inner)}]"
     if hint.__module__ != "builtins":
         classes.add(hint)
     return str(hint.__name__)

@@ -32,8 +32,8 @@ from .registry import Failure
 from .state import ScheduleState, guard, nest_around
 
 
-def solve(index: Range, wanted: Range, iterators: Sequence[Var], analyzer: Analyzer) -> tuple[Var, Range] | None:
-    """The iterator in one dimension of an access, and the range of its values for which that meets `wanted`.
+def solve(index: Range, target: Range, iterators: Sequence[Var], analyzer: Analyzer) -> tuple[Var, Range] | None:
+    """The iterator in one dimension of an access, and the range of its values for which that meets `target`.
 
     The access must be `[v * c + o, v * c + o + e)` or `v // c`, with one iterator v and constants c > 0, e; None
     otherwise.
@@ -42,7 +42,7 @@ def solve(index: Range, wanted: Range, iterators: Sequence[Var], analyzer: Analy
     if len(used) != 1 or not isinstance(index.extent, IntImm):
         return None
     var = used.pop()
-    quotient = _quotient_of(index, var, wanted, analyzer)
+    quotient = _quotient_of(index, var, target, analyzer)
     if quotient is not None:
         return var, quotient
     stride = regions.stride_of(index.start, var, analyzer)
@@ -52,21 +52,21 @@ def solve(index: Range, wanted: Range, iterators: Sequence[Var], analyzer: Analy
     if any(part is var for part in walk(offset)):
         return None
     reach = index.extent.value - 1
-    first = analyzer.simplify(wanted.start - offset + (stride - 1 - reach))
-    last = analyzer.simplify(wanted.start + wanted.extent - 1 - offset)
+    first = analyzer.simplify(target.start - offset + (stride - 1 - reach))
+    last = analyzer.simplify(target.start + target.extent - 1 - offset)
     if stride > 1:
         first, last = analyzer.simplify(first // stride), analyzer.simplify(last // stride)
     return var, Range(first, analyzer.simplify(last - first + 1))
 
 
-def _quotient_of(index: Range, var: Var, wanted: Range, analyzer: Analyzer) -> Range | None:
+def _quotient_of(index: Range, var: Var, target: Range, analyzer: Analyzer) -> Range | None:
     """Where `first <= v // c <= last`: from first * c to last * c + c - 1."""
     start = index.start
     if not (isinstance(start, FloorDiv) and start.a is var and isinstance(start.b, IntImm) and start.b.value > 0):
         return None
     if not is_const(index.extent, 1):
         return None
-    return Range(analyzer.simplify(wanted.start * start.b), analyzer.simplify(wanted.extent * start.b))
+    return Range(analyzer.simplify(target.start * start.b), analyzer.simplify(target.extent * start.b))
 
 
 def _from_points(
@@ -94,10 +94,10 @@ def _from_points(
     places = [r.start if is_const(r.extent, 1) else r.start + step for r, step in zip(box, steps, strict=True)]
     domains = {step: Range(const(0, step.dtype), r.extent) for r, step in zip(box, steps, strict=True)}
     values = [analyzer.simplify(value) for value in back.map_indices(places)]
-    found = regions.evaluate(values, domains, analyzer)
-    if found.unbounded:
+    reached = regions.evaluate(values, domains, analyzer)
+    if reached.unbounded:
         return None
-    return {it.var: values for it, values in zip(used, found.box, strict=True)}
+    return {it.var: values for it, values in zip(used, reached.box, strict=True)}
 
 
 def iterator_ranges(
@@ -105,27 +105,27 @@ def iterator_ranges(
 ) -> dict[Var, Range]:
     """For each spatial iterator that an access determines, the range in which the access meets the box."""
     spatial = [it.var for it in block.block.iter_vars if it.kind == SPATIAL]
-    found: dict[Var, Range] = {}
+    ranges: dict[Var, Range] = {}
     for region, box in needed:
         solved = _from_points(region, box, [it for it in block.block.iter_vars if it.kind == SPATIAL], analyzer)
         if solved is None:
-            each = (solve(index, wanted, spatial, analyzer) for index, wanted in zip(region.region, box, strict=True))
+            each = (solve(index, target, spatial, analyzer) for index, target in zip(region.region, box, strict=True))
             pairs = [pair for pair in each if pair is not None]
         else:
             pairs = list(solved.items())
         for var, values in pairs:
-            known = found.get(var)
-            found[var] = values if known is None else regions.hull((known,), (values,), analyzer)[0]
-    return found
+            earlier = ranges.get(var)
+            ranges[var] = values if earlier is None else regions.hull((earlier,), (values,), analyzer)[0]
+    return ranges
 
 
 def run_through(it: IterVar, ranges: dict[Var, Range], analyzer: Analyzer) -> Range:
     """The range that a new loop gives an iterator: around what is wanted, or its domain where that is no larger."""
-    wanted = ranges.get(it.var)
-    most = None if wanted is None else analyzer.bounds(wanted.extent)[1]
-    if wanted is None or most is None or analyzer.can_prove(it.dom.extent <= int(most)):
+    needed = ranges.get(it.var)
+    most = None if needed is None else analyzer.bounds(needed.extent)[1]
+    if needed is None or most is None or analyzer.can_prove(it.dom.extent <= int(most)):
         return it.dom
-    return Range(wanted.start, const(max(int(most), 1), it.var.dtype))
+    return Range(needed.start, const(max(int(most), 1), it.var.dtype))
 
 
 def nest_for(
@@ -214,12 +214,12 @@ def uncovered(state: ScheduleState, tree: Tree, producer: BlockRealize, consumer
 def reads(tree: Tree, block: BlockRealize) -> tuple[BufferRegion, ...]:
     """What a block reads, in terms of its iterators and the loops around it: what it declares, and the elements that
     decide whether and where it runs."""
-    found = list(block.block.reads)
+    declared = list(block.block.reads)
     for _, load in tree.controls(block):
         plain = not any(_is_hidden(tree, n) for i in load.indices for n in walk(i))
         points = tuple(Range(i, const(1, i.dtype)) for i in load.indices)
-        found.append(BufferRegion(load.buffer, points) if plain else load.buffer.full_region())
-    return tuple(found)
+        declared.append(BufferRegion(load.buffer, points) if plain else load.buffer.full_region())
+    return tuple(declared)
 
 
 def _is_hidden(tree: Tree, part: Node) -> bool:

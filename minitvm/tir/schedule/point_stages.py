@@ -72,24 +72,24 @@ def uses_var(expressions: Sequence[Expr], var: Var) -> bool:
 def point_of(realize: BlockRealize, buffer: Buffer, write: bool) -> Point | str:
     """The single point, or why there is none."""
     block = realize.block
-    found: list[tuple[Expr, ...]] = []
+    points: list[tuple[Expr, ...]] = []
     for node in walk(block):
         if isinstance(node, Block) and node is not block:
             return f"block {node.name} stands inside it"
         if isinstance(node, BufferLoad | BufferStore) and node.buffer is buffer:
-            found.append(node.indices)
+            points.append(node.indices)
     if block.match_buffers:
         return "it matches views"
-    if not found:
+    if not points:
         return f"it has no load or store of {buffer.name} itself"
-    for other in found[1:]:
-        if not structural_equal(found[0], other):
-            shown = [", ".join(map(str, indices)) for indices in (found[0], other)]
+    for other in points[1:]:
+        if not structural_equal(points[0], other):
+            shown = [", ".join(map(str, indices)) for indices in (points[0], other)]
             return f"it uses {buffer.name}[{shown[0]}] and {buffer.name}[{shown[1]}]"
     inside = {n.var for n in walk(block) if isinstance(n, For | LetStmt | Let)}
-    if any(reads_memory(i) or uses(i, inside) for i in found[0]):
-        return f"{buffer.name}[{', '.join(map(str, found[0]))}] is no function of its iterators"
-    return Point(realize, buffer, write, found[0])
+    if any(reads_memory(i) or uses(i, inside) for i in points[0]):
+        return f"{buffer.name}[{', '.join(map(str, points[0]))}] is no function of its iterators"
+    return Point(realize, buffer, write, points[0])
 
 
 copies_its_values = holds_inside(
@@ -125,9 +125,9 @@ def stage_points(
                 Failure({realize.block: "this block"}, "an init of each element before what is added to it", reason)
             )
     if point.write and not reaches_all(realize.block, point_region(buffer, point.indices), write=True):
-        found = f"{realize.block.name} may leave out {buffer.name}[{', '.join(map(str, point.indices))}]"
+        fault = f"{realize.block.name} may leave out {buffer.name}[{', '.join(map(str, point.indices))}]"
         raise copies_its_values.refuse(
-            Failure({realize.block: "this block"}, f"{buffer.name} written in every iteration", found)
+            Failure({realize.block: "this block"}, f"{buffer.name} written in every iteration", fault)
         )
     if nest is None:
         stage = _domain_nest(state, tree, point, stage_block, within)
@@ -158,9 +158,9 @@ def _using(block: Block, buffer: Buffer, cached: Buffer, places: tuple[Expr, ...
             return BufferStore(cached, node.value, places)
         return None
 
-    def regions_of(found: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
-        kept = [r for r in found if r.buffer is not buffer]
-        first = next((k for k, r in enumerate(found) if r.buffer is buffer), None)
+    def regions_of(declared: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
+        kept = [r for r in declared if r.buffer is not buffer]
+        first = next((k for k, r in enumerate(declared) if r.buffer is buffer), None)
         if first is not None:
             kept.insert(first, point_region(cached, places))
         return tuple(kept)
@@ -187,11 +187,11 @@ def _stage_block(point: Point, cached: Buffer, places: tuple[Expr, ...]) -> Bloc
 def _in_bounds(point: Point, values: Sequence[Expr], analyzer: Analyzer) -> list[Expr]:
     """The conditions for the buffer's element to exist at given values of the iterators, as far as they may fail."""
     bindings = dict(zip((it.var for it in point.iterators), values))
-    found = []
+    conditions = []
     for index, dim in zip(point.indices, point.buffer.shape):
         value = analyzer.simplify(substitute(index, bindings))
-        found += [c for c in (value >= 0, value < dim) if not analyzer.can_prove(c)]
-    return found
+        conditions += [c for c in (value >= 0, value < dim) if not analyzer.can_prove(c)]
+    return conditions
 
 
 def why_not_run_through(tree: Tree, point: Point, within: Stmt) -> str | None:
@@ -291,7 +291,7 @@ def _refuse_uninitialised(
             )
         )
     analyzer = state.analyzer(within)
-    given = box_written(state, tree, writers[0], buffer, within)
+    filled = box_written(state, tree, writers[0], buffer, within)
     loops: list[For] = []
     at = stage
     while isinstance(at, For):
@@ -300,14 +300,14 @@ def _refuse_uninitialised(
     assert isinstance(at, BlockRealize)
     bindings = dict(zip((it.var for it in at.block.iter_vars), at.iter_values))
     read = tuple(substitute(r, bindings) for r in at.block.reads[0].region)
-    wanted = relax(read, loops, analyzer, buffer)
+    needed = relax(read, loops, analyzer, buffer)
     whole = buffer.full_region().region
-    given, wanted = (regions.intersect(box, whole, analyzer) for box in (given, wanted))
-    if not regions.covers(given, wanted, analyzer):
+    filled, needed = (regions.intersect(box, whole, analyzer) for box in (filled, needed))
+    if not regions.covers(filled, needed, analyzer):
         raise copies_its_values.refuse(
             Failure(
-                {writers[0].block: f"writes {box_text(buffer, given)}"},
-                f"all of {box_text(buffer, wanted)} written before it is copied",
-                f"{box_text(buffer, given)} is written",
+                {writers[0].block: f"writes {box_text(buffer, filled)}"},
+                f"all of {box_text(buffer, needed)} written before it is copied",
+                f"{box_text(buffer, filled)} is written",
             )
         )

@@ -19,8 +19,8 @@ class RandomNumbers:
         if not (seed is None or isinstance(seed, int)):
             raise InputError(f"a seed is a whole number, or -1 or None for any; found {seed!r}")
         # As in TVM, no seed means a different one each time; not from Python's own generator, whose state is a test's.
-        given = 1 + secrets.randbelow(_MODULUS - 1) if seed is None or seed == -1 else seed
-        self.state = given % _MODULUS or 1  # 0 would stay 0 for ever
+        start = 1 + secrets.randbelow(_MODULUS - 1) if seed is None or seed == -1 else seed
+        self.state = start % _MODULUS or 1  # 0 would stay 0 for ever
 
     def next(self) -> int:
         """The next number, from 1 to 2^31 - 2."""

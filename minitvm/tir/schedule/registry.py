@@ -53,15 +53,15 @@ class Requirement:
 
     def failure(self, state: ScheduleState, arguments: Mapping[str, Any]) -> Failure | None:
         """How the requirement fails for a call, None where it holds."""
-        given: dict[str, Any] = {"state": state, **arguments}
-        if "ordered_loops" in given:
-            given.setdefault("loops", given["ordered_loops"])
-        given.setdefault("loops", tuple(value for value in arguments.values() if isinstance(value, For)))
-        wanted = _parameters(self.check)
-        missing = [name for name, needed in wanted.items() if needed and name not in given]
+        available: dict[str, Any] = {"state": state, **arguments}
+        if "ordered_loops" in available:
+            available.setdefault("loops", available["ordered_loops"])
+        available.setdefault("loops", tuple(value for value in arguments.values() if isinstance(value, For)))
+        parameters = _parameters(self.check)
+        missing = [name for name, needed in parameters.items() if needed and name not in available]
         if missing:
             raise InternalError(f"requirement {self.name} reads {', '.join(missing)}, no argument of the primitive")
-        return self.check(**{name: given[name] for name in wanted if name in given})
+        return self.check(**{name: available[name] for name in parameters if name in available})
 
     def refuse(self, failure: Failure) -> Refused:
         """The exception to raise from inside a primitive, for what shows only while it works."""
@@ -82,9 +82,9 @@ def requirement(check: Callable[..., Failure | None]) -> Requirement:
 
 def invariant(check: Callable[[ScheduleState], Failure | None]) -> Requirement:
     """Decorator: a requirement on the program after every step, whatever primitive it was."""
-    made = requirement(check)
-    INVARIANTS.append(made)
-    return made
+    entry = requirement(check)
+    INVARIANTS.append(entry)
+    return entry
 
 
 def holds_inside(name: str, statement: str) -> Requirement:
@@ -237,7 +237,7 @@ def primitive(
         name = function.__name__
         _require_free(name, function)
         whole = inspect.signature(function)
-        made = Primitive(
+        entry = Primitive(
             name,
             function,
             tuple(requires),
@@ -249,10 +249,10 @@ def primitive(
             hints=typing.get_type_hints(function),
             signature=whole.replace(parameters=list(whole.parameters.values())[1 if match is None else 2 :]),
         )
-        PRIMITIVES[name] = made
+        PRIMITIVES[name] = entry
         for listener in _listeners:
-            listener(made)
-        return made
+            listener(entry)
+        return entry
 
     return register
 
@@ -262,25 +262,25 @@ def _require_free(name: str, function: Callable[..., Any]) -> None:
         raise InputError(f"a Schedule has {name!r} already, which is no primitive\n  try:    another name")
     if name not in PRIMITIVES:
         return
-    known = PRIMITIVES[name].function.__module__ or ""  # text that is run has no module
-    if known.startswith(__name__.rpartition(".")[0]) and known != function.__module__:
+    module = PRIMITIVES[name].function.__module__ or ""  # text that is run has no module
+    if module.startswith(__name__.rpartition(".")[0]) and module != function.__module__:
         raise InputError(f"{name} is a primitive of minitvm\n  try:    another name")
 
 
 def on_registration(listener: Callable[[Primitive], None]) -> None:
     """Call `listener` for every primitive, those that are registered already included."""
     _listeners.append(listener)
-    for known in PRIMITIVES.values():
-        listener(known)
+    for entry in PRIMITIVES.values():
+        listener(entry)
 
 
 def lookup(name: str) -> Primitive:
     """A primitive by its own name, by its name in another system, or by its kind in a trace."""
     if name in PRIMITIVES:
         return PRIMITIVES[name]
-    for known in PRIMITIVES.values():
-        if name == known.kind or name in known.aka.values():
-            return known
+    for entry in PRIMITIVES.values():
+        if name == entry.kind or name in entry.aka.values():
+            return entry
     raise KeyError(f"no schedule primitive {name!r}; {nearest(name, list(PRIMITIVES))}")
 
 

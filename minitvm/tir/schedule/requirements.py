@@ -98,19 +98,19 @@ def single_chain(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 def chain(tree: Tree, loops: Sequence[For]) -> list[For]:
     """All loops from the outermost to the innermost of those given, which form a `single_chain`."""
     ordered = sorted(loops, key=lambda l: tree.order[l])
-    found = [ordered[-1]]
-    while found[-1] is not ordered[0]:
-        outer = tree.parent[found[-1]]
+    outwards = [ordered[-1]]
+    while outwards[-1] is not ordered[0]:
+        outer = tree.parent[outwards[-1]]
         assert isinstance(outer, For)  # single_chain holds
-        found.append(outer)
-    return found[::-1]
+        outwards.append(outer)
+    return outwards[::-1]
 
 
 def new_order(tree: Tree, loops: Sequence[For]) -> list[For]:
     """The chain with the given loops, in the order given, on the places that they had together."""
     queue = iter(loops)
-    chosen = set(loops)
-    return [next(queue) if loop in chosen else loop for loop in chain(tree, loops)]
+    moving = set(loops)
+    return [next(queue) if loop in moving else loop for loop in chain(tree, loops)]
 
 
 @requirement
@@ -174,11 +174,11 @@ def quasi_affine_bindings(state: ScheduleState, loop: For) -> Failure | None:
     # Injectivity is not asked for here: that iterations do not meet is what `no_races` shows.
     tree = state.home(loop)
     for realize in tree.blocks_in(loop):
-        found = not_quasi_affine(realize, tree.loops_above(realize), state.analyzer(realize))
-        if found is not None:
-            it, value = found
-            wanted = "iterators that are quasi-affine in the loops"
-            return Failure({realize.block: "its bindings"}, wanted, f"{it.var.name} = {value}")
+        offender = not_quasi_affine(realize, tree.loops_above(realize), state.analyzer(realize))
+        if offender is not None:
+            it, value = offender
+            expected = "iterators that are quasi-affine in the loops"
+            return Failure({realize.block: "its bindings"}, expected, f"{it.var.name} = {value}")
     return None
 
 
@@ -193,15 +193,15 @@ def keeps_dependences(state: ScheduleState, loops: Sequence[For]) -> Failure | N
     old = chain(tree, loops)
     order = new_order(tree, loops)
     above = tree.all_loops_above(old[0])
-    found = accesses(tree, old[0])
-    if all(_keeps_order(above, old, order, a, b) for a, b in conflicting_pairs(found)):
+    touches = accesses(tree, old[0])
+    if all(_keeps_order(above, old, order, a, b) for a, b in conflicting_pairs(touches)):
         return None
     # The quick answer is no answer: ask integer sets.
-    witness = exact(found, [*above, *old], [*above, *order], parallel=False)
+    witness = exact(touches, [*above, *old], [*above, *order], parallel=False)
     if witness is None:
         return None
     names = ", ".join(loop.var.name for loop in order)
-    return witnessed(found, witness, f"in the order {names} the second comes first")
+    return witnessed(touches, witness, f"in the order {names} the second comes first")
 
 
 def _keeps_order(above: Sequence[For], old: Sequence[For], order: Sequence[For], a: Access, b: Access) -> bool:
@@ -212,16 +212,16 @@ def _keeps_order(above: Sequence[For], old: Sequence[For], order: Sequence[For],
     return [l for l in order if l in carrying] == carrying
 
 
-def witnessed(found: Sequence[Access], witness: Dependence | Undecided, consequence: str) -> Failure:
+def witnessed(accesses: Sequence[Access], witness: Dependence | Undecided, consequence: str) -> Failure:
     """The failure of a requirement that a dependence breaks: both accesses marked, with an example."""
     if isinstance(witness, Undecided):
-        spots: dict[Node, str] = {a.spot: "" for a in found if a.is_write}
+        spots: dict[Node, str] = {a.spot: "" for a in accesses if a.is_write}
         return Failure(
             spots, "no value is read or overwritten out of order", f"this could not be decided: {witness.reason}"
         )
     spots = {}
     for end, at in ((witness.source, witness.source_at), (witness.sink, witness.sink_at)):
-        place = next(a for a in found if a.buffer is end.buffer and a.is_write == end.write)
+        place = next(a for a in accesses if a.buffer is end.buffer and a.is_write == end.write)
         iteration = ", ".join(f"{v.name}={value}" for v, value in at.items())
         verb = "writes" if end.write else "reads"
         name = f"{end.buffer.name}[{', '.join(map(str, witness.cell))}]"
@@ -283,15 +283,15 @@ def no_races(state: ScheduleState, loop: For, thread_axis: str | None = None) ->
     above = tree.all_loops_above(loop)
     bound = loop if thread_axis is None else replace(loop, kind=ForKind.THREAD, thread=thread_axis)
     safe = safe_storage(state, tree, loop, bound)
-    found = [a for a in accesses(tree, loop) if a.buffer not in safe]
+    touches = [a for a in accesses(tree, loop) if a.buffer not in safe]
     together = adds_up(bound)
-    pairs = [(a, b) for a, b in conflicting_pairs(found) if not (together and commute(a, b))]
+    pairs = [(a, b) for a, b in conflicting_pairs(touches) if not (together and commute(a, b))]
     if all(shown_apart(above, loop, a, b) for a, b in pairs):
         return None
-    witness = exact(found, [*above, loop], [*above, loop], parallel=True, accumulating=together)
+    witness = exact(touches, [*above, loop], [*above, loop], parallel=True, accumulating=together)
     if witness is None:
         return None
-    return witnessed(found, witness, f"iterations of {loop.var.name} run in no order")
+    return witnessed(touches, witness, f"iterations of {loop.var.name} run in no order")
 
 
 @requirement
@@ -304,7 +304,7 @@ def own_iterators(state: ScheduleState, block: BlockRealize) -> Failure | None:
 def own_iterators_below(state: ScheduleState, loop: For) -> Failure | None:
     """the blocks below the loop use their iterators, and no variable of a loop around them"""
     tree = state.home(loop)
-    return next((found for b in tree.blocks_in(loop) if (found := _uses_loops(tree, b)) is not None), None)
+    return next((failure for b in tree.blocks_in(loop) if (failure := _uses_loops(tree, b)) is not None), None)
 
 
 def _uses_loops(tree: Tree, realize: BlockRealize) -> Failure | None:
@@ -329,10 +329,10 @@ def lets_hold(state: ScheduleState) -> Failure | None:
         lets = {stmt.var: stmt for stmt in tree.order if isinstance(stmt, LetStmt)}
         if not lets:
             continue
-        for spot, found in variables_are_defined(tree.func):
+        for spot, fault in variables_are_defined(tree.func):
             let = next((stmt for var, stmt in lets.items() if var is spot), None)
-            wanted = f"{let.var.name} used below its let" if let is not None else "variables that are defined"
-            return Failure({} if let is None else {let: "defined here"}, wanted, found)
+            expected = f"{let.var.name} used below its let" if let is not None else "variables that are defined"
+            return Failure({} if let is None else {let: "defined here"}, expected, fault)
     return None
 
 

@@ -56,10 +56,10 @@ def _why_outside(
         return f"{shown} leave out points of the domain"
     reached = regions.evaluate(realize.iter_values, loop_ranges(loops), here)
     for d, it in enumerate(iterators):
-        wanted = regions.intersect((run_through(it, ranges, there),), (it.dom,), there)
-        if d in reached.unbounded or not regions.covers((reached.box[d],), wanted, there):
-            end = there.simplify(wanted[0].start + wanted[0].extent)
-            return f"{it.var.name} = {realize.iter_values[d]} is not shown to reach all of [{wanted[0].start}, {end})"
+        needed = regions.intersect((run_through(it, ranges, there),), (it.dom,), there)
+        if d in reached.unbounded or not regions.covers((reached.box[d],), needed, there):
+            end = there.simplify(needed[0].start + needed[0].extent)
+            return f"{it.var.name} = {realize.iter_values[d]} is not shown to reach all of [{needed[0].start}, {end})"
     return None
 
 

@@ -249,72 +249,76 @@ class Schedule(Methods):
 
         Parameters with defaults may be left out.
         """
-        chosen = registered(primitive) if isinstance(primitive, str) else primitive
+        primitive = registered(primitive) if isinstance(primitive, str) else primitive
         length = len(self._trace)
         try:
-            return self._call(chosen, arguments)
+            return self._call(primitive, arguments)
         except BaseException:
             self._trace.truncate(length)  # the queries for handles and names that the call began with
             raise
 
-    def _call(self, chosen: Primitive, arguments: Mapping[str, Any]) -> Any:
-        given = {name: normal(value) for name, value in complete(chosen, arguments)}
-        arguments = {name: self._with_handles(chosen, name, value) for name, value in given.items()}
-        known = self._trace.handle_names()
+    def _call(self, primitive: Primitive, arguments: Mapping[str, Any]) -> Any:
+        recorded = {name: normal(value) for name, value in complete(primitive, arguments)}
+        arguments = {name: self._with_handles(primitive, name, value) for name, value in recorded.items()}
+        existing = self._trace.handle_names()
         for handle in handles_in(list(arguments.values())):
             self._refuse_removed(handle)
-            if handle not in known:
+            if handle not in existing:
                 self._introduce(handle)
         state = self._fresh_state()
         try:
-            nodes = {name: self._to_nodes(state, chosen, name, value) for name, value in arguments.items()}
-            self._require_declared(chosen, state)
-            result = _run(chosen, state, nodes)
-            given = {name: plain(value) for name, value in arguments.items()}
-            require_text(list(given.values()))
+            nodes = {name: self._to_nodes(state, primitive, name, value) for name, value in arguments.items()}
+            self._require_declared(primitive, state)
+            result = _run(primitive, state, nodes)
+            recorded = {name: plain(value) for name, value in arguments.items()}
+            require_text(list(recorded.values()))
         except Refused as refused:
-            text = self._render(state, chosen, arguments, refused)
+            text = self._render(state, primitive, arguments, refused)
             raise ScheduleError(text, refused.requirement.name) from None
         except (TypeMismatch, InputError) as error:
-            raise ScheduleError(f"{self._headline(chosen, arguments)}: {error}") from None
-        if given.get("func_name", "") is None and self._state.func_name != self._first:
-            given["func_name"] = self._state.func_name  # work_on is no step, so the trace names the function
+            raise ScheduleError(f"{self._headline(primitive, arguments)}: {error}") from None
+        if recorded.get("func_name", "") is None and self._state.func_name != self._first:
+            recorded["func_name"] = self._state.func_name  # work_on is no step, so the trace names the function
         numbers: dict[ExprRV, int] = {}
         sampled = result if isinstance(result, Sampled) else None
         outputs = to_handles(result) if sampled is None else numbers_to_handles(sampled.values, numbers)
-        if not chosen.query:
-            self._commit(state, chosen, arguments, outputs)
+        if not primitive.query:
+            self._commit(state, primitive, arguments, outputs)
         self._numbers.update(numbers)
         self._removed -= set(handles_in(outputs))
         self._random = state.random.state
         if sampled is not None:
-            given["decision"] = None  # the instruction holds it
-        self._trace.append(Instruction(chosen, given, outputs, None if sampled is None else sampled.decision))
+            recorded["decision"] = None  # the instruction holds it
+        self._trace.append(Instruction(primitive, recorded, outputs, None if sampled is None else sampled.decision))
         return outputs
 
-    def _require_declared(self, chosen: Primitive, state: ScheduleState) -> None:
+    def _require_declared(self, primitive: Primitive, state: ScheduleState) -> None:
         """Refuse to begin with blocks that do not declare what they touch; every step keeps it so."""
-        broken = None if chosen.query or self._history else declares_what_it_touches.check(state)
+        broken = None if primitive.query or self._history else declares_what_it_touches.check(state)
         if broken is not None:
             raise declares_what_it_touches.refuse(broken)
 
     def _fresh_state(self) -> ScheduleState:
         return ScheduleState(self.mod, self._state.func_name, self._state.trees, self._random)
 
-    def _commit(self, state: ScheduleState, chosen: Primitive, arguments: Mapping[str, Any], outputs: Any) -> None:
+    def _commit(self, state: ScheduleState, primitive: Primitive, arguments: Mapping[str, Any], outputs: Any) -> None:
         before = self._state
         step = len(self._trace) + 1
         if self._verify:
-            verify_step(before.mod, state.mod, state.comparable, self._headline(chosen, arguments), step)
-        made = ", ".join(name_of(state, handle) for handle in handles_in(outputs))
+            verify_step(before.mod, state.mod, state.comparable, self._headline(primitive, arguments), step)
+        results = ", ".join(name_of(state, handle) for handle in handles_in(outputs))
         history = self._snapshot()
         for name, func in before.mod.items():
             if state.mod[name] is func or not isinstance(func.body, BlockRealize):
                 continue
             state.set_func(state.tree(name), widened(before.tree(name), state.tree(name)))
-            verify_if_asked(chosen.name, state.mod[name])
+            verify_if_asked(primitive.name, state.mod[name])
             old, new = before.tree(name), state.tree(name)
-            story = f"{chosen.past} {made} at step {step}" if made else f"is gone since step {step}: {chosen.name}"
+            story = (
+                f"{primitive.past} {results} at step {step}"
+                if results
+                else f"is gone since step {step}: {primitive.name}"
+            )
             for var in old.loops.keys() - new.loops.keys():
                 self._gone[var] = f"loop {var.name} {story}"
             for key in old.blocks.keys() - new.blocks.keys():
@@ -323,16 +327,16 @@ class Schedule(Methods):
         self._state = ScheduleState(state.mod, before.func_name, state.trees)
         self._state.comparable = state.comparable
 
-    def _with_handles(self, chosen: Primitive, name: str, value: Any) -> Any:
+    def _with_handles(self, primitive: Primitive, name: str, value: Any) -> Any:
         """An argument with names of blocks looked up: as in TVM, the trace holds how each was found."""
-        if not chosen.takes_blocks(name):
+        if not primitive.takes_blocks(name):
             return value
         if isinstance(value, str):
             handle = BlockRV(self._state.block_named(value).block.id)
-            known = handle in self._trace.handle_names() and handle not in self._removed
-            return handle if known else self.call("get_block", {"name": value, "func_name": None})
+            current = handle in self._trace.handle_names() and handle not in self._removed
+            return handle if current else self.call("get_block", {"name": value, "func_name": None})
         if isinstance(value, list | tuple):
-            return [self._with_handles(chosen, name, item) for item in value]
+            return [self._with_handles(primitive, name, item) for item in value]
         return value
 
     def _refuse_removed(self, handle: Handle) -> None:
@@ -369,14 +373,14 @@ class Schedule(Methods):
             return node
         raise ScheduleError(self._gone.get(key) or foreign(handle))
 
-    def _to_nodes(self, state: ScheduleState, chosen: Primitive, name: str, value: Any) -> Any:
+    def _to_nodes(self, state: ScheduleState, primitive: Primitive, name: str, value: Any) -> Any:
         """An argument as the primitive's function takes it: nodes for handles, values for sampled numbers."""
-        if not chosen.takes_nodes(name):
+        if not primitive.takes_nodes(name):
             value = self._to_numbers(value)
-        wrong = misfit(chosen, name, value)
+        wrong = misfit(primitive, name, value)
         if wrong is not None:
             raise ScheduleError(wrong)
-        return self._nodes_in(state, value) if chosen.takes_nodes(name) else value
+        return self._nodes_in(state, value) if primitive.takes_nodes(name) else value
 
     def _nodes_in(self, state: ScheduleState, value: Any) -> Any:
         if isinstance(value, list | tuple):
@@ -395,8 +399,8 @@ class Schedule(Methods):
         unknown = next((handle for handle in used if handle not in self._numbers), None)
         if unknown is not None:
             raise ScheduleError(foreign(unknown))
-        known: dict[Var, Expr] = {h: const(self._numbers[h], h.dtype) for h in used if isinstance(h, ExprRV)}
-        return plain(simplify(substitute(value, known)))
+        numbers: dict[Var, Expr] = {h: const(self._numbers[h], h.dtype) for h in used if isinstance(h, ExprRV)}
+        return plain(simplify(substitute(value, numbers)))
 
     # ------------------------------------------------------------------ what is legal now
 
@@ -443,12 +447,14 @@ class Schedule(Methods):
 
     # ------------------------------------------------------------------ errors
 
-    def _headline(self, chosen: Primitive, arguments: Mapping[str, Any]) -> str:
-        return f"{chosen.name}({arguments_text(self._state, chosen, arguments, self._numbers)})"
+    def _headline(self, primitive: Primitive, arguments: Mapping[str, Any]) -> str:
+        return f"{primitive.name}({arguments_text(self._state, primitive, arguments, self._numbers)})"
 
-    def _render(self, state: ScheduleState, chosen: Primitive, arguments: Mapping[str, Any], refused: Refused) -> str:
+    def _render(
+        self, state: ScheduleState, primitive: Primitive, arguments: Mapping[str, Any], refused: Refused
+    ) -> str:
         failure, needed = refused.failure, refused.requirement
-        headline = f"{self._headline(chosen, arguments)}: {needed.name}"
+        headline = f"{self._headline(primitive, arguments)}: {needed.name}"
         if self._level == "none":
             return headline
         headline = f"{headline:<79} [step {len(self._trace) + 1} of the trace]"
@@ -467,15 +473,15 @@ class Schedule(Methods):
             raise AttributeError(f"a Schedule has no {name!r}; {nearest(name, known)}", name=name, obj=self)
 
 
-def _run(chosen: Primitive, state: ScheduleState, nodes: Mapping[str, Any]) -> Any:
+def _run(primitive: Primitive, state: ScheduleState, nodes: Mapping[str, Any]) -> Any:
     place = next((value for value in nodes.values() if isinstance(value, Place)), None)
     if place is None:
-        return chosen.run(state, nodes)
-    if chosen.name not in _INLINED:
+        return primitive.run(state, nodes)
+    if primitive.name not in _INLINED:
         takers = " and ".join(_INLINED)
-        raise ScheduleError(f"{chosen.name}: the place {place.name!r} is no loop; only {takers} take it")
+        raise ScheduleError(f"{primitive.name}: the place {place.name!r} is no loop; only {takers} take it")
     if place.name == INLINE:
-        return PRIMITIVES[_INLINED[chosen.name]].run(state, {"block": nodes["block"]})
+        return PRIMITIVES[_INLINED[primitive.name]].run(state, {"block": nodes["block"]})
     return None
 
 

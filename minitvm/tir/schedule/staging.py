@@ -50,9 +50,9 @@ own_values = holds_inside(
 )
 
 
-def region_of(found: Sequence[BufferRegion], index: int | str | Buffer) -> BufferRegion | None:
+def region_of(regions: Sequence[BufferRegion], index: int | str | Buffer) -> BufferRegion | None:
     """The region at a position, or of the buffer of that name, or of that buffer; None where there is none."""
-    for k, region in enumerate(found):
+    for k, region in enumerate(regions):
         if index is region.buffer or (not isinstance(index, bool) and index == k) or index == region.buffer.name:
             return region
     return None
@@ -93,9 +93,9 @@ def _part(
     return Part(tree, Scope.around(tree, block), block, region, write)
 
 
-def listing(found: Sequence[BufferRegion]) -> str:
+def listing(regions: Sequence[BufferRegion]) -> str:
     """`0: A, 1: B`."""
-    return ", ".join(f"{k}: {region.buffer.name}" for k, region in enumerate(found)) or "none"
+    return ", ".join(f"{k}: {region.buffer.name}" for k, region in enumerate(regions)) or "none"
 
 
 def free_name(tree: Tree, name: str) -> str:
@@ -211,9 +211,9 @@ def block_in(state: ScheduleState, nest: Stmt) -> BlockRealize:
     at = nest
     while not isinstance(at, BlockRealize):
         at = at.body  # type: ignore[attr-defined]
-    found = state.block(at.block.id)
-    assert found is not None  # it was just put there
-    return found
+    placed = state.block(at.block.id)
+    assert placed is not None  # it was just put there
+    return placed
 
 
 def refuse_races(state: ScheduleState, realize: BlockRealize) -> None:

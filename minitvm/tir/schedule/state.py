@@ -28,8 +28,8 @@ class ScheduleState:
         self.mod = mod
         self.func_name = func_name
         self.random = RandomNumbers(random_state)
-        known = trees or {}
-        self.trees: dict[PrimFunc, Tree] = {f: known[f] for f in mod.functions.values() if f in known}
+        reusable = trees or {}
+        self.trees: dict[PrimFunc, Tree] = {f: reusable[f] for f in mod.functions.values() if f in reusable}
         # What the oracle compares instead of a function whose parameters a step has changed.
         self.comparable: dict[str, PrimFunc] = {}
 
@@ -43,14 +43,14 @@ class ScheduleState:
 
     def named(self, name: str | None) -> str:
         """A function's name, by default of the one that is worked on; raises `ScheduleError` where that is open."""
-        chosen = name or self.func_name
-        if chosen is None:
-            known = ", ".join(self.mod.functions)
+        resolved = name or self.func_name
+        if resolved is None:
+            names = ", ".join(self.mod.functions)
             raise ScheduleError(
-                f"which function? the module has {known}, and none is named main\n"
+                f"which function? the module has {names}, and none is named main\n"
                 "  try:    sch.work_on(NAME), or get_block(..., func_name=NAME)"
             )
-        return chosen
+        return resolved
 
     def _schedulable(self) -> Iterable[tuple[str, Tree]]:
         if self.func_name is not None:
@@ -81,14 +81,14 @@ class ScheduleState:
     def block_named(self, name: str, func_name: str | None = None) -> BlockRealize:
         """The one block of that name; raises `ScheduleError` with the nearest names, or that there are several."""
         tree = self.tree(func_name)
-        found = [realize for realize in tree.blocks.values() if realize.block.name == name]
-        if len(found) == 1:
-            return found[0]
+        matches = [realize for realize in tree.blocks.values() if realize.block.name == name]
+        if len(matches) == 1:
+            return matches[0]
         names = [realize.block.name for realize in tree.blocks.values()]
         where = self.named(func_name)
-        if not found:
+        if not matches:
             raise ScheduleError(f"no block {name!r} in function {where!r}; {nearest(name, names)}")
-        raise ScheduleError(f"{len(found)} blocks of function {where!r} are named {name!r}; use get_child_blocks")
+        raise ScheduleError(f"{len(matches)} blocks of function {where!r} are named {name!r}; use get_child_blocks")
 
     def replace(self, changes: Mapping[Stmt, Stmt | None]) -> None:
         """Put statements in the place of others (None removes), all in one function."""

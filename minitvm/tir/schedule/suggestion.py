@@ -24,8 +24,8 @@ def suggest_index_map(
     places = {loop.var: k for k, loop in enumerate(loops)}
     domains = {loop.var: Range(as_expr(loop.start), as_expr(loop.extent)) for loop in loops}
     flat = Analyzer(domains).simplify(_flattened(buffer, [as_expr(index) for index in indices]))
-    found = detect([flat], domains, as_expr(predicate), "surjective", fuse_first=True)
-    parts = _parts(found.sums[0]) if found else None
+    normal = detect([flat], domains, as_expr(predicate), "surjective", fuse_first=True)
+    parts = _parts(normal.sums[0]) if normal else None
     if not parts or any(not split.extent.is_const for _, split in parts):
         return None
     order = sorted(range(len(parts)), key=lambda k: (places[parts[k][0]], -int(parts[k][1].lower_factor.const)))
@@ -51,16 +51,16 @@ def _flattened(buffer: Buffer, indices: Sequence[Expr]) -> Expr:
 
 def _parts(row: IterSum) -> list[tuple[Var, IterSplit]] | None:
     """The parts of loops in a sum, the one of the largest step first; None where a fused iterator is cut."""
-    found: list[tuple[Var, IterSplit]] = []
+    parts: list[tuple[Var, IterSplit]] = []
     if any(not split.scale.is_const for split in row.args):
         return None
     for split in sorted(row.args, key=lambda split: -int(split.scale.const)):
         source = split.mark.source
         if isinstance(source, Var):
-            found.append((source, split))
+            parts.append((source, split))
             continue
         inner = _parts(source)
         if inner is None or split.extent != split.mark.extent or not split.lower_factor.is_const:
             return None
-        found += inner
-    return found
+        parts += inner
+    return parts

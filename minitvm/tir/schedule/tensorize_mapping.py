@@ -77,8 +77,8 @@ def get_tensorize_loop_mapping(
     mapped: dict[For, For] = {}
     paddings: dict[int, int] = {}
     next_iterator = len(realize.block.iter_vars) - 1
-    for wanted in reversed(desc_loops):
-        kind = _kind_of(wanted, desc_block)
+    for described in reversed(desc_loops):
+        kind = _kind_of(described, desc_block)
         position = next(
             (k for k in range(next_iterator, -1, -1) if realize.block.iter_vars[k].kind == kind), None
         )  # from the last iterator on
@@ -88,22 +88,22 @@ def get_tensorize_loop_mapping(
         bound = _with_step_one(realize.iter_values[position], loops)
         if bound is None:
             continue
-        if not isinstance(bound.extent, IntImm) or not isinstance(wanted.extent, IntImm):
+        if not isinstance(bound.extent, IntImm) or not isinstance(described.extent, IntImm):
             return None
-        if bound.extent.value % wanted.extent.value:
+        if bound.extent.value % described.extent.value:
             if not allow_padding:
                 return None
-            paddings[position] = wanted.extent.value
-        mapped[bound] = wanted
+            paddings[position] = described.extent.value
+        mapped[bound] = described
     multiples = tuple(paddings.get(k, 1) for k in range(len(realize.iter_values))) if paddings else None
     return TensorizeInfo(mapped, {loop: k for k, loop in enumerate(desc_loops)}, multiples)
 
 
 def _realize(sch: Schedule, block: BlockRV | str) -> BlockRealize:
     handle: BlockRV = sch.get_block(block) if isinstance(block, str) else block
-    found = sch.state.block(sch.get(handle).id)
-    assert found is not None  # the handle was just resolved
-    return found
+    realize = sch.state.block(sch.get(handle).id)
+    assert realize is not None  # the handle was just resolved
+    return realize
 
 
 def _kind_of(loop: For, block: BlockRealize) -> str | None:
@@ -139,10 +139,10 @@ def get_auto_tensorize_mapping_info(
     """
     realize = _realize(sch, block)
     _, desc = _described(desc_func)
-    mine, wanted = realize.block.body, desc.block.body
+    mine, described = realize.block.body, desc.block.body
     loads: dict[Buffer, tuple[Buffer, tuple[Expr, ...], tuple[Expr, ...]]] = {}
     try:
-        _compare(mine, wanted, loads)
+        _compare(mine, described, loads)
     except _Differ:
         return None
     lhs, rhs = realize.block.iter_vars, desc.block.iter_vars
@@ -166,9 +166,9 @@ def _compare(
     if isinstance(a, BufferLoad | BufferStore) and isinstance(b, BufferLoad | BufferStore):
         if a.buffer.dtype != b.buffer.dtype:
             raise _Differ
-        known = loads.setdefault(a.buffer, (b.buffer, a.indices, b.indices))
+        earlier = loads.setdefault(a.buffer, (b.buffer, a.indices, b.indices))
         taken = [other for buffer, (other, _, _) in loads.items() if buffer is not a.buffer]
-        if known[0] is not b.buffer or b.buffer in taken:
+        if earlier[0] is not b.buffer or b.buffer in taken:
             raise _Differ
         if isinstance(a, BufferStore) and isinstance(b, BufferStore):
             _compare(a.value, b.value, loads)

@@ -42,11 +42,11 @@ def verify_trace_roundtrip(
     return replayed
 
 
-def _assert_same(wanted: Schedule, found: Schedule, kind: str) -> None:
-    difference = first_difference(wanted.mod, found.mod)
+def _assert_same(expected: Schedule, actual: Schedule, kind: str) -> None:
+    difference = first_difference(expected.mod, actual.mod)
     if difference is not None:
         raise InternalError(f"the trace does not survive {kind}: the programs differ at {difference}")
-    if wanted.trace.as_python() != found.trace.as_python():
+    if expected.trace.as_python() != actual.trace.as_python():
         raise InternalError(f"the trace does not survive {kind}: replayed, it prints differently")
 
 
@@ -63,35 +63,35 @@ def replayed_at_the_end(most: int = 20) -> Iterator[None]:
     Only the first `most`. A schedule with a primitive that is not registered any more is left out. Raises as
     `verify_trace_roundtrip`.
     """
-    made: list[tuple[Schedule, IRModule]] = []
+    recorded: list[tuple[Schedule, IRModule]] = []
 
     def watch(sch: Schedule, mod: IRModule) -> None:
-        if len(made) < most:
-            made.append((sch, mod))
+        if len(recorded) < most:
+            recorded.append((sch, mod))
 
     WATCHERS.append(watch)
     try:
         yield
     finally:
         WATCHERS.remove(watch)
-    for sch, mod in made:
-        known = all(PRIMITIVES.get(inst.primitive.name) is inst.primitive for inst in sch.trace)
-        if known and len(sch.trace):
+    for sch, mod in recorded:
+        registered = all(PRIMITIVES.get(inst.primitive.name) is inst.primitive for inst in sch.trace)
+        if registered and len(sch.trace):
             verify_trace_roundtrip(sch, mod)
 
 
 @contextmanager
 def registrations_undone() -> Iterator[None]:
     """Primitives that are registered inside are gone at the end, their methods too; replaced ones are back."""
-    known = dict(PRIMITIVES)
+    before = dict(PRIMITIVES)
     attributes = dict(vars(Schedule))
     try:
         yield
     finally:
         PRIMITIVES.clear()
-        PRIMITIVES.update(known)
+        PRIMITIVES.update(before)
         for name in [name for name in vars(Schedule) if name not in attributes]:
             delattr(Schedule, name)
         for name, value in attributes.items():
-            if name in known:
+            if name in before:
                 setattr(Schedule, name, value)

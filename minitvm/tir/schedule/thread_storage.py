@@ -51,8 +51,8 @@ def passes_on(state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, stora
     """Whether an iteration of a loop may find in a buffer what another one has written, were it in some scope: storage
     that each owns, that they share in step, or for which they race."""
     above = tree.all_loops_above(loop)
-    found = [a for a in accesses(tree, loop) if a.buffer is buffer]
-    if all(shown_apart(above, loop, a, b) for a, b in conflicting_pairs(found)):
+    touches = [a for a in accesses(tree, loop) if a.buffer is buffer]
+    if all(shown_apart(above, loop, a, b) for a, b in conflicting_pairs(touches)):
         return False
     scope = Scope.around(tree, loop)
     if owns(loop, storage_scope) or (loop.kind is ForKind.PARALLEL and not storage_scope.startswith(_COMMON)):

@@ -42,12 +42,12 @@ def is_inline(primitive: Primitive, name: str) -> bool:
 
 def inputs_of(primitive: Primitive, arguments: Mapping[str, Any]) -> list[Any]:
     """The arguments that are inputs, in the primitive's order."""
-    found: list[Any] = []
+    inputs: list[Any] = []
     for name in primitive.signature.parameters:
         if is_input(primitive, name):
             value = arguments[name]
-            found += value if is_inline(primitive, name) else [value]
-    return found
+            inputs += value if is_inline(primitive, name) else [value]
+    return inputs
 
 
 def attributes_of(primitive: Primitive, arguments: Mapping[str, Any]) -> list[Any]:
@@ -125,8 +125,8 @@ class Trace:
     __slots__ = ("_insts", "_names", "_numbered")
 
     def __init__(self, insts: Sequence[Instruction] = (), decisions: Mapping[Instruction, Any] | None = None) -> None:
-        given = decisions or {}
-        self._insts = [inst.with_decision(given[inst]) if inst in given else inst for inst in insts]
+        overrides = decisions or {}
+        self._insts = [inst.with_decision(overrides[inst]) if inst in overrides else inst for inst in insts]
         self._names: dict[Handle, str] = {}
         self._numbered = 0  # the instructions that _names knows
 
@@ -170,9 +170,9 @@ class Trace:
 
     def copy(self) -> Trace:
         """A trace of its own with the same instructions."""
-        made = Trace(self._insts)
-        made._names, made._numbered = dict(self._names), self._numbered
-        return made
+        copied = Trace(self._insts)
+        copied._names, copied._numbered = dict(self._names), self._numbered
+        return copied
 
     def handle_names(self) -> Mapping[Handle, str]:
         """The variable that each handle gets in print: b0, l1, v2, ... counted together as TVM does."""
@@ -239,11 +239,11 @@ class Trace:
     @staticmethod
     def _gap(insts: Sequence[Instruction]) -> int | None:
         """The number of the first step that uses a handle which none before it gives."""
-        known: set[Handle] = set()
+        defined: set[Handle] = set()
         for step, inst in enumerate(insts, 1):
-            if not known.issuperset(handles_in(list(inst.arguments.values()))):
+            if not defined.issuperset(handles_in(list(inst.arguments.values()))):
                 return step
-            known.update(inst.outputs)
+            defined.update(inst.outputs)
         return None
 
     def _require_complete(self, insts: Sequence[Instruction]) -> None:
@@ -295,8 +295,8 @@ class Trace:
         return Trace(Trace(insts)._without_postproc(remove_postproc))
 
     def _position(self, inst: Instruction) -> int:
-        for position, known in enumerate(self._insts):
-            if known is inst:
+        for position, each in enumerate(self._insts):
+            if each is inst:
                 return position
         raise InputError("the instruction is not one of this trace")
 
@@ -341,11 +341,11 @@ def _replayed(
             inputs, attrs = inputs_of(inst.primitive, arguments), attributes_of(inst.primitive, arguments)
             decision = provider(inst, inputs, attrs, decision)
         arguments["decision"] = decision
-    recorded, found = inst.outputs, handles_in(sch.call(inst.primitive, arguments))
-    if len(recorded) != len(found):
-        what = f"{inst.primitive.name} gives {len(found)} results here, {len(recorded)} where it was recorded"
+    recorded, results = inst.outputs, handles_in(sch.call(inst.primitive, arguments))
+    if len(recorded) != len(results):
+        what = f"{inst.primitive.name} gives {len(results)} results here, {len(recorded)} where it was recorded"
         raise ScheduleError(what)
-    return dict(zip(recorded, found, strict=True))
+    return dict(zip(recorded, results, strict=True))
 
 
 def plain(value: Any) -> Any:

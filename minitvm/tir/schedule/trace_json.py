@@ -69,10 +69,10 @@ def from_json(json_obj: Sequence[Any] | str) -> Trace:
     step = 0
     try:
         instructions, decisions = _parts(json_obj)
-        known: dict[str, Handle] = {}
+        handles: dict[str, Handle] = {}
         insts: list[Instruction] = []
         for step, row in enumerate(instructions, 1):
-            insts.append(_instruction(row, known, decisions.pop(step - 1, None)))
+            insts.append(_instruction(row, handles, decisions.pop(step - 1, None)))
         if decisions:
             raise _Damaged(f"a decision for instruction {min(decisions)} of {len(insts)}, counted from 0")
     except _Damaged as error:
@@ -98,7 +98,7 @@ def _parts(json_obj: Sequence[Any] | str) -> tuple[list[Any], dict[int, Any]]:
     return list(loaded[0]), decisions
 
 
-def _instruction(row: Any, known: dict[str, Handle], decision: Any) -> Instruction:
+def _instruction(row: Any, handles: dict[str, Handle], decision: Any) -> Instruction:
     if not isinstance(row, list | tuple) or len(row) != 4 or not isinstance(row[0], str):
         raise _Damaged(f"wanted [kind, inputs, attributes, outputs], found {_short(row)}")
     kind, inputs, attrs, outputs = row
@@ -108,7 +108,7 @@ def _instruction(row: Any, known: dict[str, Handle], decision: Any) -> Instructi
         primitive = lookup(kind.replace("SBlock", "Block"))  # as TVM spells it since 0.24
     except KeyError as error:
         raise _Damaged(str(error.args[0])) from None
-    arguments = _arguments(primitive, list(inputs), list(attrs), known)
+    arguments = _arguments(primitive, list(inputs), list(attrs), handles)
     samples = "decision" in primitive.signature.parameters
     if samples:
         arguments["decision"] = None
@@ -116,9 +116,9 @@ def _instruction(row: Any, known: dict[str, Handle], decision: Any) -> Instructi
         raise _Damaged(f"{kind}: no decision of its kind is {_short(decision)}")
     for name, value in arguments.items():
         _check(primitive, name, value)
-    made = [_new_handle(output, known) for output in outputs]
+    results = [_new_handle(output, handles) for output in outputs]
     is_list = fits([], primitive.hints.get("return"))
-    return Instruction(primitive, arguments, made if is_list or len(made) != 1 else made[0], decision)
+    return Instruction(primitive, arguments, results if is_list or len(results) != 1 else results[0], decision)
 
 
 def _check(primitive: Primitive, name: str, value: Any) -> None:
@@ -129,16 +129,16 @@ def _check(primitive: Primitive, name: str, value: Any) -> None:
             raise _Damaged(f"{primitive.name}: {name} is a {described(hint)}, found {_short(item)}")
 
 
-def _new_handle(name: Any, known: dict[str, Handle]) -> Handle:
+def _new_handle(name: Any, handles: dict[str, Handle]) -> Handle:
     if not isinstance(name, str) or name[:1] not in ("b", "l", "v") or not name[1:].isdigit():
         raise _Damaged(f"wanted outputs named b0, l1, v2, ..., found {_short(name)}")
-    made: Handle = BlockRV(BlockId()) if name[0] == "b" else LoopRV(Var(name)) if name[0] == "l" else ExprRV(name)
-    known[name] = made
-    return made
+    handle: Handle = BlockRV(BlockId()) if name[0] == "b" else LoopRV(Var(name)) if name[0] == "l" else ExprRV(name)
+    handles[name] = handle
+    return handle
 
 
 def _arguments(
-    primitive: Primitive, inputs: list[Any], attrs: list[Any], known: Mapping[str, Handle]
+    primitive: Primitive, inputs: list[Any], attrs: list[Any], handles: Mapping[str, Handle]
 ) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for name, parameter in primitive.signature.parameters.items():
@@ -146,12 +146,12 @@ def _arguments(
             continue
         taken = is_input(primitive, name)
         if taken and is_inline(primitive, name):
-            arguments[name], inputs = [_input_value(item, known) for item in inputs], []
+            arguments[name], inputs = [_input_value(item, handles) for item in inputs], []
         elif taken and inputs:
-            arguments[name] = _input_value(inputs.pop(0), known)
+            arguments[name] = _input_value(inputs.pop(0), handles)
         elif not taken and attrs:
             function = fits(_FUNCTION, primitive.hints.get(name, Any))
-            arguments[name] = _attribute_value(attrs.pop(0), known, function)
+            arguments[name] = _attribute_value(attrs.pop(0), handles, function)
         elif parameter.default is not parameter.empty:
             arguments[name] = parameter.default  # a trace of an older version
         else:
@@ -161,27 +161,27 @@ def _arguments(
     return arguments
 
 
-def _input_value(value: Any, known: Mapping[str, Handle]) -> Any:
+def _input_value(value: Any, handles: Mapping[str, Handle]) -> Any:
     if isinstance(value, list | tuple):
-        return [_input_value(item, known) for item in value]
+        return [_input_value(item, handles) for item in value]
     if isinstance(value, Mapping):
-        return {key: _input_value(item, known) for key, item in value.items()}
+        return {key: _input_value(item, handles) for key, item in value.items()}
     if not isinstance(value, str):
         return value
     if value == "None":
         return None
     if len(value) > 1 and value[0] == value[-1] == '"':
         return value[1:-1]
-    if value in known:
-        return known[value]
-    found = _expression(value, known)
-    if not handles_in(found):
+    if value in handles:
+        return handles[value]
+    expression = _expression(value, handles)
+    if not handles_in(expression):
         raise _Damaged(f"{_short(value)} is not defined before it is used")
-    return found
+    return expression
 
 
-def _expression(text: str, known: Mapping[str, Handle]) -> Expr:
-    numbers = {name: handle for name, handle in known.items() if isinstance(handle, ExprRV)}
+def _expression(text: str, handles: Mapping[str, Handle]) -> Expr:
+    numbers = {name: handle for name, handle in handles.items() if isinstance(handle, ExprRV)}
     try:
         return parse_expression(text, numbers)
     except Exception as error:
@@ -189,14 +189,14 @@ def _expression(text: str, known: Mapping[str, Handle]) -> Expr:
         raise _Damaged(f"{_short(text)} is not defined before it is used{reason}") from None
 
 
-def _attribute_value(value: Any, known: Mapping[str, Handle], function: bool) -> Any:
+def _attribute_value(value: Any, handles: Mapping[str, Handle], function: bool) -> Any:
     """A saved attribute; text may be that of a function of indices where the parameter takes such a `function`."""
     if isinstance(value, list | tuple):
-        return [_attribute_value(item, known, function) for item in value]
+        return [_attribute_value(item, handles, function) for item in value]
     if isinstance(value, Mapping):
         if [*value] != [_EXPRESSION] or not isinstance(value[_EXPRESSION], str):
             raise _Damaged(f"{_short(value)} is no attribute")
-        return _expression(value[_EXPRESSION], known)
+        return _expression(value[_EXPRESSION], handles)
     if function and isinstance(value, str) and value.startswith(("lambda ", "lambda:", FROM_FUNC)):
         try:
             return IndexLambda.parse(value)

@@ -28,11 +28,11 @@ def tile_with_tensor_intrin(
     if info is None:
         return None
     handle = sch.get_block(block) if isinstance(block, str) else block
-    wanted = [info.loop_map.get(sch.get(loop)) for loop in sch.get_loops(handle)]
+    counterparts = [info.loop_map.get(sch.get(loop)) for loop in sch.get_loops(handle)]
     if info.block_iter_paddings is not None:
         _pad(sch, handle, info.block_iter_paddings)
     places: dict[int, LoopRV] = {}
-    for loop, described in zip(sch.get_loops(handle), wanted, strict=True):
+    for loop, described in zip(sch.get_loops(handle), counterparts, strict=True):
         if described is not None:
             _, places[info.desc_loop_indexer[described]] = sch.split(loop, [None, described.extent])
     tile = [places[k] for k in sorted(places)]

@@ -54,12 +54,12 @@ def _same(a: Expr, b: Expr) -> bool:
 
 
 def _stores(stmt: Stmt) -> list[BufferStore] | None:
-    found: list[BufferStore] = []
+    stores: list[BufferStore] = []
     for part in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
         if not isinstance(part, BufferStore):
             return None
-        found.append(part)
-    return found
+        stores.append(part)
+    return stores
 
 
 def recognised(block: Block) -> tuple[Update, Match] | str:
@@ -68,10 +68,10 @@ def recognised(block: Block) -> tuple[Update, Match] | str:
     if isinstance(update, str):
         return f"block {block.name} is no update of a reducer: {update}"
     own = tuple(BufferLoad(b, update.indices) for b in update.buffers)
-    found = recognise(own, update.values)
+    match = recognise(own, update.values)
     shown = ", ".join(f"{b.name} = {v}" for b, v in zip(update.buffers, update.values, strict=True))
-    if found is None:
+    if match is None:
         return f"no registered reducer has the form {shown}"
-    if any(reads_buffer(e, b) for e in (*found.operand, *update.init) for b in update.buffers):
+    if any(reads_buffer(e, b) for e in (*match.operand, *update.init) for b in update.buffers):
         return f"what is combined reads the result: {shown}"
-    return update, found
+    return update, match

@@ -29,8 +29,8 @@ def verify_step(
         except (ExecutionError, Unsupported) as reason:
             raise ScheduleError(f"{headline}: verify=True cannot judge step {step} of the trace: {reason}") from None
         except InputError as reason:
-            told = f"step {step} of the trace changes the parameters of {name}: {reason}"
-            raise InternalError(f"{headline}: {told}") from None
+            fault = f"step {step} of the trace changes the parameters of {name}: {reason}"
+            raise InternalError(f"{headline}: {fault}") from None
         if not verdict:
-            told = str(verdict).replace("\n", "\n  ")
-            raise InternalError(f"{headline}: step {step} of the trace changes what {name} computes\n  {told}")
+            fault = str(verdict).replace("\n", "\n  ")
+            raise InternalError(f"{headline}: step {step} of the trace changes what {name} computes\n  {fault}")

@@ -11,11 +11,11 @@ from ..nodes import Block, Buffer, BufferData, BufferLoad, BufferRegion, BufferS
 
 def views_on(stmt: Stmt, buffer: Buffer) -> list[Buffer]:
     """The buffers that blocks anywhere inside match on a buffer, or on a view of it."""
-    found = [buffer]
+    family = [buffer]
     for block in statements(stmt):
         if isinstance(block, Block):
-            found += [m.buffer for m in block.match_buffers if m.source.buffer in found]
-    return found[1:]
+            family += [m.buffer for m in block.match_buffers if m.source.buffer in family]
+    return family[1:]
 
 
 def with_buffers(stmt: Stmt, moved: Mapping[Buffer, Buffer]) -> Stmt:

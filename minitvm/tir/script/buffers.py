@@ -33,8 +33,8 @@ def _describe(
     del buffer_type  # TVM's: broadcasting buffers, which are not here
     scope = scope or "global"  # as TVM reads scope=""
     if not is_scope(scope):
-        known = nearest(scope, SCOPES) if isinstance(scope, str) else f"one of {COMMON_SCOPES}"
-        raise InputError(f"no scope of storage is called {scope!r}\n  try:    {known}")
+        hint = nearest(scope, SCOPES) if isinstance(scope, str) else f"one of {COMMON_SCOPES}"
+        raise InputError(f"no scope of storage is called {scope!r}\n  try:    {hint}")
     fields: dict[str, Any] = {
         "dtype": DType(dtype.dtype if isinstance(dtype, TypeName) else dtype), "scope": scope, "device": device
     }  # fmt: skip

@@ -177,8 +177,8 @@ class _Axis:
         """An iterator for each loop, over the loop's own range: `vi, vk = T.axis.remap("SR", [i, k])`."""
         if len(kinds) != len(values) or not set(kinds) <= {SPATIAL, REDUCE, OPAQUE}:
             raise InputError(f'remap("{kinds}", ...) needs one letter of S, R, O for each of {len(values)} loops')
-        made = [AxisSpec(kind, None, value) for kind, value in zip(kinds, values)]
-        return made[0] if len(made) == 1 else made
+        axes = [AxisSpec(kind, None, value) for kind, value in zip(kinds, values)]
+        return axes[0] if len(axes) == 1 else axes
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(nearest(name, ["remap", "spatial", "reduce", "opaque"]))

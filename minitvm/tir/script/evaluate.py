@@ -159,10 +159,10 @@ class Evaluator:
 
     def _undefined(self, node: ast.Name, way: str) -> ParseError:
         """The error about a name that nothing defines; `way` is how one of that use would come to be."""
-        known = [*self.variables, *(n for n in self.captured if not n.startswith("_"))]
+        names = [*self.variables, *(n for n in self.captured if not n.startswith("_"))]
         if hasattr(language, node.id):
             return self.error(node, f"the name {node.id} is not defined", tries=(f"T.{node.id}",))
-        return self.error(node, f"the name {node.id} is not defined", tries=(nearest(node.id, known), way))
+        return self.error(node, f"the name {node.id} is not defined", tries=(nearest(node.id, names), way))
 
     def _Attribute(self, node: ast.Attribute) -> Any:
         owner = self.evaluate(node.value)
@@ -253,10 +253,10 @@ class Evaluator:
         return list(value)
 
     def _Dict(self, node: ast.Dict) -> Any:
-        made: dict[Any, Any] = {}
+        entries: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values):
-            made.update(self.evaluate(value) if key is None else {self.evaluate(key): self.evaluate(value)})
-        return made
+            entries.update(self.evaluate(value) if key is None else {self.evaluate(key): self.evaluate(value)})
+        return entries
 
     def _Slice(self, node: ast.Slice) -> slice:
         return slice(*(None if n is None else self.evaluate(n) for n in (node.lower, node.upper, node.step)))
@@ -293,12 +293,12 @@ class Evaluator:
 
     def indices(self, node: ast.AST, buffer: Buffer, indices: tuple[Any, ...]) -> tuple[Expr, ...]:
         """Index values as expressions of an integer dtype, constants in that of their dimension."""
-        made = []
+        converted = []
         for index, dimension in zip(indices, buffer.shape):
             if isinstance(index, bool) or not is_scalar(index) or not _is_integer(index):
                 raise self.error(node, f"an index of {buffer.name} is not an integer", found=describe(index))
-            made.append(index if isinstance(index, Expr) else const(index, _wider(index, dimension)))
-        return tuple(made)
+            converted.append(index if isinstance(index, Expr) else const(index, _wider(index, dimension)))
+        return tuple(converted)
 
     def _rank(self, node: ast.AST, buffer: Buffer, count: int) -> ParseError:
         return self.error(
@@ -444,7 +444,7 @@ def _compare(operator: type, a: Any, b: Any) -> Any:
 
 
 def _suggest(name: str) -> str:
-    text = nearest(name, [known for known in language.names() if known not in FOREIGN])
+    text = nearest(name, [word for word in language.names() if word not in FOREIGN])
     return text.replace("did you mean ", "did you mean T.").replace(" or ", " or T.") if text[0] == "d" else text
 
 

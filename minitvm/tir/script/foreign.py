@@ -21,28 +21,28 @@ def maker(name: str) -> Callable[..., Expr]:
 
     def make(*args: Any, dtype: Any = None) -> Expr:
         # TVM's texts give the dtype first, or by name.
-        given: Any = dtype
+        stated: Any = dtype
         values = list(args)
         if name == "type_annotation" and not values:
-            values, given = [dtype], None
-        if row.result == GIVEN and given is None and values and _is_dtype(values[0]):
-            given = values.pop(0)
-        return foreign_call(row, [_argument(name, v) for v in values], _dtype(given))
+            values, stated = [dtype], None
+        if row.result == GIVEN and stated is None and values and _is_dtype(values[0]):
+            stated = values.pop(0)
+        return foreign_call(row, [_argument(name, v) for v in values], _dtype(stated))
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"`T.{name}`: carried and scheduled, and not run: {row.reason}."
     return make
 
 
-def foreign_call(row: ForeignOp, args: list[Expr], given: DType | None) -> Expr:
+def foreign_call(row: ForeignOp, args: list[Expr], stated: DType | None) -> Expr:
     """The call, with the dtype that follows from the operation and its arguments; raises `TypeMismatch`."""
     own = result_dtype(row, args)
     if own is None and row.result != GIVEN:
         raise TypeMismatch(f"T.{row.name} takes more arguments")
-    chosen = own or given or DType("int32")
-    if own is not None and given is not None and given != own and row.name != "tvm_access_ptr":
-        raise TypeMismatch(f"T.{row.name} of {own}: the text says dtype={given}")
-    return Call(chosen, row.name, tuple(args))
+    dtype = own or stated or DType("int32")
+    if own is not None and stated is not None and stated != own and row.name != "tvm_access_ptr":
+        raise TypeMismatch(f"T.{row.name} of {own}: the text says dtype={stated}")
+    return Call(dtype, row.name, tuple(args))
 
 
 def as_text(e: Call, args: list[str]) -> str | None:

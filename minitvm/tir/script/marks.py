@@ -58,7 +58,7 @@ def annotate(lines: Sequence[str], notes: Sequence[str], context: int | None = N
     """
     plain, spans = unfence(lines)
     shown = _near(plain, {s.line for s in spans}, context) if context is not None and spans else set(range(len(plain)))
-    told: set[int] = set()
+    noted: set[int] = set()
     result: list[str] = []
     skipping = False
     for number, line in enumerate(plain):
@@ -71,12 +71,12 @@ def annotate(lines: Sequence[str], notes: Sequence[str], context: int | None = N
         result.append(line)
         for span in sorted((s for s in spans if s.line == number), key=lambda s: s.start):
             carets = " " * span.start + "^" * max(1, span.stop - span.start)
-            text = "" if span.note in told else notes[span.note]
-            told.add(span.note)
+            text = "" if span.note in noted else notes[span.note]
+            noted.add(span.note)
             first, *rest = text.split("\n")
             result.append(f"{carets} {first}".rstrip())
             result += [" " * (len(carets) + 1) + more for more in rest]
-    result += [f"# {text}" for note, text in enumerate(notes) if note not in told and text]
+    result += [f"# {text}" for note, text in enumerate(notes) if note not in noted and text]
     return "\n".join(result)
 
 

@@ -109,11 +109,11 @@ class FunctionParser(Evaluator):
             self._dimensions(node)
         # The shape of a buffer may name a scalar that stands after it.
         first_scalars = sorted(node.args.args, key=lambda argument: is_buffer(argument.annotation))
-        found: dict[str, Buffer | Var | None] = {}
+        by_name: dict[str, Buffer | Var | None] = {}
         for argument in first_scalars:
             with self._located(argument.annotation or argument):
-                found[argument.arg] = self._parameter(argument)
-        parameters = [found[argument.arg] for argument in node.args.args]
+                by_name[argument.arg] = self._parameter(argument)
+        parameters = [by_name[argument.arg] for argument in node.args.args]
         body = self._suite(node.body)
         params: list[Buffer | Var] = []
         for argument, parameter in zip(node.args.args, parameters):
@@ -139,15 +139,15 @@ class FunctionParser(Evaluator):
         for name, dtype in declared_dimensions(node, self.captured, self.evaluate):
             self.dimensions[name] = self.variables[name] = SizeVar(name, dtype)
 
-    def _parameter_list(self, given: ast.arguments) -> None:
+    def _parameter_list(self, arguments: ast.arguments) -> None:
         """Raise where the list has more than names and types, or one name twice: none of it may be lost."""
-        for one in (*given.posonlyargs, given.vararg, *given.kwonlyargs, given.kwarg):
+        for one in (*arguments.posonlyargs, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg):
             if one is not None:
                 raise self.error(one, "parameters are given in their order, without `*` and `/`")
-        if given.defaults:
-            raise self.error(given.defaults[0], "a parameter has no default value")
+        if arguments.defaults:
+            raise self.error(arguments.defaults[0], "a parameter has no default value")
         names: set[str] = set()
-        for argument in given.args:
+        for argument in arguments.args:
             if argument.arg in names:
                 raise self.error(argument, f"two parameters of the name {argument.arg}")
             names.add(argument.arg)
@@ -191,26 +191,26 @@ class FunctionParser(Evaluator):
 
     def _statements(self, nodes: Sequence[ast.stmt]) -> Stmt:
         # A `let` or an allocation holds the rest of its suite. There may be thousands: no recursion.
-        made: list[Stmt] = []
+        stmts: list[Stmt] = []
         holders: list[tuple[list[Stmt], Callable[[Stmt], Stmt]]] = []
         for node in nodes:
-            wrap = self._statement(node, made)
+            wrap = self._statement(node, stmts)
             if wrap is not None:
-                holders.append((made, wrap))
-                made = []
-        result = Seq.of(*made)
+                holders.append((stmts, wrap))
+                stmts = []
+        result = Seq.of(*stmts)
         for before, wrap in reversed(holders):
             result = Seq.of(*before, wrap(result))
         return result
 
-    def _statement(self, node: ast.stmt, made: list[Stmt]) -> Callable[[Stmt], Stmt] | None:
+    def _statement(self, node: ast.stmt, stmts: list[Stmt]) -> Callable[[Stmt], Stmt] | None:
         method = getattr(self, f"_{type(node).__name__}_stmt", None)
         if method is None:
             raise self.error(node, f"Python's `{self.source.word(node)}` is not a statement of the language")
         with self._located(node):
             result = method(node)
         if isinstance(result, Stmt):
-            made.append(result)
+            stmts.append(result)
             return None
         return result
 
@@ -307,8 +307,8 @@ class FunctionParser(Evaluator):
         if isinstance(value, Meta):
             return self._define(name, value.value)
         if isinstance(value, Var) and value.name == "":  # n = T.int32()
-            known = name in self.dimensions
-            return self._define(name, self.dimensions[name] if known else type(value)(name, value.dtype))
+            is_dimension = name in self.dimensions
+            return self._define(name, self.dimensions[name] if is_dimension else type(value)(name, value.dtype))
         if isinstance(value, BufferSpec) and value.data is not None:
             return self._over_storage(name, value, node)
         if isinstance(value, BufferSpec):
@@ -511,8 +511,8 @@ class FunctionParser(Evaluator):
         if isinstance(value, HeaderSpec):
             return self._header(value, node)
         if isinstance(value, Store):
-            wanted = value.buffer[value.indices].dtype
-            return BufferStore(value.buffer, _converted(value.value, wanted), value.indices, value.predicate)
+            element = value.buffer[value.indices].dtype
+            return BufferStore(value.buffer, _converted(value.value, element), value.indices, value.predicate)
         if isinstance(value, CallSpec):
             args = tuple(a if isinstance(a, Buffer) else as_expr(a) for a in value.args)
             return KernelCall(value.kernel, args, value.parallel)
@@ -544,13 +544,13 @@ def _is_root(frame: _Frame, depth: int) -> bool:
     return depth == 1 and frame.name == "root" and not frame.iter_vars
 
 
-def _widens(own: DType, wanted: DType) -> bool:
+def _widens(own: DType, target: DType) -> bool:
     """Whether every value of one dtype is one of the other, or an integer becomes a float."""
-    if own.lanes != wanted.lanes or own.kind not in _WIDER:
+    if own.lanes != target.lanes or own.kind not in _WIDER:
         return False
-    if own.kind == wanted.kind:
-        return own.bits < wanted.bits
-    return wanted.kind in _WIDER[own.kind] and (wanted.is_float or own.bits < wanted.bits)
+    if own.kind == target.kind:
+        return own.bits < target.bits
+    return target.kind in _WIDER[own.kind] and (target.is_float or own.bits < target.bits)
 
 
 # The kinds of dtypes that values of a kind are converted to when they are stored.

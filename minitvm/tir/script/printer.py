@@ -428,12 +428,12 @@ def _layout_variables(buffer: Buffer) -> list[Var]:
 
 def undeclared_sizes(func: PrimFunc) -> list[Var]:
     """The variables in the buffers of the signature that are not parameters themselves, in order."""
-    found: dict[Var, None] = {}
+    sizes: dict[Var, None] = {}
     for buffer in func.buffers:
         for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
             for variable in free_vars(part):
-                found.setdefault(variable)
-    return [v for v in found if not any(v is p for p in func.params)]
+                sizes.setdefault(variable)
+    return [v for v in sizes if not any(v is p for p in func.params)]
 
 
 def is_true(e: Expr) -> bool:

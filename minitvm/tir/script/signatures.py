@@ -44,14 +44,14 @@ _DECLARES = ("Buffer", "match_buffer", "alloc_buffer", "sblock_alloc_buffer", "d
 
 def names_of_sizes(node: ast.FunctionDef) -> set[str]:
     """The names in shapes, strides and offsets of buffers: a scalar parameter among them is a symbolic size."""
-    found: set[str] = set()
+    names: set[str] = set()
     for call in ast.walk(node):
         if isinstance(call, ast.Call) and ast.unparse(call.func).rsplit(".", 1)[-1] in _DECLARES:
             parts = [*call.args, *(k.value for k in call.keywords)]
-            found |= {name.id for part in parts for name in ast.walk(part) if isinstance(name, ast.Name)}
-            found |= {c.value for part in parts for c in ast.walk(part)
+            names |= {name.id for part in parts for name in ast.walk(part) if isinstance(name, ast.Name)}
+            names |= {c.value for part in parts for c in ast.walk(part)
                       if isinstance(c, ast.Constant) and isinstance(c.value, str)}  # fmt: skip
-    return found
+    return names
 
 
 def is_buffer(annotation: ast.expr | None) -> bool:
@@ -88,7 +88,7 @@ class _Unquoted(ast.NodeTransformer):
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         if not isinstance(node.value, str):
             return node
-        made = ast.parse(node.value, mode="eval").body
-        for part in ast.walk(made):
+        parsed = ast.parse(node.value, mode="eval").body
+        for part in ast.walk(parsed):
             ast.copy_location(part, node)
-        return made
+        return parsed

@@ -34,12 +34,12 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None) -> IRMod
     source = _dedented(text, "<text>", 1)
     captured: dict[str, Any] = {**_standard_names(), **(extra_vars or {})}
     tree = _tree(source)
-    found: IRModule | PrimFunc | None = None
+    program: IRModule | PrimFunc | None = None
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            if found is not None:
+            if program is not None:
                 raise source.error(node, "a second program in one text", tries=("one @I.ir_module class around both",))
-            found = _program(node, source, captured)
+            program = _program(node, source, captured)
         elif isinstance(node, ast.ImportFrom):
             captured.update({a.asname: captured[_LANGUAGES[a.name]] for a in node.names
                              if a.asname and a.name in _LANGUAGES})  # fmt: skip
@@ -51,9 +51,9 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None) -> IRMod
                 captured[target.id] = value
         elif not isinstance(node, ast.Import) and not _is_text(node):
             raise source.error(node, "a text holds one program", wanted="@T.prim_func or @I.ir_module")
-    if found is None:
+    if program is None:
         raise ParseError(f"{source.file}: no program in this text\n  wanted: @T.prim_func or @I.ir_module")
-    return found
+    return program
 
 
 def _program(node: ast.ClassDef | ast.FunctionDef, source: Source, captured: dict[str, Any]) -> IRModule | PrimFunc:
@@ -133,7 +133,7 @@ def prim_func(func: Any = None, *, private: bool = False, lowered: bool = False,
     """
     options = {"private": private, "lowered": lowered, "s_tir": s_tir}
     if func is None:
-        return lambda given: _decorated(given, sys._getframe(1), options)
+        return lambda decorated: _decorated(decorated, sys._getframe(1), options)
     caller = sys._getframe(1)
     while caller.f_globals.get("__name__") == f"{__package__}.builtins":
         caller = caller.f_back  # type: ignore[assignment]

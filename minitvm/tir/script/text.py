@@ -188,8 +188,8 @@ def calls_by_name(e: Call) -> bool:
         return False
     if (row.domain == "float" and not dtypes[0].is_float) or (row.domain == "int" and dtypes[0].kind not in _INTEGRAL):
         return False
-    wanted = {"bool": DType("bool").with_lanes(dtypes[0].lanes), "void": DType("int32")}.get(row.result, dtypes[0])
-    return e.dtype == wanted
+    inferred = {"bool": DType("bool").with_lanes(dtypes[0].lanes), "void": DType("int32")}.get(row.result, dtypes[0])
+    return e.dtype == inferred
 
 
 def quote(text: str) -> str:

@@ -46,13 +46,13 @@ class TensorIntrin:
         if name in TensorIntrin.KNOWN and not override:
             raise InputError(f"there is a tensor intrinsic {name!r} already\n  try:    override=True")
         _check_parameters(name, desc, impl)
-        made = TensorIntrin(name, desc, impl)
+        intrin = TensorIntrin(name, desc, impl)
         if verify:
-            verdict = made.check()
+            verdict = intrin.check()
             if not verdict:
                 raise InternalError(f"{name}: description and implementation differ\n{verdict}")
-        TensorIntrin.KNOWN[name] = made
-        return made
+        TensorIntrin.KNOWN[name] = intrin
+        return intrin
 
     @staticmethod
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:

@@ -14,12 +14,12 @@ Entry = tuple[int, int, int]  # axis, factor, offset
 
 def alignments(node: Node) -> dict[Buffer, list[Entry]]:
     """What the blocks below a node want of the buffers that they write."""
-    wanted: dict[Buffer, list[Entry]] = {}
+    entries: dict[Buffer, list[Entry]] = {}
     for block in walk(node):
         if isinstance(block, Block):
             for number, axis, factor, offset in alignments_of(block):
-                wanted.setdefault(block.writes[number].buffer, []).append((axis, factor, offset))
-    return wanted
+                entries.setdefault(block.writes[number].buffer, []).append((axis, factor, offset))
+    return entries
 
 
 def aligned_strides(shape: Sequence[Expr], entries: Iterable[Entry]) -> tuple[Expr, ...]:

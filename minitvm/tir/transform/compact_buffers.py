@@ -46,28 +46,28 @@ def _compact(stmt: Any, ranges: Ranges) -> Any:
 
 def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[Span | None]:
     """The part of each dimension that `body` uses, over the variables defined outside it; None where unknown."""
-    found = effects(body, frozenset([buffer]))
+    touched = effects(body, frozenset([buffer]))
     runs = []
-    for touch in (*found.reads, *found.writes):
-        known = ranges
+    for touch in (*touched.reads, *touched.writes):
+        around = ranges
         for loop in touch.loops:
-            known = with_loop(loop, known)
-        runs.append((touch.ranges, {loop.var for loop in touch.loops}, known))
-    return [_hull([(sides[axis], inner, known) for sides, inner, known in runs]) for axis in range(buffer.ndim)]
+            around = with_loop(loop, around)
+        runs.append((touch.ranges, {loop.var for loop in touch.loops}, around))
+    return [_hull([(sides[axis], inner, around) for sides, inner, around in runs]) for axis in range(buffer.ndim)]
 
 
 def _hull(sides: Iterable[tuple[Range | None, set[Var], Ranges]]) -> Span | None:
     """Around what accesses touch of one dimension, each while the loops of some variables run; None where unknown."""
     total: Span | None = None
-    for side, inner, known in sides:
+    for side, inner, ranges in sides:
         if side is None:
             return None
         outside, inside = split(linear(side.start), inner)
-        first, length = interval(inside, known), bounds(side.extent, known)
+        first, length = interval(inside, ranges), bounds(side.extent, ranges)
         if first is None or length is None or not (total is None or total.base == outside):
             return None
-        found = first[0], first[1] + length[1] - 1
-        low, high = found if total is None else (min(found[0], total.low), max(found[1], total.high))
+        reach = first[0], first[1] + length[1] - 1
+        low, high = reach if total is None else (min(reach[0], total.low), max(reach[1], total.high))
         total = Span(outside, low, high)
     return total
 

@@ -57,10 +57,10 @@ def _is_laid_out(buffer: Buffer) -> bool:
 
 
 def _buffers(func: PrimFunc) -> list[Buffer]:
-    found = list(func.buffers)
+    buffers = list(func.buffers)
     for node in walk(func.body):
         if isinstance(node, Block):
-            found += node.alloc_buffers
+            buffers += node.alloc_buffers
         elif isinstance(node, Allocate):
-            found.append(node.buffer)
-    return found
+            buffers.append(node.buffer)
+    return buffers

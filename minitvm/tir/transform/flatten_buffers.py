@@ -90,8 +90,8 @@ def symbolic_dimensions(params: Iterable[Buffer | Var]) -> list[Var]:
     """The free variables in the shapes of the parameters, in order."""
     from ...expr import free_vars
 
-    found: dict[Var, None] = {}
+    dims: dict[Var, None] = {}
     for param in params:
         for var in free_vars(param) if isinstance(param, Buffer) else ():
-            found.setdefault(var)
-    return list(found)
+            dims.setdefault(var)
+    return list(dims)

@@ -58,5 +58,5 @@ def _is_start(condition: Expr, loop: For) -> bool:
     if not isinstance(condition, EQ):
         return False
     difference = linear(condition.a) - linear(condition.b)
-    wanted = linear(loop.var) - linear(loop.start)
-    return difference in (wanted, -wanted)
+    distance = linear(loop.var) - linear(loop.start)
+    return difference in (distance, -distance)

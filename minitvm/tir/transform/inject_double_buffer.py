@@ -34,10 +34,10 @@ def inject_double_buffer(func: PrimFunc) -> PrimFunc:
         if loop is None:
             return func
         func, loop = opened(func, loop)
-        found = double_buffered(func, loop)
-        if not isinstance(found, Pipeline):
-            raise refusal(func, loop, found, "double buffer")
-        notes = {**loop.annotations, STAGE: list(found.stages), ORDER: list(found.order)}
+        verdict = double_buffered(func, loop)
+        if not isinstance(verdict, Pipeline):
+            raise refusal(func, loop, verdict, "double buffer")
+        notes = {**loop.annotations, STAGE: list(verdict.stages), ORDER: list(verdict.order)}
         func = Tree(func).rebuild({loop: replace(loop, annotations=notes)})
 
 

@@ -41,7 +41,7 @@ def _requests(loop: For, distance: int) -> list[Prefetch]:
     if any(isinstance(node, For) for node in nodes):
         return []
     written = {node.buffer for node in nodes if isinstance(node, BufferStore)}
-    found: dict[Any, Prefetch] = {}
+    requests: dict[Any, Prefetch] = {}
     for node in nodes:
         if not isinstance(node, BufferLoad) or node.buffer in written or node.buffer.scope == "local":
             continue
@@ -52,5 +52,5 @@ def _requests(loop: For, distance: int) -> list[Prefetch]:
         step = coefficient(form, loop.var)
         if step > 0 and not any(isinstance(part, BufferLoad) for part in walk(index.base)):
             ahead = expr(linear(index.base + const(step * distance, index.base.dtype)), index.base.dtype)
-            found.setdefault((node.buffer, str(ahead)), Prefetch(node.buffer, ahead))
-    return list(found.values())
+            requests.setdefault((node.buffer, str(ahead)), Prefetch(node.buffer, ahead))
+    return list(requests.values())

@@ -53,13 +53,13 @@ def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
         loop = next(annotated_loops(func), None)
         if loop is None:
             return func
-        found: Pipeline | Failure | None = malformed(loop)
-        if found is None:
+        verdict: Pipeline | Failure | None = malformed(loop)
+        if verdict is None:
             func, loop = opened(func, loop)
-            found = plan(func, loop)
-        if not isinstance(found, Pipeline):
-            raise refusal(func, loop, found, "software pipeline")
-        func = emit(func, found)
+            verdict = plan(func, loop)
+        if not isinstance(verdict, Pipeline):
+            raise refusal(func, loop, verdict, "software pipeline")
+        func = emit(func, verdict)
 
 
 def refusal(func: PrimFunc, loop: For | None, failure: Failure | None, what: str) -> ScheduleError:
@@ -110,8 +110,10 @@ class _Part:
 
     def at(self, iteration: Expr) -> Stmt:
         """The statement in an iteration."""
-        made: Stmt = substitute(_own_buffers(fresh_copy(self.stmt)), {self.loop.var: Analyzer().simplify(iteration)})
-        return made
+        instance: Stmt = substitute(
+            _own_buffers(fresh_copy(self.stmt)), {self.loop.var: Analyzer().simplify(iteration)}
+        )
+        return instance
 
     def within_bounds(self, iteration: Expr) -> Stmt:
         """The statement in what may be an iteration."""
@@ -129,22 +131,22 @@ def _time_steps(loop: For, parts: Sequence[_Part], depth: int) -> list[Stmt]:
         body = Seq(tuple(part.within_bounds(step - const(part.stage, dtype)) for part in parts))
         return [replace(loop, var=step, extent=loop.extent + const(depth, dtype), body=body, annotations=kept)]
     count = loop.extent.value
-    found: list[Stmt] = []
+    steps: list[Stmt] = []
 
     def written_out(first: int, end: int) -> None:
         for now in range(first, end):
             running = [part for part in parts if 0 <= now - part.stage < count]
-            found.extend(part.at(loop.start + const(now - part.stage, dtype)) for part in running)
+            steps.extend(part.at(loop.start + const(now - part.stage, dtype)) for part in running)
 
     if count <= depth:
         written_out(0, count + depth)
-        return found
+        return steps
     written_out(0, depth)
     body = Seq(tuple(part.at(step + const(depth - part.stage, dtype)) for part in parts))
     extent = const(count - depth, dtype)
-    found.append(For(step, loop.start, extent, ForKind.SERIAL, body, annotations=kept))
+    steps.append(For(step, loop.start, extent, ForKind.SERIAL, body, annotations=kept))
     written_out(count, count + depth)
-    return found
+    return steps
 
 
 def _own_buffers(stmt: Stmt) -> Stmt:
@@ -191,8 +193,8 @@ def _versions(tree: Tree, loop: For, buffer: Buffer, count: int) -> _Versions:
     if strides:
         strides = (strides[0] * shape[0], *strides)
     dtype = shape[0].dtype if shape else "int32"
-    made = replace(buffer, shape=(const(count, dtype), *shape), strides=strides)
-    return _Versions(made, (loop.var - loop.start) % const(count, loop.var.dtype), starts)
+    versioned = replace(buffer, shape=(const(count, dtype), *shape), strides=strides)
+    return _Versions(versioned, (loop.var - loop.start) % const(count, loop.var.dtype), starts)
 
 
 def _one_iteration(tree: Tree, loop: For, buffer: Buffer) -> list[Range | None]:

@@ -105,8 +105,8 @@ class _Threads:
         body = self.after_reading((stmt.start, stmt.extent), stmt.body, body)
         # Lanes have no barriers between them. They are independent, so one may go after the other.
         lanes = stmt.kind is ForKind.VECTORIZED and _waits(body)
-        made = replace(stmt, body=body, kind=ForKind.SERIAL if lanes else stmt.kind)
-        return self.for_all(stmt, made, (start, extent))
+        rebuilt = replace(stmt, body=body, kind=ForKind.SERIAL if lanes else stmt.kind)
+        return self.for_all(stmt, rebuilt, (start, extent))
 
     def sequence(self, stmt: Seq) -> Stmt:
         parts: list[Stmt] = []
@@ -120,11 +120,11 @@ class _Threads:
             earlier += own
         return Seq.of(*parts)
 
-    def after_reading(self, values: Sequence[Expr], stmt: Stmt, made: Stmt) -> Stmt:
-        """`made` of a statement, behind a barrier where it writes what other threads may still have to read for some
+    def after_reading(self, values: Sequence[Expr], stmt: Stmt, rebuilt: Stmt) -> Stmt:
+        """`rebuilt` of a statement, behind a barrier where it writes what other threads may still have to read for some
         values: those of a let, a condition or the bounds of a loop around it."""
         read = [a for value in values for a in self.shared(value)]
-        return Seq.of(_barrier(), made) if read and self.meet(read, self.shared(stmt)) else made
+        return Seq.of(_barrier(), rebuilt) if read and self.meet(read, self.shared(stmt)) else rebuilt
 
     def meet(self, first: Sequence[Use], second: Sequence[Use]) -> bool:
         """Whether one thread touches in `first` what another one touches in `second`, and one of them writes it."""
@@ -140,11 +140,11 @@ class _Threads:
         order = tuple(l.var for l in self.loops)
         points = [*one, *other]
         within = [{*map(id, one)}, {*map(id, other)}]
-        found = find_dependence(
+        dependence = find_dependence(
             points, dict.fromkeys(points, order), dict.fromkeys(points, order), range(len(order)),
             lambda a, b: not any(id(a) in x and id(b) in y for x, y in (within, within[::-1])),
         )  # fmt: skip
-        return found is not None
+        return dependence is not None
 
     def meet_later(self, loop: For) -> bool:
         """Whether one iteration of a loop touches what another thread touches in a later one."""
@@ -181,17 +181,17 @@ class _Threads:
                 f"  found:  uses of {', '.join(buffers)}, which threads share and write"
             )
 
-    def for_all(self, stmt: For | If, made: Stmt, decides: Sequence[Expr]) -> Stmt:
-        """`made`, refused where it waits inside of what only some threads do."""
+    def for_all(self, stmt: For | If, rebuilt: Stmt, decides: Sequence[Expr]) -> Stmt:
+        """`rebuilt`, refused where it waits inside of what only some threads do."""
         own = {l.var for l in self.loops}
-        if _waits(made) and differs(self.loops, own, *decides):
+        if _waits(rebuilt) and differs(self.loops, own, *decides):
             head = f"if {stmt.condition}" if isinstance(stmt, If) else f"the loop over {stmt.var.name}"
             raise Unsupported(
                 f"{head}: some threads would not reach a barrier\n"
                 "  wanted: conditions and loops around uses of shared storage that are the same for all threads\n"
                 f"  found:  {', '.join(map(str, decides))}, which depends on the thread"
             )
-        return made
+        return rebuilt
 
 
 def _waits(stmt: Stmt) -> bool:

@@ -99,16 +99,16 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
     # A reduction loop of one iteration comes along where a condition on spatial loops names it.
     own = [l for l in inner if l.var in spatial or (is_const(l.extent, 1) and any(uses(c, {l.var}) for c in kept))]
     decides = [e for loop in own for e in (loop.start, loop.extent)]
-    chosen = [(v, axis) for v, axis in zip(node.iter_values, block.iter_vars) if axis.kind != REDUCE]
+    pairs = [(v, axis) for v, axis in zip(node.iter_values, block.iter_vars) if axis.kind != REDUCE]
     if any(uses(e, reduced) for e in decides):
         return None
-    if not _alone(block, block.init, [*decides, *kept, *(v for v, _ in chosen)], first):
+    if not _alone(block, block.init, [*decides, *kept, *(v for v, _ in pairs)], first):
         return None
-    if not _elements_of_their_own(block, block.init, {a.var: v for v, a in chosen}, own):
+    if not _elements_of_their_own(block, block.init, {a.var: v for v, a in pairs}, own):
         return None
     body: Stmt = BlockRealize(node.iter_values, all_of(kept), _init_block(block, block.init))
     # Iterators that are not spatial do not occur in an init; their values drop out with them.
-    body = replace(body, iter_values=tuple(v for v, _ in chosen))
+    body = replace(body, iter_values=tuple(v for v, _ in pairs))
     for loop in reversed(own):
         body = replace(loop, body=body)
     return first, bind(body, {})

@@ -49,17 +49,19 @@ def _partition(stmt: Any, ranges: Ranges, cuts: int) -> Any:
 
 
 def _let(stmt: LetStmt, ranges: Ranges, cuts: int) -> Stmt:
-    found = bounds(stmt.value, ranges) if stmt.value.dtype in ("int32", "int64") else None
-    inner = ranges if found is None else {**ranges, stmt.var: found}
+    limits = bounds(stmt.value, ranges) if stmt.value.dtype in ("int32", "int64") else None
+    inner = ranges if limits is None else {**ranges, stmt.var: limits}
     at = None
-    if found is not None and cuts > 0:
+    if limits is not None and cuts > 0:
         dtype = stmt.var.dtype
-        loop = For(stmt.var, const(found[0], dtype), const(found[1] - found[0] + 1, dtype), ForKind.SERIAL, stmt.body)
+        loop = For(
+            stmt.var, const(limits[0], dtype), const(limits[1] - limits[0] + 1, dtype), ForKind.SERIAL, stmt.body
+        )
         at = _cut(loop, ranges)
-    if at is None or found is None:
+    if at is None or limits is None:
         body = _partition(stmt.body, inner, cuts)
         return stmt if body is stmt.body else replace(stmt, body=body)
-    return replace(stmt, body=_branches(stmt.var, found[0] + at, stmt.body, inner, cuts))
+    return replace(stmt, body=_branches(stmt.var, limits[0] + at, stmt.body, inner, cuts))
 
 
 def _branches(var: Var, limit: int, body: Stmt, ranges: Ranges, cuts: int) -> Stmt:
@@ -98,18 +100,18 @@ def _cut(loop: For, ranges: Ranges) -> int | None:
 
 def _thresholds(node: Any, loop: For, ranges: Ranges) -> list[int]:
     """For each `f < c` below that depends on the loop: the number of iterations for which it holds whatever else."""
-    found: list[int] = []
+    thresholds: list[int] = []
     if isinstance(node, For):
         ranges = dict(with_loop(node, ranges))
     if isinstance(node, If):
         for condition in conjuncts(node.condition):
             place = _threshold(condition, loop, ranges)
             if place is not None:
-                found.append(place)
+                thresholds.append(place)
     if isinstance(node, Stmt):
         for child in children(node):
-            found += _thresholds(child, loop, ranges)
-    return found
+            thresholds += _thresholds(child, loop, ranges)
+    return thresholds
 
 
 def _threshold(condition: Expr, loop: For, ranges: Ranges) -> int | None:
@@ -128,8 +130,8 @@ def _threshold(condition: Expr, loop: For, ranges: Ranges) -> int | None:
 def _unrolled_size(stmt: Stmt) -> int:
     if isinstance(stmt, For):
         body = _unrolled_size(stmt.body)
-        known = stmt.kind == ForKind.UNROLLED and isinstance(stmt.extent, IntImm)
-        return body * stmt.extent.value if known else body  # type: ignore[attr-defined]
+        counted = stmt.kind == ForKind.UNROLLED and isinstance(stmt.extent, IntImm)
+        return body * stmt.extent.value if counted else body  # type: ignore[attr-defined]
     if isinstance(stmt, Seq):
         return sum(map(_unrolled_size, stmt.stmts))
     inner = [getattr(stmt, f) for f in stmt._children if isinstance(getattr(stmt, f), Stmt)]

@@ -75,7 +75,7 @@ def _accumulators(loop: For) -> list[BufferStore]:
     for n in nodes:
         if isinstance(n, Access):
             accesses.setdefault(n.buffer, []).append(n)
-    found: list[BufferStore] = []
+    accumulators: list[BufferStore] = []
     for buffer, all_uses in accesses.items():
         if buffer in local or buffer.scope == "local" or not any(isinstance(a, BufferStore) for a in all_uses):
             continue
@@ -85,8 +85,8 @@ def _accumulators(loop: For) -> list[BufferStore]:
         stores = {structural_key(a.indices[0]): a for a in all_uses if isinstance(a, BufferStore)}
         reduces = _read_first(loop.body, buffer) == set(slots) and set(slots) <= _always_stored(loop.body, buffer)
         if len(slots) == len(stores) and reduces and _same_masks(all_uses) and _disjoint(list(slots.values())):
-            found += stores.values()
-    return found if len(found) <= MAX_PROMOTED else []
+            accumulators += stores.values()
+    return accumulators if len(accumulators) <= MAX_PROMOTED else []
 
 
 def _disjoint(accesses: list[Access]) -> bool:
@@ -195,12 +195,12 @@ def _promoted(loop: For, stores: list[BufferStore], earlier: list[Stmt]) -> Stmt
             return replace(new, buffer=buffer, indices=(index,), predicate=None)
         return new
 
-    known = _taken_stores(earlier, {_slot_key(store): structural_key(store.predicate) for store in stores})
+    taken = _taken_stores(earlier, {_slot_key(store): structural_key(store.predicate) for store in stores})
     before: list[Stmt] = []
     after: list[Stmt] = []
     for store in stores:
         register, index = registers[_slot_key(store)]
-        value = known.get(_slot_key(store), BufferLoad(store.buffer, store.indices, store.predicate))
+        value = taken.get(_slot_key(store), BufferLoad(store.buffer, store.indices, store.predicate))
         before.append(BufferStore(register, value, (index,)))
         after.append(BufferStore(store.buffer, BufferLoad(register, (index,)), store.indices, store.predicate))
     total: Stmt = Seq.of(*before, go(loop), *after)
@@ -209,21 +209,21 @@ def _promoted(loop: For, stores: list[BufferStore], earlier: list[Stmt]) -> Stmt
     return total
 
 
-def _taken_stores(earlier: list[Stmt], wanted: dict[Any, Any]) -> dict[Any, Expr]:
+def _taken_stores(earlier: list[Stmt], predicates: dict[Any, Any]) -> dict[Any, Expr]:
     """Values of stores right before the loop to elements that it will store again; they are taken out of `earlier`."""
-    known: dict[Any, Expr] = {}
+    taken: dict[Any, Expr] = {}
     while earlier:
         last = earlier[-1]
-        if not isinstance(last, BufferStore) or _slot_key(last) not in wanted or _slot_key(last) in known:
+        if not isinstance(last, BufferStore) or _slot_key(last) not in predicates or _slot_key(last) in taken:
             break
         # A value that reads memory would see other stores that are taken out; constants do not.
         if any(isinstance(n, BufferLoad) for n in walk(last.value)):
             break
-        if wanted[_slot_key(last)] != structural_key(last.predicate):
+        if predicates[_slot_key(last)] != structural_key(last.predicate):
             break
-        known[_slot_key(last)] = last.value
+        taken[_slot_key(last)] = last.value
         earlier.pop()
-    return known
+    return taken
 
 
 def _slot_key(access: Access) -> Any:

@@ -58,13 +58,13 @@ def _visit(node: Any, named: frozenset[Var]) -> Any:
     return loop
 
 
-def _without(stmt: Any, found: list[Allocate]) -> Any:
+def _without(stmt: Any, taken: list[Allocate]) -> Any:
     if not isinstance(stmt, Stmt):
         return stmt
     if isinstance(stmt, Allocate):
-        found.append(stmt)
-        return _without(stmt.body, found)
-    return map_children(stmt, lambda child: _without(child, found))
+        taken.append(stmt)
+        return _without(stmt.body, taken)
+    return map_children(stmt, lambda child: _without(child, taken))
 
 
 def _aligned(allocation: Allocate) -> dict[str, Any]:

@@ -79,16 +79,16 @@ def load_name(load: BufferLoad) -> str:
 
 def _unconditional_loads(e: Expr, written: set[Any]) -> list[tuple[Any, BufferLoad]]:
     """Loads that certainly happen, from buffers that the run does not write; the key tells equal ones."""
-    found: list[tuple[Any, BufferLoad]] = []
+    loads: list[tuple[Any, BufferLoad]] = []
     stack: list[Any] = [e]
     while stack:
         node = stack.pop()
         if isinstance(node, BufferLoad) and node.buffer not in written and node.buffer.scope != "local":
             if not any(isinstance(n, BufferLoad) for i in node.indices for n in walk(i)):
-                found.append((_key(node), node))
+                loads.append((_key(node), node))
             continue
         stack.extend(reversed(certain_parts(node)[0]))
-    return found
+    return loads
 
 
 def _key(load: BufferLoad) -> Any:

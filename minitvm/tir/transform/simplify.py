@@ -112,13 +112,13 @@ def _first_only(stmt: For, start: Expr, extent: int, analyzer: Analyzer) -> bool
 def _branch(stmt: If, analyzer: Analyzer) -> Stmt:
     condition = _folded(stmt.condition, analyzer)
     if isinstance(condition, IntImm):
-        chosen = stmt.then_case if condition.value else stmt.else_case
-        return Seq(()) if chosen is None else _simplified(chosen, analyzer)
+        taken = stmt.then_case if condition.value else stmt.else_case
+        return Seq(()) if taken is None else _simplified(taken, analyzer)
     # What memory held when the condition was read may have changed by the time a statement below reads it again.
-    known = [] if reads_memory(condition) else [condition]
-    with analyzer.constraint(*known):
+    facts = [] if reads_memory(condition) else [condition]
+    with analyzer.constraint(*facts):
         then_case = _simplified(stmt.then_case, analyzer)
-    with analyzer.constraint(*map(Not, known)):
+    with analyzer.constraint(*map(Not, facts)):
         else_case = None if stmt.else_case is None else _simplified(stmt.else_case, analyzer)
     if else_case is not None and is_no_op(else_case):
         else_case = None

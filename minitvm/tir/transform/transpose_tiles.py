@@ -72,8 +72,8 @@ def _turned(rows: For) -> Stmt | None:
 
 
 def _constant_extent(loop: For) -> int:
-    known = isinstance(loop.extent, IntImm) and isinstance(loop.start, IntImm)
-    return loop.extent.value if known else 0  # type: ignore[attr-defined]
+    constant = isinstance(loop.extent, IntImm) and isinstance(loop.start, IntImm)
+    return loop.extent.value if constant else 0  # type: ignore[attr-defined]
 
 
 def _first(loop: For) -> int:

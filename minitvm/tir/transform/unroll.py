@@ -39,14 +39,14 @@ def statement_count(stmt: Stmt) -> int:
 
 
 def _statements(stmt: Stmt) -> list[Stmt]:
-    found, stack = [], [stmt]
+    statements, stack = [], [stmt]
     while stack:
         top = stack.pop()
-        found.append(top)
+        statements.append(top)
         stack.extend(getattr(top, name) for name in top._children if isinstance(getattr(top, name), Stmt))
         if isinstance(top, Seq):
             stack.extend(top.stmts)
-    return found
+    return statements
 
 
 def bind(stmt: Any, values: dict[Var, Expr], buffers: dict[Buffer, Buffer] | None = None) -> Any:

@@ -34,12 +34,12 @@ def verify(program: PrimFunc | IRModule, level: str = "tir", context: int | None
     functions = [program] if isinstance(program, PrimFunc) else list(program.functions.values())
     for func in functions:
         for entry in rules(func, level):
-            for node, found in entry.check(func):
-                raise _error(func, entry.name, entry.meaning, node, found, context)
+            for node, fault in entry.check(func):
+                raise _error(func, entry.name, entry.meaning, node, fault, context)
     if isinstance(program, IRModule) and level == "kernel":
         for name, (meaning, check) in MODULE_RULES.items():
-            for node, found in check(program):
-                raise _error(program, name, meaning, node, found, context)
+            for node, fault in check(program):
+                raise _error(program, name, meaning, node, fault, context)
 
 
 def verify_if_asked(name: str, program: PrimFunc | IRModule, level: str = "tir") -> None:
@@ -53,11 +53,11 @@ def verify_if_asked(name: str, program: PrimFunc | IRModule, level: str = "tir")
 
 
 def _error(
-    program: PrimFunc | IRModule, name: str, meaning: str, node: Node, found: str, context: int | None
+    program: PrimFunc | IRModule, name: str, meaning: str, node: Node, fault: str, context: int | None
 ) -> VerificationError:
     what = program.name if isinstance(program, PrimFunc) else "the module"
-    text = script(program, mark={node: found}, context=context)
-    return VerificationError(report(f"{what}: {name}", program=text, wanted=meaning, found=found))
+    text = script(program, mark={node: fault}, context=context)
+    return VerificationError(report(f"{what}: {name}", program=text, wanted=meaning, found=fault))
 
 
 __all__ = ["MODULE_RULES", "SHARED_RULES", "TIR_RULES", "Rule", "rules", "verify", "verify_if_asked"]

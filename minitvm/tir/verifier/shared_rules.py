@@ -124,8 +124,8 @@ def loops_are_over_integers(func: PrimFunc) -> Broken:
         if isinstance(node, For):
             dtypes = {node.var.dtype, node.start.dtype, node.extent.dtype}
             if len(dtypes) > 1 or not node.var.dtype.is_int:
-                found = f"{node.var.dtype} runs from {node.start.dtype} over {node.extent.dtype}"
-                yield node, found
+                fault = f"{node.var.dtype} runs from {node.start.dtype} over {node.extent.dtype}"
+                yield node, fault
 
 
 @rule(SHARED_RULES)

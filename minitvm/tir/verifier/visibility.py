@@ -50,47 +50,47 @@ def scoped(func: PrimFunc) -> Sequence[tuple[Node, Scope]]:
     The regions of a block know its iterators, and not what it allocates or views.
     Kept for the function that was asked about last: the rules of the verifier ask one after the other.
     """
-    found: list[tuple[Node, Scope]] = []
-    _visit(func.body, scope_of_function(func), found)
-    return found
+    rows: list[tuple[Node, Scope]] = []
+    _visit(func.body, scope_of_function(func), rows)
+    return rows
 
 
-def _visit(node: Node, scope: Scope, found: list[tuple[Node, Scope]]) -> None:
-    found.append((node, scope))
+def _visit(node: Node, scope: Scope, rows: list[tuple[Node, Scope]]) -> None:
+    rows.append((node, scope))
     if isinstance(node, For):
-        _visit(node.start, scope, found)
-        _visit(node.extent, scope, found)
+        _visit(node.start, scope, rows)
+        _visit(node.extent, scope, rows)
         inner = scope.with_variables(node.var)
-        _visit(node.body, replace(inner, loops=(*scope.loops, node)), found)
+        _visit(node.body, replace(inner, loops=(*scope.loops, node)), rows)
     elif isinstance(node, LetStmt | Let):
-        _visit(node.value, scope, found)
-        _visit(node.body, scope.with_variables(node.var), found)
+        _visit(node.value, scope, rows)
+        _visit(node.body, scope.with_variables(node.var), rows)
     elif isinstance(node, Allocate):
-        _visit(node.body, scope.with_buffers(node.buffer), found)
+        _visit(node.body, scope.with_buffers(node.buffer), rows)
     elif isinstance(node, Block):
-        _visit_block(node, scope, found)
+        _visit_block(node, scope, rows)
     else:
         inner = replace(scope, guarded=True) if _guards(node) else scope
         for child in children(node):
-            _visit(child, inner, found)
+            _visit(child, inner, rows)
 
 
-def _visit_block(block: Block, scope: Scope, found: list[tuple[Node, Scope]]) -> None:
+def _visit_block(block: Block, scope: Scope, rows: list[tuple[Node, Scope]]) -> None:
     for axis in block.iter_vars:
-        _visit(axis.dom, scope, found)
+        _visit(axis.dom, scope, rows)
     inner = scope.with_variables(*(axis.var for axis in block.iter_vars))
     inner = replace(inner, block=block, block_loops=frozenset(loop.var for loop in scope.loops), guarded=False)
     for region in (*block.reads, *block.writes):
-        _visit(region, inner, found)
+        _visit(region, inner, rows)
     inner = inner.with_buffers(*block.alloc_buffers)
     for match in block.match_buffers:
-        _visit(match.source, inner, found)
+        _visit(match.source, inner, rows)
     views = [match.buffer for match in block.match_buffers]
     fields = [item for b in views for item in (*b.strides, b.elem_offset) if isinstance(item, Var)]
     inner = inner.with_buffers(*views).with_variables(*fields)  # strides and offset of a view are bound by it
     if block.init is not None:
-        _visit(block.init, replace(inner, guarded=True), found)
-    _visit(block.body, inner, found)
+        _visit(block.init, replace(inner, guarded=True), rows)
+    _visit(block.body, inner, rows)
 
 
 @lru_cache(maxsize=1)

@@ -100,7 +100,7 @@ class _Counter(Walk[Domain]):
         self.analyzer = Analyzer()
 
     def access(self, kind: str, buffer: Buffer, index: e.Expr, predicate: e.Expr | None, d: Domain) -> None:
-        found = self.accesses[kind].setdefault(buffer, _Accesses())
+        tally = self.accesses[kind].setdefault(buffer, _Accesses())
         if index.dtype.lanes > 1 and not isinstance(index, e.Ramp):
             self.value(index, d)  # a gather: its indices may be loads
         if isinstance(index, e.Ramp):
@@ -109,19 +109,19 @@ class _Counter(Walk[Domain]):
         else:
             lanes, stride, base = index.dtype.lanes, 0 if index.dtype.lanes == 1 else None, index
         masked = None if predicate is None else self.masked(predicate, lanes, d)
-        found.count += d.iterations * lanes if masked is None else masked
+        tally.count += d.iterations * lanes if masked is None else masked
         if stride is None or (predicate is not None and masked is None) or not d.exact:
             self.exact = False
-            found.anywhere = True
+            tally.anywhere = True
             return
         try:
-            self.place(found, base, stride, lanes, predicate, d)
+            self.place(tally, base, stride, lanes, predicate, d)
         except NotAnIndex:
             self.exact = False
-            found.anywhere = True
+            tally.anywhere = True
 
     def place(
-        self, found: _Accesses, base: e.Expr, stride: int, lanes: int, predicate: e.Expr | None, d: Domain
+        self, tally: _Accesses, base: e.Expr, stride: int, lanes: int, predicate: e.Expr | None, d: Domain
     ) -> None:
         """Note where an access touches its buffer: listed offsets, each repeated along the free loops."""
         base = d.resolved(base)
@@ -143,7 +143,7 @@ class _Counter(Walk[Domain]):
         strides = [(stride, lanes), *((c, d.free[v][1]) for v, c in steps.items())]
         low = sum(c * (n - 1) for c, n in strides if c < 0)
         key = _together([(abs(c), n) for c, n in strides if c and n > 1])
-        found.bases.setdefault(key, []).append(offsets + low)
+        tally.bases.setdefault(key, []).append(offsets + low)
 
     def masked(self, predicate: e.Expr, lanes: int, d: Domain) -> int | None:
         """How many lanes a mask lets through in all; None where only a run can tell."""
@@ -158,27 +158,27 @@ class _Counter(Walk[Domain]):
     def constant(self, x: e.Expr, d: Domain) -> int | None:
         """The number that an expression is everywhere, or None."""
         try:
-            found = np.unique(values(d.resolved(x), d.points))
+            distinct = np.unique(values(d.resolved(x), d.points))
         except NotAnIndex:
             return None
-        return int(found[0]) if len(found) == 1 else None
+        return int(distinct[0]) if len(distinct) == 1 else None
 
     # -- results
 
     def elements(self, kind: str) -> dict[Buffer, int]:
         """Distinct elements of each buffer in memory; those whose place is not known count as all there are."""
-        found = {}
+        counts = {}
         for buffer, accesses in self.accesses[kind].items():
             whole = self.size_of(buffer)
             if accesses.anywhere:
-                found[buffer] = accesses.count if whole is None else min(accesses.count, whole)
+                counts[buffer] = accesses.count if whole is None else min(accesses.count, whole)
                 continue
             try:
-                found[buffer] = accesses.touched().count if accesses.bases else 0
+                counts[buffer] = accesses.touched().count if accesses.bases else 0
             except TooMany:
                 self.exact = False
-                found[buffer] = accesses.count if whole is None else min(accesses.count, whole)
-        return found
+                counts[buffer] = accesses.count if whole is None else min(accesses.count, whole)
+        return counts
 
     def size_of(self, buffer: Buffer) -> int | None:
         size = 1
@@ -197,16 +197,16 @@ class _Counter(Walk[Domain]):
             both = [kind[buffer] for kind in self.accesses.values() if buffer in kind]
             size = self.size_of(buffer)
             try:
-                known = not any(a.anywhere for a in both)
-                parts = [a.touched() for a in both if a.bases] if known else []
-                elements = (union(parts).count if parts else 0) if known else size
+                placed = not any(a.anywhere for a in both)
+                parts = [a.touched() for a in both if a.bases] if placed else []
+                elements = (union(parts).count if parts else 0) if placed else size
             except TooMany:
                 elements = size
             total += (elements if elements is not None else sum(a.count for a in both)) * buffer.dtype.bytes
         return total
 
     def work(self) -> Work:
-        counts = {kind: {b: a.count for b, a in found.items()} for kind, found in self.accesses.items()}
+        counts = {kind: {b: a.count for b, a in by_buffer.items()} for kind, by_buffer in self.accesses.items()}
         distinct = {kind: {b: n * b.dtype.bytes for b, n in self.elements(kind).items()} for kind in ("read", "write")}
         return Work(
             dict(self.operations), self.flops, self.integers, counts["read"], counts["write"], distinct["read"],

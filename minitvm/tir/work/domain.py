@@ -45,9 +45,9 @@ class Domain:
         """`x` in terms of loop variables and sizes."""
         return substitute(x, self.lets) if self.lets else x
 
-    def listing(self, wanted: Collection[Var]) -> Domain:
+    def listing(self, loops: Collection[Var]) -> Domain:
         """The domain with those loops' iterations listed."""
-        listed = [v for v in self.free if v in wanted]
+        listed = [v for v in self.free if v in loops]
         if not listed:
             return self
         size, points, free = self.size, dict(self.points), dict(self.free)

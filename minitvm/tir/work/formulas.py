@@ -133,13 +133,13 @@ def sizes_of(func: PrimFunc) -> dict[e.Var, Any]:
     """The symbols of the variables of a kernel's shapes and of its scalar parameters, those that are indices."""
     shapes = [v for b in func.buffers for dim in b.shape for v in e.walk(dim) if isinstance(v, e.Var)]
     scalars = [p for p in func.params if isinstance(p, e.Var) and p.dtype.is_int]
-    found: dict[e.Var, Any] = {}
+    sizes: dict[e.Var, Any] = {}
     for v in dict.fromkeys([*scalars, *shapes]):
         if not isinstance(v, e.DataVar):
-            alike = sum(other.name == v.name for other in found)
+            alike = sum(other.name == v.name for other in sizes)
             positive = v in shapes or isinstance(v, e.SizeVar)
-            found[v] = symbol(f"{v.name}_{alike}" if alike else v.name, positive)
-    return found
+            sizes[v] = symbol(f"{v.name}_{alike}" if alike else v.name, positive)
+    return sizes
 
 
 def footprint_formula(stmt: Stmt, around: Iterations, registers: Collection[Buffer] = ()) -> Formula:

@@ -32,10 +32,10 @@ def hottest(func: PrimFunc, sizes: Mapping[Var, int] | None = None) -> Nest:
     loops: list[tuple[For, Mapping[Var, int]]] = []
     stmt, outer = func.body, dict(sizes or {})
     while True:
-        found = _loops(stmt, outer)
-        if not found:
+        nested = _loops(stmt, outer)
+        if not nested:
             return Nest(tuple(loops))
-        loop, around = found[0] if len(found) == 1 else max(found, key=lambda pair: _amount(count_statement(*pair)))
+        loop, around = nested[0] if len(nested) == 1 else max(nested, key=lambda pair: _amount(count_statement(*pair)))
         loops.append((loop, around))
         stmt, outer = loop.body, {**around, **_middle(loop, around)}
 
@@ -55,10 +55,10 @@ def _middle(loop: For, outer: Mapping[Var, int]) -> dict[Var, int]:
 
 
 def _number(x: Expr, outer: Mapping[Var, int]) -> int:
-    found = np.unique(values(x, outer))
-    if len(found) != 1:
+    distinct = np.unique(values(x, outer))
+    if len(distinct) != 1:
         raise NotAnIndex(str(x))
-    return int(found[0])
+    return int(distinct[0])
 
 
 def _amount(work: Work) -> int:

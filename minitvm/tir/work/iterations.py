@@ -34,10 +34,10 @@ class Space:
 
     def form(self, x: e.Expr) -> Affine:
         """An index as a sum. Raises `NoClosedForm` for what only a run can tell."""
-        found = self.analyzer.normal_form(x)
-        if found is None or any(_unknown(term) for term in found.terms):
+        affine = self.analyzer.normal_form(x)
+        if affine is None or any(_unknown(term) for term in affine.terms):
             raise NoClosedForm(str(x))
-        return found
+        return affine
 
     def count(self, points: Points, hulls: Mapping[e.Var, Affine]) -> Formula:
         """How many points there are; the same question is answered once."""
@@ -276,10 +276,10 @@ def _multiple(extent: Affine, d: Affine) -> tuple[Affine, bool]:
 
 def _divisions(x: Affine, box: Mapping[e.Var, tuple[Affine, Affine]]) -> list[Atom]:
     """The divisions of a loop variable alone in a sum, the innermost first."""
-    found = []
+    divisions = []
     for term in x.terms:
-        found += _divisions_of(term, box)
-    return found
+        divisions += _divisions_of(term, box)
+    return divisions
 
 
 def _divisions_of(term: Any, box: Mapping[e.Var, tuple[Affine, Affine]]) -> list[Atom]:

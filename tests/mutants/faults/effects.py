@@ -26,7 +26,7 @@ TOUCH.edit(
 )
 TOUCH.edit("a loop goes down as far as it goes up", "stretch", "min(0, reach)", "min(0, -reach)")
 TOUCH.edit("the last iteration is left out", "stretch", "(loop.extent.value - 1)", "(loop.extent.value - 2)")
-TOUCH.edit("gaps count as touched", "Touch.certain", "if not found.exact and not (", "if False and not (")
+TOUCH.edit("gaps count as touched", "Touch.certain", "if not swept.exact and not (", "if False and not (")
 TOUCH.edit("a view begins where its buffer does", "through_view", "r.start + own.start", "own.start")
 TOUCH.edit("what data tells is known after all", "Touch.unknown", "uses(r, hidden)", "uses(r, ())")
 TOUCH.edit("what data decides is sure", "Touch.unknown", "sure = self.sure and", "sure = self.sure or")

@@ -79,7 +79,7 @@ DECIDE.edit(
     "if a.buffer is b.buffer and (a.is_write or b.is_write)",
     "if a.buffer is b.buffer and a.is_write and b.is_write",
 )
-DECIDE.edit("an access never meets itself", "conflicting_pairs", "found[i:]", "found[i + 1 :]")
+DECIDE.edit("an access never meets itself", "conflicting_pairs", "accesses[i:]", "accesses[i + 1 :]")
 DECIDE.edit("all updates of a block commute", "commute", "and is_update(block)", "", by=[FOLDS])
 DECIDE.edit("neighbours within a step are apart", "_base", "max(int(most), -int(least)) >= step", "False")
 DECIDE.edit(

@@ -80,11 +80,11 @@ DOUBLE = Faults("inject_double_buffer", TRANSFORM + "inject_double_buffer", [STA
 DOUBLE.edit(
     "the block runs an iteration late",
     "inject_double_buffer",
-    "STAGE: list(found.stages)",
-    "STAGE: [1 - s for s in found.stages]",
+    "STAGE: list(verdict.stages)",
+    "STAGE: [1 - s for s in verdict.stages]",
 )
 DOUBLE.edit(
-    "everything in reverse", "inject_double_buffer", "ORDER: list(found.order)", "ORDER: list(found.order)[::-1]"
+    "everything in reverse", "inject_double_buffer", "ORDER: list(verdict.order)", "ORDER: list(verdict.order)[::-1]"
 )
 PIPELINE = Faults("inject_software_pipeline", TRANSFORM + "inject_software_pipeline", [STAGED, STAGES_INSIDE])
 PIPELINE.edit("the epilogue is lost", "_time_steps", "written_out(count, count + depth)", "pass")
@@ -277,7 +277,7 @@ PLACE.edit(
 COMPACT = Faults("compact_buffers", TRANSFORM + "compact_buffers", [CHAINS, TILES, BLOCKS])
 COMPACT.edit("one element too few", "Span.extent", "self.high - self.low + 1", "self.high - self.low or 1")
 COMPACT.edit("accesses stay where they were", "shrunk", "- (span.base + span.low)", "- span.base")
-COMPACT.edit("only the last access counts", "_hull", "(min(found[0], total.low), max(found[1], total.high))", "found")
+COMPACT.edit("only the last access counts", "_hull", "(min(reach[0], total.low), max(reach[1], total.high))", "reach")
 
 # -- align_storage
 
@@ -427,8 +427,8 @@ PROMOTE.edit("not written back", "_promoted", "Seq.of(*before, go(loop), *after)
 PROMOTE.edit(
     "not loaded",
     "_promoted",
-    "known.get(_slot_key(store), BufferLoad(store.buffer, store.indices, store.predicate))",
-    "known.get(_slot_key(store), const(0, store.value.dtype))",
+    "taken.get(_slot_key(store), BufferLoad(store.buffer, store.indices, store.predicate))",
+    "taken.get(_slot_key(store), const(0, store.value.dtype))",
     by=[lowered(families("contraction"), ("split", "split", "reorder", "unroll", "vectorize"))],
 )
 PROMOTE.edit("an element that moves with the loop", "_fixed", "uses(e, inside) or any(", "any(")

@@ -74,7 +74,7 @@ LOWER_MATCH_BUFFERS.edit(
     "a view's offset forgets that of its source",
     "_layout_variables",
     "offset: Expr = base.elem_offset",
-    "offset: Expr = IntImm(0)",
+    "offset: Expr = base.elem_offset * 0",
 )
 LOWER_MATCH_BUFFERS.edit(
     "strides of a view of fewer dimensions are those of the first ones",
@@ -225,8 +225,8 @@ COMPACT_BUFFERS = Faults("programs: compact_buffers", "minitvm.tir.transform.com
 COMPACT_BUFFERS.edit(
     "a span begins where the last access does",
     "_hull",
-    "(min(found[0], total.low), max(found[1], total.high))",
-    "(found[0], max(found[1], total.high))",
+    "(min(reach[0], total.low), max(reach[1], total.high))",
+    "(reach[0], max(reach[1], total.high))",
 )
 
 PIPELINES = Faults("programs: pipelines", "minitvm.tir.analysis.software_pipelines", [STAGES])

@@ -12,8 +12,8 @@ BLOCK = Faults("get_block", SCHEDULE + "state", [*FLOWS, traces()])
 BLOCK.edit(
     "the last block, whatever its name",
     "ScheduleState.block_named",
-    "if len(found) == 1:\n            return found[0]",
-    "if len(found) == 1:\n            return list(tree.blocks.values())[-1]",
+    "if len(matches) == 1:\n            return matches[0]",
+    "if len(matches) == 1:\n            return list(tree.blocks.values())[-1]",
 )
 BLOCK.edit(
     "a name that another begins with",

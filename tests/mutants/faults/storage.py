@@ -25,8 +25,8 @@ REGION = Faults("annotate_buffer_access", PRIMITIVES + "storage", [
 ])  # fmt: skip
 REGION.drop("a region that does not hold the accesses", "annotate_buffer_access", "holds_the_accesses")
 REGION.edit("another region than was judged", "annotate_buffer_access",
-            "BufferRegion(found[buffer_index].buffer, box)",
-            "BufferRegion(found[buffer_index].buffer, tuple(Range(r.start + r.extent - 1, as_expr(1)) for r in box))",
+            "BufferRegion(regions[buffer_index].buffer, box)",
+            "BufferRegion(regions[buffer_index].buffer, tuple(Range(r.start + r.extent - 1, as_expr(1)) for r in box))",
             )  # fmt: skip
 
 SCOPE = Faults("set_scope", "minitvm.tir.schedule.views", [primitive("set_scope")])
@@ -41,8 +41,8 @@ DTYPE = Faults("unsafe_set_dtype", PRIMITIVES + "storage", [primitive("unsafe_se
 DTYPE.edit(
     "a dropped cast: the value is stored as zero",
     "unsafe_set_dtype",
-    "Cast(wanted, value)",
-    "Cast(wanted, value - value)",
+    "Cast(new_dtype, value)",
+    "Cast(new_dtype, value - value)",
 )
 DTYPE.edit(
     "loads are of the first element",

@@ -48,9 +48,9 @@ def note_is_data(state: ScheduleState, block_or_loop: BlockRealize | For, ann_va
     strange = _no_data(ann_val)
     if not strange:
         return None
-    found = f"{strange[0]!r} of type {type(strange[0]).__name__}"
-    wanted = "strings, numbers, bools, and lists and dictionaries (whose keys are strings) of these"
-    return Failure({_annotated(block_or_loop): "here"}, wanted, found)
+    fault = f"{strange[0]!r} of type {type(strange[0]).__name__}"
+    expected = "strings, numbers, bools, and lists and dictionaries (whose keys are strings) of these"
+    return Failure({_annotated(block_or_loop): "here"}, expected, fault)
 
 
 _COUNTS = (LANES, PREFETCH)
@@ -63,8 +63,8 @@ def note_in_place(state: ScheduleState, block_or_loop: BlockRealize | For, ann_k
     on_loop = isinstance(block_or_loop, For)
     if ann_key not in (_ON_BLOCKS if on_loop else _ON_LOOPS):
         return None
-    wanted, found = ("a block", "a loop") if on_loop else ("a loop", "a block")
-    return Failure({_annotated(block_or_loop): "here"}, f"{wanted} for {ann_key}", found)
+    expected, actual = ("a block", "a loop") if on_loop else ("a loop", "a block")
+    return Failure({_annotated(block_or_loop): "here"}, f"{expected} for {ann_key}", actual)
 
 
 @requirement

@@ -20,12 +20,12 @@ def increasing_axes(
     state: ScheduleState, block: BlockRealize, buffer: object, axis_separators: list[int] | None
 ) -> Failure | None:
     """the separators are positions between dimensions of the buffer, 0 to its number of dimensions, increasing"""
-    found = named_buffer(block, buffer)
-    given = list(axis_separators or ())
-    ordered = all(a < b for a, b in pairwise(given))
-    if ordered and all(0 <= a <= found.ndim for a in given):
+    named = named_buffer(block, buffer)
+    separators = list(axis_separators or ())
+    ordered = all(a < b for a, b in pairwise(separators))
+    if ordered and all(0 <= a <= named.ndim for a in separators):
         return None
-    return Failure({block.block: "this block"}, f"increasing positions from 0 to {found.ndim}", str(given))
+    return Failure({block.block: "this block"}, f"increasing positions from 0 to {named.ndim}", str(separators))
 
 
 @primitive(kind="SetAxisSeparator", requires=[names_a_buffer, not_a_view, increasing_axes])

@@ -61,9 +61,9 @@ def _subtree(state: ScheduleState, target: For | list[BlockRealize]) -> Subtree 
     if not isinstance(target, For):
         return None
     tree = state.home(target)
-    found = _inside(tree, target)
-    assert found is not None  # one_block_below
-    loops, block = found
+    subtree = _inside(tree, target)
+    assert subtree is not None  # one_block_below
+    loops, block = subtree
     ranges = loop_ranges([*tree.loops_above(target), *loops])
     return Subtree(loops, block, subspace_divide(block.iter_values, ranges, [l.var for l in loops], block.predicate))
 
@@ -188,17 +188,17 @@ def one_run(state: ScheduleState, target: For | list[BlockRealize]) -> Failure |
     """
     if isinstance(target, For):
         return None
-    wanted = "a loop, or a list of blocks whose nests follow one on the other"
+    expected = "a loop, or a list of blocks whose nests follow one on the other"
     if not isinstance(target, list) or not target:
         spots: dict[Node, str] = {target.block: "a block"} if isinstance(target, BlockRealize) else {}
-        return Failure(spots, wanted, "one block" if spots else "no block")
+        return Failure(spots, expected, "one block" if spots else "no block")
     tree = state.home(target[0])
     spots = {b.block: "named" for b in target}
     if len(spots) != len(target):
         return Failure(spots, "different blocks", "one of them twice")
     for b in target:
         if b is tree.root:
-            return Failure({b.block: "named"}, wanted, "the root block, which has no scope around it")
+            return Failure({b.block: "named"}, expected, "the root block, which has no scope around it")
         if b not in tree.order or tree.scope(b) is not tree.scope(target[0]):
             return Failure(spots, "blocks of one scope", f"{b.block.name} stands in another one")
     within, parts = _run(tree, target)
@@ -206,11 +206,11 @@ def one_run(state: ScheduleState, target: For | list[BlockRealize]) -> Failure |
         inside = [part] if isinstance(part, BlockRealize) else tree.blocks_in(part)
         other = next((b for b in inside if b not in target), None)
         if other is not None:
-            return Failure({**spots, other.block: "not named"}, wanted, f"{other.block.name} stands among them")
+            return Failure({**spots, other.block: "not named"}, expected, f"{other.block.name} stands among them")
     body: Stmt = within.body  # type: ignore[attr-defined]
     places = [body.stmts.index(part) for part in parts] if isinstance(body, Seq) else [0]
     if places != list(range(places[0], places[0] + len(places))):
-        return Failure(spots, wanted, "something else stands between them")
+        return Failure(spots, expected, "something else stands between them")
     return None
 
 
@@ -225,9 +225,9 @@ def reductions_inside(state: ScheduleState, target: For | list[BlockRealize]) ->
     for b in target:
         for loop in around:
             if b.block.init is not None and loop.var in loops_binding(b, (REDUCE, OPAQUE)):
-                wanted = f"the reduction of {b.block.name} inside of the new block"
+                expected = f"the reduction of {b.block.name} inside of the new block"
                 spots: dict[Node, str] = {loop: "around the new block", b.block: "reduces over it"}
-                return Failure(spots, wanted, f"it goes on over {loop.var.name}", ("decompose_reduction",))
+                return Failure(spots, expected, f"it goes on over {loop.var.name}", ("decompose_reduction",))
     return None
 
 
@@ -311,11 +311,11 @@ def blockize(
     hidden = {r.buffer for r in inner.writes} if init is not None else set()
     reads = [_whole_region(r, domains, around) for r in inner.reads if r.buffer not in hidden]
     outer = replace(outer, reads=tuple(reads), writes=tuple(_whole_region(r, domains, around) for r in inner.writes))
-    made = BlockRealize(tuple(outer_values), divided.outer_predicate, outer)
-    state.replace({target: made})
-    found = state.block(outer.id)
-    assert found is not None  # it was just put there
-    return found
+    outer_realize = BlockRealize(tuple(outer_values), divided.outer_predicate, outer)
+    state.replace({target: outer_realize})
+    placed = state.block(outer.id)
+    assert placed is not None  # it was just put there
+    return placed
 
 
 def _of_unit_loops(value: Expr, inner: Sequence[For], part: Division) -> Expr:
@@ -333,12 +333,12 @@ def _grouped(state: ScheduleState, blocks: Sequence[BlockRealize], preserve_unit
     within, parts = _run(tree, blocks)
     around = [*tree.loops_above(within), within] if isinstance(within, For) else []
     name = f"outer_{''.join(f'{b.block.name}_' for b in blocks)}"
-    made = wrapped(Seq.of(*parts), name, around, blocks, preserve_unit_iters)
+    realize = wrapped(Seq.of(*parts), name, around, blocks, preserve_unit_iters)
     first, *rest = parts
-    state.set_func(tree, tree.rebuild({first: made, **dict.fromkeys(rest, None)}))
-    found = state.block(made.block.id)
-    assert found is not None  # it was just put there
-    return found
+    state.set_func(tree, tree.rebuild({first: realize, **dict.fromkeys(rest, None)}))
+    placed = state.block(realize.block.id)
+    assert placed is not None  # it was just put there
+    return placed
 
 
 def _whole_region(region: BufferRegion, domains: dict[Var, Range], analyzer: Analyzer) -> BufferRegion:
@@ -353,8 +353,8 @@ def _simple(regions: tuple[BufferRegion, ...], analyzer: Analyzer) -> tuple[Buff
 
 def _reads(block: Block, more: list[BufferRegion], analyzer: Analyzer) -> tuple[BufferRegion, ...]:
     """What a block reads, with what it accumulates into in front: its init no longer hides that."""
-    known = [r for r in block.reads if all(r.buffer is not m.buffer for m in more)]
-    return _simple(union_regions([*more, *known]), analyzer)
+    others = [r for r in block.reads if all(r.buffer is not m.buffer for m in more)]
+    return _simple(union_regions([*more, *others]), analyzer)
 
 
 def _init_nest(

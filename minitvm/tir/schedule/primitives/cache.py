@@ -192,13 +192,13 @@ def _more_than_written(
     read = region_of(reader.block.reads, buffer)
     if written is None or read is None:
         return None
-    given, wanted = (touched(tree, b, r, within, analyzer) for b, r in ((writer, written), (reader, read)))
-    if regions.covers(given, wanted, analyzer):
+    box_written, box_read = (touched(tree, b, r, within, analyzer) for b, r in ((writer, written), (reader, read)))
+    if regions.covers(box_written, box_read, analyzer):
         return None
     return Failure(
-        {writer.block: f"writes {box_text(buffer, given)}", reader.block: f"reads {box_text(buffer, wanted)}"},
+        {writer.block: f"writes {box_text(buffer, box_written)}", reader.block: f"reads {box_text(buffer, box_read)}"},
         f"all that {reader.block.name} reads of {buffer.name} written by {writer.block.name}",
-        f"{box_text(buffer, wanted)} is read, {box_text(buffer, given)} is written",
+        f"{box_text(buffer, box_read)} is read, {box_text(buffer, box_written)} is written",
     )
 
 
@@ -237,25 +237,25 @@ def cache_read(
     """
     tree, scope, buffer = match.tree, match.scope, match.buffer
     readers = scope.readers(buffer)
-    chosen = [r for r in readers if r in (consumer_blocks or readers)]
+    consumers = [r for r in readers if r in (consumer_blocks or readers)]
     writers = scope.writers(buffer)
     if writers:
-        before, within = place_before_readers(tree, writers[0], chosen)
+        before, within = place_before_readers(tree, writers[0], consumers)
         box = box_written(state, tree, writers[0], buffer, within)
-        refuse_other_values(state, tree, writers[0], chosen, buffer)
+        refuse_other_values(state, tree, writers[0], consumers, buffer)
     else:
         before, within = None, scope.realize.block
-        box = box_to_read(state, tree, buffer, chosen, within)
+        box = box_to_read(state, tree, buffer, consumers, within)
     analyzer = in_scope(state, tree, within)
     box = bounded(tree, box, buffer, analyzer, block, within)
     cached, stage, starts = staged_box(match, storage_scope, box, analyzer, within)
-    step = Insertion(tree, scope, dict(retargeted(c, buffer, cached, starts) for c in chosen), allocated=[cached])
+    step = Insertion(tree, scope, dict(retargeted(c, buffer, cached, starts) for c in consumers), allocated=[cached])
     if not writers:
         step.first.append(stage)
     elif before is not None:
         step.before.append((before, stage))
     else:
-        step.after.append((place_after(tree, writers[0], chosen)[0], stage))
+        step.after.append((place_after(tree, writers[0], consumers)[0], stage))
     return step.put(state, stage)
 
 
@@ -293,14 +293,14 @@ def cache_write(
     of the others, or at the end of the scope. Move it with reverse_compute_at.
     """
     tree, scope, buffer = match.tree, match.scope, match.buffer
-    chosen = [r for r in scope.readers(buffer) if r is not block and r in (consumer_blocks or ())]
-    refuse_other_values(state, tree, block, chosen, buffer)
+    consumers = [r for r in scope.readers(buffer) if r is not block and r in (consumer_blocks or ())]
+    refuse_other_values(state, tree, block, consumers, buffer)
     left = _left_readers(match, consumer_blocks)
     before, within = place_before_readers(tree, block, left)
     analyzer = in_scope(state, tree, within)
     box = bounded(tree, touched(tree, block, match.region, within, analyzer), buffer, analyzer, block, within)
     cached, stage, starts = staged_box(match, storage_scope, box, analyzer, within)
-    rewritten = dict(retargeted(b, buffer, cached, starts) for b in (block, *chosen))
+    rewritten = dict(retargeted(b, buffer, cached, starts) for b in (block, *consumers))
     step = Insertion(tree, scope, rewritten, allocated=[cached])  # type: ignore[arg-type]
     if not left:
         step.last.append(stage)
@@ -345,12 +345,12 @@ def writes_what_it_reads(block: BlockRealize, match: Part) -> Failure | None:
 def finds_values(block: BlockRealize, match: Part) -> Failure | None:
     """every element that is copied in has a value: the block reads it before it writes it, or the caller gave it"""
     buffer = match.buffer
-    found = [r for r in block.block.reads if r.buffer is buffer]
-    if all(reads_before_writing(block.block, r) for r in found) or _is_given(match.tree, block, buffer):
+    copied = [r for r in block.block.reads if r.buffer is buffer]
+    if all(reads_before_writing(block.block, r) for r in copied) or _is_given(match.tree, block, buffer):
         return None
     inner = [b.block.name for b in match.tree.blocks_in(block)]
     return Failure(
-        dict.fromkeys(found, "is copied in"),
+        dict.fromkeys(copied, "is copied in"),
         f"every element of it read by {block.block.name} before it is written, so that there is something to copy",
         f"{block.block.name} holds blocks that may write first: {', '.join(inner)}"
         if inner
@@ -408,9 +408,9 @@ def cache_inplace(
     step.before.append((block, stages[0]))
     step.after.append((block, stages[1]))
     step.apply(state)
-    made = [block_in(state, stage) for stage in stages]
-    refuse_races(state, made[0])
-    return made
+    copies = [block_in(state, stage) for stage in stages]
+    refuse_races(state, copies[0])
+    return copies
 
 
 def _each_read(state: ScheduleState) -> Iterator[tuple[Any, ...]]:

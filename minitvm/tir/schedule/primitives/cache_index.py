@@ -116,14 +116,14 @@ def _chosen(tree: Tree, block: Block, cse_thresh: int) -> list[Expr]:
     unusable = {*tree.moving, *(n.var for n in walk(block) if isinstance(n, Let))} - usable
     if cse_thresh == 0:
         return _distinct([i for i in indices if _eligible(i, usable, unusable)])
-    found: list[Expr] = []
+    computations: list[Expr] = []
     parts = _distinct([p for i in indices for p in walk(i) if isinstance(p, Expr) and _eligible(p, usable, unusable)])
     for part in sorted(parts, key=_size, reverse=True):
         if sum(_count(i, part) for i in indices) >= cse_thresh:
-            found.append(part)
+            computations.append(part)
             name = Var("cached", part.dtype)  # what is looked up hides the parts that it is made of
             indices = [_replaced(i, part, name) for i in indices]
-    return found
+    return computations
 
 
 def _load_indices(stmt: Stmt, written: set[Buffer]) -> Iterator[Expr]:
@@ -147,9 +147,9 @@ def _may_fail(e: Expr) -> bool:
     return any(type(p).__name__ in ("Div", "Mod", "Call", "Let") for p in walk(e))
 
 
-def _distinct(found: Sequence[Expr]) -> list[Expr]:
+def _distinct(computations: Sequence[Expr]) -> list[Expr]:
     kept: list[Expr] = []
-    for e in found:
+    for e in computations:
         if not any(structural_equal(e, other) for other in kept):
             kept.append(e)
     return kept

@@ -367,8 +367,8 @@ def _move(
     ranges = iterator_ranges(block, needed, analyzer)
     reason = why_other_iterations(tree, block, ranges, analyzer)
     if reason is not None:
-        wanted = f"bindings of {block.block.name} that run through what will run at {loop.var.name}"
-        raise same_iterations.refuse(Failure({block.block: "its bindings"}, wanted, reason))
+        expected = f"bindings of {block.block.name} that run through what will run at {loop.var.name}"
+        raise same_iterations.refuse(Failure({block.block: "its bindings"}, expected, reason))
     nest = nest_for(block, ranges, predicate, analyzer, preserve_unit_loops)
     placed = insert(tree, loop, nest, flow.producers, flow.consumers, index)
     if isinstance(placed, str):

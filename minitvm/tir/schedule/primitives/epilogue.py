@@ -54,12 +54,12 @@ def reduces_into_temporary(
         return Failure({block: "this block"}, "a reduction by +, *, min or max", reason)
     buffer = block.writes[0].buffer
     if buffer not in scope.allocated:
-        found = f"{buffer.name} is not allocated in this scope"
+        fault = f"{buffer.name} is not allocated in this scope"
     elif scope.readers(buffer) != [epilogue_block]:
-        found = f"{', '.join(b.block.name for b in scope.readers(buffer)) or 'nobody'} reads {buffer.name}"
+        fault = f"{', '.join(b.block.name for b in scope.readers(buffer)) or 'nobody'} reads {buffer.name}"
     else:
         return None
-    return Failure({block: "this block"}, f"a temporary that only {epilogue_block.block.name} reads", found)
+    return Failure({block: "this block"}, f"a temporary that only {epilogue_block.block.name} reads", fault)
 
 
 @requirement
@@ -117,11 +117,11 @@ def goes_into_init(state: ScheduleState, reduction_block: BlockRealize, epilogue
     if _addend(store.value, buffer, kind) is not None and store.buffer.dtype == buffer.dtype:
         return None
     sign = {Add: "+", Mul: "*", Min: "min", Max: "max"}[kind]
-    found = f"{store.buffer.name} = {store.value}"
+    stored = f"{store.buffer.name} = {store.value}"
     example = _counterexample(store.value, buffer, kind, _found(reduction_block.block)[1])
     return Failure(
         {store: "not only this"}, f"{buffer.name} {sign} something, as {sign} is how {buffer.name} is reduced",
-        f"{found}; {example}" if example else found,
+        f"{stored}; {example}" if example else stored,
         (f'reverse_compute_at("{epilogue_block.block.name}", ...) keeps it beside the reduction',),
     )  # fmt: skip
 
@@ -192,9 +192,9 @@ def fuse_reduction_epilogue(state: ScheduleState, reduction_block: BlockRealize,
     start = _start(substitute(addend[1], points) if addend[1] is not None else None, addend[0], init, kind)
     body = _moved(old.body, temporary, store.buffer, indices)
     started = BufferStore(store.buffer, start, indices)
-    made = with_declared_regions(replace(old, body=body, init=started, reads=(), writes=()))
+    merged = with_declared_regions(replace(old, body=body, init=started, reads=(), writes=()))
     scope = tree.scope(reduction_block)
-    state.set_func(tree, tree.rebuild({reduction_block: replace(reduction_block, block=made), epilogue_block: None}))
+    state.set_func(tree, tree.rebuild({reduction_block: replace(reduction_block, block=merged), epilogue_block: None}))
     now = state.block(scope.block.id)
     assert now is not None  # the scope stays
     kept = tuple(b for b in now.block.alloc_buffers if b is not temporary)
@@ -215,9 +215,9 @@ def _reduction(block: Block) -> tuple[type[BinaryOp], Expr] | None:
 
 
 def _found(block: Block) -> tuple[type[BinaryOp], Expr]:
-    found = _reduction(block)
-    assert found is not None  # reduces_into_temporary
-    return found
+    reduction = _reduction(block)
+    assert reduction is not None  # reduces_into_temporary
+    return reduction
 
 
 def _store(block: Block) -> BufferStore:
@@ -284,8 +284,8 @@ def _start(addend: Expr | None, operator: type[BinaryOp], init: Expr, kind: type
     value = init.value if isinstance(init, IntImm | FloatImm) else None
     if operator is kind and value is not None and neutral is not None and value == neutral:
         return addend
-    made: Expr = operator(init, addend)
-    return made
+    start: Expr = operator(init, addend)
+    return start
 
 
 def _moved(stmt: Stmt, old: Buffer, new: Buffer, indices: tuple[Expr, ...]) -> Stmt:

@@ -179,15 +179,15 @@ def _with_loads(block: Block, buffer: Buffer, value: Any, added: set[Buffer], an
 
     def change(node: Node) -> Node | None:
         if isinstance(node, BufferLoad) and node.buffer is buffer:
-            made: Node = value(node)
-            return made
+            replacement: Node = value(node)
+            return replacement
         if isinstance(node, Block) and any(r.buffer is buffer for r in node.reads):
             touched = declared_regions(node)[0]
-            found = [r for r in touched if r.buffer in added]
+            new_reads = [r for r in touched if r.buffer in added]
             kept = [r for r in node.reads if r.buffer is not buffer]
             # In the order in which the body reads them now.
             order = {r.buffer: k for k, r in enumerate(touched)}
-            reads = sorted(union_regions([*kept, *found]), key=lambda r: order.get(r.buffer, len(order)))
+            reads = sorted(union_regions([*kept, *new_reads]), key=lambda r: order.get(r.buffer, len(order)))
             return replace(node, reads=_simplified(reads, node, analyzer))
         return None
 
@@ -216,9 +216,9 @@ def _refuse_loads_between(tree: Tree, scope: Scope, consumers: Sequence[BlockRea
     """Refuse where the buffer is read outside of blocks and what decides whether these run."""
     for access in accesses(tree, scope.realize.block.body):
         if access.buffer is buffer and not isinstance(access.spot, BufferRegion) and access.stmt not in consumers:
-            found = f"{buffer.name} in a statement between blocks"
+            fault = f"{buffer.name} in a statement between blocks"
             raise visible_loads.refuse(
-                Failure({access.spot: "here"}, f"{buffer.name} read in blocks and their predicates only", found)
+                Failure({access.spot: "here"}, f"{buffer.name} read in blocks and their predicates only", fault)
             )
 
 
@@ -270,9 +270,9 @@ def one_producer(state: ScheduleState, block: BlockRealize, match: Merge | None)
     reasons = [
         (p.block.name, why_not_complete(scope, p) or "is read elsewhere, or writes an output") for p in producers
     ]
-    found = ", ".join(f"{name}: {reason}" for name, reason in reasons)
+    fault = ", ".join(f"{name}: {reason}" for name, reason in reasons)
     return Failure(
-        {block.block: "this block"}, "a complete producer that only this block reads", found or "no producer"
+        {block.block: "this block"}, "a complete producer that only this block reads", fault or "no producer"
     )
 
 
@@ -299,8 +299,8 @@ def reads_its_own_point(state: ScheduleState, block: BlockRealize, match: Merge)
         back = way_back(block.block, loads[0])
         if not isinstance(back, str):
             return None
-        wanted = "distinct iterators as indices, or an injective map of the iterators"
-        return Failure({loads[0]: "this load"}, wanted, f"{loads[0]}: {back}")
+        expected = "distinct iterators as indices, or an injective map of the iterators"
+        return Failure({loads[0]: "this load"}, expected, f"{loads[0]}: {back}")
     analyzer = Analyzer()
     for it in block.block.iter_vars:
         used = bool(loads) and any(it.var is i for i in loads[0].indices)
@@ -413,7 +413,7 @@ def reverse_compute_inline(state: ScheduleState, match: Merge, block: BlockReali
     values = iteration_at(block, load, inner.indices)
     body = _replaced(outer, buffer, inner.value, values)
     other_reads = [substitute(r, values) for r in block.block.reads if r.buffer is not buffer]
-    made = replace(
+    merged = replace(
         producer.block,
         body=body,
         reads=union_regions([*producer.block.reads, *other_reads]),
@@ -421,7 +421,7 @@ def reverse_compute_inline(state: ScheduleState, match: Merge, block: BlockReali
     )
     predicate = where_read(block, load, producer, inner.indices)
     bindings = dict(zip((it.var for it in producer.block.iter_vars), producer.iter_values, strict=True))
-    realize = replace(producer, block=made, predicate=both(producer.predicate, substitute(predicate, bindings)))
+    realize = replace(producer, block=merged, predicate=both(producer.predicate, substitute(predicate, bindings)))
     _apply(state, match.tree, {block: None, producer: realize}, match.scope, buffer)
     _check_flow(state, realize)
 

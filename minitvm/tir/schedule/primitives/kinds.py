@@ -65,8 +65,8 @@ def thread_axis(state: ScheduleState, loop: For, thread_axis: str) -> Failure | 
     """blockIdx.x|y|z, threadIdx.x|y|z, vthread or vthread.x|y|z"""
     if is_thread_axis(thread_axis):
         return None
-    wanted = "blockIdx.x, .y, .z, threadIdx.x, .y, .z or vthread"
-    return Failure({loop: ""}, wanted, repr(thread_axis), suggestion(thread_axis, THREAD_AXES))
+    expected = "blockIdx.x, .y, .z, threadIdx.x, .y, .z or vthread"
+    return Failure({loop: ""}, expected, repr(thread_axis), suggestion(thread_axis, THREAD_AXES))
 
 
 @requirement
@@ -81,14 +81,14 @@ def axis_not_taken(state: ScheduleState, loop: For, thread_axis: str) -> Failure
         nested = tree.inside(loop, other) or tree.inside(other, loop)
         if other is loop or not nested or other.thread != thread_axis or thread_axis.startswith("vthread"):
             continue
-        found = f"{thread_axis} is taken by {other.var.name}"
+        fault = f"{thread_axis} is taken by {other.var.name}"
         if thread_axis.startswith("threadIdx"):
             reason = why_not_again(other, loop) if tree.inside(loop, other) else why_not_again(loop, other)
             if reason is None:
                 continue
-            found += f"; {reason}"
+            fault += f"; {reason}"
         return Failure(
-            {loop: "this loop", other: f"is bound to {thread_axis}"}, "an axis that is free in this nest", found
+            {loop: "this loop", other: f"is bound to {thread_axis}"}, "an axis that is free in this nest", fault
         )
     return None
 

@@ -85,11 +85,11 @@ def split(
     """
     dtype = loop.var.dtype
     analyzer = state.analyzer(loop)
-    known = [
+    sizes = [
         None if f is None else as_expr(f).astype(dtype) if not isinstance(f, int) else const(f, dtype) for f in factors
     ]
-    rest = _product([f for f in known if f is not None], dtype)
-    extents = [_ceil_div(analyzer.simplify(loop.extent), analyzer.simplify(rest)) if f is None else f for f in known]
+    rest = _product([f for f in sizes if f is not None], dtype)
+    extents = [_ceil_div(analyzer.simplify(loop.extent), analyzer.simplify(rest)) if f is None else f for f in sizes]
     extents = [analyzer.simplify(e) for e in extents]
     variables = [Var(f"{loop.var.name}_{k}", dtype) for k in range(len(extents))]
     value: Expr = variables[0]
@@ -129,13 +129,13 @@ def consecutive(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     for outer, inner in itertools.pairwise(loops):
         if outer.body is inner:
             continue
-        found = f"{inner.var.name} is not directly inside {outer.var.name}"
+        fault = f"{inner.var.name} is not directly inside {outer.var.name}"
         if isinstance(outer.body, Seq) and tree.parent.get(inner) is outer.body:
-            found = f"{inner.var.name} is one of {len(outer.body.stmts)} statements inside {outer.var.name}"
+            fault = f"{inner.var.name} is one of {len(outer.body.stmts)} statements inside {outer.var.name}"
         return Failure(
             {outer: "outer", inner: "not its only child"},
             "loops nested directly in each other, outermost first",
-            found,
+            fault,
             ("reorder the loops first",),
         )
     return None
@@ -188,8 +188,8 @@ def fuse(state: ScheduleState, *loops: For, preserve_unit_iters: bool = True) ->
         rest = rest // loop.extent
     extent = _product([loop.extent for loop in loops], dtype)
     body = substitute(loops[-1].body, values)
-    made = For(fused, const(0, dtype), extent, ForKind.SERIAL, body)
-    state.replace({loops[0]: tidy(made, outer_analyzer, preserve_unit_iters, state.domains(loops[0]), True)})
+    fused_loop = For(fused, const(0, dtype), extent, ForKind.SERIAL, body)
+    state.replace({loops[0]: tidy(fused_loop, outer_analyzer, preserve_unit_iters, state.domains(loops[0]), True)})
     return _required(state, fused)
 
 

@@ -82,8 +82,8 @@ def einsum_block(state: ScheduleState, block: BlockRealize) -> Failure | None:
             break
     if reason is None:
         return None
-    wanted = "indices that are constants or iterators over whole dimensions, in one store"
-    return Failure({spot: "here"}, wanted, reason)
+    expected = "indices that are constants or iterators over whole dimensions, in one store"
+    return Failure({spot: "here"}, expected, reason)
 
 
 @requirement
@@ -92,28 +92,28 @@ def trivial_binding(state: ScheduleState, block: BlockRealize) -> Failure | None
     and no predicate"""
     tree = state.home(block)
     loops = tree.loops_above(block)
-    wanted = "one serial loop for each iterator, and nothing else in them"
+    expected = "one serial loop for each iterator, and nothing else in them"
     if conjuncts(block.predicate):
-        return Failure({block: "this predicate"}, wanted, f"the block runs only where {block.predicate}")
+        return Failure({block: "this predicate"}, expected, f"the block runs only where {block.predicate}")
     bound = list(block.iter_values)
     for it, value in zip(block.block.iter_vars, bound, strict=True):
         if not any(value is l.var for l in loops) or sum(value is other for other in bound) != 1:
-            return Failure({block.block: "its bindings"}, wanted, f"{it.var.name} = {value}")
+            return Failure({block.block: "its bindings"}, expected, f"{it.var.name} = {value}")
     for l in loops:
         own = next((it for it, v in zip(block.block.iter_vars, bound, strict=True) if v is l.var), None)
         if own is None or l.kind != ForKind.SERIAL or not is_const(l.start, 0):
-            found = "binds no iterator" if own is None else f"is {l.kind} and starts at {l.start}"
-            return Failure({l: "this loop"}, wanted, f"{l.var.name} {found}")
+            fault = "binds no iterator" if own is None else f"is {l.kind} and starts at {l.start}"
+            return Failure({l: "this loop"}, expected, f"{l.var.name} {fault}")
         if not Analyzer().can_prove_equal(l.extent, own.dom.extent):
-            found = f"{l.var.name} runs over {l.extent}, {own.var.name} over {own.dom.extent}"
-            return Failure({l: "this loop"}, wanted, found)
+            fault = f"{l.var.name} runs over {l.extent}, {own.var.name} over {own.dom.extent}"
+            return Failure({l: "this loop"}, expected, fault)
     at = tree.parent[block]
     for l in reversed(loops):
         if at is not l:
-            return Failure({l: "this loop"}, wanted, f"a {type(at).__name__} between {l.var.name} and the block")
+            return Failure({l: "this loop"}, expected, f"a {type(at).__name__} between {l.var.name} and the block")
         at = tree.parent[l]
     if not loops:
-        return Failure({block.block: "this block"}, wanted, "no loop")
+        return Failure({block.block: "this block"}, expected, "no loop")
     return None
 
 
@@ -156,10 +156,10 @@ def padding_adds_nothing(state: ScheduleState, block: BlockRealize, padding: Seq
         return Failure({body: "here"}, "a reduction X = X op e, with op one of +, *, min, max", str(body.value))
     neutral = _neutral(body)
     for var in reduced:
-        found = _Padded({var}, neutral).value(operand)
-        if found != neutral:
+        contribution = _Padded({var}, neutral).value(operand)
+        if contribution != neutral:
             name = {Add: "+", Mul: "*", Min: "min", Max: "max"}[type(body.value)]  # type: ignore[index]
-            what = "not known to be so" if found is None else f"{found:g}"
+            what = "not known to be so" if contribution is None else f"{contribution:g}"
             return Failure(
                 {body: f"reduces over {var.name}"},
                 f"{neutral:g}, neutral for {name}, combined where {var.name} is padding",
@@ -205,26 +205,26 @@ class _Padded:
             zero = isinstance(e, Mul) and e.dtype.is_int and 0 in (a, b)
             return 0 if zero else None
         if isinstance(e, Mul):
-            made = a * b
+            result = a * b
         elif isinstance(e, Add | Sub):
-            made = a + b if isinstance(e, Add) else a - b
+            result = a + b if isinstance(e, Add) else a - b
         elif isinstance(e, Min | Max):
-            made = min(a, b) if isinstance(e, Min) else max(a, b)
+            result = min(a, b) if isinstance(e, Min) else max(a, b)
         else:
             return None
-        fits = e.dtype.is_float or e.dtype.min <= made <= e.dtype.max
-        return made if fits and not math.isnan(made) else None
+        fits = e.dtype.is_float or e.dtype.min <= result <= e.dtype.max
+        return result if fits and not math.isnan(result) else None
 
 
 def _grown(block: Block, padding: Sequence[int]) -> dict[Var, Expr]:
     """The padded extent of each iterator that the padding changes."""
     analyzer = Analyzer()
-    found: dict[Var, Expr] = {}
+    extents: dict[Var, Expr] = {}
     for it, factor in zip(block.iter_vars, padding, strict=True):
         extent = analyzer.simplify((it.dom.extent + (factor - 1)) // factor * factor)
         if not analyzer.can_prove_equal(extent, it.dom.extent):
-            found[it.var] = extent
-    return found
+            extents[it.var] = extent
+    return extents
 
 
 @requirement
@@ -239,12 +239,12 @@ def one_shape_each(state: ScheduleState, block: BlockRealize, padding: Sequence[
             if not isinstance(index, Var):
                 continue
             extent = grown.get(index, access.buffer.shape[d])
-            known = shapes.setdefault((access.buffer, d), extent)
-            if known is not extent and not Analyzer().can_prove_equal(known, extent):
+            earlier = shapes.setdefault((access.buffer, d), extent)
+            if earlier is not extent and not Analyzer().can_prove_equal(earlier, extent):
                 name = access.buffer.name
                 return Failure(
                     {block.block: "this block"}, f"one padded shape of {name}",
-                    f"dimension {d} of {name} becomes {known} and {extent}",
+                    f"dimension {d} of {name} becomes {earlier} and {extent}",
                 )  # fmt: skip
     return None
 
@@ -310,12 +310,18 @@ def _padded_buffers(block: Block, grown: Mapping[Var, Expr]) -> dict[Buffer, Buf
         for d, index in enumerate(access.indices):
             if isinstance(index, Var) and index in grown:
                 shape[d] = grown[index]
-    found: dict[Buffer, Buffer] = {}
-    for buffer, made in shapes.items():
-        if any(a is not b for a, b in zip(made, buffer.shape, strict=True)):
-            found[buffer] = Buffer(f"{buffer.name}_pad", tuple(made), buffer.dtype, buffer.scope, align=buffer.align,
-                                   device=buffer.device)  # fmt: skip
-    return found
+    padded: dict[Buffer, Buffer] = {}
+    for buffer, new_shape in shapes.items():
+        if any(a is not b for a, b in zip(new_shape, buffer.shape, strict=True)):
+            padded[buffer] = Buffer(
+                f"{buffer.name}_pad",
+                tuple(new_shape),
+                buffer.dtype,
+                buffer.scope,
+                align=buffer.align,
+                device=buffer.device,
+            )
+    return padded
 
 
 def _widened(block: Block, grown: Mapping[Var, Expr], copies: Mapping[Buffer, Buffer]) -> Block:
@@ -351,9 +357,9 @@ def _copy_nest(target: Buffer, shape: tuple[Expr, ...], name: str, source: Buffe
     point = tuple(Var(f"v{d}", dim.dtype) for d, dim in enumerate(shape))
     iters = tuple(IterVar(v, Range(const(0, dim.dtype), dim), SPATIAL) for v, dim in zip(point, shape, strict=True))
     box = tuple(Range(v, const(1, v.dtype)) for v in point)
-    made = Block(iters, (BufferRegion(source, box),), (BufferRegion(target, box),), name,
+    copy = Block(iters, (BufferRegion(source, box),), (BufferRegion(target, box),), name,
                  BufferStore(target, value(point), point))  # fmt: skip
-    return nest_around(BlockRealize(tuple(loops), const(True), made), loops, shape)
+    return nest_around(BlockRealize(tuple(loops), const(True), copy), loops, shape)
 
 
 @pad_einsum.space

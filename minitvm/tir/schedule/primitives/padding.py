@@ -49,10 +49,10 @@ def padding_block(state: ScheduleState, block: BlockRealize) -> Failure | None:
     reason = why_not_complete(Scope.around(state.home(block), block), block)
     if reason is not None:
         return Failure({block.block: "this block"}, "a complete block", reason)
-    found = _bounds(block.block)
-    if not isinstance(found, str):
+    bounds = _bounds(block.block)
+    if not isinstance(bounds, str):
         return None
-    return Failure({block.block.body: "here"}, "X[...] = T.if_then_else(lo <= v and v < hi, value, pad)", found)
+    return Failure({block.block.body: "here"}, "X[...] = T.if_then_else(lo <= v and v < hi, value, pad)", bounds)
 
 
 @requirement
@@ -62,8 +62,8 @@ def only_loops_below(state: ScheduleState, block: BlockRealize, loop: For) -> Fa
         if outer is loop:
             return None
         if not isinstance(outer, For | Seq):
-            found = f"a {type(outer).__name__} around {block.block.name}"
-            return Failure({outer: "here"}, f"no condition between {loop.var.name} and the block", found)
+            fault = f"a {type(outer).__name__} around {block.block.name}"
+            return Failure({outer: "here"}, f"no condition between {loop.var.name} and the block", fault)
     return None
 
 
@@ -79,10 +79,10 @@ def _padded_store(block: Block) -> tuple[BufferStore, Call] | None:
 
 def _bounds(block: Block) -> dict[Var, Range] | str:
     """The part of each iterator's domain where the padding block takes its value, or why that is not known."""
-    found = _padded_store(block)
-    if found is None:
+    padded = _padded_store(block)
+    if padded is None:
         return "the body is not one store of an if_then_else"
-    _, value = found
+    _, value = padded
     inside, _, pad = value.args
     if reads_memory(pad):
         return f"the pad value {pad} is read from memory"
@@ -172,9 +172,9 @@ def decompose_padding(state: ScheduleState, block: BlockRealize, loop: For) -> B
     filling = _fill(block, inner, store, value.args[2], state.analyzer(tree.parent[loop]))
     now = _inside_only(state, block, inner, store, value.args[1], inside)
     state.replace({loop: Seq.of(filling, now)})
-    made = state.block(_block_of(filling).id)
-    assert made is not None  # it was just put there
-    return made
+    placed = state.block(_block_of(filling).id)
+    assert placed is not None  # it was just put there
+    return placed
 
 
 def _block_of(stmt: Stmt) -> Block:
@@ -192,9 +192,9 @@ def _fill(block: BlockRealize, inner: Sequence[For], store: BufferStore, pad: Ex
     iters = tuple(replace(it, var=variables[it.var]) for it in old.iter_vars)
     body = substitute(replace(store, value=pad), variables)
     writes = tuple(substitute(r, variables) for r in old.writes)
-    made = Block(iters, (), writes, f"{old.name}_pad_const", body, annotations=dict(old.annotations))
+    filling = Block(iters, (), writes, f"{old.name}_pad_const", body, annotations=dict(old.annotations))
     values = tuple(around.simplify(substitute(v, renamed)) for v in block.iter_values)
-    nest: Stmt = BlockRealize(values, substitute(block.predicate, renamed), made)
+    nest: Stmt = BlockRealize(values, substitute(block.predicate, renamed), filling)
     for l in reversed(inner):
         var = renamed[l.var]
         assert isinstance(var, Var)  # made above

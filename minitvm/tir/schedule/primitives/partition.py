@@ -60,14 +60,14 @@ def sibling_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
         top = _nest(tree, loop)[0] if loop in tree.order else loop
         parent = tree.parent.get(top)
         if not isinstance(parent, Seq):
-            wanted = "loops of different nests, which are statements of one sequence"
-            return Failure({loop: "this loop"}, wanted, f"{top.var.name} is not one of several statements")
+            expected = "loops of different nests, which are statements of one sequence"
+            return Failure({loop: "this loop"}, expected, f"{top.var.name} is not one of several statements")
         homes.append((parent, top, loop))
     for (first, top, loop), (second, other, later) in itertools.pairwise(homes):
         if first is not second or top is other:
-            wanted = "loops of different nests, which are statements of one sequence"
-            found = "they are in one nest" if top is other else "their nests stand in different places"
-            return Failure({loop: "this loop", later: "and this one"}, wanted, found)
+            expected = "loops of different nests, which are statements of one sequence"
+            fault = "they are in one nest" if top is other else "their nests stand in different places"
+            return Failure({loop: "this loop", later: "and this one"}, expected, fault)
     return None
 
 
@@ -78,8 +78,8 @@ def same_depth(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     depths = {loop: len(_nest(tree, loop)) for loop in loops}
     if len(set(depths.values())) == 1:
         return None
-    found = ", ".join(f"{depths[loop]} for {loop.var.name}" for loop in loops)
-    return Failure(dict.fromkeys(loops, ""), "loops at the same depth of their nests", found)
+    fault = ", ".join(f"{depths[loop]} for {loop.var.name}" for loop in loops)
+    return Failure(dict.fromkeys(loops, ""), "loops at the same depth of their nests", fault)
 
 
 @requirement
@@ -89,8 +89,8 @@ def plain_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     nests = [loop for l in loops for loop in _nest(tree, l)]
     for loop in nests:
         if loop.kind not in (ForKind.SERIAL, ForKind.THREAD):
-            found, way = f"{loop.var.name} is {loop.kind}", "do this before the loop gets its kind"
-            return Failure({loop: "here"}, "a serial loop", found, (way,))
+            fault, way = f"{loop.var.name} is {loop.kind}", "do this before the loop gets its kind"
+            return Failure({loop: "here"}, "a serial loop", fault, (way,))
     return req.plain_loops.check(state=state, loops=nests) or req.starts_at_zero.check(state=state, loops=nests)
 
 
@@ -132,7 +132,7 @@ def keeps_order_of_nests(state: ScheduleState, loops: Sequence[For]) -> Failure 
     points: list[Point] = []
     before: dict[Point, tuple[Any, ...]] = {}
     after: dict[Point, tuple[Any, ...]] = {}
-    found: list[Access] = []
+    touches: list[Access] = []
     depth = len(nests[0])
     for place, stmt in enumerate(stmts):
         for access in accesses(tree, stmt):
@@ -140,7 +140,7 @@ def keeps_order_of_nests(state: ScheduleState, loops: Sequence[For]) -> Failure 
             inner = [l.var for l in access.loops[len(above) :]]
             mine, rest = (inner[:depth], inner[depth:]) if stmt in tops else ([], inner)
             points.append(point)
-            found.append(access)
+            touches.append(access)
             padded = (*mine, *[0] * (depth - len(mine)))
             before[point] = in_step(access, (*above, place, *padded, 0, *rest))
             moved = len(stmts) if stmt in tops else place
@@ -149,7 +149,7 @@ def keeps_order_of_nests(state: ScheduleState, loops: Sequence[For]) -> Failure 
     if witness is None:
         return None
     names = " and ".join(loop.var.name for loop in loops)
-    return req.witnessed(found, witness, f"with {names} merged the second comes first")
+    return req.witnessed(touches, witness, f"with {names} merged the second comes first")
 
 
 def _nest(tree: Tree, loop: For) -> list[For]:
@@ -235,28 +235,28 @@ def _chain_below(loop: For) -> list[For]:
 def known_bounds(state: ScheduleState, loop: For) -> Failure | None:
     """start and extent of the loop are constants; those of the loops around it are, or depend on no loop"""
     if not (isinstance(loop.start, IntImm) and isinstance(loop.extent, IntImm)):
-        found = f"{loop.var.name} runs from {loop.start}, {loop.extent} times"
-        return Failure({loop: "this loop"}, "a loop with constant bounds", found)
+        fault = f"{loop.var.name} runs from {loop.start}, {loop.extent} times"
+        return Failure({loop: "this loop"}, "a loop with constant bounds", fault)
     around = state.home(loop).loops_above(loop)
     variables = {outer.var for outer in around}
     for outer in around:
         if variables.intersection((*free_vars(outer.start), *free_vars(outer.extent))):
-            found = f"{outer.var.name} runs from {outer.start}, {outer.extent} times"
-            return Failure({outer: "around it"}, "loops around it whose bounds depend on no other loop", found)
+            fault = f"{outer.var.name} runs from {outer.start}, {outer.extent} times"
+            return Failure({outer: "around it"}, "loops around it whose bounds depend on no other loop", fault)
     return None
 
 
 @requirement
 def positive_factors(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Failure | None:
     """factors are positive constants, or None for at most one; there is at least one"""
-    given = [f for f in factors if f is not None]
-    wanted = "positive integers, and None for at most one of them"
+    numbers = [f for f in factors if f is not None]
+    expected = "positive integers, and None for at most one of them"
     if (
-        len(factors) - len(given) > 1
+        len(factors) - len(numbers) > 1
         or not factors
-        or any(not isinstance(f, int | IntImm) or int(f) < 1 for f in given)
+        or any(not isinstance(f, int | IntImm) or int(f) < 1 for f in numbers)
     ):
-        return Failure({loop: ""}, wanted, f"[{', '.join(map(str, factors))}]")
+        return Failure({loop: ""}, expected, f"[{', '.join(map(str, factors))}]")
     return None
 
 
@@ -357,16 +357,16 @@ def loop_partition(
     name = f"{blocks[0].block.name}_{loop.var.name}" if blocks else loop.var.name
     around = tree.loops_above(loop)
     going_on = {b.block.id for b in _going_on(tree, loop)}
-    made: list[For] = []
+    part_loops: list[For] = []
     parts: list[Stmt] = []
     for k, (first, extent) in enumerate(_ranges(loop, factors)):
         body = _without_init(loop.body, going_on) if k > 0 else loop.body
         part = _copy_of_range(state, loop, body, k, first, extent, preserve_unit_iters)
-        made.append(part)
+        part_loops.append(part)
         parts.append(wrapped(part, f"{name}{k}_partition", around, blocks))
     common = wrapped(Seq.of(*parts), f"{name}_common", around, blocks)
     state.replace({loop: common})
-    return [_required(state, part.var) for part in made]
+    return [_required(state, part.var) for part in part_loops]
 
 
 def _copy_of_range(

@@ -44,7 +44,7 @@ def get_output_blocks(state: ScheduleState, scope_block: BlockRealize) -> list[B
     """The blocks of a scope that write a buffer which is not allocated in it."""
     tree = state.home(scope_block)
     scope = Scope(tree, scope_block)
-    found = [block for block in scope.blocks if scope.is_output(block)]
-    if not found:
+    outputs = [block for block in scope.blocks if scope.is_output(block)]
+    if not outputs:
         raise ScheduleError(f"block {scope_block.block.name} has no output block")
-    return found
+    return outputs

@@ -115,17 +115,17 @@ def filled_below(state: ScheduleState, loop: For, match: Part) -> Failure | None
     if reason is not None:
         return Failure({first.block: "this block"}, f"every element of its box of {buffer.name} written", reason)
     analyzer = state.analyzer(loop)
-    given = touched(tree, first, write, loop, analyzer)
+    filled = touched(tree, first, write, loop, analyzer)
     for other in users[1:]:
         for r in (*other.block.reads, *other.block.writes):
             if r.buffer is not buffer:
                 continue
-            wanted = touched(tree, other, r, loop, analyzer)
-            if not regions.covers(given, wanted, analyzer):
+            used = touched(tree, other, r, loop, analyzer)
+            if not regions.covers(filled, used, analyzer):
                 return Failure(
-                    {first.block: f"writes {box_text(buffer, given)}", other.block: f"uses {box_text(buffer, wanted)}"},
+                    {first.block: f"writes {box_text(buffer, filled)}", other.block: f"uses {box_text(buffer, used)}"},
                     f"all that {other.block.name} uses of {buffer.name} written by {first.block.name}",
-                    f"{box_text(buffer, wanted)} is used",
+                    f"{box_text(buffer, used)} is used",
                 )
     return None
 
@@ -136,7 +136,7 @@ place_at_loop = holds_inside("place_at_loop", "the body of the loop is a sequenc
 def _users(tree: Tree, loop: For, buffer: Buffer) -> list[BlockRealize]:
     """The blocks directly below a loop that touch a buffer, in program order."""
     signature = ((b, (*b.block.reads, *b.block.writes)) for b in tree.blocks_in(loop))
-    return [b for b, found in signature if any(r.buffer is buffer for r in found)]
+    return [b for b, declared in signature if any(r.buffer is buffer for r in declared)]
 
 
 @primitive(
@@ -273,17 +273,17 @@ def _copy_block(
     conditions: list[Expr] = []
     ranges: list[Range] = []
     for k, (r, dim) in enumerate(zip(box, target.shape, strict=True)):
-        start, wanted = substitute(r.start, values), substitute(r.extent, values)
-        extent = wanted if not tree.moves(r.extent) else _constant(wanted, analyzer, user, source, r)
+        start, length = substitute(r.start, values), substitute(r.extent, values)
+        extent = length if not tree.moves(r.extent) else _constant(length, analyzer, user, source, r)
         axis = Var(f"ax{k}", dim.dtype)
         inside.bind(axis, Range(const(0, dim.dtype), extent))
         index = inside.simplify(start + axis)
-        needed = [c for c in (index >= 0, index < dim, axis < wanted) if not inside.can_prove(c)]
+        needed = [c for c in (index >= 0, index < dim, axis < length) if not inside.can_prove(c)]
         conditions += needed
         loops.append(axis)
         extents.append(extent)
         indices.append(index)
-        ranges.append(Range(start, wanted))
+        ranges.append(Range(start, length))
     shown = tuple(ranges) if not conditions else regions.intersect(tuple(ranges), target.full_region().region, inside)
     body: Stmt = BufferStore(target, BufferLoad(source, tuple(indices)), tuple(indices))
     if conditions:

@@ -125,11 +125,11 @@ def init_finds_its_inputs(state: ScheduleState, block: BlockRealize, loop: For) 
     assert init is not None  # reduction_block
     read = {n.buffer for n in walk(init) if isinstance(n, BufferLoad)}
     for other in state.home(block).blocks_in(loop):
-        found = next((r.buffer for r in other.block.writes if r.buffer in read), None)
-        if other is not block and found is not None:
+        overwritten = next((r.buffer for r in other.block.writes if r.buffer in read), None)
+        if other is not block and overwritten is not None:
             return Failure(
-                {other.block: f"writes {found.name}", block.block: "its init reads that"},
-                f"{found.name} written before {loop.var.name}",
+                {other.block: f"writes {overwritten.name}", block.block: "its init reads that"},
+                f"{overwritten.name} written before {loop.var.name}",
                 f"{other.block.name} stands below it",
             )
     return None
@@ -192,9 +192,9 @@ def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) ->
     again = state.loop(loop.var)
     assert again is not None  # only the block changed
     state.replace({again: Seq.of(nest, again)})
-    made = state.block(init.id)
-    assert made is not None  # it was just put there
-    return made
+    placed = state.block(init.id)
+    assert placed is not None  # it was just put there
+    return placed
 
 
 @decompose_reduction.space

@@ -44,9 +44,9 @@ def _written(state: ScheduleState, block: BlockRealize, write_buffer_index: int 
 
 
 def _named(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> PartByPoint:
-    kind, chosen = _access(block.block, buffer) or ("", None)
-    assert chosen is not None  # names_an_access
-    return _written(state, block, chosen) if kind == "write" else _read(state, block, chosen)
+    kind, named = _access(block.block, buffer) or ("", None)
+    assert named is not None  # names_an_access
+    return _written(state, block, named) if kind == "write" else _read(state, block, named)
 
 
 def _access(block: Block, buffer: Chosen) -> tuple[str, Buffer] | None:
@@ -54,12 +54,12 @@ def _access(block: Block, buffer: Chosen) -> tuple[str, Buffer] | None:
     if isinstance(buffer, list | tuple):
         if len(buffer) != 2 or buffer[0] not in ("read", "write"):
             return None
-        found = region_of(block.reads if buffer[0] == "read" else block.writes, buffer[1])
-        return None if found is None else (buffer[0], found.buffer)
+        region = region_of(block.reads if buffer[0] == "read" else block.writes, buffer[1])
+        return None if region is None else (buffer[0], region.buffer)
     for kind, signature in (("write", block.writes), ("read", block.reads)):
-        found = region_of(signature, buffer)
-        if found is not None:
-            return kind, found.buffer
+        region = region_of(signature, buffer)
+        if region is not None:
+            return kind, region.buffer
     return None
 
 
@@ -76,12 +76,12 @@ def names_an_access(state: ScheduleState, block: BlockRealize, buffer: Chosen) -
 
 
 def _single(part: PartByPoint) -> Failure | None:
-    realize, buffer, found = part.block, part.buffer, part.point
-    if isinstance(found, str):
-        wanted = f"one element of {buffer.name} in each iteration of {realize.block.name}"
-        return Failure({realize.block: "this block"}, wanted, found)
+    realize, buffer, point = part.block, part.buffer, part.point
+    if isinstance(point, str):
+        expected = f"one element of {buffer.name} in each iteration of {realize.block.name}"
+        return Failure({realize.block: "this block"}, expected, point)
     analyzer = Analyzer()
-    outside = {v for it in found.iterators for part in (it.dom.start, it.dom.extent) for v in free_vars(part)}
+    outside = {v for it in point.iterators for part in (it.dom.start, it.dom.extent) for v in free_vars(part)}
     outside &= part.tree.moving
     if outside:
         return Failure(
@@ -92,12 +92,12 @@ def _single(part: PartByPoint) -> Failure | None:
     if not part.write:
         return None
     # A copy runs in an order of its own: it may not matter which of two writes to one element comes last.
-    domains = {it.var: it.dom for it in found.iterators}
-    if not iter_map.detect([analyzer.simplify(i) for i in found.indices], domains, level="injective"):
+    domains = {it.var: it.dom for it in point.iterators}
+    if not iter_map.detect([analyzer.simplify(i) for i in point.indices], domains, level="injective"):
         return Failure(
             {realize.block: "this block"},
             f"every element of {buffer.name} written by one combination of iterators only",
-            f"it is not shown that {buffer.name}[{', '.join(map(str, found.indices))}] is written once",
+            f"it is not shown that {buffer.name}[{', '.join(map(str, point.indices))}] is written once",
         )
     return None
 
@@ -145,12 +145,12 @@ def _bad_map(part: PartByPoint, index_map: Map) -> Failure | None:
     assert isinstance(point, Point)  # single_point
     spots: dict[Node, str] = {block.block: "this block"}
     names = ", ".join(it.var.name for it in block.block.iter_vars)
-    wanted = f"a map from its {len(block.block.iter_vars)} iterators ({names}) to indices"
+    expected = f"a map from its {len(block.block.iter_vars)} iterators ({names}) to indices"
     try:
-        made = _mapped(block.block, index_map)
-        finals = made.map_indices([it.var for it in block.block.iter_vars])
+        mapping = _mapped(block.block, index_map)
+        finals = mapping.map_indices([it.var for it in block.block.iter_vars])
     except InputError as error:
-        return Failure(spots, wanted, str(error).splitlines()[0])
+        return Failure(spots, expected, str(error).splitlines()[0])
     extra = [it.var.name for it in block.block.iter_vars if it not in point.iterators and uses_var(finals, it.var)]
     if extra:
         return Failure(spots, f"a map of the iterators that index {buffer.name}", f"it uses {', '.join(extra)}")
@@ -219,13 +219,13 @@ def reindex(state: ScheduleState, match: PartByPoint, block: BlockRealize, buffe
 
     `buffer` is ("read", position), ("write", position), or a name. A written buffer is copied back after the block.
     """
-    chosen, point = match.buffer, match.point
+    source, point = match.buffer, match.point
     assert isinstance(point, Point)  # single_point
     analyzer = Analyzer()
     places = tuple(analyzer.simplify(it.var - it.dom.start) for it in point.iterators)
     shape = tuple(it.dom.extent for it in point.iterators)
     tree = match.tree
-    cached = Buffer(free_name(tree, f"{chosen.name}_reindex"), shape, chosen.dtype, chosen.scope)
+    cached = Buffer(free_name(tree, f"{source.name}_reindex"), shape, source.dtype, source.scope)
     return stage_points(state, tree, point, cached, places, copied_loops=False)
 
 
@@ -303,8 +303,8 @@ def _cached(state: ScheduleState, part: PartByPoint, storage_scope: str, index_m
 @reindex.space
 def _reindex_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for block in _blocks(state):
-        for kind, found in (("read", block.block.reads), ("write", block.block.writes)):
-            for k in range(len(found)):
+        for kind, declared in (("read", block.block.reads), ("write", block.block.writes)):
+            for k in range(len(declared)):
                 yield block, (kind, k)
 
 
@@ -321,9 +321,9 @@ def _turned(realize: BlockRealize, buffer: Buffer, write: bool) -> IndexLambda |
 def _reindex_cache_read_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for block in _blocks(state):
         for k, region in enumerate(block.block.reads):
-            found = _turned(block, region.buffer, False)
-            if found is not None:
-                yield block, k, "local", found
+            turned = _turned(block, region.buffer, False)
+            if turned is not None:
+                yield block, k, "local", turned
                 point = point_of(block, region.buffer, False)
                 assert isinstance(point, Point)  # it was turned
                 yield block, k, "local", IndexLambda(tuple(it.var for it in block.block.iter_vars), point.indices)
@@ -333,9 +333,9 @@ def _reindex_cache_read_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]
 def _reindex_cache_write_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for block in _blocks(state):
         for k, region in enumerate(block.block.writes):
-            found = _turned(block, region.buffer, True)
-            if found is not None and why_neither(Scope.around(state.home(block), block), block) is None:
-                yield block, k, "local", found
+            turned = _turned(block, region.buffer, True)
+            if turned is not None and why_neither(Scope.around(state.home(block), block), block) is None:
+                yield block, k, "local", turned
 
 
 def _blocks(state: ScheduleState) -> Iterator[BlockRealize]:

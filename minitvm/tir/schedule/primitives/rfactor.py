@@ -161,8 +161,8 @@ def each_point_once(state: ScheduleState, loop: For, match: Reduction) -> Failur
     )
     if reason is None:
         return None
-    wanted = "each point visited once, the first of a reduction first"
-    return Failure({block.block: "its bindings"}, wanted, reason)
+    expected = "each point visited once, the first of a reduction first"
+    return Failure({block.block: "its bindings"}, expected, reason)
 
 
 @requirement
@@ -196,10 +196,10 @@ def _domain(loop: For) -> str:
 def registered_reducer(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
     """the body is the update of a registered associative reducer: sum, prod, min, max, argmin, argmax, or one made
     known by `register_reducer`; or of several buffers, each with one of its own"""
-    block, found = match.block.block, match.update
-    if not isinstance(found, str):
+    block, update = match.block.block, match.update
+    if not isinstance(update, str):
         return None
-    return Failure({block.body: "here"}, "the update of an associative reducer", found, ("register_reducer",))
+    return Failure({block.body: "here"}, "the update of an associative reducer", update, ("register_reducer",))
 
 
 @requirement
@@ -296,9 +296,9 @@ def rfactor(state: ScheduleState, match: Reduction, loop: For, factor_axis: int)
     now = state.block(scope.block.id)
     assert now is not None  # only its body changed
     state.replace({now.block: replace(now.block, alloc_buffers=(*now.block.alloc_buffers, *partial))})
-    made = state.block(first.block.id)
-    assert made is not None  # it was just put there
-    return made
+    placed = state.block(first.block.id)
+    assert placed is not None  # it was just put there
+    return placed
 
 
 def _partial_buffer(buffer: Buffer, extent: Expr, axis: int) -> Buffer:
@@ -308,12 +308,12 @@ def _partial_buffer(buffer: Buffer, extent: Expr, axis: int) -> Buffer:
 
 def _turned(block: BlockRealize, loop: For, loops: Sequence[For]) -> list[For]:
     """The loops that become iterators of their own: those in the value of an iterator that the loop is in."""
-    found = [loop]
+    turned = [loop]
     for it, value in zip(block.block.iter_vars, block.iter_values, strict=True):
         inside = free_vars(value)
         if it.kind == REDUCE and loop.var in inside:
-            found += [l for l in loops if l.var in inside and l not in found]
-    return found
+            turned += [l for l in loops if l.var in inside and l not in turned]
+    return turned
 
 
 def _partial_results(
@@ -358,10 +358,10 @@ def _partial_results(
     if len(partial) == 1 and all(it.kind == SPATIAL for it in iterators):
         # Each partial result is one element: there is nothing to start from.
         init, body = None, BufferStore(partial[0], moved(reducer.operand[0]), point)
-    made = Block(tuple(iterators), (), (), f"{old.name}_rf", body, init, annotations=dict(old.annotations))
+    partial_block = Block(tuple(iterators), (), (), f"{old.name}_rf", body, init, annotations=dict(old.annotations))
     writes = tuple(BufferRegion(b, tuple(Range(i, const(1, i.dtype)) for i in point)) for b in partial)
-    reads = declared_regions(made)[0]
-    return BlockRealize(tuple(values), block.predicate, replace(made, reads=reads, writes=writes))
+    reads = declared_regions(partial_block)[0]
+    return BlockRealize(tuple(values), block.predicate, replace(partial_block, reads=reads, writes=writes))
 
 
 def _with_axis(indices: tuple[Expr, ...], slot: Expr, axis: int) -> tuple[Expr, ...]:
@@ -410,12 +410,12 @@ def _combination(
         for var, result in reversed(list(zip(lets, results, strict=True))):
             body = LetStmt(var, result, body)
     reads = tuple(BufferRegion(p.buffer, tuple(Range(i, const(1, i.dtype)) for i in p.indices)) for p in parts)
-    made = replace(old, iter_vars=iterators, reads=reads, body=body)
+    combined = replace(old, iter_vars=iterators, reads=reads, body=body)
     # The init is still the old one, and may read memory.
-    others = (r for r in declared_regions(made)[0] if r.buffer not in partial)
-    made = replace(made, reads=(*reads, *others))
+    others = (r for r in declared_regions(combined)[0] if r.buffer not in partial)
+    combined = replace(combined, reads=(*reads, *others))
     predicate = _where_started(state, block, loop, loops)
-    return BlockRealize((loop.var, *(value for _, value in kept)), predicate, made)
+    return BlockRealize((loop.var, *(value for _, value in kept)), predicate, combined)
 
 
 def _where_started(state: ScheduleState, block: BlockRealize, loop: For, loops: Sequence[For]) -> Expr:
@@ -451,9 +451,9 @@ def _where_started(state: ScheduleState, block: BlockRealize, loop: For, loops: 
     return all_of(kept)
 
 
-def _implied(analyzer: Analyzer, conditions: Sequence[Expr], wanted: Expr) -> bool:
+def _implied(analyzer: Analyzer, conditions: Sequence[Expr], goal: Expr) -> bool:
     with analyzer.constraint(*conditions):
-        return bool(analyzer.can_prove(wanted))
+        return bool(analyzer.can_prove(goal))
 
 
 def _copied_nest(loops: Sequence[For], inner: BlockRealize) -> Stmt:
@@ -472,13 +472,13 @@ def _copied_nest(loops: Sequence[For], inner: BlockRealize) -> Stmt:
     return nest
 
 
-def _second_nest(outermost: For, block: BlockRealize, loops: Sequence[For], loop: For, made: BlockRealize) -> Stmt:
+def _second_nest(outermost: For, block: BlockRealize, loops: Sequence[For], loop: For, second: BlockRealize) -> Stmt:
     """The old loops with the second block in the place of the old one, without the other reduction loops."""
     gone = {l for l in _reduction_loops(block, loops) if l is not loop}
 
     def go(stmt: Stmt) -> Stmt:
         if stmt is block:
-            return made
+            return second
         if isinstance(stmt, For) and stmt in loops:
             return go(stmt.body) if stmt in gone else replace(stmt, body=go(stmt.body))
         if isinstance(stmt, Seq):

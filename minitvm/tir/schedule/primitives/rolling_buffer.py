@@ -90,8 +90,8 @@ def producer_of_temporary(state: ScheduleState, block: BlockRealize, write_buffe
         return Failure({block.block: "this block"}, "a complete or reduction block with one result", reason, tries)
     buffer = block.block.writes[write_buffer_index].buffer
     if buffer not in scope.allocated:
-        found = f"{buffer.name} is not allocated in this scope"
-        return Failure({block.block: "this block"}, "an intermediate buffer", found)
+        fault = f"{buffer.name} is not allocated in this scope"
+        return Failure({block.block: "this block"}, "an intermediate buffer", fault)
     for reader in (block, *scope.readers(buffer)):
         for stmt in statements(reader):
             if isinstance(stmt, Block) and any(m.source.buffer is buffer for m in stmt.match_buffers):
@@ -145,7 +145,7 @@ def _rolls(state: ScheduleState, block: BlockRealize, region: BufferRegion) -> l
     shared = _shared_loops(tree, block, Scope.around(tree, block))
     analyzer = state.analyzer(block)
     box = _window(state, block, region)
-    found: list[_Roll] = []
+    rolls: list[_Roll] = []
     moving = {l.var: l for l in shared}
     for d, r in enumerate(box):
         used = [v for v in free_vars(r.start) if v in moving]
@@ -156,11 +156,11 @@ def _rolls(state: ScheduleState, block: BlockRealize, region: BufferRegion) -> l
         stride = regions.stride_of(r.start, loop.var, analyzer) or _greatest_step(r.start, loop)
         elsewhere = [k for k, other in enumerate(box) if k != d and uses(other, {loop.var})]
         if stride is not None and 0 < stride < extent.value and not elsewhere:
-            found.append(_Roll(d, loop, r.start, stride, extent.value))
-    if not found:
+            rolls.append(_Roll(d, loop, r.start, stride, extent.value))
+    if not rolls:
         shown = ", ".join(f"{r.start} : {analyzer.simplify(r.start + r.extent)}" for r in box)
         return f"{region.buffer.name}[{shown}] in each iteration of {shared[-1].var.name}"
-    return sorted(found, key=lambda roll: shared.index(roll.loop))
+    return sorted(rolls, key=lambda roll: shared.index(roll.loop))
 
 
 def _greatest_step(start: Expr, loop: For) -> int | None:
@@ -181,11 +181,11 @@ def overlapping_windows(state: ScheduleState, block: BlockRealize, write_buffer_
     """some dimension of what the block writes in an iteration is [f(l), f(l) + e) with a constant e, for one loop l
     around block and readers that moves no other dimension; f never goes back and moves on by less than e, as s*l + c or
     s*l // 2"""
-    found = _rolls(state, block, block.block.writes[write_buffer_index])
-    if not isinstance(found, str):
+    rolls = _rolls(state, block, block.block.writes[write_buffer_index])
+    if not isinstance(rolls, str):
         return None
     return Failure(
-        {block.block: "this block"}, "windows that overlap from one iteration to the next, along one loop", found
+        {block.block: "this block"}, "windows that overlap from one iteration to the next, along one loop", rolls
     )
 
 
@@ -198,20 +198,20 @@ def one_point_an_element(state: ScheduleState, block: BlockRealize, write_buffer
     """
     tree = state.home(block)
     region = block.block.writes[write_buffer_index]
-    wanted = "one point of the iterators for each element, the same in every iteration"
+    expected = "one point of the iterators for each element, the same in every iteration"
     alone = {free[0] for r in region.region if len(free := free_vars(r.start)) == 1 and is_const(r.extent, 1)}
-    found = next((f"a region of {r.extent} elements" for r in region.region if not is_const(r.extent, 1)), None)
+    fault = next((f"a region of {r.extent} elements" for r in region.region if not is_const(r.extent, 1)), None)
     for it in block.block.iter_vars:
-        if found is None and it.kind == SPATIAL and it.var not in alone and not is_const(it.dom.extent, 1):
-            found = f"{it.var.name} is not alone in an index of {region.buffer.name}"
-    if found is not None:
-        return Failure({block.block: "this block"}, wanted, found)
+        if fault is None and it.kind == SPATIAL and it.var not in alone and not is_const(it.dom.extent, 1):
+            fault = f"{it.var.name} is not alone in an index of {region.buffer.name}"
+    if fault is not None:
+        return Failure({block.block: "this block"}, expected, fault)
     if in_iterators(tree, block) is None:
-        return Failure({block: "this predicate"}, wanted, f"the block runs where {block.predicate}")
+        return Failure({block: "this predicate"}, expected, f"the block runs where {block.predicate}")
     reduced = loops_binding(block, (REDUCE,))
     for loop in _shared_loops(tree, block, Scope.around(tree, block)):
         if loop.var in reduced:
-            return Failure({loop: "this loop"}, wanted, f"{loop.var.name} binds a reduction iterator")
+            return Failure({loop: "this loop"}, expected, f"{loop.var.name} binds a reduction iterator")
     return None
 
 
@@ -220,10 +220,10 @@ def loops_in_order(state: ScheduleState, block: BlockRealize, write_buffer_index
     """the loop of the overlap and the loops from there down to the readers are serial, and their domains do not depend
     on each other: the iteration before has run, and over the same other windows"""
     tree = state.home(block)
-    found = _rolls(state, block, block.block.writes[write_buffer_index])
-    assert not isinstance(found, str)  # overlapping_windows
+    rolls = _rolls(state, block, block.block.writes[write_buffer_index])
+    assert not isinstance(rolls, str)  # overlapping_windows
     shared = _shared_loops(tree, block, Scope.around(tree, block))
-    inner = shared[shared.index(found[0].loop) :]
+    inner = shared[shared.index(rolls[0].loop) :]
     for loop in inner:
         if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
             kind = f"bound to {loop.thread}" if loop.kind == ForKind.THREAD else str(loop.kind)
@@ -305,23 +305,23 @@ def rolling_buffer(state: ScheduleState, block: BlockRealize, write_buffer_index
     scope = Scope.around(tree, block)
     region = block.block.writes[write_buffer_index]
     buffer = region.buffer
-    found = _rolls(state, block, region)
-    assert not isinstance(found, str)  # overlapping_windows
-    fold = found[0]
+    rolls = _rolls(state, block, region)
+    assert not isinstance(rolls, str)  # overlapping_windows
+    fold = rolls[0]
     analyzer = state.analyzer(block)
     shape = tuple(const(fold.extent, d.dtype) if k == fold.dim else d for k, d in enumerate(buffer.shape))
     folded = Buffer(buffer.name, shape, buffer.dtype, buffer.scope, align=buffer.align, device=buffer.device)
     changes: dict[Stmt, Stmt | None] = {}
     for reader in scope.consumers(block):
         changes[reader] = _with_folded(reader, {buffer: (folded, fold)})
-    made = _with_folded(block, {buffer: (folded, fold)})
+    rewritten = _with_folded(block, {buffer: (folded, fold)})
     predicate = block.predicate
     at = bound_box(block, region)
-    for roll in found:
+    for roll in rolls:
         place = analyzer.simplify(at[roll.dim].start - roll.start)
         first = roll.loop.var < roll.loop.start + 1
         predicate = both(predicate, Or(analyzer.simplify(first), rising(analyzer.simplify(place >= roll.overlap))))
-    changes[block] = replace(made, predicate=predicate)
+    changes[block] = replace(rewritten, predicate=predicate)
     state.set_func(tree, tree.rebuild(changes))
     now = state.block(scope.realize.block.id)
     assert now is not None  # the scope stays

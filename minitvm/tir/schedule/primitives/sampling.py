@@ -49,8 +49,8 @@ def innermost_fits(state: ScheduleState, loop: For, n: int, max_innermost_factor
         return None
     if max_innermost_factor < 1:
         return Failure({loop: ""}, "max_innermost_factor at least 1, or -1 for any", str(max_innermost_factor))
-    found = f"one factor, which is {extent}, and max_innermost_factor={max_innermost_factor}"
-    return Failure({loop: ""}, "an innermost factor that may be as large as needed", found, ("n=2",))
+    fault = f"one factor, which is {extent}, and max_innermost_factor={max_innermost_factor}"
+    return Failure({loop: ""}, "an innermost factor that may be as large as needed", fault, ("n=2",))
 
 
 @requirement
@@ -82,8 +82,8 @@ def partition_fits(
 def distribution(state: ScheduleState, candidates: Sequence[int], probs: Sequence[float]) -> Failure | None:
     """a probability for each candidate, none negative, of a finite sum above zero"""
     if not candidates or len(candidates) != len(probs):
-        found = f"{len(candidates)} candidates, {len(probs)} probabilities"
-        return Failure({}, "one probability for each of at least one candidate", found)
+        fault = f"{len(candidates)} candidates, {len(probs)} probabilities"
+        return Failure({}, "one probability for each of at least one candidate", fault)
     if all(p >= 0 for p in probs) and 0 < sum(probs) < math.inf:
         return None
     return Failure({}, "probabilities of zero or more, with a sum above zero", str(list(probs)))
@@ -186,19 +186,19 @@ def sample_compute_location(state: ScheduleState, block: BlockRealize, decision:
 
 def locations(state: ScheduleState, block: BlockRealize) -> list[tuple[int, Var]]:
     """Where a block can be computed, by TVM's numbers: the keys of loops and of places that are none."""
-    found: list[tuple[int, Var]] = []
+    places: list[tuple[int, Var]] = []
     if _legal(state, "compute_inline", {"block": block}):
-        found.append((INLINE_LOCATION, Place(INLINE)))
-    found.append((ROOT_LOCATION, Place(ROOT)))
+        places.append((INLINE_LOCATION, Place(INLINE)))
+    places.append((ROOT_LOCATION, Place(ROOT)))
     tree = state.home(block)
     if block is tree.root:
-        return found
+        return places
     consumers = Scope.around(tree, block).consumers(block)
     for number, loop in enumerate(tree.loops_above(consumers[0]) if consumers else []):
         arguments = {"block": block, "loop": loop, "preserve_unit_loops": False, "index": -1}
         if _legal(state, "compute_at", arguments):
-            found.append((number, loop.var))
-    return found
+            places.append((number, loop.var))
+    return places
 
 
 def _legal(state: ScheduleState, name: str, arguments: dict[str, Any]) -> bool:

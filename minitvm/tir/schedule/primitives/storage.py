@@ -40,8 +40,8 @@ def written_buffer(state: ScheduleState, block: BlockRealize, buffer_index: int 
     """buffer_index is the position, or the name, of a buffer that the block writes"""
     if region_of(block.block.writes, buffer_index) is not None:
         return None
-    wanted = f"one of the buffers that {block.block.name} writes, which are {listing(block.block.writes)}"
-    return Failure({block.block: "this block"}, wanted, repr(buffer_index))
+    expected = f"one of the buffers that {block.block.name} writes, which are {listing(block.block.writes)}"
+    return Failure({block.block: "this block"}, expected, repr(buffer_index))
 
 
 @requirement
@@ -116,8 +116,8 @@ def storage_align(
     buffer = _buffer(block, buffer_index)
     number = next(k for k, region in enumerate(block.block.writes) if region.buffer is buffer)
     axis %= buffer.ndim
-    known = [list(entry) for entry in block.block.annotations.get(ALIGNMENTS, ())]
-    kept = [entry for entry in known if entry[:2] != [number, axis]]
+    earlier = [list(entry) for entry in block.block.annotations.get(ALIGNMENTS, ())]
+    kept = [entry for entry in earlier if entry[:2] != [number, axis]]
     entries = sorted([*kept, [number, axis, factor, offset]])
     state.replace({block.block: replace(block.block, annotations={**block.block.annotations, ALIGNMENTS: entries})})
 
@@ -236,12 +236,12 @@ def numeric_dtype(
 ) -> Failure | None:
     """dtype, like the buffer's own, is that of one number: an integer or a float"""
     try:
-        wanted = DType(dtype)
+        requested = DType(dtype)
     except (MinitvmError, ValueError):
-        known = ", ".join(name for name in SCALARS if name != "bool")
-        return Failure({block.block: ""}, f"the dtype of a number: {known}", repr(dtype))
+        numeric = ", ".join(name for name in SCALARS if name != "bool")
+        return Failure({block.block: ""}, f"the dtype of a number: {numeric}", repr(dtype))
     own = _buffer(block, buffer_index).dtype
-    for each in (wanted, own):
+    for each in (requested, own):
         if each.lanes != 1 or each.kind not in ("int", "uint", "float", "bfloat"):
             return Failure({block.block: ""}, "the dtype of a number", f"{each}")
     return None
@@ -281,8 +281,8 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockRealize, buffer_index: in
     """
     tree = state.home(block)
     old = _buffer(block, buffer_index)
-    wanted = DType(dtype)
-    moved = {b: replace(b, dtype=wanted) for b in (old, *views_on(tree.func.body, old))}
+    new_dtype = DType(dtype)
+    moved = {b: replace(b, dtype=new_dtype) for b in (old, *views_on(tree.func.body, old))}
 
     def change(at: Node) -> Node | None:
         if isinstance(at, BufferLoad) and at.buffer in moved:
@@ -294,10 +294,10 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockRealize, buffer_index: in
         if isinstance(at, BufferStore) and at.buffer in moved:
             value, predicate = rewrite(at.value, change), at.predicate and rewrite(at.predicate, change)
             indices = tuple(rewrite(i, change) for i in at.indices)
-            return BufferStore(moved[at.buffer], Cast(wanted, value), indices, predicate)
+            return BufferStore(moved[at.buffer], Cast(new_dtype, value), indices, predicate)
         return None
 
-    if wanted != old.dtype:
+    if new_dtype != old.dtype:
         stored = rewrite(tree.func.body, go)
         loaded = rewrite(stored, change)
         state.set_func(tree, tree.func.with_body(with_buffers(loaded, moved)))
@@ -319,11 +319,11 @@ def region_of_block(state: ScheduleState, block: BlockRealize, buffer_index: int
     """buf_type is "read" or "write", and buffer_index the position of one of the block's regions of that kind"""
     if buf_type not in ("read", "write"):
         return Failure({block.block: ""}, 'buf_type "read" or "write"', repr(buf_type))
-    found = _regions(block.block, buf_type)
-    if 0 <= buffer_index < len(found):
+    regions = _regions(block.block, buf_type)
+    if 0 <= buffer_index < len(regions):
         return None
     return Failure(
-        {block.block: "this block"}, f"one of its {buf_type}s, which are {listing(found)}", str(buffer_index)
+        {block.block: "this block"}, f"one of its {buf_type}s, which are {listing(regions)}", str(buffer_index)
     )
 
 
@@ -333,14 +333,16 @@ def one_range_a_dimension(
 ) -> Failure | None:
     """gen_new_ranges takes the block's iterators; for each dimension of the buffer it gives an index or (begin, end)"""
     region = _regions(block.block, buf_type)[buffer_index]
-    wanted = f"for {len(block.block.iter_vars)} iterators {region.buffer.ndim} indices or pairs (begin, end)"
+    expected = f"for {len(block.block.iter_vars)} iterators {region.buffer.ndim} indices or pairs (begin, end)"
     try:
         box = _new_box(block.block, gen_new_ranges)
     except (MinitvmError, TypeError, ValueError) as error:
         # Python says "name() takes 1 positional argument": the name of a lambda says nothing.
-        found = str(error).split("\n", 1)[0].split("<lambda>() ")[-1]
-        return Failure({block.block: "its iterators"}, wanted, f"it {found}" if "<lambda>() " in str(error) else found)
-    return None if len(box) == region.buffer.ndim else Failure({block.block: ""}, wanted, f"{len(box)} of them")
+        message = str(error).split("\n", 1)[0].split("<lambda>() ")[-1]
+        return Failure(
+            {block.block: "its iterators"}, expected, f"it {message}" if "<lambda>() " in str(error) else message
+        )
+    return None if len(box) == region.buffer.ndim else Failure({block.block: ""}, expected, f"{len(box)} of them")
 
 
 @requirement
@@ -374,10 +376,10 @@ def _regions(block: Block, buf_type: str) -> Sequence[BufferRegion]:
 
 
 def _new_box(block: Block, gen_new_ranges: Callable[..., Any]) -> Box:
-    given = gen_new_ranges(*(it.var for it in block.iter_vars))
+    returned = gen_new_ranges(*(it.var for it in block.iter_vars))
     analyzer = Analyzer()
     box: list[Range] = []
-    for entry in given if isinstance(given, list | tuple) else [given]:
+    for entry in returned if isinstance(returned, list | tuple) else [returned]:
         begin, end = entry if isinstance(entry, list | tuple) else (entry, as_expr(entry) + 1)
         first: Expr = as_expr(begin)
         box.append(Range(first, analyzer.simplify(as_expr(end) - first)))
@@ -396,8 +398,8 @@ def directly_in_root(state: ScheduleState, block: BlockRealize) -> Failure | Non
     outer = tree.scope(block)
     if outer is tree.root:
         return None
-    found = f"{block.block.name} stands in {outer.block.name}"
-    return Failure({outer.block: "around it", block.block: "this block"}, "a block of the root block", found)
+    fault = f"{block.block.name} stands in {outer.block.name}"
+    return Failure({outer.block: "around it", block.block: "this block"}, "a block of the root block", fault)
 
 
 @primitive(requires=[region_of_block, directly_in_root, one_range_a_dimension, holds_the_accesses])
@@ -426,11 +428,11 @@ def annotate_buffer_access(
     """
     inner = block.block
     box = _new_box(inner, gen_new_ranges)
-    found = list(_regions(inner, buf_type))
-    found[buffer_index] = BufferRegion(found[buffer_index].buffer, box)
+    regions = list(_regions(inner, buf_type))
+    regions[buffer_index] = BufferRegion(regions[buffer_index].buffer, box)
     key = f"explicit_{buf_type}_region"
     noted = {**inner.annotations, key: sorted({*inner.annotations.get(key, ()), buffer_index})}
-    changed = {"reads" if buf_type == "read" else "writes": tuple(found), "annotations": noted}
+    changed = {"reads" if buf_type == "read" else "writes": tuple(regions), "annotations": noted}
     state.replace({inner: replace(inner, **changed)})
 
 

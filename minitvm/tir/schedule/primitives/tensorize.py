@@ -32,9 +32,9 @@ from .blockize import blockize
 def _intrinsic(tensor_intrin: str | TensorIntrin) -> TensorIntrin:
     if isinstance(tensor_intrin, TensorIntrin):
         return tensor_intrin
-    found = TensorIntrin.get(tensor_intrin)
-    assert found is not None  # nothing is allowed to miss
-    return found
+    intrinsic = TensorIntrin.get(tensor_intrin)
+    assert intrinsic is not None  # nothing is allowed to miss
+    return intrinsic
 
 
 @requirement
@@ -127,20 +127,20 @@ def tensorize(
     _check_buffers(matcher, realize, intrin)
     if intrin.pattern.init is not None and root_block(intrin.impl).init is None:
         _check_reduction(realize, analyzer)
-    made = _implemented(matcher, realize.block, intrin, analyzer)
-    state.replace({realize.block: made})
+    implemented = _implemented(matcher, realize.block, intrin, analyzer)
+    state.replace({realize.block: implemented})
 
 
 def _as_block(state: ScheduleState, target: BlockRealize | For, preserve_unit_iters: bool) -> BlockRealize:
     if isinstance(target, BlockRealize):
         return target
     try:
-        made: BlockRealize = blockize.perform(state, {"target": target, "preserve_unit_iters": preserve_unit_iters})
+        realize: BlockRealize = blockize.perform(state, {"target": target, "preserve_unit_iters": preserve_unit_iters})
     except Refused as broken:
         failure = broken.failure
-        found = f"{broken.requirement.name} does not hold: {failure.found}"
-        raise becomes_block.refuse(Failure(failure.spots, failure.wanted, found, failure.tries)) from None
-    return made
+        fault = f"{broken.requirement.name} does not hold: {failure.found}"
+        raise becomes_block.refuse(Failure(failure.spots, failure.wanted, fault, failure.tries)) from None
+    return realize
 
 
 def _compare(matcher: Matcher, block: Block, intrin: TensorIntrin) -> None:
@@ -172,24 +172,26 @@ def _context(intrin: TensorIntrin, at: Mismatch) -> str:
 
 def _boxes(matcher: Matcher, intrin: TensorIntrin) -> dict[Buffer, BufferRegion]:
     """The box of the program that each buffer of the description stands for."""
-    found: dict[Buffer, BufferRegion] = {}
+    boxes: dict[Buffer, BufferRegion] = {}
     for buffer, (mine, begins) in matcher.buffers.items():
         lead = mine.ndim - buffer.ndim
         dtype = [d.dtype for d in mine.shape]
         front = tuple(Range(b, const(1, t)) for b, t in zip(begins[:lead], dtype))
         dims = [matcher.mapped(d) or d for d in buffer.shape]
         box = tuple(Range(b, d.astype(t)) for b, d, t in zip(begins[lead:], dims, dtype[lead:]))
-        found[buffer] = BufferRegion(mine, (*front, *box))
-    return found
+        boxes[buffer] = BufferRegion(mine, (*front, *box))
+    return boxes
 
 
 def _check_buffers(matcher: Matcher, realize: BlockRealize, intrin: TensorIntrin) -> None:
     block, analyzer = realize.block, matcher.analyzer
     boxes = _boxes(matcher, intrin)
-    for given in intrin.desc.buffers:
-        if given not in boxes:
+    for operand in intrin.desc.buffers:
+        if operand not in boxes:
             raise same_structure.refuse(
-                Failure({block: "this block"}, f"an access for every buffer of {intrin.name}", f"none of {given.name}")
+                Failure(
+                    {block: "this block"}, f"an access for every buffer of {intrin.name}", f"none of {operand.name}"
+                )
             )
     written = {n.buffer for n in walk(intrin.desc.body) if isinstance(n, BufferStore)}
     for buffer, box in boxes.items():
@@ -211,9 +213,9 @@ def _check_buffers(matcher: Matcher, realize: BlockRealize, intrin: TensorIntrin
                     )
                 )
     strides: dict[Var, Expr] = {}
-    for described, wanted in zip(intrin.desc.params, intrin.impl.params):
-        if isinstance(described, Buffer) and isinstance(wanted, Buffer):
-            _check_strides(block, boxes[described].buffer, wanted, intrin, analyzer, strides)
+    for described, implemented in zip(intrin.desc.params, intrin.impl.params):
+        if isinstance(described, Buffer) and isinstance(implemented, Buffer):
+            _check_strides(block, boxes[described].buffer, implemented, intrin, analyzer, strides)
         elif isinstance(described, Var) and described not in matcher.vars:
             raise same_structure.refuse(
                 Failure({block: "this block"}, f"a value for {described.name} of {intrin.name}", "none")
@@ -221,18 +223,18 @@ def _check_buffers(matcher: Matcher, realize: BlockRealize, intrin: TensorIntrin
 
 
 def _check_strides(
-    block: Block, mine: Buffer, wanted: Buffer, intrin: TensorIntrin, analyzer: Analyzer, known: dict[Var, Expr]
+    block: Block, mine: Buffer, view: Buffer, intrin: TensorIntrin, analyzer: Analyzer, numbers: dict[Var, Expr]
 ) -> None:
-    """Declared numbers are the buffer's; a variable that several strides declare is one number (`known` so far)."""
+    """Declared numbers are the buffer's; a variable that several strides declare is one number (`numbers` so far)."""
     actual = list(mine.strides) or row_major(mine.shape)
-    lead = mine.ndim - wanted.ndim
-    for d, (declared, stride) in enumerate(zip(wanted.strides, actual[lead:])):
-        one = known.setdefault(declared, analyzer.simplify(stride)) if isinstance(declared, Var) else declared
+    lead = mine.ndim - view.ndim
+    for d, (declared, stride) in enumerate(zip(view.strides, actual[lead:])):
+        one = numbers.setdefault(declared, analyzer.simplify(stride)) if isinstance(declared, Var) else declared
         if isinstance(declared, IntImm | Var) and not analyzer.can_prove_equal(stride, one):
             name = f"{declared} = {one}" if isinstance(declared, Var) else str(declared)
-            text = f"a stride of {name} in dimension {d} of {wanted.name} of {intrin.name}"
-            found = f"{mine.name} has {analyzer.simplify(stride)}"
-            raise layout_fits.refuse(Failure({block: "this block"}, text, found))
+            text = f"a stride of {name} in dimension {d} of {view.name} of {intrin.name}"
+            fault = f"{mine.name} has {analyzer.simplify(stride)}"
+            raise layout_fits.refuse(Failure({block: "this block"}, text, fault))
 
 
 def _check_reduction(realize: BlockRealize, analyzer: Analyzer) -> None:
@@ -254,11 +256,11 @@ def _implemented(matcher: Matcher, block: Block, intrin: TensorIntrin, analyzer:
     boxes = _boxes(matcher, intrin)
     scalars: dict[Var, Expr] = {}
     views: list[MatchBufferRegion] = []
-    for given, wanted in zip(intrin.desc.params, impl.params):
-        if isinstance(given, Buffer) and isinstance(wanted, Buffer):
-            views.append(MatchBufferRegion(wanted, boxes[given]))
-        elif isinstance(given, Var) and isinstance(wanted, Var):
-            scalars[wanted] = matcher.vars.get(given, given)
+    for described, parameter in zip(intrin.desc.params, impl.params):
+        if isinstance(described, Buffer) and isinstance(parameter, Buffer):
+            views.append(MatchBufferRegion(parameter, boxes[described]))
+        elif isinstance(described, Var) and isinstance(parameter, Var):
+            scalars[parameter] = matcher.vars.get(described, described)
     init = block.init
     if intrin.pattern.init is not None:
         init = None if root.init is None else substitute(root.init, scalars)
@@ -274,12 +276,12 @@ def _implemented(matcher: Matcher, block: Block, intrin: TensorIntrin, analyzer:
 
 def _loop_extents(stmt: Stmt) -> list[int | None]:
     """The extents of the loops nested directly in each other from a statement on, those of one iteration left out."""
-    found: list[int | None] = []
+    extents: list[int | None] = []
     while isinstance(stmt, For):
         extent = stmt.extent.value if isinstance(stmt.extent, IntImm) else None
-        found += [] if extent == 1 else [extent]
+        extents += [] if extent == 1 else [extent]
         stmt = stmt.body
-    return found
+    return extents
 
 
 @tensorize.space
@@ -287,11 +289,11 @@ def _tensorize_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     TensorIntrin.get("", allow_missing=True)  # those of the package become known
     tree = state.tree()
     for name, intrin in TensorIntrin.KNOWN.items():
-        wanted = _loop_extents(intrin.pattern.body)
+        extents = _loop_extents(intrin.pattern.body)
         for loop in tree.loops.values():
-            if _loop_extents(loop) == wanted:
+            if _loop_extents(loop) == extents:
                 yield loop, name
         for block in tree.blocks.values():
             if block is not tree.root and isinstance(block.block.body, For):
-                if _loop_extents(block.block.body) == wanted:
+                if _loop_extents(block.block.body) == extents:
                     yield block, name

@@ -33,13 +33,13 @@ def alone_in_its_nest(state: ScheduleState, block: BlockRealize) -> Failure | No
     tree = state.home(block)
     loops = tree.loops_above(block)
     if _nest(tree, block) is None:
-        found = "other statements in its loops" if loops else "no loop around it"
-        return Failure({block.block: "this block"}, "loops that hold this block and nothing else", found)
+        fault = "other statements in its loops" if loops else "no loop around it"
+        return Failure({block.block: "this block"}, "loops that hold this block and nothing else", fault)
     for loop in loops:
         if loop.kind != ForKind.SERIAL or loop.annotations or not is_const(loop.start, 0):
             kind = f"annotated ({', '.join(loop.annotations)})" if loop.annotations else str(loop.kind)
-            found = f"{loop.var.name} starts at {loop.start}" if not is_const(loop.start, 0) else f"it is {kind}"
-            return Failure({loop: "this loop"}, "a serial loop from 0 without annotations", found)
+            fault = f"{loop.var.name} starts at {loop.start}" if not is_const(loop.start, 0) else f"it is {kind}"
+            return Failure({loop: "this loop"}, "a serial loop from 0 without annotations", fault)
     return None
 
 
@@ -60,8 +60,8 @@ def loops_are_iterators(state: ScheduleState, block: BlockRealize) -> Failure | 
         if not is_const(it.dom.start, 0) or not analyzer.can_prove_equal(loop.extent, it.dom.extent):
             domain = f"[{it.dom.start}, {it.dom.start + it.dom.extent})"
             spots: dict[Node, str] = {loop: "this loop", block.block: f"{it.var.name} in {domain}"}
-            wanted = "a loop over the iterator's whole domain"
-            return Failure(spots, wanted, f"{loop.var.name} in [0, {loop.extent})")
+            expected = "a loop over the iterator's whole domain"
+            return Failure(spots, expected, f"{loop.var.name} in [0, {loop.extent})")
     if left:
         loop = next(iter(left.values()))
         return Failure({loop: "this loop"}, "loops that are the value of an iterator", f"{loop.var.name} is none")
@@ -83,35 +83,35 @@ def _extents(block: BlockRealize) -> list[Expr]:
 @requirement
 def bijective_map(state: ScheduleState, block: BlockRealize, index_map: Callable[..., Any]) -> Failure | None:
     """the map is a bijection from the iteration domain to a domain of the same size, and its inverse is known"""
-    made = made_map(index_map, len(block.block.iter_vars))
-    wanted = "a bijective quasi-affine map"
+    mapping = made_map(index_map, len(block.block.iter_vars))
+    expected = "a bijective quasi-affine map"
     try:
-        made.inverse(_extents(block))
+        mapping.inverse(_extents(block))
     except MinitvmError as error:
         domain = ", ".join(map(str, _extents(block)))
-        return Failure({block.block: f"iterates over ({domain})"}, wanted, str(error).split("\n")[0])
+        return Failure({block.block: f"iterates over ({domain})"}, expected, str(error).split("\n")[0])
     return None
 
 
-def _kinds(block: BlockRealize, made: IndexMap) -> list[str | tuple[str, ...]]:
+def _kinds(block: BlockRealize, mapping: IndexMap) -> list[str | tuple[str, ...]]:
     """The kind of each new iterator; a tuple of kinds where it mixes several."""
-    by_var = dict(zip(made.initial_indices, block.block.iter_vars))
+    by_var = dict(zip(mapping.initial_indices, block.block.iter_vars))
     analyzer = Analyzer()
-    found: list[str | tuple[str, ...]] = []
-    for e in made.final_indices:
+    new_kinds: list[str | tuple[str, ...]] = []
+    for e in mapping.final_indices:
         used = [by_var[v] for v in free_vars(e) if v in by_var]
         # An iterator of one value decides nothing, unless there is no other.
         moving = [it for it in used if not analyzer.can_prove(it.dom.extent <= 1)] or used
         kinds = tuple(dict.fromkeys(it.kind for it in moving))
-        found.append(kinds[0] if len(kinds) == 1 else kinds or "S")
-    return found
+        new_kinds.append(kinds[0] if len(kinds) == 1 else kinds or "S")
+    return new_kinds
 
 
 @requirement
 def kinds_stay_apart(state: ScheduleState, block: BlockRealize, index_map: Callable[..., Any]) -> Failure | None:
     """each new iterator comes from spatial iterators only or from reduction iterators only; none is opaque"""
-    made = made_map(index_map, len(block.block.iter_vars))
-    for e, kind in zip(made.final_indices, _kinds(block, made)):
+    mapping = made_map(index_map, len(block.block.iter_vars))
+    for e, kind in zip(mapping.final_indices, _kinds(block, mapping)):
         if isinstance(kind, tuple) or kind == OPAQUE:
             names = {"S": "spatial", "R": "reduction", "O": "opaque"}
             text = " and ".join(names[k] for k in kind)
@@ -129,16 +129,16 @@ def order_of_accesses(state: ScheduleState, block: BlockRealize, index_map: Call
 
     For accesses a, b to one buffer, one a write, at iterations p before q: map(p) comes before map(q).
     """
-    made = made_map(index_map, len(block.block.iter_vars))
+    mapping = made_map(index_map, len(block.block.iter_vars))
     tree = state.home(block)
     loops = tree.loops_above(block)
     above = [l.var for l in tree.all_loops_above(block) if l not in loops]
-    found = accesses(tree, block)
-    new = made.map_indices(block.iter_values)
-    witness = reordered(found, [*above, *(l.var for l in loops)], [*above, *new])
+    touches = accesses(tree, block)
+    new = mapping.map_indices(block.iter_values)
+    witness = reordered(touches, [*above, *(l.var for l in loops)], [*above, *new])
     if witness is None:
         return None
-    return req.witnessed(found, witness, f"in the order of ({', '.join(map(str, new))}) the second comes first")
+    return req.witnessed(touches, witness, f"in the order of ({', '.join(map(str, new))}) the second comes first")
 
 
 @primitive(
@@ -163,15 +163,15 @@ def transform_block_layout(state: ScheduleState, block: BlockRealize, index_map:
 
     What is stored, and where, stays; only the iteration changes.
     """
-    made = made_map(index_map, len(block.block.iter_vars))
+    mapping = made_map(index_map, len(block.block.iter_vars))
     tree = state.home(block)
     extents = _extents(block)
-    shape = made.map_shape(extents)
-    back = made.inverse(extents)
+    shape = mapping.map_shape(extents)
+    back = mapping.inverse(extents)
     loops = [Var(f"axis{k}", d.dtype) for k, d in enumerate(shape)]
     iters = tuple(
         IterVar(Var(f"v{k}", d.dtype), Range(const(0, d.dtype), d), str(kind))
-        for k, (d, kind) in enumerate(zip(shape, _kinds(block, made)))
+        for k, (d, kind) in enumerate(zip(shape, _kinds(block, mapping)))
     )
     values = dict(zip((it.var for it in block.block.iter_vars), back.map_indices([it.var for it in iters])))
     moved = replace(substitute(block.block, values), iter_vars=iters)

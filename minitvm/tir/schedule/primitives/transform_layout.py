@@ -24,7 +24,7 @@ from ....expr import (
 )
 from ...analysis.tree import Tree
 from ...conditions import is_const
-from ...index_map import IndexMap, NotInjective, given
+from ...index_map import IndexMap, NotInjective, checked_indices
 from ...nodes import (
     Block,
     BlockRealize,
@@ -55,12 +55,12 @@ def names_a_buffer(state: ScheduleState, block: BlockRealize, buffer: object) ->
     """the buffer is ("read", i) or ("write", i) with an i that the block has, or the name of one that it touches"""
     if chosen_region(block, buffer) is not None:
         return None
-    known = [
+    names = [
         f'("{side}", {k}): {r.buffer.name}'
         for side, name in SIDES.items()
         for k, r in enumerate(getattr(block.block, name))
     ]
-    return Failure({block.block: "this block"}, f"a buffer of {block.block.name}: {', '.join(known)}", repr(buffer))
+    return Failure({block.block: "this block"}, f"a buffer of {block.block.name}: {', '.join(names)}", repr(buffer))
 
 
 def _home(tree: Tree, block: BlockRealize, buffer: Buffer) -> BlockRealize | None:
@@ -74,41 +74,41 @@ def _home(tree: Tree, block: BlockRealize, buffer: Buffer) -> BlockRealize | Non
 @requirement
 def not_a_view(state: ScheduleState, block: BlockRealize, buffer: object) -> Failure | None:
     """the buffer is a parameter or allocated in a block: not a view of part of another, whose layout it has"""
-    found = named_buffer(block, buffer)
-    if _home(state.home(block), block, found) is not None:
+    named = named_buffer(block, buffer)
+    if _home(state.home(block), block, named) is not None:
         return None
     tries = ("change the layout of the buffer that it views",)
-    return Failure({block.block: "this block"}, "a parameter or an allocated buffer", f"{found.name} is a view", tries)
+    return Failure({block.block: "this block"}, "a parameter or an allocated buffer", f"{named.name} is a view", tries)
 
 
 @requirement
 def row_major(state: ScheduleState, block: BlockRealize, buffer: object) -> Failure | None:
     """the buffer declares no strides and no offset: these would say where its elements are in the old layout"""
-    found = named_buffer(block, buffer)
-    if not found.strides and is_const(found.elem_offset, 0):
+    named = named_buffer(block, buffer)
+    if not named.strides and is_const(named.elem_offset, 0):
         return None
-    text = f"{found.name} has strides ({', '.join(map(str, found.strides))}) and offset {found.elem_offset}"
+    text = f"{named.name} has strides ({', '.join(map(str, named.strides))}) and offset {named.elem_offset}"
     return Failure({block.block: "this block"}, "a buffer without strides and offset", text)
 
 
 @requirement
 def plain_accesses(state: ScheduleState, block: BlockRealize, buffer: object) -> Failure | None:
     """all accesses of the buffer are loads and stores of single elements: none as a view, a vector or a pointer"""
-    found = named_buffer(block, buffer)
+    named = named_buffer(block, buffer)
     tree = state.home(block)
     seen = {id(n.buffer) for n in walk(tree.func.body) if isinstance(n, BufferLoad | BufferStore)}
     for node in walk(tree.func.body):
         what = ""
-        if isinstance(node, MatchBufferRegion) and node.source.buffer is found:
+        if isinstance(node, MatchBufferRegion) and node.source.buffer is named:
             what = f"{node.buffer.name} is a view of a box of it, which is no box any more"
-        elif isinstance(node, BufferLoad | BufferStore) and node.buffer is found:
+        elif isinstance(node, BufferLoad | BufferStore) and node.buffer is named:
             if any(i.dtype.lanes > 1 for i in node.indices) or node.predicate is not None:
                 what = "a vector is accessed"
-        elif isinstance(node, BufferRegion) and node.buffer is found and id(found) not in seen:
+        elif isinstance(node, BufferRegion) and node.buffer is named and id(named) not in seen:
             what = "a block declares to touch it, but nothing shows where"
         if what:
             spot: Node = node if not isinstance(node, MatchBufferRegion) else node.source
-            return Failure({spot: "here"}, f"loads and stores of {found.name} at single elements", what)
+            return Failure({spot: "here"}, f"loads and stores of {named.name} at single elements", what)
     return None
 
 
@@ -130,8 +130,8 @@ def _known_map(index_map: Callable[..., Any], ndim: int) -> tuple[IndexMap, list
         if len(index_map.initial_indices) != ndim:
             raise NotInjective(f"it takes {len(index_map.initial_indices)} indices")
         return index_map.simplified(), []
-    made, separators = IndexMap.from_func_with_separators(index_map, ndim)
-    return made.simplified(), separators
+    mapping, separators = IndexMap.from_func_with_separators(index_map, ndim)
+    return mapping.simplified(), separators
 
 
 def fitting_map(tree: Tree, index_map: Callable[..., Any], ndim: int, what: str, spot: Node) -> Failure | None:
@@ -139,17 +139,17 @@ def fitting_map(tree: Tree, index_map: Callable[..., Any], ndim: int, what: str,
     the function too.
     """
     try:
-        made, _ = _map(index_map, ndim)
+        mapping, _ = _map(index_map, ndim)
     except (MinitvmError, TypeError) as error:
         return Failure({spot: what}, f"a function of {ndim} indices, to one or more", str(error))
-    if not made.final_indices:
-        return Failure({spot: what}, f"a function of {ndim} indices, to one or more", f"{made} gives none")
+    if not mapping.final_indices:
+        return Failure({spot: what}, f"a function of {ndim} indices, to one or more", f"{mapping} gives none")
     sizes = {v for b in tree.func.buffers for d in b.shape for v in free_vars(d)} | set(tree.func.params)
-    for final in made.final_indices:
-        unknown = [v.name for v in free_vars(final) if v not in made.initial_indices and v not in sizes]
+    for final in mapping.final_indices:
+        unknown = [v.name for v in free_vars(final) if v not in mapping.initial_indices and v not in sizes]
         if unknown:
-            wanted = "a map of its own indices and of the sizes of the function"
-            return Failure({spot: what}, wanted, f"{final} uses {', '.join(unknown)}")
+            expected = "a map of its own indices and of the sizes of the function"
+            return Failure({spot: what}, expected, f"{final} uses {', '.join(unknown)}")
     return None
 
 
@@ -159,9 +159,9 @@ def map_fits_buffer(
 ) -> Failure | None:
     """the map takes as many indices as the buffer has dimensions and gives at least one, in terms of these and of the
     sizes of the function"""
-    found = named_buffer(block, buffer)
-    what = f"{found.name} has {found.ndim} dimensions"
-    return fitting_map(state.home(block), index_map, found.ndim, what, block.block)
+    named = named_buffer(block, buffer)
+    what = f"{named.name} has {named.ndim} dimensions"
+    return fitting_map(state.home(block), index_map, named.ndim, what, block.block)
 
 
 @requirement
@@ -177,28 +177,28 @@ def injective_map(
     Decided from the quasi-affine form of the map, else by looking at every element. Only where neither gives an answer
     the caller's word (assume_injective_transform) counts.
     """
-    found = named_buffer(block, buffer)
-    made, _ = _map(index_map, found.ndim)
+    named = named_buffer(block, buffer)
+    mapping, _ = _map(index_map, named.ndim)
     try:
-        made.map_shape(found.shape)
-        reason = made.why_not_injective(found.shape)
+        mapping.map_shape(named.shape)
+        reason = mapping.why_not_injective(named.shape)
     except MinitvmError as error:
         reason = str(error)
     else:
         if reason is None or (assume_injective_transform and "both go to" not in reason):
             return None
-    text = f"{found.name} of shape ({', '.join(map(str, found.shape))}): {reason}"
+    text = f"{named.name} of shape ({', '.join(map(str, named.shape))}): {reason}"
     tries = ("give every index its own place: lambda i: (i // 4, i % 4)",)
     return Failure({block.block: "this block"}, "no two elements in one place, and no index below zero", text, tries)
 
 
 @functools.lru_cache(maxsize=64)
-def _padding(made: IndexMap, shape: tuple[Expr, ...]) -> tuple[IndexMap | None, Expr | None]:
+def _padding(mapping: IndexMap, shape: tuple[Expr, ...]) -> tuple[IndexMap | None, Expr | None]:
     """(the way back, where the padding is); None for what is not known."""
-    if made.fills(shape):
+    if mapping.fills(shape):
         return None, const(False)
     try:
-        return made.non_surjective_inverse(shape)
+        return mapping.non_surjective_inverse(shape)
     except NotInjective:
         return None, None
 
@@ -218,12 +218,12 @@ def padding_has_value(
     """
     if assume_injective_transform:
         return None
-    found = named_buffer(block, buffer)
-    made, _ = _map(index_map, found.ndim)
-    _, where = _padding(made, found.shape)
+    named = named_buffer(block, buffer)
+    mapping, _ = _map(index_map, named.ndim)
+    _, where = _padding(mapping, named.shape)
     if pad_value is not None or (where is not None and is_const(where, 0)):
         return None
-    new = ", ".join(map(str, made.map_shape(found.shape)))
+    new = ", ".join(map(str, mapping.map_shape(named.shape)))
     some = "some places" if where is None else f"the places where {where}"
     return Failure(
         {block.block: "this block"},
@@ -234,10 +234,10 @@ def padding_has_value(
 
 
 def _pad_expr(pad_value: object, buffer: Buffer, indices: Sequence[Expr]) -> Expr:
-    found = pad_value(*indices) if callable(pad_value) else pad_value
-    if isinstance(found, list | tuple) and len(found) == 1:  # as an IndexMap gives it
-        (found,) = found
-    value = simplify(as_expr(given(found)))  # as after it is read from a trace
+    returned = pad_value(*indices) if callable(pad_value) else pad_value
+    if isinstance(returned, list | tuple) and len(returned) == 1:  # as an IndexMap gives it
+        (returned,) = returned
+    value = simplify(as_expr(checked_indices(returned)))  # as after it is read from a trace
     if isinstance(value, IntImm | FloatImm) and value.dtype != buffer.dtype:
         number = value.value
         if not buffer.dtype.is_float and int(number) != number:
@@ -253,26 +253,26 @@ def pad_value_fits(
     """pad_value is a number of the buffer's dtype, or a function from the new indices to one, which reads no memory"""
     if pad_value is None:
         return None
-    found = named_buffer(block, buffer)
-    made, _ = _map(index_map, found.ndim)
-    indices = [Var(f"axis{k}") for k in range(len(made.final_indices))]
+    named = named_buffer(block, buffer)
+    mapping, _ = _map(index_map, named.ndim)
+    indices = [Var(f"axis{k}") for k in range(len(mapping.final_indices))]
     reason = ""
     try:
-        value = _pad_expr(pad_value, found, indices)
+        value = _pad_expr(pad_value, named, indices)
     except (MinitvmError, TypeError) as error:
         reason = str(error)
     else:
         strange = [v.name for v in free_vars(value) if v not in indices]
         if any(isinstance(n, BufferLoad) for n in walk(value)):
             reason = f"{value} reads memory"
-        elif value.dtype != found.dtype:
+        elif value.dtype != named.dtype:
             reason = f"{value} has dtype {value.dtype}"
         elif strange:
             reason = f"{value} uses {', '.join(strange)}"
     if not reason:
         return None
-    wanted = f"a {found.dtype}, or a function from {len(indices)} indices to one"
-    return Failure({block.block: f"{found.name} is {found.dtype}"}, wanted, reason)
+    expected = f"a {named.dtype}, or a function from {len(indices)} indices to one"
+    return Failure({block.block: f"{named.name} is {named.dtype}"}, expected, reason)
 
 
 @requirement
@@ -280,15 +280,15 @@ def known_padding(
     state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any]
 ) -> Failure | None:
     """of a buffer that the function writes, the padding is a condition on the new indices: somebody must write it"""
-    found = named_buffer(block, buffer)
-    made, _ = _map(index_map, found.ndim)
-    _, where = _padding(made, found.shape)
-    if where is not None or not _writers(state.home(block), found):
+    named = named_buffer(block, buffer)
+    mapping, _ = _map(index_map, named.ndim)
+    _, where = _padding(mapping, named.shape)
+    if where is not None or not _writers(state.home(block), named):
         return None
     return Failure(
         {block.block: "this block"},
         "a map whose padding is known",
-        f"{made} has no inverse that is known",
+        f"{mapping} has no inverse that is known",
         ("IndexMap.from_func(..., inverse_index_map=...)",),
     )
 
@@ -301,36 +301,36 @@ def padding_in_reach(
 
     It stands after the loops of the last writer. What a thread or a block of threads has for itself ends with them.
     """
-    tree, found = state.home(block), named_buffer(block, buffer)
-    made, _ = _map(index_map, found.ndim)
-    _, where = _padding(made, found.shape)
-    producers = _writers(tree, found)
+    tree, named = state.home(block), named_buffer(block, buffer)
+    mapping, _ = _map(index_map, named.ndim)
+    _, where = _padding(mapping, named.shape)
+    producers = _writers(tree, named)
     if pad_value is None or where is None or is_const(where, 0) or not producers:
         return None
-    if len(producers) == 1 and whole_nest(tree, producers[0], found) is not None:
+    if len(producers) == 1 and whole_nest(tree, producers[0], named) is not None:
         return None
-    home = _home(tree, block, found)
+    home = _home(tree, block, named)
     within = [l for l in tree.all_loops_above(producers[-1]) if home is None or tree.inside(l, home)]
-    grid = next((l for l in within if l.kind is ForKind.THREAD and found.scope != "global"), None)
+    grid = next((l for l in within if l.kind is ForKind.THREAD and named.scope != "global"), None)
     if grid is None:
         return None
     return Failure(
-        {grid: f"has {found.name}, in {found.scope} storage, for itself", producers[-1].block: "the last writer"},
-        f"{found.name} in storage that the statements after the grid see",
-        f"the padding of {found.name} would be written outside of the loop over {grid.var.name}",
+        {grid: f"has {named.name}, in {named.scope} storage, for itself", producers[-1].block: "the last writer"},
+        f"{named.name} in storage that the statements after the grid see",
+        f"the padding of {named.name} would be written outside of the loop over {grid.var.name}",
         ("assume_injective_transform=True, where nobody reads the padding",),
     )
 
 
 def _writers(tree: Tree, buffer: Buffer) -> list[BlockRealize]:
     """The innermost blocks that store to a buffer."""
-    found: list[BlockRealize] = []
+    writers: list[BlockRealize] = []
     for stmt in tree.order:
         if isinstance(stmt, BufferStore) and stmt.buffer is buffer:
             realize = tree.scope(stmt)
-            if realize not in found:
-                found.append(realize)
-    return found
+            if realize not in writers:
+                writers.append(realize)
+    return writers
 
 
 @primitive(
@@ -373,9 +373,9 @@ def transform_layout(
     """
     tree = state.home(block)
     old = named_buffer(block, buffer)
-    made, separators = _map(index_map, old.ndim)
-    new = replace(old, shape=tuple(made.map_shape(old.shape)), axis_separators=tuple(separators))
-    back, where = _padding(made, old.shape)
+    mapping, separators = _map(index_map, old.ndim)
+    new = replace(old, shape=tuple(mapping.map_shape(old.shape)), axis_separators=tuple(separators))
+    back, where = _padding(mapping, old.shape)
     producers = _writers(tree, old)
     home = _home(tree, block, old)
     assert home is not None  # not_a_view
@@ -388,7 +388,7 @@ def transform_layout(
 
         nest = whole_nest(tree, producers[0], old) if len(producers) == 1 else None
         if nest is not None:
-            changes[nest] = over_new_shape(producers[0], new, made, back, where, value)
+            changes[nest] = over_new_shape(producers[0], new, mapping, back, where, value)
         else:
 
             def pad(v: tuple[Var, ...]) -> BufferStore:
@@ -402,12 +402,12 @@ def transform_layout(
             changes[last] = Seq.of(last, point_block(f"{old.name}_pad", new.shape, pad, outside))
     name = next(n for n, f in state.mod.items() if f is tree.func)
     func = tree.rebuild(changes) if changes else tree.func
-    body = relaid(func.body, old, new, made.map_indices)
+    body = relaid(func.body, old, new, mapping.map_indices)
     params = tuple(new if p is old else p for p in func.params)
     func = PrimFunc(params, with_allocation(body, old, new), func.attrs)
     state.set_func(tree, func)
     if new in params:
-        state.comparable[name] = in_old_layouts(func, {new: (old, made)})
+        state.comparable[name] = in_old_layouts(func, {new: (old, mapping)})
 
 
 def with_allocation(body: Any, old: Buffer, new: Buffer) -> Any:
@@ -435,19 +435,19 @@ def _maps(buffer: Buffer) -> Iterator[tuple[IndexMap, int | None]]:
     """Layouts worth trying, each with a pad value where it leaves padding."""
     rank = buffer.ndim
 
-    def made(function: Callable[..., Any]) -> IndexMap:
+    def layout(function: Callable[..., Any]) -> IndexMap:
         return IndexMap.from_func(function, ndim=rank)
 
     if rank > 1:
-        yield made(lambda *i: i[::-1]), None
-        yield made(lambda *i: _fused(i, buffer.shape)), None
+        yield layout(lambda *i: i[::-1]), None
+        yield layout(lambda *i: _fused(i, buffer.shape)), None
     if rank:
         for factor in (2, 4):
-            split = made(_cut(factor))
+            split = layout(_cut(factor))
             yield split, None
             yield split, 0
-        yield made(lambda *i: ((i[0] + 1) // 3, *i[1:], (i[0] + 1) % 3)), 1
-        yield made(lambda *i: (*i, i[0] * 0)), None
+        yield layout(lambda *i: ((i[0] + 1) // 3, *i[1:], (i[0] + 1) % 3)), 1
+        yield layout(lambda *i: (*i, i[0] * 0)), None
 
 
 def _cut(factor: int) -> Callable[..., Any]:
