@@ -4,7 +4,7 @@
     minitvm.build(model, target="toy")
 
 A `Backend` is a set of *parts*. `parts.PARTS` is the table of them: how a part is called, who asks for it, and what
-happens without it. Two parts have no default, and a back end without them is refused by `register`.
+happens without it. Three parts have no default, and a back end without them is refused by `register`.
 
     asked by                          part               question
     target.find_kind                  machine            which options describe such a machine

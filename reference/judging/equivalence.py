@@ -16,13 +16,13 @@ from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.tir.nodes import IRModule
 
 from ..meaning.steps import OutOfSteps, limited
+from .case import Case, Facts, Undefined
 from .evidence import NOTHING, Evidence
 from .inplace import marked, positions_of, read_first
 from .inputs.arguments import random_inputs, told_sizes
 from .inputs.exact import exact_arguments
 from .inputs.sizes import Round, rounds_to_try, size_names, sizes_to_try
 from .modes import Mode, known_modes
-from .modes.case import Case, Facts, Undefined
 from .programs import Program, execute, parameters, same_signature, several_functions
 from .shrink import smallest
 from .tolerance import close
@@ -90,7 +90,7 @@ def check(
         if not verdict:
             if shrink and inputs is None:
                 judge = partial(_verdict, known[name])
-                ran[name] = smallest(case, verdict, judge, getattr(known[name], "on", None))
+                ran[name] = smallest(case, verdict, judge, known[name].on)
             break
     if not ran:
         reasons = "".join(f"\n  {name}: {why}" for name, why in refused.items())

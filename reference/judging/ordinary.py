@@ -27,7 +27,7 @@ from .programs import Program
 from .verdict import Verdict, difference
 
 if TYPE_CHECKING:
-    from .modes.case import Case
+    from .case import Case
 
 SLACK = 4  # times the bounds of both: a constant of one program may be the rounded form of one of the other
 SPANS = ((0.25, 8.0), (-1.0, 1.0))  # of other inputs: where roots and logarithms are defined, and small ones

@@ -21,7 +21,7 @@ from .inputs.signs import nodes
 from .programs import Program, execute, parameters
 
 if TYPE_CHECKING:
-    from .modes.case import Case
+    from .case import Case
 
 _KINDS: dict[type[x.Node], str] = {x.Add: "sums", x.Sub: "sums", x.Mul: "products", x.Div: "quotients"}
 

@@ -13,8 +13,8 @@ import numpy as np
 from minitvm.errors import ExecutionError, InputError, Unsupported
 
 from ..meaning import steps
+from .case import Case, Undefined
 from .inputs.arguments import random_inputs
-from .modes.case import Case, Undefined
 from .verdict import SHOWN, Verdict, described
 
 STEPS = 200_000  # of the interpreters, after which the best so far is good enough

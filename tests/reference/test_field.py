@@ -18,8 +18,8 @@ from minitvm.errors import ExecutionError, Unsupported
 from minitvm.reference import Verdict, check
 from minitvm.reference.domains.field import Field, NeedsCompanion, lift
 from minitvm.reference.domains.field_order import OrderedField
+from minitvm.reference.judging.case import Case
 from minitvm.reference.judging.inputs.arguments import chosen_sizes, random_inputs
-from minitvm.reference.judging.modes.case import Case
 from minitvm.reference.judging.programs import execute
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T

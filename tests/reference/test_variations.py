@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from minitvm.reference import check, random_inputs
+from minitvm.reference.judging.case import Case
 from minitvm.reference.judging.inputs.landmarks import landmarks, sized_by_data
 from minitvm.reference.judging.inputs.sizes import chosen_sizes
 from minitvm.reference.judging.inputs.variations import blend, variations, varied
-from minitvm.reference.judging.modes.case import Case
 from minitvm.tir.nodes import PrimFunc
 
 from .written import each, function

@@ -1,7 +1,8 @@
 """Depthwise convolution: no sum over channels, so that little is computed with what is loaded.
 
 What counts is that the padded copy of the input stays in the cache between being written and being read: it is made
-tile by tile, next to its use, in the iteration that uses it.
+tile by tile, next to its use, in the iteration that uses it. `graph.passes.blocked_layout` decides which convolutions
+become the operators that these rules are for.
 """
 
 from __future__ import annotations

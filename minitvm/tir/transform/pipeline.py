@@ -70,7 +70,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(drop_blocks, "iterators and lets become their values, predicates conditions, local buffers allocations"),
     _plain(bind_threads, "loops bound again are their thread, what all threads would do alike one does"),
     _plain(inject_virtual_thread, "the statements of virtual threads are interleaved"),
-    _plain(simplify, "indices in linear form, decided branches gone"),
+    _plain(simplify, "indices in linear form, decided branches and loops of one iteration gone"),
     _plain(fuse_parallel_loops, "one parallel loop a kernel, outermost"),
     _plain(separate_allocations, "what an iteration of a concurrent loop allocates is its own, wherever it is placed"),
     _plain(insert_barriers, "threads wait where one may touch shared storage that another one touched before"),

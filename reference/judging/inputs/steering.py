@@ -36,7 +36,7 @@ from .symbolic import Beyond, Leaves, Place, formulas
 from .variations import cornered
 
 if TYPE_CHECKING:
-    from ..modes.case import Case
+    from ..case import Case
 
 RUNS = 6  # of both programs, at most
 EACH = 2  # elements of an output

@@ -25,7 +25,7 @@ from .corners import corners
 from .preimages import Solution
 
 if TYPE_CHECKING:
-    from ..modes.case import Case
+    from ..case import Case
 
 PLANTED = 48  # numbers at most, drawn where there are more
 ROUNDS = 5  # of plants, at most

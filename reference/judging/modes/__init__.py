@@ -1,32 +1,38 @@
 """The modes of `reference.check`, one file each, found by their files: `modes/NAME.py` defines `mode`.
 
 A mode looks at two programs in one way: on inputs that make rounding impossible (exact), over a finite field (field),
-at special values, with error bounds, watching accesses (shadow), in other orders (order). What it
-shows it returns as `Evidence`, and what others have shown before it is told: modes know nothing else of each other. A
-mode that cannot judge these programs raises `Unsupported`, with the reason, and the check goes on without it.
+at special values, with error bounds, watching accesses (shadow), in other orders (order), or, where nothing else can
+judge, on random floats (floats). What it shows it returns as `Evidence`, and it is told what others have shown: modes
+know nothing else of each other. A mode that cannot judge these programs raises `Unsupported`, with the reason, and the
+check goes on without it.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
+from ..case import Case
 from ..evidence import Evidence
-from .case import Case
+from ..verdict import Verdict
 
 
 class Mode(Protocol):
     """One way to compare two programs.
 
     `compares` is whether an equal verdict means that the values agree; shadow and order only look for faults of
-    another kind. `rank` is the place in the order in which modes run: the strong and cheap ones first.
+    another kind. `rank` is the place in the order in which modes run, the strong and cheap ones first: exact 10,
+    field 20, bound 50, special 60, floats 70, shadow 80, order 90. `on(case, inputs, like)` compares on chosen inputs,
+    as it did for the verdict `like`: without it a counterexample is not made smaller.
     """
 
     name: str
     compares: bool
     rank: int
+    on: Callable[[Case, Sequence[Any], Verdict], Verdict] | None
 
     def run(self, case: Case, known: Evidence) -> Evidence:
         """Compare `case.before` and `case.after`; what is `known` of them need not be shown again.
@@ -39,6 +45,6 @@ class Mode(Protocol):
 @cache
 def known_modes() -> dict[str, Mode]:
     """All modes by name, in the order in which they run."""
-    modules = [m.name for m in pkgutil.iter_modules(__path__) if m.name != "case"]
+    modules = [m.name for m in pkgutil.iter_modules(__path__)]
     found: list[Mode] = [importlib.import_module(f".{name}", __name__).mode for name in modules]
     return {mode.name: mode for mode in sorted(found, key=lambda mode: mode.rank)}

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from ...domains.bound import Undecided, compare
+from ..case import Case
 from ..evidence import Evidence, Shown
 from ..inputs.arguments import random_inputs
 from ..inputs.steering import steered
 from ..ordinary import on_floats
 from ..verdict import Verdict
-from .case import Case
 
 _ATTEMPTS = 3
 

@@ -1,4 +1,4 @@
-"""Exact mode: inputs on which floats do not round, results compared with `==`. See `reference.exact`."""
+"""Exact mode: inputs on which floats do not round, results compared with `==`. See `reference.domains.exact`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from minitvm.errors import ExecutionError, Unsupported
 
 from ...domains.exact import Peaks, magnitudes
+from ..case import Case
 from ..evidence import NOTHING, Evidence, Shown
 from ..inputs.exact import measure
 from ..inputs.signs import signs, with_signs
@@ -17,7 +18,6 @@ from ..inputs.steering import steered
 from ..inputs.variations import blend, sweeps, ties, variations, varied
 from ..ordinary import apart
 from ..verdict import Verdict
-from .case import Case
 
 
 class Rounds(Unsupported):

@@ -17,6 +17,7 @@ from minitvm.errors import ExecutionError, Unsupported
 
 from ...domains.field import Field, NeedsCompanion, lift
 from ...domains.field_order import SPANS, OrderedField, Undecided
+from ..case import Case, Undefined
 from ..evidence import Evidence, Shown
 from ..inputs.arguments import copies, random_inputs
 from ..inputs.signs import signs
@@ -25,7 +26,6 @@ from ..inputs.variations import Variation, between, sweeps, variations, varied
 from ..ordinary import apart, apart_or_none, on_floats, other_inputs
 from ..programs import Program, execute
 from ..verdict import Verdict
-from .case import Case, Undefined
 
 # One instance of each for all runs: what is compiled for them is kept.
 FIELD, ORDERED = Field(), tuple(map(OrderedField, SPANS))

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from ..case import Case
 from ..evidence import Evidence, Shown
 from ..ordinary import on_floats
 from ..programs import Parameter
 from ..tolerance import close
 from ..verdict import Verdict
-from .case import Case
 
 
 class FloatsMode:

@@ -13,10 +13,10 @@ import numpy as np
 from minitvm.errors import Unsupported
 from minitvm.tir import nodes as t
 
+from ..case import Case
 from ..evidence import Evidence
 from ..inputs.special import same_bits
 from ..verdict import Verdict
-from .case import Case
 
 _SHUFFLES = 2
 
@@ -27,6 +27,7 @@ class OrderMode:
     name = "order"
     compares = False
     rank = 90
+    on = None
 
     def run(self, case: Case, known: Evidence) -> Evidence:
         if not isinstance(case.after, t.PrimFunc | t.IRModule):

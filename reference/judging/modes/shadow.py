@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..case import Case
 from ..evidence import Evidence
 from ..verdict import Verdict
-from .case import Case
 
 
 class ShadowMode:
@@ -13,6 +13,7 @@ class ShadowMode:
     name = "shadow"
     compares = False
     rank = 80
+    on = None
 
     def run(self, case: Case, known: Evidence) -> Evidence:
         if not case.watched:

@@ -13,10 +13,10 @@ import numpy as np
 
 from minitvm.errors import ExecutionError, Unsupported
 
+from ..case import Case
 from ..evidence import Evidence
 from ..inputs.special import KINDS, explained, same_bits, special_inputs, turns
 from ..verdict import Verdict, difference
-from .case import Case
 
 
 class SpecialMode:

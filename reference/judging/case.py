@@ -14,24 +14,24 @@ import numpy as np
 from minitvm import expr as x
 from minitvm.errors import ExecutionError, Unsupported
 
-from ...meaning.findings import UndefinedBehaviour
-from ...meaning.steps import limited
-from ..coverage import Coverage, coverage_of
-from ..flow import Flow, computes_with_floats, keys
-from ..inputs.arguments import copies, random_inputs
-from ..inputs.endings import RUN, deciding
-from ..inputs.exact import exact_arguments
-from ..inputs.landmarks import landmarks, points, sized_by_data
-from ..inputs.preimages import Ground, Solution
-from ..inputs.signs import decides, looks_at_order, nodes
-from ..inputs.sites import solutions
-from ..ordinary import functions
-from ..precision import elsewhere, unlike
-from ..programs import Parameter, Program, execute, parameters
-from ..verdict import Verdict, difference
+from ..meaning.findings import UndefinedBehaviour
+from ..meaning.steps import limited
+from .coverage import Coverage, coverage_of
+from .flow import Flow, computes_with_floats, keys
+from .inputs.arguments import copies, random_inputs
+from .inputs.endings import RUN, deciding
+from .inputs.exact import exact_arguments
+from .inputs.landmarks import landmarks, points, sized_by_data
+from .inputs.preimages import Ground, Solution
+from .inputs.signs import decides, looks_at_order, nodes
+from .inputs.sites import solutions
+from .ordinary import functions
+from .precision import elsewhere, unlike
+from .programs import Parameter, Program, execute, parameters
+from .verdict import Verdict, difference
 
 if TYPE_CHECKING:
-    from ..inputs.steering import Elements
+    from .inputs.steering import Elements
 
 
 class Undefined(Exception):
@@ -126,7 +126,7 @@ class Facts:
     @cached_property
     def intricate(self) -> bool:
         """Whether one of them may hide something where several conditions hold at once, or several inputs meet."""
-        from ..inputs.steering import intricate
+        from .inputs.steering import intricate
 
         return intricate(self.before) or intricate(self.after) or not self.covered
 
@@ -229,7 +229,7 @@ class Case:
     @cached_property
     def elements(self) -> Elements | None:
         """Elements of the outputs that formulas tell, where such are asked for; None where they tell none."""
-        from ..inputs.steering import elements
+        from .inputs.steering import elements
 
         return elements(self)
 
