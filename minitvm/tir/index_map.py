@@ -180,7 +180,7 @@ class IndexMap:
     def why_not_injective(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> str | None:
         """None where no two elements of a shape go to one place, else two that do, or why this is not decided."""
         dims = tuple(map(as_expr, shape))
-        form = self._form(dims, analyzer or Analyzer())
+        form = self._form(dims)
         if form is not None and form[0]:
             return None
         table = self._table(dims)
@@ -257,7 +257,7 @@ class IndexMap:
         before, after = (math.prod(d.value for d in s if isinstance(d, IntImm)) for s in (dims, self.map_shape(dims)))
         if all(isinstance(d, IntImm) for d in (*dims, *self.map_shape(dims))):
             return before == after
-        form = self._form(dims, Analyzer(), level="bijective")
+        form = self._form(dims, level="bijective")
         if form is None or not form[0]:
             return False
         normal, moved = form
@@ -267,7 +267,7 @@ class IndexMap:
     def _way_back(self, dims: tuple[Expr, ...], places: tuple[Var, ...], analyzer: Analyzer) -> tuple[Expr, ...] | None:
         if self.inverse_index_map is not None:
             return self._given_back(dims, places)
-        form = self._form(dims, analyzer)
+        form = self._form(dims)
         if form is None or not form[0]:
             return None
         normal, moved = form
@@ -306,7 +306,7 @@ class IndexMap:
         return DType("int64" if any(d.dtype == "int64" for d in dims) else "int32")
 
     def _form(
-        self, dims: tuple[Expr, ...], analyzer: Analyzer, level: str = "injective"
+        self, dims: tuple[Expr, ...], level: str = "injective"
     ) -> tuple[iter_map.IterMap, dict[Var, tuple[Var, int]]] | None:
         """The quasi-affine form, over shifted variables: for each index a variable s = index + c with the constant c.
 

@@ -505,8 +505,9 @@ def root_block(func: PrimFunc) -> Block:
     raise TypeMismatch(f"{func.name} has no root block: it is lowered already, or was built by hand without one")
 
 
-def with_root(params: tuple[Buffer | Var, ...], body: Stmt, attrs: Mapping[str, Any],
-              alloc_buffers: tuple[Buffer, ...] = ()) -> PrimFunc:  # fmt: skip
+def with_root(
+    params: tuple[Buffer | Var, ...], body: Stmt, attrs: Mapping[str, Any], alloc_buffers: tuple[Buffer, ...] = ()
+) -> PrimFunc:
     """A level-3 function: `body` inside the root block that every one has."""
     root = Block((), (), (), "root", body, alloc_buffers=alloc_buffers)
     return PrimFunc(params, BlockRealize((), const(True), root), attrs)

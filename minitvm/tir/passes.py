@@ -38,8 +38,9 @@ class ModulePass:
 
     def __call__(self, module: IRModule) -> IRModule:
         if not isinstance(module, IRModule):
-            raise InputError(f"{self.name} takes a module\n  found:  {type(module).__name__}\n"
-                             "  try:    tvm.IRModule.from_expr(func)")  # fmt: skip
+            raise InputError(
+                f"{self.name} takes a module\n  found:  {type(module).__name__}\n  try:    tvm.IRModule.from_expr(func)"
+            )
         return PassContext.current().run(self.name, self.run, module, optional=True)
 
 

@@ -114,14 +114,14 @@ def effects(node: Node, of: Some = None) -> Effects:
         return _effects(node, of)
     if of is not None and of.isdisjoint(_touched(node)):
         return _NOTHING
-    cache = _known(node)
+    cache = _cache(node)
     if of not in cache:
         cache[of] = _effects(node, of)
     return cache[of]
 
 
 @kept_with_node
-def _known(stmt: Stmt) -> dict[Some, Effects]:
+def _cache(stmt: Stmt) -> dict[Some, Effects]:
     return {}
 
 

@@ -151,7 +151,7 @@ class Touch:
             _by_parts(indices) and reaches_every_point(indices, {**domains, **lanes}, analyzer)
         ):
             return None
-        if not all(self._runs(l, swept.box, indices, {**domains, **lanes}, analyzer) for l in loops):
+        if not all(self._runs(l, indices, {**domains, **lanes}, analyzer) for l in loops):
             return None
         box = list(swept.box)
         for d, low, end in cuts:
@@ -224,9 +224,7 @@ class Touch:
             total *= max(count.value, 0)
         return total
 
-    def _runs(
-        self, loop: For, box: Box, indices: Sequence[Expr], domains: Mapping[Var, Range], analyzer: Analyzer
-    ) -> bool:
+    def _runs(self, loop: For, indices: Sequence[Expr], domains: Mapping[Var, Range], analyzer: Analyzer) -> bool:
         """Whether a loop has an iteration, or the box is empty where it has none."""
         if loop.extent.value >= 1 if isinstance(loop.extent, IntImm) else analyzer.can_prove(loop.extent >= 1):
             return True

@@ -85,11 +85,9 @@ def _is_steady(state: ScheduleState, scope: Scope, loop: For, block: BlockRealiz
         return False
     inside = [p for p in scope.producers(block) if scope.tree.inside(p, loop)]
     return all(
-        scope.before(p, block)
-        and uncovered(state, scope.tree, p, block) is None
-        and _is_steady(state, scope, loop, p)
+        scope.before(p, block) and uncovered(state, scope.tree, p, block) is None and _is_steady(state, scope, loop, p)
         for p in inside
-    )  # fmt: skip
+    )
 
 
 def _is_alone(tree: Tree, loop: For, block: BlockRealize, buffer: Buffer) -> bool:

@@ -108,8 +108,9 @@ def decl_buffer(
     return DeclSpec(spec, annotations or {}) if spec.data is None else spec
 
 
-def allocate(shape: Any, dtype: Any = "float32", scope: str = "global", condition: Any = True,
-             annotations: Any = None) -> DeclSpec:  # fmt: skip
+def allocate(
+    shape: Any, dtype: Any = "float32", scope: str = "global", condition: Any = True, annotations: Any = None
+) -> DeclSpec:
     """TVM's older spelling of `decl_buffer`."""
     if isinstance(condition, dict):
         condition, annotations = True, condition

@@ -82,8 +82,9 @@ def _interval(item: Any) -> Range:
 
 
 def _loop(kind: ForKind) -> Callable[..., LoopSpec]:
-    def make(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None,
-             thread: str | None = None) -> LoopSpec:  # fmt: skip
+    def make(
+        start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None, thread: str | None = None
+    ) -> LoopSpec:
         # TVM's thread_binding(stop, thread) and thread_binding(start, stop, thread).
         if isinstance(stop, str):
             stop, thread = None, stop
@@ -328,8 +329,9 @@ if TYPE_CHECKING:
     __all__ = ["prim_func"]  # what is imported is not exported without this
 else:
 
-    def prim_func(func: Any = None, private: bool = False, lowered: bool = False, s_tir: bool = False,
-                  **options: Any) -> Any:  # fmt: skip
+    def prim_func(
+        func: Any = None, private: bool = False, lowered: bool = False, s_tir: bool = False, **options: Any
+    ) -> Any:
         """Decorator: the Python function as a `PrimFunc`. See `tir.script.source`."""
         unknown = [name for name in options if name != "check_well_formed"]  # TVM's, and means nothing here
         if unknown:

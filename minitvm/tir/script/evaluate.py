@@ -190,8 +190,9 @@ class Evaluator:
         value = self.evaluate(node)
         if isinstance(value, Buffer):
             indices = ", ".join("ijklmn"[: value.ndim]) or "()"
-            raise self.error(node, f"the buffer {value.name} stands for no single value",
-                             tries=(f"{value.name}[{indices}]",))  # fmt: skip
+            raise self.error(
+                node, f"the buffer {value.name} stands for no single value", tries=(f"{value.name}[{indices}]",)
+            )
         return load_of(value) if isinstance(value, BufferRegion) else value
 
     def _UnaryOp(self, node: ast.UnaryOp) -> Any:

@@ -90,8 +90,9 @@ class FunctionParser(Evaluator):
 
     # ---- the function ------------------------------------------------------------------------------------------
 
-    def function(self, node: ast.FunctionDef, private: bool = False, lowered: bool = False,
-                 s_tir: bool = False) -> PrimFunc:  # fmt: skip
+    def function(
+        self, node: ast.FunctionDef, private: bool = False, lowered: bool = False, s_tir: bool = False
+    ) -> PrimFunc:
         """The function of a `def`. Without `private` it gets its name as "global_symbol".
 
         `s_tir` says that it is written as since TVM v0.24, where a dimension is any variable and not a `SizeVar`.
@@ -102,9 +103,10 @@ class FunctionParser(Evaluator):
         self.sizes = names_of_sizes(node)
         self.end = node.body[-1]
         self.offsets = {
-            part.value.id for part in ast.walk(node)
+            part.value.id
+            for part in ast.walk(node)
             if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.attr in _OFFSETS
-        }  # fmt: skip
+        }
         if s_tir:
             self._dimensions(node)
         # The shape of a buffer may name a scalar that stands after it.
@@ -120,9 +122,10 @@ class FunctionParser(Evaluator):
             matched = self.handles.get(argument.arg) if parameter is None else parameter
             if matched is None:
                 raise self.error(
-                    argument, f"the handle {argument.arg} is not matched to a buffer",
-                    tries=(f"A = T.match_buffer({argument.arg}, (m, n), \"float32\")",),
-                )  # fmt: skip
+                    argument,
+                    f"the handle {argument.arg} is not matched to a buffer",
+                    tries=(f'A = T.match_buffer({argument.arg}, (m, n), "float32")',),
+                )
             params.append(matched)
         attrs = dict(frame.headers.get("func_attr", {}))
         if not private and "global_symbol" not in attrs:
@@ -334,8 +337,9 @@ class FunctionParser(Evaluator):
         if isinstance(spec.data, Handle):
             return self._match(name, MatchSpec(spec.data, spec), node)
         source, own = spec.data, spec.named(name)
-        alike = structural_equal((own.shape, own.strides, own.elem_offset),
-                                 (source.shape, source.strides, source.elem_offset))  # fmt: skip
+        alike = structural_equal(
+            (own.shape, own.strides, own.elem_offset), (source.shape, source.strides, source.elem_offset)
+        )
         if not alike or own.dtype != source.dtype:
             raise self.error(node, "two buffers over one storage", wanted=f"the shape and dtype of {source.name}",
                              found=f"{own.dtype}[{', '.join(map(str, own.shape))}]",
@@ -406,8 +410,9 @@ class FunctionParser(Evaluator):
                              wanted="range(n), T.grid(m, n), T.parallel(n), ...")  # fmt: skip
         targets = node.target.elts if isinstance(node.target, ast.Tuple | ast.List) else [node.target]
         if len(targets) != len(spec.ranges):
-            raise self.error(node.target, "wrong number of loop variables", wanted=str(len(spec.ranges)),
-                             found=str(len(targets)))  # fmt: skip
+            raise self.error(
+                node.target, "wrong number of loop variables", wanted=str(len(spec.ranges)), found=str(len(targets))
+            )
         return self._nest(targets, spec, node.body)
 
     def _nest(self, targets: Sequence[ast.expr], spec: LoopSpec, body: Sequence[ast.stmt]) -> Stmt:

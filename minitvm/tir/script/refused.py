@@ -18,9 +18,9 @@ class Refusal:
 
 _SCALABLE = Refusal("vectors have a constant number of lanes", ("a vectorised loop of constant extent",))
 _ATTRIBUTE = Refusal(
-    "there are no attribute statements", ("annotations= of a loop", "T.block_attr({...}) in a block",
-    'T.thread_binding(extent, thread="threadIdx.x")'),
-)  # fmt: skip
+    "there are no attribute statements",
+    ("annotations= of a loop", "T.block_attr({...}) in a block", 'T.thread_binding(extent, thread="threadIdx.x")'),
+)
 _REDUCTION = Refusal(
     "a reduction over threads has no lowering here", ("sch.rfactor, and a loop that adds the parts up",)
 )

@@ -41,8 +41,9 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None) -> IRMod
                 raise source.error(node, "a second program in one text", tries=("one @I.ir_module class around both",))
             program = _program(node, source, captured)
         elif isinstance(node, ast.ImportFrom):
-            captured.update({a.asname: captured[_LANGUAGES[a.name]] for a in node.names
-                             if a.asname and a.name in _LANGUAGES})  # fmt: skip
+            captured.update(
+                {a.asname: captured[_LANGUAGES[a.name]] for a in node.names if a.asname and a.name in _LANGUAGES}
+            )
         elif isinstance(node, ast.Assign):
             value = _dimension(node.value) or FunctionParser(source, captured).evaluate(node.value)
             for target in node.targets:
@@ -105,8 +106,9 @@ def _decorator(node: ast.ClassDef | ast.FunctionDef, source: Source) -> tuple[st
             flags = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg} if call else {}
             unknown = [flag for flag in flags if flag not in (*_OURS, *_THEIRS)]
             if unknown:
-                raise source.error(decorator, f"{name} has no option {unknown[0]}",
-                                   tries=(nearest(unknown[0], [*_OURS, *_THEIRS]),))  # fmt: skip
+                raise source.error(
+                    decorator, f"{name} has no option {unknown[0]}", tries=(nearest(unknown[0], [*_OURS, *_THEIRS]),)
+                )
             return name, {flag: value for flag, value in flags.items() if flag in _OURS}
         raise source.error(decorator, f"the decorator {ast.unparse(decorator)} is not one of the language",
                            wanted="@T.prim_func or @I.ir_module")  # fmt: skip

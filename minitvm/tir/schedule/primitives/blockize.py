@@ -38,7 +38,7 @@ from ..state import ScheduleState
 from .partition import wrapped
 
 
-def _inside(tree: Tree, loop: For) -> tuple[list[For], BlockRealize] | None:
+def _inside(loop: For) -> tuple[list[For], BlockRealize] | None:
     """The loops from one down, and the only block in them; None where there is anything else."""
     loops = [loop]
     while isinstance(loops[-1].body, For):
@@ -61,7 +61,7 @@ def _subtree(state: ScheduleState, target: For | list[BlockRealize]) -> Subtree 
     if not isinstance(target, For):
         return None
     tree = state.home(target)
-    subtree = _inside(tree, target)
+    subtree = _inside(target)
     assert subtree is not None  # one_block_below
     loops, block = subtree
     ranges = loop_ranges([*tree.loops_above(target), *loops])
@@ -74,7 +74,7 @@ def one_block_below(state: ScheduleState, target: For | list[BlockRealize]) -> F
     if not isinstance(target, For):
         return None  # blocks: see one_run
     tree = state.home(target)
-    if _inside(tree, target) is not None:
+    if _inside(target) is not None:
         return None
     names = ", ".join(b.block.name for b in tree.blocks_in(target))
     return Failure(

@@ -120,10 +120,11 @@ def goes_into_init(state: ScheduleState, reduction_block: BlockRealize, epilogue
     stored = f"{store.buffer.name} = {store.value}"
     example = _counterexample(store.value, buffer, kind, _found(reduction_block.block)[1])
     return Failure(
-        {store: "not only this"}, f"{buffer.name} {sign} something, as {sign} is how {buffer.name} is reduced",
+        {store: "not only this"},
+        f"{buffer.name} {sign} something, as {sign} is how {buffer.name} is reduced",
         f"{stored}; {example}" if example else stored,
         (f'reverse_compute_at("{epilogue_block.block.name}", ...) keeps it beside the reduction',),
-    )  # fmt: skip
+    )
 
 
 @requirement

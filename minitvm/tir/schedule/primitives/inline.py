@@ -109,9 +109,10 @@ visible_loads = holds_inside(
 
 
 @primitive(
-    aka={"Halide": "inline (the default)", "Exo": "inline"}, past="was inlined",
+    aka={"Halide": "inline (the default)", "Exo": "inline"},
+    past="was inlined",
     requires=[own_iterators, complete, one_store, plain_indices, not_output, has_consumers, inputs_settled],
-)  # fmt: skip
+)
 def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     """Compute a producer's value wherever it is read, and store it nowhere.
 

@@ -56,9 +56,10 @@ predicable = holds_inside(
 
 
 @primitive(
-    past="was split into", aka={"Halide": "split", "Exo": "divide_loop"},
+    past="was split into",
+    aka={"Halide": "split", "Exo": "divide_loop"},
     requires=[req.plain_loops, req.starts_at_zero, valid_factors, covers],
-)  # fmt: skip
+)
 def split(
     state: ScheduleState,
     loop: For,
@@ -156,9 +157,10 @@ def rectangular(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 
 
 @primitive(
-    past="was fused into", aka={"Halide": "fuse", "Exo": "mult_loops"},
+    past="was fused into",
+    aka={"Halide": "fuse", "Exo": "mult_loops"},
     requires=[req.distinct_loops, req.plain_loops, req.starts_at_zero, consecutive, rectangular],
-)  # fmt: skip
+)
 def fuse(state: ScheduleState, *loops: For, preserve_unit_iters: bool = True) -> For:
     """Make one loop of consecutive ones.
 

@@ -243,9 +243,10 @@ def one_shape_each(state: ScheduleState, block: BlockRealize, padding: Sequence[
             if earlier is not extent and not Analyzer().can_prove_equal(earlier, extent):
                 name = access.buffer.name
                 return Failure(
-                    {block.block: "this block"}, f"one padded shape of {name}",
+                    {block.block: "this block"},
+                    f"one padded shape of {name}",
                     f"dimension {d} of {name} becomes {earlier} and {extent}",
-                )  # fmt: skip
+                )
     return None
 
 

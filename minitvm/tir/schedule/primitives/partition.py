@@ -165,9 +165,10 @@ def _ordered(tree: Tree, loops: Sequence[For]) -> list[list[For]]:
 
 
 @primitive(
-    past="was merged into", aka={"Halide": "compute_with", "Exo": "fuse"},
+    past="was merged into",
+    aka={"Halide": "compute_with", "Exo": "fuse"},
     requires=[at_least_two, sibling_nests, same_depth, plain_nests, same_extents, keeps_order_of_nests],
-)  # fmt: skip
+)
 def merge(state: ScheduleState, *loops: For) -> For:
     """Make one loop of loops of neighbouring nests, and of those around them: one iteration does what each of them did.
 
@@ -323,9 +324,10 @@ def _ranges(loop: For, factors: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 @primitive(
-    past="was partitioned into", aka={"Exo": "cut_loop"},
+    past="was partitioned into",
+    aka={"Exo": "cut_loop"},
     requires=[req.plain_loops, known_bounds, positive_factors, leaves_a_rest, starts_in_one_part],
-)  # fmt: skip
+)
 def loop_partition(
     state: ScheduleState, loop: For, factors: Sequence[int | Expr | None], preserve_unit_iters: bool = True
 ) -> list[For]:

@@ -230,9 +230,10 @@ def reindex(state: ScheduleState, match: PartByPoint, block: BlockRealize, buffe
 
 
 @primitive(
-    past="was cached in", requires=[reads_it, known_scope, single_point_read, at_most_one_writer, map_of_read],
+    past="was cached in",
+    requires=[reads_it, known_scope, single_point_read, at_most_one_writer, map_of_read],
     match=_read,
-)  # fmt: skip
+)
 def reindex_cache_read(
     state: ScheduleState,
     match: PartByPoint,
@@ -260,9 +261,10 @@ def reindex_cache_read(
 
 
 @primitive(
-    past="was cached in", requires=[writes_it, known_scope, single_point_written, only_writer, map_of_write],
+    past="was cached in",
+    requires=[writes_it, known_scope, single_point_written, only_writer, map_of_write],
     match=_written,
-)  # fmt: skip
+)
 def reindex_cache_write(
     state: ScheduleState,
     match: PartByPoint,

@@ -175,16 +175,18 @@ def fixed_domains(state: ScheduleState, loop: For, match: Reduction) -> Failure 
     for l in turned:
         if uses(l.start, outer) or uses(l.extent, outer):
             return Failure(
-                {l: "its domain"}, f"a domain of {l.var.name} that depends on no loop",
+                {l: "its domain"},
+                f"a domain of {l.var.name} that depends on no loop",
                 f"it runs over {_domain(l)}",
-            )  # fmt: skip
+            )
     dropped = {l.var for l in _reduction_loops(block, loops) if l is not loop}
     for l in loops:
         if l.var not in dropped and (uses(l.start, dropped) or uses(l.extent, dropped)):
             return Failure(
-                {l: "its domain"}, f"a domain of {l.var.name} that depends on no other reduction loop",
+                {l: "its domain"},
+                f"a domain of {l.var.name} that depends on no other reduction loop",
                 f"it runs over {_domain(l)}",
-            )  # fmt: skip
+            )
     return None
 
 

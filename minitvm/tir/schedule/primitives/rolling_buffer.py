@@ -111,9 +111,10 @@ def meet_in_a_loop(state: ScheduleState, block: BlockRealize, write_buffer_index
     if not shared:
         return Failure(
             {block.block: "this block", **{c.block: "reads it" for c in scope.consumers(block)}},
-            f"one loop around {block.block.name} and all its readers", "there is none",
+            f"one loop around {block.block.name} and all its readers",
+            "there is none",
             (f"compute_at({block.block.name!r}, loop of the reader)",),
-        )  # fmt: skip
+        )
     for outer in tree.above(block):
         if outer is scope.realize.block:
             break
@@ -258,8 +259,9 @@ def inputs_stay(state: ScheduleState, block: BlockRealize, write_buffer_index: i
             if reason is not None:
                 return Failure(
                     {writer.block: f"writes {buffer.name}", block.block: "depends on it"},
-                    f"{buffer.name} written once and for all", reason,
-                )  # fmt: skip
+                    f"{buffer.name} written once and for all",
+                    reason,
+                )
             pending += scope.read(writer)
     return None
 

@@ -73,8 +73,9 @@ def alignment(state: ScheduleState, block: BlockRealize, factor: int, offset: in
     """factor > 0 and 0 <= offset < factor: the stride is offset modulo factor"""
     if factor > 0 and 0 <= offset < factor:
         return None
-    return Failure({block.block: ""}, "a factor above zero and an offset from 0 to below it",
-                   f"factor={factor}, offset={offset}")  # fmt: skip
+    return Failure(
+        {block.block: ""}, "a factor above zero and an offset from 0 to below it", f"factor={factor}, offset={offset}"
+    )
 
 
 def _buffer(block: BlockRealize, index: int | str | Buffer) -> Buffer:

@@ -127,7 +127,7 @@ def tensorize(
     _check_buffers(matcher, realize, intrin)
     if intrin.pattern.init is not None and root_block(intrin.impl).init is None:
         _check_reduction(realize, analyzer)
-    implemented = _implemented(matcher, realize.block, intrin, analyzer)
+    implemented = _implemented(matcher, realize.block, intrin)
     state.replace({realize.block: implemented})
 
 
@@ -170,7 +170,7 @@ def _context(intrin: TensorIntrin, at: Mismatch) -> str:
     return "\n" + text.rstrip("\n") if inside else ""
 
 
-def _boxes(matcher: Matcher, intrin: TensorIntrin) -> dict[Buffer, BufferRegion]:
+def _boxes(matcher: Matcher) -> dict[Buffer, BufferRegion]:
     """The box of the program that each buffer of the description stands for."""
     boxes: dict[Buffer, BufferRegion] = {}
     for buffer, (mine, begins) in matcher.buffers.items():
@@ -185,7 +185,7 @@ def _boxes(matcher: Matcher, intrin: TensorIntrin) -> dict[Buffer, BufferRegion]
 
 def _check_buffers(matcher: Matcher, realize: BlockRealize, intrin: TensorIntrin) -> None:
     block, analyzer = realize.block, matcher.analyzer
-    boxes = _boxes(matcher, intrin)
+    boxes = _boxes(matcher)
     for operand in intrin.desc.buffers:
         if operand not in boxes:
             raise same_structure.refuse(
@@ -250,10 +250,10 @@ def _check_reduction(realize: BlockRealize, analyzer: Analyzer) -> None:
             )
 
 
-def _implemented(matcher: Matcher, block: Block, intrin: TensorIntrin, analyzer: Analyzer) -> Block:
+def _implemented(matcher: Matcher, block: Block, intrin: TensorIntrin) -> Block:
     impl = renamed_inside(intrin.impl)
     root = root_block(impl)
-    boxes = _boxes(matcher, intrin)
+    boxes = _boxes(matcher)
     scalars: dict[Var, Expr] = {}
     views: list[MatchBufferRegion] = []
     for described, parameter in zip(intrin.desc.params, impl.params):
