@@ -1,4 +1,4 @@
-"""`T.assume(condition)`, what the author of a program promises, is left out of compiled code.
+"""`T.assume(condition)`, a promise by the author of a program, is left out of compiled code.
 
 Interpreters check it: an assumption that does not hold is an error of the run (`reference.meaning.assumptions`).
 """

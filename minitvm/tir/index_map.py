@@ -51,7 +51,7 @@ LARGEST = 1 << 20  # elements of a shape that are looked at one by one
 
 
 class NotInjective(InputError):
-    """Two elements go to one place, or that they do not could not be shown."""
+    """Two elements go to one place, or it could not be shown that none do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -177,7 +177,7 @@ class IndexMap:
 
     # ------------------------------------------------------------------ the way back
 
-    def why_not_injective(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> str | None:
+    def why_not_injective(self, shape: Sequence[Any]) -> str | None:
         """None where no two elements of a shape go to one place, else two that do, or why this is not decided."""
         dims = tuple(map(as_expr, shape))
         form = self._form(dims)
@@ -195,26 +195,25 @@ class IndexMap:
         one, other = (tuple(int(x) for x in np.unravel_index(p, sizes)) for p in pair)
         return f"{_point(one)} and {_point(other)} both go to {_point([int(x) for x in table[:, pair[0]]])}"
 
-    def non_surjective_inverse(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> tuple[IndexMap, Expr]:
+    def non_surjective_inverse(self, shape: Sequence[Any]) -> tuple[IndexMap, Expr]:
         """(the map back, the condition under which a new index is padding), both over the new indices.
 
         The map back is right at every place that is not padding. Raises `NotInjective` where two elements go to one
         place, or no way back can be found.
         """
         dims = tuple(map(as_expr, shape))
-        analyzer = analyzer or Analyzer()
-        reason = self.why_not_injective(dims, analyzer)
+        reason = self.why_not_injective(dims)
         if reason is not None:
             raise NotInjective(f"{self} has no inverse: {reason}")
         dtype = self._dtype(dims)
         places = tuple(Var(f"axis{k}", dtype) for k in range(len(self.final_indices)))
-        back = self._way_back(dims, places, analyzer)
+        back = self._way_back(dims, places)
         if back is None:
             raise NotInjective(f"{self}: its inverse is not known\n  try:    give inverse_index_map")
         return IndexMap(places, back), self._padding(dims, places, back)
 
     def image(self, shape: Sequence[Any], places: IndexMap) -> list[Expr]:
-        """The conditions, over the indices of the map back, under which a place of the new shape is no padding."""
+        """The conditions, over the indices of the map back, under which a place of the new shape is not padding."""
         dims = tuple(map(as_expr, shape))
         return self._filled(dims, places.initial_indices, places.final_indices)
 
@@ -264,7 +263,7 @@ class IndexMap:
         # Bijective onto a box: onto that at zero where nothing is added before or after.
         return not any(shift for _, shift in moved.values()) and all(row.base == Affine({}) for row in normal.sums)
 
-    def _way_back(self, dims: tuple[Expr, ...], places: tuple[Var, ...], analyzer: Analyzer) -> tuple[Expr, ...] | None:
+    def _way_back(self, dims: tuple[Expr, ...], places: tuple[Var, ...]) -> tuple[Expr, ...] | None:
         if self.inverse_index_map is not None:
             return self._given_back(dims, places)
         form = self._form(dims)
@@ -284,7 +283,7 @@ class IndexMap:
         return with_unit_places(back, self.initial_indices, self.final_indices, places, self.map_shape(dims))
 
     def _given_back(self, dims: tuple[Expr, ...], places: tuple[Var, ...]) -> tuple[Expr, ...] | None:
-        """The inverse that the caller gave, where it is one."""
+        """The inverse that the caller passed, if it is an inverse."""
         assert self.inverse_index_map is not None
         domains = {v: Range(const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims)}
         analyzer = Analyzer(domains)
@@ -376,7 +375,7 @@ class IndexMap:
         return self._places(np.indices(sizes).reshape(len(sizes), -1))
 
     def _others(self) -> list[Var]:
-        """The variables of the map that are none of its indices."""
+        """The variables of the map that are not its indices."""
         used = dict.fromkeys(v for e in self.final_indices for v in free_vars(e))
         return [v for v in used if v not in self.initial_indices]
 
@@ -400,7 +399,7 @@ class IndexMap:
 
 
 def checked_indices(result: Any) -> Any:
-    """What a caller's function of indices gave; raises `InputError` where that is no expression, nor lists of them."""
+    """The result of a caller's function of indices; raises `InputError` unless it is an expression or lists of them."""
     if isinstance(result, list | tuple):
         return type(result)(map(checked_indices, result))
     if isinstance(result, Expr | str | int | float | np.generic):

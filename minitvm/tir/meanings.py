@@ -78,7 +78,7 @@ def register_meaning(name: str, meaning: Meaning, override: bool = False) -> Non
 
 
 def written_out(func: PrimFunc) -> PrimFunc:
-    """The function with the meaning of each foreign call that has one in its place; itself where there is none."""
+    """The function with each foreign call replaced by its meaning, if it has one; the same function if none has."""
     return _expanded(func) if MEANINGS else func
 
 

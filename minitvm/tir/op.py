@@ -112,7 +112,7 @@ def infinity(dtype: str, negative: bool = False) -> Expr:
 
 
 def lowest(dtype: str) -> Expr:
-    """What no value of a dtype is below: where maxima start.
+    """A value that no value of a dtype is below; maxima start from it.
 
     TVM starts a float maximum from the lowest finite number, which is no identity: -inf reduced would not give -inf.
     """
@@ -120,7 +120,7 @@ def lowest(dtype: str) -> Expr:
 
 
 def highest(dtype: str) -> Expr:
-    """What no value of a dtype is above: where minima start."""
+    """A value that no value of a dtype is above; minima start from it."""
     return infinity(dtype) if DType(dtype).is_float else max_value(dtype)
 
 

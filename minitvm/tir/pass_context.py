@@ -1,4 +1,4 @@
-"""TVM's `PassContext`: who watches the passes that run inside of it.
+"""TVM's `PassContext`: which instruments watch the passes that run inside it.
 
     with transform.PassContext(opt_level=3, instruments=[ir.instrument.PrintAfterAll()]):
         tvm.build(func)
@@ -31,7 +31,7 @@ class PassInfo:
 
 
 class PassContext:
-    """What holds for the passes inside of a `with`.
+    """The settings of the passes that run inside a `with`.
 
     `opt_level` is TVM's number and decides nothing here; `disabled_pass` names passes that do nothing where they are
     called by themselves. Raises `InputError` for options of passes (`config`), of which there are none.
@@ -49,7 +49,7 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """The context of the innermost `with`; one without instruments where there is none."""
+        """The context of the innermost `with`; outside of any, one without instruments."""
         stack = _CURRENT.get()
         return stack[-1] if stack else PassContext()
 
@@ -64,7 +64,7 @@ class PassContext:
 
     def run(self, name: str, apply: Callable[[M], M], program: M, shown: Callable[[M], Any] = lambda program: program,
             optional: bool = False) -> M:  # fmt: skip
-        """`apply(program)`, with every instrument told before and after; `shown` makes a module for them."""
+        """`apply(program)`, with every instrument called before and after; `shown` makes a module for them."""
         if not self.instruments and not self.disabled_pass:
             return apply(program)
         info = PassInfo(name)

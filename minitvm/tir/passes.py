@@ -72,12 +72,12 @@ def prim_func_pass(function: Any = None, *, opt_level: int = 0, name: str | None
 
 
 def names() -> list[str]:
-    """TVM's names of the passes that there are."""
+    """TVM's names of the available passes."""
     return sorted(_NAMES)
 
 
 def named(name: str) -> Callable[[], ModulePass]:
-    """What makes the pass that TVM calls so; raises `AttributeError`, as it stands behind attributes of modules."""
+    """The constructor of the pass of that TVM name; raises `AttributeError`, as it serves attributes of modules."""
     if name not in _NAMES:
         raise AttributeError(f"there is no pass {name}: {nearest(name, names())}")
 

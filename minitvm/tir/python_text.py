@@ -86,7 +86,7 @@ class _PythonText(ExprPrinter):
 def python(e: Expr) -> str:
     """An expression as Python over the names of its variables.
 
-    Raises `InputError` for what has no such text: loads, vectors, calls of what is no scalar intrinsic.
+    Raises `InputError` for expressions without such a text: loads, vectors, calls other than scalar intrinsics.
     """
     return _PythonText().expr(e)
 
@@ -108,7 +108,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def parse_expression(text: str, names: Mapping[str, Expr]) -> Expr:
-    """The expression of a text over known names; raises `ValueError` where it is anything else."""
+    """The expression of a text over known names; raises `ValueError` for any other text."""
     value = evaluated(parsed(text), names)
     if isinstance(value, list | tuple):
         raise ValueError(f"{text!r} is no single expression")
@@ -116,7 +116,7 @@ def parse_expression(text: str, names: Mapping[str, Expr]) -> Expr:
 
 
 def parsed(text: str) -> ast.expr:
-    """A text as Python's tree; raises `ValueError` where it is none."""
+    """A text as Python's syntax tree; raises `ValueError` if it is not Python."""
     try:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, UnicodeError) as error:
@@ -124,7 +124,7 @@ def parsed(text: str) -> ast.expr:
 
 
 def evaluated(tree: ast.expr, names: Mapping[str, Expr]) -> Any:
-    """What a tree means: an expression, or lists and tuples of them; raises `ValueError` where it means nothing."""
+    """The value of a tree: an expression, or lists and tuples of them; raises `ValueError` if it has none."""
     if isinstance(tree, ast.List | ast.Tuple):
         items = [evaluated(item, names) for item in tree.elts]
         return items if isinstance(tree, ast.List) else tuple(items)

@@ -1,6 +1,6 @@
-"""Where things are: the scopes of storage and the axes of threads, by TVM's names.
+"""The scopes of storage and the axes of threads, by TVM's names.
 
-What reads a program's text and what changes a program go by the same names, so both ask here.
+The parser and the schedule primitives accept the same names, so both ask here.
 """
 
 from __future__ import annotations
@@ -35,6 +35,6 @@ def is_thread_axis(name: object) -> bool:
 
 
 def suggestion(name: str, names: Sequence[str]) -> tuple[str, ...]:
-    """What to try instead of a name: the known ones that are nearest, if some are near."""
+    """What to try instead of a name: the nearest of `names`, if one is near."""
     hint = nearest(name, names)
     return (hint,) if hint.startswith("did you mean") else ()

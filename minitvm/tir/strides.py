@@ -12,7 +12,7 @@ _ENUMERATED = 1 << 16  # elements up to which offsets are compared one by one
 
 
 def product_of(dims: Iterable[Expr]) -> Expr:
-    """The product of dimensions, constants multiplied out; int64 where it needs that."""
+    """The product of dimensions, with constants multiplied; int64 where int32 is too small."""
     number, symbols = 1, []
     for dim in dims:
         if isinstance(dim, IntImm):
@@ -36,7 +36,7 @@ def row_major(shape: Sequence[Expr]) -> list[Expr]:
 
 
 def why_not_strides(shape: Sequence[Expr], strides: Sequence[Expr], offset: Expr) -> str:
-    """What is wrong with explicit strides, counted in elements; "" where nothing is, or symbols leave it open."""
+    """What is wrong with explicit strides, counted in elements; "" if nothing is, or if symbols leave it open."""
     if not strides:
         return ""
     if len(strides) != len(shape):

@@ -40,7 +40,7 @@ class Address:
 
 
 def addresses(node: Node) -> Iterator[Address]:
-    """The addresses that are handed out below a node, blocks inside not counted: they declare what is done."""
+    """The addresses handed out below a node. Blocks inside are left out: they declare what they do."""
     if isinstance(node, BlockRealize | BufferRegion):
         return
     if isinstance(node, Call) and node.op == "tvm_access_ptr" and isinstance(node.args[1], BufferData):
@@ -56,7 +56,7 @@ def addresses(node: Node) -> Iterator[Address]:
 
 
 def handed_out(node: Node) -> Buffer | None:
-    """The buffer of which a node is the address; None for any other node."""
+    """The buffer whose address a node is; None for any other node."""
     if isinstance(node, BufferData):
         return node.buffer
     if isinstance(node, Call) and node.op == "address_of" and isinstance(node.args[0], BufferLoad):

@@ -42,7 +42,7 @@ def why_not_injective(
     if mapping:
         return None
     if mapping.repeats is None:
-        # Simplified, `(8 * a + b) // 5` is `a + (3 * a + b) // 5`, which is no sum of parts of loops: ask integer sets.
+        # Simplified, `(8 * a + b) // 5` is `a + (3 * a + b) // 5`, no sum of parts of loops: ask integer sets.
         return None if _shown_injective(realize, loops) else mapping.errors[0]
     if together and _reduces_alone(realize, loops, analyzer) and _shown_injective(realize, loops):
         return None
@@ -71,7 +71,7 @@ def why_not_started_first(block: BlockRealize, loops: Sequence[For], analyzer: A
 def why_not_initialised(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> str | None:
     """None where a block has an init only if it runs for each element before all other steps of its reduction.
 
-    Else the reduction goes on from what stood in the buffer: a new buffer in its place would have to be filled first.
+    Otherwise the reduction continues from the old values: a new buffer in its place would have to be filled first.
     """
     if realize.block.init is None:
         return None
@@ -109,7 +109,7 @@ def _shown_injective(realize: BlockRealize, loops: Sequence[For]) -> bool:
 
 
 def not_quasi_affine(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> tuple[IterVar, Expr] | None:
-    """The first iterator of a block, and its value, that is no sum of parts of `loops`; None when all are."""
+    """The first iterator of a block whose value is not a sum of parts of `loops`, and that value; None if all are."""
     if iteration_map(realize, loops, analyzer, "none"):
         return None
     ranges = loop_ranges(loops)

@@ -93,7 +93,7 @@ def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
 
     Reduction: has an init; what it writes does not decide where it runs; iterators are spatial or reduction; the only
     writer of what it writes and before its readers; reduction iterators do not index the output, and run inside of the
-    scope: one that stands still there goes on from an earlier run of it.
+    scope: one that is fixed there continues from an earlier run of it.
     """
     block = realize.block
     if block.init is None:
@@ -119,8 +119,8 @@ def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
 
 
 def why_goes_on(scope: Scope, realize: BlockRealize) -> str | None:
-    """None where a reduction runs inside of one run of its scope; else what stands still there: it goes on with what
-    an earlier run of the scope left."""
+    """None if a reduction runs inside one run of its scope; otherwise what is fixed there: the reduction continues from
+    an earlier run of the scope."""
     outside = scope.tree.moving - {l.var for l in scope.tree.loops_above(realize)}
     for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         outer = [v.name for v in free_vars(value) if v in outside]

@@ -36,7 +36,7 @@ Box = tuple[Range, ...]
 
 
 def relax(box: Box, loops: Sequence[For], analyzer: Analyzer, buffer: Buffer) -> Box:
-    """The box that a box covers while `loops` (outermost first) run; a dimension that cannot be bounded whole."""
+    """The box that a box covers while `loops` (outermost first) run; dimensions without a bound are whole."""
     return swept(box, loop_ranges(loops), analyzer, buffer)
 
 
@@ -47,7 +47,7 @@ def swept(box: Box, domains: Mapping[Var, Range], analyzer: Analyzer, buffer: Bu
 
 
 def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
-    """The part of a box inside the buffer, as far as it is shown where the box reaches out; it may be empty."""
+    """The part of a box inside the buffer, cut where the box is shown to reach out; it may be empty."""
     clipped = []
     for r, dim in zip(box, buffer.shape, strict=True):
         start, end = r.start, r.start + r.extent
@@ -85,7 +85,7 @@ def hull(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
 
 
 def with_buffer(node: Node, old: Buffer, new: Buffer) -> Node:
-    """Every load, store, region and address of one buffer made one of another of the same shape."""
+    """Every load, store, region and address of one buffer becomes one of another of the same shape."""
 
     def change(at: Node) -> Node | None:
         if isinstance(at, BufferLoad | BufferStore | BufferRegion | BufferData) and at.buffer is old:

@@ -40,7 +40,7 @@ def with_declared_regions(block: Block) -> Block:
 
 
 def union_regions(touched: Iterable[BufferRegion], analyzer: Analyzer | None = None) -> Regions:
-    """One region a buffer, in order of first appearance: the hull of all of its."""
+    """One region for each buffer, in order of first appearance: the hull of its regions."""
     analyzer = analyzer or Analyzer()
     boxes: dict[Buffer, list[Box]] = {}
     for region in touched:

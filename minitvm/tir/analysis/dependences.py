@@ -76,7 +76,7 @@ def _accesses(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[Access]:
 def exact(
     accesses: Sequence[Access], before: Sequence[For], after: Sequence[For], parallel: bool, accumulating: bool = False
 ) -> Dependence | Undecided | None:
-    """A pair of iterations that a new order of loops (all of them, outermost first) turns round; None: there is none.
+    """A pair of iterations that a new order of loops (all of them, outermost first) reverses; None if there is none.
 
     With `parallel` the last loop of `after` has no order among its iterations, which with `accumulating` may still
     accumulate in one element.
@@ -105,8 +105,8 @@ def reordered(
 
 
 def exchanging(loops: Sequence[For], buffer: Buffer) -> list[For]:
-    """The loops over threads that share a buffer. These go in step: what one writes the others see at the next
-    statement, so that an order holds between the statements of all of them, not for each alone."""
+    """The loops over threads that share a buffer. They run in step: what one writes, the others see at the next
+    statement. So an order holds between the statements of all threads, not for each thread alone."""
     return [l for l in loops if is_thread(l) and not owns(l, buffer.scope)]
 
 

@@ -1,4 +1,4 @@
-"""Which elements a statement touches: perhaps, surely, and before it has written them itself.
+"""Which elements a statement may touch, surely touches, and reads before it writes them.
 
 `effects(stmt)` is worked out from the body, predicates and indices included, in terms of the variables that are free in
 the statement. A block's declared regions count only where the text shows nothing: foreign calls and views. The
@@ -75,11 +75,11 @@ class Effects:
 
     @cached_property
     def exposed(self) -> tuple[Touch, ...]:
-        """The reads that may find what stood in memory before the run."""
+        """The reads that may see what was in memory before the run."""
         return tuple(self.expose())
 
     def each(self, change: Callable[[Touch], Touch]) -> Effects:
-        """Every touch changed; what is exposed stays one of the reads."""
+        """Every touch changed; exposed touches stay among the reads."""
         if self is _NOTHING:
             return self
         reads = {id(t): change(t) for t in self.reads}
@@ -90,7 +90,7 @@ class Effects:
         )
 
     def without(self, buffers: Iterable[Buffer]) -> Effects:
-        """What is left for those who do not see some buffers."""
+        """The effects on all buffers but these."""
         hidden = set(buffers)
         if not hidden:
             return self
@@ -126,9 +126,9 @@ def _cache(stmt: Stmt) -> dict[Some, Effects]:
 
 
 def exposes(stmt: Stmt, buffer: Buffer) -> bool:
-    """Whether a run of a statement may find in a buffer what stood there before the run.
+    """Whether a run of a statement may read from a buffer what was there before the run.
 
-    Of a loop's body: whether an iteration may find what another one has left.
+    For a loop's body: whether an iteration may read what another one wrote.
     """
     return bool(effects(stmt, frozenset([buffer])).exposed)
 
@@ -183,7 +183,7 @@ def _effects(node: Node, of: Some) -> Effects:
 
 
 def _in_turn(parts: Iterable[Effects]) -> Effects:
-    """Of several, one after the other."""
+    """The effects of several statements, one after the other."""
     acting = [part for part in parts if part.reads or part.writes]
     if len(acting) < 2:
         return acting[0] if acting else _NOTHING
@@ -198,7 +198,7 @@ def _in_turn(parts: Iterable[Effects]) -> Effects:
 
 
 def _accessed(node: Node, of: Some) -> Effects:
-    """Expressions, and statements that hold nothing but expressions."""
+    """The effects of expressions, and of statements that hold nothing but expressions."""
     opaque = isinstance(node, Call | BufferData)
     handed = [_of_address(a) for a in addresses(node) if a.node is node and _among(a.buffer, of)] if opaque else []
     if isinstance(node, Call) and (node.op == "tvm_access_ptr" or node.op == "address_of"):
@@ -230,7 +230,7 @@ def _of_address(address: Address) -> Effects:
 
 
 def guarded(touch: Touch, condition: Expr) -> Touch:
-    """The touch where a condition holds, which may ask for what is in memory."""
+    """The touch under a condition, which may itself read memory."""
     return touch.perhaps() if reads_memory(condition) else touch.under(condition)
 
 
@@ -259,7 +259,7 @@ def _loop(loop: For, body: Effects) -> Effects:
 
 
 def _behind(touch: Touch, stores: Sequence[Touch]) -> Touch | None:
-    """A read that comes after stores: None where they cover it."""
+    """A read that comes after stores; None if they cover it."""
     own = [s for s in stores if s.buffer is touch.buffer]
     if not own:
         return touch
@@ -371,7 +371,7 @@ def _same_place(a: Touch, b: Touch) -> bool:
 
 
 def _believed(block: Block, body: Effects) -> Effects:
-    """The effects, with what foreign calls do as the block declares it."""
+    """The effects; those of foreign calls are what the block declares."""
     opaque = {t.buffer for part in (body.reads, body.writes) for t in part if t.opaque}
     if not opaque:
         return body

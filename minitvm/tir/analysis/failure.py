@@ -1,4 +1,4 @@
-"""What a question about a program answers where the answer is no: the spots, what was wanted, what was found."""
+"""Why the answer to a question about a program is no: the spots, what was wanted, what was found."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from .touches import Box
 
 
 def buffer_access(body: Stmt) -> dict[Buffer, str]:
-    """What each buffer from outside is for: "r" read only, "w" written first, "rw" read, then written.
+    """How each buffer from outside is used: "r" read only, "w" written first, "rw" read, then written.
 
     "w" is a promise: whatever the buffer held before, the statement does the same.
     """

@@ -128,7 +128,7 @@ def recognise(own: Values, update: Values) -> Match | None:
 
 
 def _beside(parts: Sequence[Match]) -> Match:
-    """Several updates, of one element each, as the update of all of them."""
+    """Several updates of one element each as one update of all elements."""
 
     def combine(x: Values, y: Values) -> Sequence[Expr]:
         return [value for part, a, b in zip(parts, x, y, strict=True) for value in part.apply((a,), (b,))]

@@ -105,7 +105,7 @@ def annotated_loops(func: PrimFunc) -> Iterator[For]:
 
 
 def malformed(loop: For) -> Failure | None:
-    """How the annotations of a loop say nothing that could be a pipeline; None where they do."""
+    """Why the annotations of a loop describe no pipeline; None if they describe one."""
     notes = {key: loop.annotations[key] for key in KEYS if key in loop.annotations}
     if not notes:
         return None
@@ -201,7 +201,7 @@ def _broken_dependence(
     tree: Tree, loop: For, by_part: Sequence[Sequence[Access]], stages: Sequence[int], order: Sequence[int],
     private: Sequence[Buffer],
 ) -> Failure | None:  # fmt: skip
-    """Two accesses to one element that the new order turns round; None where there are none."""
+    """Two accesses to one element that the new order reverses; None if there are none."""
     outer = [l.var for l in tree.all_loops_above(loop)]
     step: Expr = loop.var
     points: list[Point] = []
@@ -239,7 +239,7 @@ def _broken_dependence(
 
 
 def ill_formed(tree: Tree) -> Failure | None:
-    """The first annotation of a loop or block that says nothing that could be done; None where there is none."""
+    """The first annotation of a loop or block that cannot be carried out; None if there is none."""
     for loop in tree.loops.values():
         failure = malformed(loop)
         if failure is not None:
@@ -299,7 +299,7 @@ def doubled_buffer(block: Block) -> Buffer | None:
 
 
 def unusable_double(tree: Tree, realize: BlockRealize) -> Failure | None:
-    """How the annotation of a block as a double buffer says nothing; None where it does."""
+    """Why a block cannot be the double buffer that it is annotated as; None if it can."""
     block = realize.block
     if doubled_buffer(block) is None:
         expected = f"{DOUBLE}: the position of one of the {len(block.writes)} buffers that {block.name} writes"

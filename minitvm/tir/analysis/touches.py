@@ -92,7 +92,7 @@ class Touch:
         return tuple(r if r is not None else all_ for r, all_ in zip(self.ranges, whole, strict=True))
 
     def box(self, analyzer: Analyzer | None = None, still: Iterable[Var] = ()) -> Box:
-        """A box around all that is touched; of a dimension that cannot be bounded the whole one.
+        """A box around all that is touched; a dimension that cannot be bounded is taken whole.
 
         The loops of the variables `still` stand still; an index that none of the others moves is kept as it was
         written. The box may reach out of the buffer where a condition keeps the access inside.
@@ -116,7 +116,7 @@ class Touch:
         return tuple(l for l in self.loops if l.var not in held) if held else self.loops
 
     def certain(self, analyzer: Analyzer | None = None, still: Iterable[Var] = ()) -> Box | None:
-        """A box of which every element inside the buffer is touched in every run; None where none is shown.
+        """A box whose elements inside the buffer are all touched in every run; None if none is shown.
 
         A condition is left out where it only keeps elements beyond the buffer's ends, and cuts the box where it bounds
         an index. Loops that do not decide which element it is may stand at their start: one iteration is enough.
@@ -162,7 +162,7 @@ class Touch:
         return tuple(box)
 
     def _starts(self, loops: Sequence[For]) -> dict[Var, Expr]:
-        """Where the loops start that do not decide which element it is."""
+        """The starts of the loops that do not decide which element is touched."""
         deciding = {v for r in self.ranges if r is not None for v in free_vars(r)}
         for l in reversed(loops):
             if l.var in deciding:
@@ -202,7 +202,7 @@ class Touch:
         return first, merged
 
     def elements_at_most(self) -> int | None:
-        """At most how many elements one run touches; None where that is not known.
+        """An upper bound of the elements that one run touches; None if unknown.
 
         Each iteration of the loops that decide the place touches one element or vector. Where only data tells the
         place, every loop decides.
@@ -235,7 +235,7 @@ class Touch:
     def _cut(
         self, condition: Expr, moving: set[Var], analyzer: Analyzer
     ) -> list[tuple[int, Expr | None, Expr | None]] | None:
-        """What a condition cuts off the box, as (dimension, start, end); None where it cannot be said."""
+        """What a condition cuts off the box, as (dimension, start, end); None if unknown."""
         if analyzer.can_prove(condition):
             return []
         if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:
@@ -357,7 +357,7 @@ def stretch(r: Range, loops: Sequence[For]) -> tuple[Affine, int] | None:
 
 
 def of_element(node: BufferLoad | BufferStore) -> Touch:
-    """One load or store. Of a vector the elements between the first and the last."""
+    """One load or store; for a vector, the elements from the first to the last."""
     dense = all(not isinstance(i, Ramp) or is_const(i.stride, 1) for i in node.indices)
     ranges = tuple(map(_place, node.indices))
     if node.predicate is not None:

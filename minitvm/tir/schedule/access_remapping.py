@@ -46,7 +46,7 @@ SIDES = {"read": "reads", "write": "writes"}
 
 
 def chosen_region(block: BlockRealize, buffer: object) -> BufferRegion | None:
-    """The region that a caller means: ("read", i), ("write", i), the name of a buffer, or the buffer; None for none."""
+    """The region that a caller means: ("read", i), ("write", i), the name of a buffer, or the buffer; None if none."""
     both = (*block.block.reads, *block.block.writes)
     if isinstance(buffer, list | tuple) and len(buffer) == 2 and buffer[0] in SIDES:
         regions = getattr(block.block, SIDES[buffer[0]])

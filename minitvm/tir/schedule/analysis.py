@@ -1,6 +1,6 @@
 """The functions of TVM's module of this name: blocks asked by name, suggested layouts, mappings to intrinsics.
 
-What kind of block is which is told by `tir.analysis.block_kinds`.
+The kinds of blocks are defined in `tir.analysis.block_kinds`.
 """
 
 from __future__ import annotations

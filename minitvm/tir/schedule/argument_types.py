@@ -19,7 +19,7 @@ _MAPPINGS = (dict, collections.abc.Mapping)
 
 
 def misfit(primitive: Primitive, name: str, value: Any) -> str | None:
-    """Why a value cannot be handed over for a parameter: what it must be, what was found. None where it can."""
+    """Why a value cannot be passed for a parameter: what it must be, what was found. None if it can."""
     hint = primitive.hints.get(name, Any)
     several = primitive.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
     wrong = [item for item in (value if several else (value,)) if not fits(item, hint)]

@@ -44,7 +44,7 @@ def bind(primitive: Primitive, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 def complete(primitive: Primitive, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Arguments that are given by name, in the primitive's order, and its defaults for those that are left out.
 
-    Raises `ScheduleError` where one is missing, or is none of the primitive's.
+    Raises `ScheduleError` if one is missing, or unknown to the primitive.
     """
     parameters = primitive.signature.parameters
     unknown = next((name for name in arguments if name not in parameters), None)

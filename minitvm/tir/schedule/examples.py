@@ -67,7 +67,7 @@ def _section(text: str, head: str) -> str | None:
 def verify_example(primitive: Primitive | str) -> Schedule:
     """Run the example of a primitive's docstring and compare what it makes with what the docstring says.
 
-    Gives the schedule. Raises `InternalError` with the difference, or where there is no example.
+    Returns the schedule. Raises `InternalError` with the difference, or if there is no example.
     """
     primitive = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
     example = example_of(primitive)

@@ -22,7 +22,7 @@ def bad_call_program(primitive: Primitive, bad: BadCall) -> PrimFunc:
 
 
 def refusal(primitive: Primitive, bad: BadCall) -> str:
-    """The error that a bad call ends in; raises as `refused` does."""
+    """The text of the error that a bad call raises; raises itself as `refused` does."""
     sch = Schedule(bad_call_program(primitive, bad))
     subject = f"{primitive.name}: the bad call for {bad.requirement.name}, `{bad.call}`,"
     *first, last = bad.call.split("; ")

@@ -71,7 +71,7 @@ def to_handles(result: Any) -> Any:
 
 
 def numbers_to_handles(values: Any, numbers: dict[ExprRV, int]) -> Any:
-    """The values of a sampling as handles, in lists as they were; `numbers` is told what the numbers are."""
+    """Sampled values as handles, in lists as they were; `numbers` collects the number of each handle."""
     if isinstance(values, list | tuple):
         return [numbers_to_handles(item, numbers) for item in values]
     if isinstance(values, int):

@@ -272,7 +272,7 @@ class Matcher:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """What is found out inside is forgotten when that fails."""
+        """Matches made inside are undone if it fails."""
         variables, buffers = dict(self.vars), dict(self.buffers)
         try:
             yield

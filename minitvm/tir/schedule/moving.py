@@ -120,7 +120,7 @@ def iterator_ranges(
 
 
 def run_through(it: IterVar, ranges: dict[Var, Range], analyzer: Analyzer) -> Range:
-    """The range that a new loop gives an iterator: around what is wanted, or its domain where that is no larger."""
+    """The range that a new loop gives an iterator: around what is needed, or its domain if that is no larger."""
     needed = ranges.get(it.var)
     most = None if needed is None else analyzer.bounds(needed.extent)[1]
     if needed is None or most is None or analyzer.can_prove(it.dom.extent <= int(most)):
@@ -223,7 +223,7 @@ def reads(tree: Tree, block: BlockRealize) -> tuple[BufferRegion, ...]:
 
 
 def _is_hidden(tree: Tree, part: Node) -> bool:
-    """Whether an index goes through memory or a let: which element that is no box over loops says."""
+    """Whether an index goes through memory or a let: no box over loops holds its element."""
     return isinstance(part, BufferLoad) or (isinstance(part, Var) and part in tree.moving and part not in tree.loops)
 
 
@@ -260,7 +260,7 @@ def box_text(buffer: Buffer, box: Box) -> str:
 
 
 def broken_flow(state: ScheduleState, tree: Tree, block: BlockRealize) -> Failure | None:
-    """What a moved block misses at its new place, or what misses it; None where every read finds its value."""
+    """Which read misses its value once a block has moved; None if every read finds its value."""
     scope = Scope.around(tree, block)
     for producer in scope.producers(block):
         if not scope.before(producer, block):

@@ -11,7 +11,7 @@ _MULTIPLIER, _MODULUS = 48271, 2**31 - 1
 
 
 class RandomNumbers:
-    """The minimal standard generator (Park and Miller; C++'s `minstd_rand`). `state` is all that there is to it."""
+    """The minimal standard generator (Park and Miller; C++'s `minstd_rand`). `state` is its whole state."""
 
     __slots__ = ("state",)
 

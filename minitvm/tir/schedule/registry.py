@@ -64,7 +64,7 @@ class Requirement:
         return self.check(**{name: available[name] for name in parameters if name in available})
 
     def refuse(self, failure: Failure) -> Refused:
-        """The exception to raise from inside a primitive, for what shows only while it works."""
+        """The exception to raise from inside a primitive, for a failure that shows only while it runs."""
         return Refused(self, failure)
 
 

@@ -42,7 +42,7 @@ class ScheduleState:
         return self.trees[func]
 
     def named(self, name: str | None) -> str:
-        """A function's name, by default of the one that is worked on; raises `ScheduleError` where that is open."""
+        """A function's name, by default of the one that is worked on; raises `ScheduleError` if there is no default."""
         resolved = name or self.func_name
         if resolved is None:
             names = ", ".join(self.mod.functions)
@@ -64,11 +64,11 @@ class ScheduleState:
         return (tree for _, tree in self._schedulable())
 
     def loop(self, var: Var) -> For | None:
-        """The loop over a variable, or None when there is none (any more)."""
+        """The loop over a variable; None if there is none, or no longer."""
         return next((tree.loops[var] for _, tree in self._schedulable() if var in tree.loops), None)
 
     def block(self, key: BlockId) -> BlockRealize | None:
-        """The block with an id, or None when there is none (any more)."""
+        """The block with an id; None if there is none, or no longer."""
         return next((tree.blocks[key] for _, tree in self._schedulable() if key in tree.blocks), None)
 
     def home(self, stmt: Stmt) -> Tree:

@@ -23,7 +23,7 @@ def verify_trace_roundtrip(
     debug_mask: str | int = "all",
     text_format: str | Sequence[str] = ("python", "json"),
 ) -> Schedule:
-    """Replay the trace of `sch` on `mod`, as JSON and as Python text, and compare; gives the schedule from the JSON.
+    """Replay the trace of `sch` on `mod`, as JSON and as Python text, and compare; returns the schedule from the JSON.
 
     Raises `InternalError` that names the first difference.
     """
@@ -82,7 +82,7 @@ def replayed_at_the_end(most: int = 20) -> Iterator[None]:
 
 @contextmanager
 def registrations_undone() -> Iterator[None]:
-    """Primitives that are registered inside are gone at the end, their methods too; replaced ones are back."""
+    """Primitives that are registered inside are removed at the end, with their methods; replaced ones are restored."""
     before = dict(PRIMITIVES)
     attributes = dict(vars(Schedule))
     try:

@@ -48,8 +48,8 @@ def _shares_safely(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer
 
 
 def passes_on(state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, storage_scope: str) -> bool:
-    """Whether an iteration of a loop may find in a buffer what another one has written, were it in some scope: storage
-    that each owns, that they share in step, or for which they race."""
+    """Whether an iteration of a loop may read from a buffer what another one wrote, if the buffer were in some scope:
+    storage that each owns, that they share in step, or for which they race."""
     above = tree.all_loops_above(loop)
     touches = [a for a in accesses(tree, loop) if a.buffer is buffer]
     if all(shown_apart(above, loop, a, b) for a, b in conflicting_pairs(touches)):

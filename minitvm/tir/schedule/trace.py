@@ -96,7 +96,7 @@ class Instruction:
 
     @property
     def outputs(self) -> list[Handle]:
-        """The handles that it gave; of `result`, which is a single one where a primitive does not give a list."""
+        """The handles in `result`, which is a single handle unless the primitive returns a list."""
         return handles_in(self.result)
 
     def python(self, names: Mapping[Any, str], schedule: str = "sch") -> str:
@@ -149,7 +149,7 @@ class Trace:
         self._insts.append(inst if decision is None else inst.with_decision(decision))
 
     def pop(self) -> Instruction | None:
-        """Take the last instruction off and give it; None where there is none."""
+        """Remove the last instruction and return it; None if there is none."""
         if not self._insts:
             return None
         last = self._insts[-1]
@@ -238,7 +238,7 @@ class Trace:
 
     @staticmethod
     def _gap(insts: Sequence[Instruction]) -> int | None:
-        """The number of the first step that uses a handle which none before it gives."""
+        """The number of the first step that uses a handle which no earlier step returns."""
         defined: set[Handle] = set()
         for step, inst in enumerate(insts, 1):
             if not defined.issuperset(handles_in(list(inst.arguments.values()))):
@@ -333,7 +333,7 @@ class Trace:
 def _replayed(
     inst: Instruction, sch: Schedule, mapping: Mapping[Handle, Any], provider: DecisionProvider | None
 ) -> dict[Handle, Any]:
-    """Do one instruction on another schedule; what its results are there."""
+    """Run one instruction on another schedule; returns the new handle of each result."""
     arguments = {name: map_handles(value, mapping) for name, value in inst.arguments.items()}
     if "decision" in arguments:
         decision = inst.decision

@@ -61,7 +61,7 @@ def _input(value: Any, names: Mapping[Any, str]) -> Any:
 
 
 class _Damaged(Exception):
-    """Why the data is no trace."""
+    """Why the data is not a trace."""
 
 
 def from_json(json_obj: Sequence[Any] | str) -> Trace:

@@ -63,7 +63,7 @@ def _stores(stmt: Stmt) -> list[BufferStore] | None:
 
 
 def recognised(block: Block) -> tuple[Update, Match] | str:
-    """The update of a reduction block and the registered reducer that it is, or why it is none."""
+    """The update of a reduction block and the registered reducer that it is, or why there is no such reducer."""
     update = _read_update(block)
     if isinstance(update, str):
         return f"block {block.name} is no update of a reducer: {update}"

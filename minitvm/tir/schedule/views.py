@@ -1,4 +1,4 @@
-"""Views that blocks match on parts of a buffer: which there are, and how they follow the buffer to another one."""
+"""Views that blocks match on parts of a buffer: finding them, and moving them to another buffer."""
 
 from __future__ import annotations
 

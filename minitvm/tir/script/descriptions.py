@@ -1,4 +1,4 @@
-"""What the functions of `T` return: plain descriptions, of which the parser makes nodes where they stand."""
+"""What the functions of `T` return: plain descriptions, which the parser turns into nodes."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class Evaluator:
             raise ParseError(f"{error}\n{rest}" if rest else str(error)) from problem
 
     def expr(self, node: ast.expr) -> Expr:
-        """The value as an expression; raises `ParseError` for anything that is none."""
+        """The value as an expression; raises `ParseError` for any other value."""
         value = self.evaluate(node)
         if isinstance(value, BufferRegion):
             value = load_of(value)
@@ -158,7 +158,7 @@ class Evaluator:
         raise self._undefined(node, f"{name} = T.int32() for a symbolic dimension")
 
     def _undefined(self, node: ast.Name, way: str) -> ParseError:
-        """The error about a name that nothing defines; `way` is how one of that use would come to be."""
+        """The error about a name that nothing defines; `way` shows how such a name is defined."""
         names = [*self.variables, *(n for n in self.captured if not n.startswith("_"))]
         if hasattr(language, node.id):
             return self.error(node, f"the name {node.id} is not defined", tries=(f"T.{node.id}",))

@@ -43,7 +43,7 @@ class NameSupply:
         return fresh(f"{stem}_" if stem in _RESERVED else stem, self._taken)
 
     def of(self, item: Node, hint: str) -> str:
-        """The name of a use. What nothing in scope defines is free: it keeps its name to the end."""
+        """The name of a use. An item that nothing in scope defines is free: it keeps its name to the end."""
         if item not in self._of:
             self._of[item] = self.fresh(hint)
             self._frames[0].append(item)

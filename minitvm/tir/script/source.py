@@ -159,7 +159,7 @@ def ir_module(cls: Any = None, **options: Any) -> Any:
 
 
 def _stray(cls: type, name: str) -> ParseError:
-    """The error for a name in the class of a module that is no function of the language."""
+    """The error for a name in the class of a module that is not a function of the language."""
     source, node = _source_of(cls)
     for item in getattr(node, "body", ()):
         targets = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]

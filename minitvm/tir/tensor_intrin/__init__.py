@@ -56,7 +56,7 @@ class TensorIntrin:
 
     @staticmethod
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
-        """The intrinsic of a name; raises `InputError` with the nearest names, or gives None if `allow_missing`."""
+        """The intrinsic of a name; raises `InputError` with the nearest names, or returns None if `allow_missing`."""
         if name not in TensorIntrin.KNOWN:
             from . import cpu
 

@@ -29,7 +29,8 @@ _NOTHING_KNOWN = Analyzer()
 
 
 def linear(e: Expr) -> Affine:
-    """The sum of terms that a scalar integer expression is, whatever its variables' ranges; what is none is a term."""
+    """A scalar integer expression as a sum of terms, whatever its variables' ranges; any other expression is one
+    term."""
     return _NOTHING_KNOWN.affine(e)
 
 
@@ -74,7 +75,7 @@ def with_loop(loop: For, ranges: Ranges) -> Ranges:
 
 
 def slack(condition: Expr) -> Affine | None:
-    """The form f for which an inequality of integers says `f < 0`; None for another condition."""
+    """The form f such that an inequality of integers is `f < 0`; None for any other condition."""
     if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:
         return None
     a, b = linear(condition.a), linear(condition.b)

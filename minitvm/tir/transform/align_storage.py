@@ -13,7 +13,7 @@ Entry = tuple[int, int, int]  # axis, factor, offset
 
 
 def alignments(node: Node) -> dict[Buffer, list[Entry]]:
-    """What the blocks below a node want of the buffers that they write."""
+    """The alignments that the blocks below a node ask for in the buffers that they write."""
     entries: dict[Buffer, list[Entry]] = {}
     for block in walk(node):
         if isinstance(block, Block):
@@ -46,7 +46,7 @@ def aligned_strides(shape: Sequence[Expr], entries: Iterable[Entry]) -> tuple[Ex
 def align_storage(func: PrimFunc) -> PrimFunc:
     """`B = alloc(8, 8)` of which dimension 0 is to have a stride of 1 modulo 4 -> B with the strides (9, 1).
 
-    Needs compact shapes: strides are worked out from what is left of a buffer.
+    Needs compact shapes: strides are computed from the shape that is left.
     """
     if not any(isinstance(node, Allocate) and ALIGNMENTS in node.annotations for node in walk(func.body)):
         return func

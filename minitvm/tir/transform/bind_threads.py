@@ -1,4 +1,4 @@
-"""Threads of a GPU are bound once, and what all of them would do alike one of them does.
+"""Each axis of GPU threads is bound by one loop; work that does not depend on the thread is done by one thread.
 
     for tx in thread_binding(8, "threadIdx.x"):
         for k in range(4):

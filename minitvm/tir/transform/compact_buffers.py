@@ -82,7 +82,7 @@ def _shrinks(span: Span | None, dim: Expr) -> bool:
 
 
 def shrunk(stmt: Allocate, ranges: Ranges) -> Allocate:
-    """An allocation with the shape that is needed and its accesses moved to it."""
+    """An allocation with the needed shape, and its accesses moved to it."""
     buffer = stmt.buffer
     spans = used_spans(buffer, stmt.body, ranges)
     shrinks = [_shrinks(span, dim) for span, dim in zip(spans, buffer.shape)]

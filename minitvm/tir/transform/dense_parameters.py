@@ -1,4 +1,4 @@
-"""Parameters are dense arrays: that is how a caller hands them over, whatever strides the text gives them."""
+"""Parameters are dense arrays: callers pass them so, whatever strides the text declares."""
 
 from __future__ import annotations
 

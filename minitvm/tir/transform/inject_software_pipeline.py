@@ -102,7 +102,7 @@ def _replaced(stmt: Any, loop: For, steps: Stmt, versions: Mapping[Buffer, _Vers
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A statement of the pipeline's body, to be put down once for each place where it runs."""
+    """A statement of the pipeline's body, which is emitted once for each place where it runs."""
 
     stmt: Stmt
     stage: int

@@ -82,7 +82,7 @@ def _inward(loop: For, stmt: Stmt) -> Stmt:
 
 
 def _depends(loop: For, stmt: Stmt) -> bool:
-    """Whether a statement itself, not what it holds, is another one for each virtual thread."""
+    """Whether a statement itself, not what it holds, differs between virtual threads."""
     own: list[Expr] = []
     if isinstance(stmt, For):
         own = [stmt.start, stmt.extent]
@@ -99,7 +99,7 @@ def _reads_shared(value: Expr) -> bool:
 
 
 def _held(let: LetStmt) -> Stmt:
-    """A let of what virtual threads share as storage of each: they all read it before any goes on."""
+    """A let of what virtual threads share as storage of each: they all read it before any continues."""
     own = Buffer(let.var.name, (), let.var.dtype, "local")
     body = substitute(let.body, {let.var: BufferLoad(own, ())})
     return Allocate(own, Seq((BufferStore(own, let.value, ()), body)))

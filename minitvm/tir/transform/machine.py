@@ -1,4 +1,4 @@
-"""What lowering asks of a target: how wide its vectors are. One function, so that any description will do."""
+"""The question that lowering asks a target: how wide are its vectors? One function, so that any description will do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEFAULT_VECTOR_BYTES = 32
 
 
 def vector_lanes(target: Any, dtype: str) -> int:
-    """How many values of a dtype fit one SIMD register; as on AVX2 where there is no target."""
+    """How many values of a dtype fit one SIMD register; without a target, as on AVX2."""
     if target is None:
         return max(1, DEFAULT_VECTOR_BYTES // DType(dtype).scalar.bytes)
     return int(target.vector_lanes(DType(dtype).scalar))

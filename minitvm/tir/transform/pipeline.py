@@ -104,7 +104,7 @@ def lower(
 
     `callback(pass name, before, after)` sees every step; after the last one, "split_host", it gets the module.
     With MINITVM_VERIFY=1 the rules of level 3 are checked on `func` and those of the kernel level on the result.
-    A nest of loops that are bound to a GPU's grid is a kernel; code for it there is none yet. Raises `Unsupported`
+    A nest of loops bound to a GPU's grid is a kernel, for which there is no code generator yet. Raises `Unsupported`
     for a function that calls foreign code, or whose threads compute one result together.
     """
     func = left_out(written_out(func))

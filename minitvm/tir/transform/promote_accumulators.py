@@ -100,7 +100,7 @@ def _disjoint(accesses: list[Access]) -> bool:
 
 
 def _active_lanes(access: Access) -> int:
-    """The lanes that a mask of the form "the first n" leaves; all where the mask is another."""
+    """The lanes that a mask of the form "the first n" leaves; all lanes for any other mask."""
     lanes = access.indices[0].dtype.lanes
     mask = access.predicate
     if not isinstance(mask, LT) or not isinstance(mask.a, Ramp) or not isinstance(mask.b, Broadcast):

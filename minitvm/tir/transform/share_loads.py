@@ -73,7 +73,7 @@ def _shared_run(run: list[BufferStore]) -> list[Stmt]:
 
 
 def load_name(load: BufferLoad) -> str:
-    """A short name for what a load gives."""
+    """A short name for the value of a load."""
     return "v" if load.dtype.lanes > 1 else "x"
 
 

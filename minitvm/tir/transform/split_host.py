@@ -1,4 +1,4 @@
-"""The function falls apart into kernels and a host function that calls them in order."""
+"""The function is split into kernels and a host function that calls them in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies that turn a tile around become loads, shuffles and stores of whole vectors.
+"""Copies that transpose a tile become loads, shuffles and stores of whole vectors.
 
     for i in unroll(16): for j in vectorized(16): B[b + i*S + j] = A[a + j*T + i]
 
@@ -34,7 +34,7 @@ def _visit(node: Any) -> Any:
 
 
 def _turned(rows: For) -> Stmt | None:
-    """The loop over rows of the result as shuffles; None where it is no copy that turns a tile."""
+    """The loop over rows of the result as shuffles; None if it is not a copy that transposes a tile."""
     columns = rows.body
     if not isinstance(columns, For) or columns.kind != ForKind.VECTORIZED:
         return None

@@ -47,7 +47,7 @@ def _lanes(node: Node) -> Any:
 
 
 def identity(kind: type, dtype: Any) -> Expr:
-    """What an operation leaves a value unchanged with."""
+    """The neutral value of an operation."""
     if kind is Add:
         return const(0, dtype)
     return lowest(dtype) if kind is Max else highest(dtype)

@@ -1,4 +1,4 @@
-"""Every node of a function with what is visible where it stands: variables, buffers, loops and blocks around it."""
+"""Every node of a function with what is visible there: variables, buffers, loops and blocks around it."""
 
 from __future__ import annotations
 

@@ -166,7 +166,8 @@ class _Counter(Walk[Domain]):
     # -- results
 
     def elements(self, kind: str) -> dict[Buffer, int]:
-        """Distinct elements of each buffer in memory; those whose place is not known count as all there are."""
+        """Distinct elements of each buffer in memory; if the place of an access is unknown, its buffer counts in
+        full."""
         counts = {}
         for buffer, accesses in self.accesses[kind].items():
             whole = self.size_of(buffer)

@@ -1,4 +1,5 @@
-"""The work of a kernel as closed formulas in its symbolic sizes: what `count` says of given sizes, for all at once.
+"""The work of a kernel as closed formulas in its symbolic sizes: what `count` returns for one choice of sizes, for all
+at once.
 
     work = formulas(kernel)
     print(work.flops)                       # 2*k*m*n
@@ -66,7 +67,7 @@ class WorkFormulas:
 
     @property
     def exact(self) -> bool:
-        """Whether all formulas are."""
+        """Whether all formulas are exact."""
         several = (self.operations, self.loads, self.stores, self.reads, self.writes)
         return self.flops.exact and all(f.exact for formulas in several for f in formulas.values())
 
@@ -114,7 +115,7 @@ def formulas(func: PrimFunc) -> WorkFormulas:
 
 
 def _constants(func: PrimFunc) -> WorkFormulas:
-    """Of a kernel of fixed sizes: what is counted, which is exact where formulas may be bounds."""
+    """For a kernel of fixed sizes: the counted work, which is exact where formulas may be bounds."""
     work, registers = count(func), in_registers(func)
 
     def all_of(numbers: Mapping[Any, int]) -> dict[Any, Formula]:

@@ -1,4 +1,4 @@
-"""How many distinct elements accesses touch, for sizes that are open: sizes of images of integer points.
+"""How many distinct elements accesses touch, for symbolic sizes: the sizes of images of integer points.
 
 An access is a sum of multiples of loop variables, c1*v1 + c2*v2 + ... Two variables of which one steps into the range
 of the other are one: 2*i + k over i < n, k < 3 is u over u < 2*n + 1. When each multiple that is left is larger than

@@ -1,4 +1,4 @@
-"""The iterations at which a statement runs, for sizes that are open: integer points under conditions.
+"""The iterations at which a statement runs, for symbolic sizes: integer points under conditions.
 
 The counterpart of `domain.Domain`, which lists points for given sizes. Conditions are an indicator: a sum of +1 and -1
 times conjunctions, so that `not (a and b)` and `a or b` are counted exactly, too.

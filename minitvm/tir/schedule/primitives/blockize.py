@@ -137,7 +137,7 @@ def predicate_divides(state: ScheduleState, match: Subtree | None) -> Failure | 
 
 @requirement
 def init_moves_out(state: ScheduleState, match: Subtree | None) -> Failure | None:
-    """where the block has an init, its loops are no thread loops, its inner conditions bind no reduction, and its body
+    """where the block has an init, its loops are not thread loops, its inner conditions bind no reduction, and its body
     loads what the init stores at that place only
 
     Then all the init's of a subtree may run before all its updates.

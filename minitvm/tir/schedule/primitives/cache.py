@@ -115,7 +115,7 @@ def fills_its_box(
 
 
 def _left_readers(part: Part, consumers: Sequence[BlockRealize] | None) -> list[BlockRealize]:
-    """The readers of a buffer, other than the block that writes it, that go on reading it after cache_write."""
+    """The readers of a buffer, other than the block that writes it, that still read it after cache_write."""
     return [b for b in part.scope.readers(part.buffer) if b is not part.block and b not in (consumers or ())]
 
 

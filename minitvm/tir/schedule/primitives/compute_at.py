@@ -83,7 +83,7 @@ def only_loops_around(state: ScheduleState, block: BlockRealize, loop: For) -> F
 
 @requirement
 def complete_or_reduction(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block is complete or a reduction: it may run again, and gives the same"""
+    """the block is complete or a reduction: it may run again, and computes the same"""
     reason = why_neither(Scope.around(state.home(block), block), block)
     return None if reason is None else Failure({block.block: "this block"}, "a complete or a reduction block", reason)
 
@@ -120,7 +120,7 @@ def consumers_below(block: BlockRealize, loop: For, match: Flow) -> Failure | No
 
 @requirement
 def inputs_settled(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """what the block reads is written before it, and not again later: it reads the same wherever it goes from there"""
+    """the block's inputs are written before it, and not again later: at any later place it reads the same values"""
     scope = Scope.around(state.home(block), block)
     for producer in scope.producers(block):
         if not scope.before(producer, block):

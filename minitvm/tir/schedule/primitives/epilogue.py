@@ -129,7 +129,7 @@ def goes_into_init(state: ScheduleState, reduction_block: BlockRealize, epilogue
 
 @requirement
 def addend_ready(state: ScheduleState, reduction_block: BlockRealize, epilogue_block: BlockRealize) -> Failure | None:
-    """what else the epilogue reads is written before the reduction, and not by the blocks between the two"""
+    """the epilogue's other inputs are written before the reduction, and not by the blocks between the two"""
     tree = state.home(reduction_block)
     scope = Scope.around(tree, reduction_block)
     temporary = reduction_block.block.writes[0].buffer

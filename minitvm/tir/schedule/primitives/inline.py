@@ -336,7 +336,7 @@ def stays_in_the_buffer(state: ScheduleState, block: BlockRealize, match: Merge)
 
 @requirement
 def other_inputs_ready(state: ScheduleState, block: BlockRealize, match: Merge) -> Failure | None:
-    """what else the block reads is written before the producer, and not again later: there it will be read"""
+    """the block's other inputs are final before the producer runs, where the merged block will read them"""
     producer, scope = match.producer, match.scope
     for other in scope.producers(block):
         if other is not producer and not scope.before(other, producer):

@@ -17,7 +17,7 @@ from ..state import ScheduleState
 
 @requirement
 def changeable_kind(state: ScheduleState, loop: For) -> Failure | None:
-    """kind(loop) is no thread axis, or all buffers that are touched below it are in global storage
+    """kind(loop) is not a thread axis, or all buffers that are touched below it are in global storage
 
     The new kind takes the place of the old one. A thread owns its local storage, and shares what is in shared storage
     with the others; what was legal for threads may not be for another kind.

@@ -277,8 +277,8 @@ def leaves_a_rest(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Fa
 
 @requirement
 def starts_in_one_part(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Failure | None:
-    """a reduction that goes on from one range to the next starts in the first: in the others some reduction iterator
-    never stands at its start"""
+    """a reduction that continues from one range to the next starts in the first: in the others some reduction iterator
+    is never at its start"""
     tree = state.home(loop)
     for block in _going_on(tree, loop):
         for first, extent in _ranges(loop, factors)[1:]:
@@ -351,7 +351,7 @@ def loop_partition(
                         B[vi] = A[vi] * 2.0
 
     Where a factor is None the rest goes there. The order of iterations stays the same, so no dependence can break. A
-    reduction that goes on in a later range does so without its init. TVM's blocks around the ranges are declared to
+    reduction that continues in a later range does so without its init. TVM's blocks around the ranges are declared to
     touch nothing; here they say what they touch.
     """
     tree = state.home(loop)
@@ -418,7 +418,7 @@ def _map_blocks(stmt: Stmt, change: Any) -> Stmt:
 
 
 def _without_init(stmt: Stmt, blocks: set[BlockId]) -> Stmt:
-    """The blocks of these ids go on with what stands in their buffers: no init, and they say that they read it."""
+    """The blocks of these ids continue from the values in their buffers: without init, and declared to read them."""
 
     def go(block: Block) -> Block:
         if block.id not in blocks:

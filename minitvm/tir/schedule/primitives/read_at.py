@@ -205,7 +205,7 @@ def write_at(
                 T.block_attr({"auto_copy": 1})
                 for ax0, ax1 in T.grid(1, 8): B[v0, ax1] = B_local[v0, ax1]
 
-    A reduction over the loop goes on in the copy, which keeps its values from iteration to iteration.
+    A reduction over the loop continues in the copy, which keeps its values from iteration to iteration.
     """
     buffer, tree = match.buffer, match.tree
     users = _users(tree, loop, buffer)

@@ -91,7 +91,7 @@ def each_point_once(state: ScheduleState, block: BlockRealize, loop: For) -> Fai
 
 @requirement
 def started_first(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """reduction iterators stand at the start of their domains when their loops do: the init is what runs first"""
+    """reduction iterators are at the start of their domains when their loops are: the init runs first"""
     loops = state.home(block).loops_above(block)
     reason = why_not_started_first(block, loops[loops.index(loop) :], state.analyzer(block))
     if reason is None:

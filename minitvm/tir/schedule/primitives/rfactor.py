@@ -206,7 +206,7 @@ def registered_reducer(state: ScheduleState, loop: For, match: Reduction) -> Fai
 
 @requirement
 def keeps_order(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
-    """a reducer that is not commutative combines in the order of before: the loop is the outermost reduction loop
+    """a reducer that is not commutative combines in the old order: the loop is the outermost reduction loop
 
     Combined are then the parts of a sequence, each a run of consecutive elements, in the order of the sequence.
     """

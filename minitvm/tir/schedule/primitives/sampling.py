@@ -35,7 +35,7 @@ _MOST_FACTORS = 1024  # each becomes a handle
 
 @requirement
 def tile_count(state: ScheduleState, loop: For, n: int) -> Failure | None:
-    """1 <= n <= 1024: so many factors are sampled"""
+    """n, the number of factors, is from 1 to 1024"""
     if 1 <= n <= _MOST_FACTORS:
         return None
     return Failure({loop: ""}, f"n, the number of factors, at least 1 and at most {_MOST_FACTORS}", str(n))
@@ -185,7 +185,7 @@ def sample_compute_location(state: ScheduleState, block: BlockRealize, decision:
 
 
 def locations(state: ScheduleState, block: BlockRealize) -> list[tuple[int, Var]]:
-    """Where a block can be computed, by TVM's numbers: the keys of loops and of places that are none."""
+    """Where a block can be computed, by TVM's numbers: the keys of loops, and of places that are not loops."""
     places: list[tuple[int, Var]] = []
     if _legal(state, "compute_inline", {"block": block}):
         places.append((INLINE_LOCATION, Place(INLINE)))

@@ -424,7 +424,7 @@ def annotate_buffer_access(
                 T.block_attr({"explicit_read_region": [0]})
                 B[vi, vj] = A[vi, vj] * 2.0
 
-    `compute_at` and whoever else asks what the block reads takes that. TVM believes what it is told; here the region
+    `compute_at`, and all others that ask what the block reads, take that. TVM believes the declaration; here the region
     must hold what the body touches, and one that is written must be all written.
     """
     inner = block.block

@@ -279,7 +279,7 @@ def pad_value_fits(
 def known_padding(
     state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any]
 ) -> Failure | None:
-    """of a buffer that the function writes, the padding is a condition on the new indices: somebody must write it"""
+    """if the function writes the buffer, the padding is a condition on the new indices: a block must write it"""
     named = named_buffer(block, buffer)
     mapping, _ = _map(index_map, named.ndim)
     _, where = _padding(mapping, named.shape)
