@@ -307,6 +307,9 @@ class Schedule(Methods):
         if self._verify:
             verify_step(before.mod, state.mod, state.comparable, self._headline(primitive, arguments), step)
         results = ", ".join(name_of(state, handle) for handle in handles_in(outputs))
+        story = (
+            f"{primitive.past} {results} at step {step}" if results else f"is gone since step {step}: {primitive.name}"
+        )
         history = self._snapshot()
         for name, func in before.mod.items():
             if state.mod[name] is func or not isinstance(func.body, BlockRealize):
@@ -314,11 +317,6 @@ class Schedule(Methods):
             state.set_func(state.tree(name), widened(before.tree(name), state.tree(name)))
             verify_if_asked(primitive.name, state.mod[name])
             old, new = before.tree(name), state.tree(name)
-            story = (
-                f"{primitive.past} {results} at step {step}"
-                if results
-                else f"is gone since step {step}: {primitive.name}"
-            )
             for var in old.loops.keys() - new.loops.keys():
                 self._gone[var] = f"loop {var.name} {story}"
             for key in old.blocks.keys() - new.blocks.keys():
@@ -450,10 +448,8 @@ class Schedule(Methods):
     def _headline(self, primitive: Primitive, arguments: Mapping[str, Any]) -> str:
         return f"{primitive.name}({arguments_text(self._state, primitive, arguments, self._numbers)})"
 
-    def _render(
-        self, state: ScheduleState, primitive: Primitive, arguments: Mapping[str, Any], refused: Refused
-    ) -> str:
-        failure, needed = refused.failure, refused.requirement
+    def _render(self, state: ScheduleState, primitive: Primitive, arguments: Mapping[str, Any], error: Refused) -> str:
+        failure, needed = error.failure, error.requirement
         headline = f"{self._headline(primitive, arguments)}: {needed.name}"
         if self._level == "none":
             return headline
