@@ -32,12 +32,9 @@ def left_out(func: PrimFunc) -> PrimFunc:
         emptied = rebuilt is not node and isinstance(node, For | BlockRealize) and _is_empty(rebuilt)
         return Seq(()) if emptied else rebuilt
 
-    return func.with_body(_kept(func.body, change)) if _assumes(func) else func
-
-
-def _kept(body: Stmt, change: Any) -> Stmt:
-    rebuilt: Stmt = map_children(body, change)  # the root block stays, empty or not
-    return rebuilt
+    if not any(is_assumption(node) for node in walk(func.body)):
+        return func
+    return func.with_body(map_children(func.body, change))  # the root block stays, empty or not
 
 
 def _is_empty(stmt: Stmt) -> bool:
@@ -46,7 +43,3 @@ def _is_empty(stmt: Stmt) -> bool:
     if isinstance(stmt, BlockRealize):
         return stmt.block.init is None and _is_empty(stmt.block.body)
     return isinstance(stmt, For) and _is_empty(stmt.body)
-
-
-def _assumes(func: PrimFunc) -> bool:
-    return any(is_assumption(node) for node in walk(func.body))

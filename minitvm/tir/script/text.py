@@ -99,15 +99,12 @@ class ProgramText(ExprPrinter):
         if isinstance(e, BufferLoad):
             return self._load(e)
         if isinstance(e, BufferData):
-            return self._address(e)
+            return f"{self.buffer(e.buffer)}.data"
         if isinstance(e, Let):
             return self._let(e)
         if isinstance(e, Call):
             return self._call(e)
         return super()._atom(e)
-
-    def _address(self, e: BufferData) -> str:
-        return f"{self.buffer(e.buffer)}.data"
 
     def _load(self, e: BufferLoad) -> str:
         name = self.buffer(e.buffer)

@@ -69,7 +69,7 @@ def _accumulators(loop: For) -> list[BufferStore]:
     nodes = list(walk(loop.body))
     if any(isinstance(n, While) for n in nodes):
         return []
-    inside = {loop.var, *(v for n in nodes for v in _defined(n))}
+    inside = {loop.var, *(n.var for n in nodes if isinstance(n, For | LetStmt))}
     local = {n.buffer for n in nodes if isinstance(n, Allocate)}
     accesses: dict[Buffer, list[Access]] = {}
     for n in nodes:
@@ -126,10 +126,6 @@ def _same_masks(accesses: list[Access]) -> bool:
         masks.setdefault(structural_key(a.indices[0]), mask) == mask
         for a, mask in ((a, structural_key(a.predicate)) for a in accesses)
     )
-
-
-def _defined(node: Node) -> tuple[Var, ...]:
-    return (node.var,) if isinstance(node, For | LetStmt) else ()
 
 
 def _register_index(index: Any) -> bool:

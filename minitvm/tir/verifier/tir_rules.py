@@ -18,7 +18,7 @@ from ..conditions import is_const
 from ..nodes import Allocate, Block, BlockRealize, For, ForKind, KernelCall, MatchBufferRegion, PrimFunc
 from .rule import Broken, Rule, rule
 from .shared_rules import SHARED_RULES
-from .visibility import Scope, every_node, scoped
+from .visibility import Surroundings, every_node, scoped
 
 TIR_RULES: list[Rule] = [*SHARED_RULES]
 
@@ -178,7 +178,7 @@ def _undeclared(func: PrimFunc, write: bool) -> Broken:
                 yield touch.node, fault
 
 
-def _values_taken(realize: BlockRealize, scope: Scope) -> dict[Var, tuple[int, int]]:
+def _values_taken(realize: BlockRealize, scope: Surroundings) -> dict[Var, tuple[int, int]]:
     """The iterators that certainly take all values from the first to the last given here, whatever the others are."""
     if not _always(realize) or scope.guarded:
         return {}

@@ -11,7 +11,7 @@ from ..nodes import Allocate, Block, BlockRealize, Buffer, BufferData, BufferLoa
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class Surroundings:
     """What surrounds a place. `block_loops` are the loops outside of the innermost block, `guarded` says that an `if`
     or a guarding expression stands between that block and the place."""
 
@@ -22,19 +22,19 @@ class Scope:
     block_loops: frozenset[Var] = frozenset()
     guarded: bool = False
 
-    def with_variables(self, *variables: Var) -> Scope:
-        """This scope with more variables in it."""
+    def with_variables(self, *variables: Var) -> Surroundings:
+        """The same with more variables."""
         return replace(self, variables=self.variables | set(variables))
 
-    def with_buffers(self, *buffers: Buffer) -> Scope:
-        """This scope with more buffers in it."""
+    def with_buffers(self, *buffers: Buffer) -> Surroundings:
+        """The same with more buffers."""
         return replace(self, buffers=self.buffers | set(buffers))
 
 
-def scope_of_function(func: PrimFunc) -> Scope:
+def scope_of_function(func: PrimFunc) -> Surroundings:
     """What the signature defines: parameters and symbolic dimensions."""
     scalars = [p for p in func.params if isinstance(p, Var)]
-    return Scope(frozenset([*scalars, *dimensions(func)]), frozenset(func.buffers))
+    return Surroundings(frozenset([*scalars, *dimensions(func)]), frozenset(func.buffers))
 
 
 def dimensions(func: PrimFunc) -> list[Var]:
@@ -44,18 +44,18 @@ def dimensions(func: PrimFunc) -> list[Var]:
 
 
 @lru_cache(maxsize=1)
-def scoped(func: PrimFunc) -> Sequence[tuple[Node, Scope]]:
-    """Every node below the function with its scope, in program order.
+def scoped(func: PrimFunc) -> Sequence[tuple[Node, Surroundings]]:
+    """Every node below the function with its surroundings, in program order.
 
     The regions of a block know its iterators, and not what it allocates or views.
     Kept for the function that was asked about last: the rules of the verifier ask one after the other.
     """
-    rows: list[tuple[Node, Scope]] = []
+    rows: list[tuple[Node, Surroundings]] = []
     _visit(func.body, scope_of_function(func), rows)
     return rows
 
 
-def _visit(node: Node, scope: Scope, rows: list[tuple[Node, Scope]]) -> None:
+def _visit(node: Node, scope: Surroundings, rows: list[tuple[Node, Surroundings]]) -> None:
     rows.append((node, scope))
     if isinstance(node, For):
         _visit(node.start, scope, rows)
@@ -75,7 +75,7 @@ def _visit(node: Node, scope: Scope, rows: list[tuple[Node, Scope]]) -> None:
             _visit(child, inner, rows)
 
 
-def _visit_block(block: Block, scope: Scope, rows: list[tuple[Node, Scope]]) -> None:
+def _visit_block(block: Block, scope: Surroundings, rows: list[tuple[Node, Surroundings]]) -> None:
     for axis in block.iter_vars:
         _visit(axis.dom, scope, rows)
     inner = scope.with_variables(*(axis.var for axis in block.iter_vars))

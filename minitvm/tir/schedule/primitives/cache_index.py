@@ -119,7 +119,7 @@ def _chosen(tree: Tree, block: Block, cse_thresh: int) -> list[Expr]:
     computations: list[Expr] = []
     parts = _distinct([p for i in indices for p in walk(i) if isinstance(p, Expr) and _eligible(p, usable, unusable)])
     for part in sorted(parts, key=_size, reverse=True):
-        if sum(_count(i, part) for i in indices) >= cse_thresh:
+        if sum(structural_equal(p, part) for i in indices for p in walk(i) if isinstance(p, type(part))) >= cse_thresh:
             computations.append(part)
             name = Var("cached", part.dtype)  # what is looked up hides the parts that it is made of
             indices = [_replaced(i, part, name) for i in indices]
@@ -157,10 +157,6 @@ def _distinct(computations: Sequence[Expr]) -> list[Expr]:
 
 def _size(e: Expr) -> int:
     return sum(1 for _ in walk(e))
-
-
-def _count(e: Expr, part: Expr) -> int:
-    return sum(isinstance(p, type(part)) and structural_equal(p, part) for p in walk(e))
 
 
 def _replaced(e: Any, part: Expr, by: Expr) -> Any:

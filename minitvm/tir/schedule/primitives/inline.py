@@ -82,7 +82,7 @@ def plain_indices(state: ScheduleState, block: BlockRealize) -> Failure | None:
         if isinstance(index, IntImm):
             continue
         if not isinstance(index, Var) or index not in iterators or any(index is v for v in seen):
-            written = f"{store.buffer.name}[{_listed(store.indices)}]"
+            written = f"{store.buffer.name}[{', '.join(map(str, store.indices))}]"
             return Failure({store: "here"}, "distinct iterators or constants as indices", written)
         seen.append(index)
     used = {v for v in free_vars(store.value) if v in iterators}
@@ -229,10 +229,6 @@ def _mentions(node: Node, buffer: Buffer) -> bool:
         or (isinstance(part, MatchBufferRegion) and part.source.buffer is buffer)
         for part in walk(node)
     )
-
-
-def _listed(indices: tuple[Expr, ...]) -> str:
-    return ", ".join(map(str, indices))
 
 
 @dataclass(frozen=True)

@@ -287,7 +287,7 @@ def pad_einsum(state: ScheduleState, block: BlockRealize, padding: list[int]) ->
     copies = _padded_buffers(old, grown)
     written = {r.buffer for r in old.writes}
     before = [_copy_in(b, c, pad) for b, c in copies.items() if b not in written]
-    after = [_copy_out(b, c) for b, c in copies.items() if b in written]
+    after = [_copy_nest(b, b.shape, c.name, c, c.__getitem__) for b, c in copies.items() if b in written]
     loops = tree.loops_above(block)
     values = dict(zip(block.iter_values, old.iter_vars, strict=True))
     nest: Stmt = replace(block, block=_widened(old, grown, copies))
@@ -346,11 +346,6 @@ def _copy_in(source: Buffer, copy: Buffer, pad: float) -> Stmt:
         return call("if_then_else", all_of(inside), source[point], const(pad, source.dtype))
 
     return _copy_nest(copy, copy.shape, copy.name, source, value)
-
-
-def _copy_out(target: Buffer, copy: Buffer) -> Stmt:
-    """A nest that copies the part of a larger buffer that is wanted."""
-    return _copy_nest(target, target.shape, copy.name, copy, lambda point: copy[point])
 
 
 def _copy_nest(target: Buffer, shape: tuple[Expr, ...], name: str, source: Buffer, value: Any) -> Stmt:

@@ -15,7 +15,6 @@ from ....expr import (
     SPATIAL,
     Expr,
     IntImm,
-    IterVar,
     Node,
     Or,
     Range,
@@ -349,7 +348,9 @@ def _with_folded(realize: BlockRealize, buffers: Mapping[Buffer, tuple[Buffer, _
         return None
 
     changed: BlockRealize = rewrite(realize, change)
-    iters = tuple(_opaque(it) if it.var in ordered else it for it in changed.block.iter_vars)
+    iters = tuple(
+        replace(it, kind=OPAQUE) if it.var in ordered and it.kind == SPATIAL else it for it in changed.block.iter_vars
+    )
     return replace(changed, block=replace(changed.block, iter_vars=iters))
 
 
@@ -363,10 +364,6 @@ def _wrapped(r: Range, roll: _Roll) -> Range:
         return Range(_around(r.start, roll), r.extent)
     # What goes round is no box: the whole dimension.
     return Range(const(0, r.start.dtype), const(roll.extent, r.start.dtype))
-
-
-def _opaque(it: IterVar) -> IterVar:
-    return replace(it, kind=OPAQUE) if it.kind == SPATIAL else it
 
 
 @rolling_buffer.space

@@ -161,7 +161,7 @@ def one_owner(
     for other in tree.blocks.values():
         if any(r.buffer is buffer for r in (*other.block.reads, *other.block.writes)) and not tree.blocks_in(other):
             around = tree.all_loops_above(other)
-            places.append((other, frozenset(l for l in around if _divides(l, storage_scope))))
+            places.append((other, frozenset(l for l in around if l.kind == ForKind.PARALLEL or owns(l, storage_scope))))
             concurrent += [l for l in around if l.kind in CONCURRENT]
     for loop in dict.fromkeys(concurrent):
         if passes_on(state, tree, loop, buffer, storage_scope):
@@ -184,12 +184,6 @@ def one_owner(
                 ("compute_at, to bring both together",),
             )
     return None
-
-
-def _divides(loop: For, scope: str) -> bool:
-    if loop.kind == ForKind.PARALLEL:
-        return True
-    return owns(loop, scope)
 
 
 @primitive(requires=[written_buffer, allocated, known_scope, one_owner])
