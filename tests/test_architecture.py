@@ -28,7 +28,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FOUNDATION = "errors events absent notebook target expr backend store workers"
+FOUNDATION = "errors events absent notebook target expr backend store workers garbage"
 NODES = "errors events notebook expr te.nodes tir.nodes tir.meanings graph.nodes executable.nodes"
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
 COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link lowering"
@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, str] = {
     "target": "errors",
     "backend": "errors target",
     "store": "",
+    "garbage": "",
     "workers": "errors",
     # what is needed to run a saved artifact, and nothing more
     "executable": FOUNDATION,

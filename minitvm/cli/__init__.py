@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from ..errors import InternalError, MinitvmError
+from ..garbage import THRESHOLDS
 
 DONE, DIFFERENT, REFUSED, OUR_BUG, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 done; 1 a check failed; 2 a user's mistake, in which case nothing was written; 3 a bug in minitvm; 130
     interrupted. Complaints about the command line itself, and --help, leave by `SystemExit` with 2 and 0.
     """
-    gc.set_threshold(20_000, 50, 100)  # interpreters make closures by the million: a third of their time went into this
+    gc.set_threshold(*THRESHOLDS)  # interpreters make closures by the million: a third of their time went into this
     options = _parser().parse_args(arguments)
     warnings.formatwarning = lambda message, *_: f"minitvm {options.command}: {message}\n"
     try:

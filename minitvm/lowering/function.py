@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from ..backend import get as get_backend
 from ..expr.names import identifier
+from ..garbage import collected_seldom
 from ..target import Target
 from ..tir.nodes import IRModule, PrimFunc
 from ..tir.transform.pipeline import PassCallback
 from .lowered import LoweredFunc, lowered
 
 
+@collected_seldom()
 def schedule_function(func: PrimFunc, target: Target) -> PrimFunc:
     """The function as the target's strategy schedules it.
 
@@ -20,6 +22,7 @@ def schedule_function(func: PrimFunc, target: Target) -> PrimFunc:
     return strategy.scheduled(func, target)
 
 
+@collected_seldom()
 def to_kernels(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> IRModule:
     """A scheduled level-3 function as a host function and its kernels."""
     from ..tir.transform.pipeline import lower
@@ -27,6 +30,7 @@ def to_kernels(func: PrimFunc, target: Target, callback: PassCallback | None = N
     return lower(func, target, identifier(func.name), callback=callback)
 
 
+@collected_seldom()
 def lower_function(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> LoweredFunc:
     """A scheduled level-3 function as a host function and its kernels, with the sources of the kernels."""
     generate = get_backend(target).part("generate")
