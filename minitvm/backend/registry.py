@@ -127,7 +127,10 @@ def _name(value: Any) -> str:
 
 @functools.cache
 def own() -> tuple[Backend, ...]:
-    """The back ends of this package, every module in `kinds/`; registered when they are first asked for."""
+    """The back ends of this package, every module in `kinds/`; registered when they are first asked for.
+
+    Their machines are rows of `target.machines`: `Target` knows them before it asks for a back end.
+    """
     modules = [f"{kinds.__name__}.{module.name}" for module in pkgutil.iter_modules(kinds.__path__)]
     return tuple(_register(importlib.import_module(module).BACKEND) for module in modules)
 

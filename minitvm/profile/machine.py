@@ -26,7 +26,7 @@ from ..build import build
 from ..executable.alignment import aligned_empty
 from ..store import directory
 from ..target import Target
-from ..target.kinds import CPU
+from ..target.machines import CPU
 from .microbenchmarks import multiply_add, triad
 
 VERSION = 1

@@ -1,7 +1,7 @@
 """Descriptions of machines: what a program is compiled for. Data only; importing this probes nothing."""
 
 from .host import detect_cpu
-from .kinds import CPU, GPU, KINDS, Accelerator, Cache, Kind, find_kind, register_kind
+from .machines import CPU, GPU, KINDS, Accelerator, Cache, Kind, find_kind, register_kind
 from .target import Target
 
 __all__ = [

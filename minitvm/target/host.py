@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from .kinds import CPU, Cache
+from .machines import CPU, Cache
 
 _CACHES = "/sys/devices/system/cpu/cpu0/cache"
 

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..errors import TargetError, nearest
-from .kinds import Cache, Kind, find_kind
+from .machines import Cache, Kind, find_kind
 from .tvm_options import as_ours
 
 _CURRENT: ContextVar[Target | None] = ContextVar("target", default=None)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import TargetError
-from .kinds import KINDS
+from .machines import KINDS
 
 # CPUs by LLVM's names, each with the model that has its vectors and about its caches.
 _LIKE: dict[str, tuple[str, ...]] = {

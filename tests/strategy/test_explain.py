@@ -16,7 +16,8 @@ from minitvm.strategy.cpu.conv2d import conv_tile
 from minitvm.strategy.cpu.explain import explain
 from minitvm.strategy.cpu.figures import KernelFigures, kernel_figures
 from minitvm.strategy.cpu.tiling import register_tiles
-from minitvm.target import Target, kinds
+from minitvm.target import Target
+from minitvm.target import machines as kinds
 from minitvm.te import create_prim_func
 from minitvm.tir.nodes import PrimFunc
 

@@ -38,8 +38,8 @@ _PADDED = "data_pad"
 def depthwise_conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """[N, C/x, OH, OW, x]: tiles of pixels along a row; a weight vector serves all of them.
 
-    The padded copy of `rows` rows of the result is made next to their use, or before (`near`): images and blocks of
-    channels are then all that runs in parallel, because tiles of rows share a halo.
+    The padded copy of `cached_rows` rows of the result is made next to their use, or before (`near`): images and
+    blocks of channels are then all that runs in parallel, because tiles of rows share a halo.
     """
     conv, cpu, kept = block_named(func, "depthwise_conv2d"), cpu_of(target), accumulators(target)
     shape = shape_written(conv)
@@ -49,7 +49,7 @@ def depthwise_conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     height, copied, taps = shape[2] or 1, 0 if padded is None else volume(shape_written(padded)[2:3]), reduced(conv)
     stride = max(1, (copied - volume(taps[:1])) // max(1, height - 1))
 
-    def price(pixels: int, near: bool = False, rows: int = 1) -> Cost:
+    def price(pixels: int, near: bool = False, cached_rows: int = 1) -> Cost:
         compute = _steps(steps, pixels, kept, cpu)
         if not line:
             return Cost(compute)
@@ -57,12 +57,14 @@ def depthwise_conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         if not near:
             return Cost(compute, planes * copied * line * 2 / L3_BYTES)
         halo = max(0, volume(taps[:1]) - stride)  # rows that the next tile makes again
-        touched = planes * line * (copied + (ceil(height / rows) - 1) * halo)
-        return Cost(compute, touched / (L2_BYTES if (rows * stride + halo) * line <= cpu.l2.size // 2 else L3_BYTES))
+        touched = planes * line * (copied + (ceil(height / cached_rows) - 1) * halo)
+        return Cost(
+            compute, touched / (L2_BYTES if (cached_rows * stride + halo) * line <= cpu.l2.size // 2 else L3_BYTES)
+        )
 
-    def apply(sch: Schedule, pixels: int, near: bool = False, rows: int = 1) -> None:
+    def apply(sch: Schedule, pixels: int, near: bool = False, cached_rows: int = 1) -> None:
         if near:
-            used = _near(sch, pixels, rows)
+            used = _near(sch, pixels, cached_rows)
         else:
             block = sch.get_block("depthwise_conv2d")
             used = tile_in_registers(sch, block, {3: pixels}, parallel_axes=3, streams=False)
@@ -73,16 +75,16 @@ def depthwise_conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
             yield Candidate(knobs={"pixels": pixels}, price=price, apply=apply)
             continue
         for rows in near_ones:
-            yield Candidate(knobs={"pixels": pixels, "near": True, "rows": rows}, price=price, apply=apply)
-        yield Candidate(knobs={"pixels": pixels, "near": False, "rows": 1}, price=price, apply=apply)
+            yield Candidate(knobs={"pixels": pixels, "near": True, "cached_rows": rows}, price=price, apply=apply)
+        yield Candidate(knobs={"pixels": pixels, "near": False, "cached_rows": 1}, price=price, apply=apply)
 
 
-def _near(sch: Schedule, pixels: int, rows: int) -> set[str]:
+def _near(sch: Schedule, pixels: int, cached_rows: int) -> set[str]:
     """Schedule the convolution and the padded copy next to it; returns the names of their blocks."""
     conv = sch.get_block("depthwise_conv2d")
     main = epilogue(sch, conv)
     batch, channel, y, *row = sch.get_loops(main)
-    over, y = sch.split(y, [None, rows])
+    over, y = sch.split(y, [None, cached_rows])
     sch.reorder(over, batch, channel, y, *row)
     outer, init = tile_reduction(sch, conv, main, [batch, channel, y, *row], {3: pixels}, streams=False)
     sch.reorder(*outer[:2], over)
