@@ -389,7 +389,8 @@ def linked(of: Family = random_blocks, names: Sequence[str] = LOWERED, most: int
         tir_reference.run(before, *expected)
         made = lower(after, stop_at="executable")
         named = dict(zip((p.name for p in before.params), args))
-        results = executable_reference.run(made, {s.name: named[s.name] for s in made.inputs}, threads=2)
+        taken = (*made.inputs, *(spec for spec in made.outputs if spec.inout))
+        results = executable_reference.run(made, {spec.name: named[spec.name] for spec in taken}, threads=2)
         wanted = dict(zip((p.name for p in before.params), expected))
         for spec, found in zip(made.outputs, results):
             if not np.array_equal(found, wanted[spec.name]):

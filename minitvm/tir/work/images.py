@@ -195,7 +195,7 @@ def _image(base: Affine, runs: Iterations) -> Image:
         size = size * holds(symbols.of(guard))
     dense = not tied and (not sides or [s.step for s in sides.values()] == [Affine({}, 1)])
     free = frozenset((s.step, s.extent) for v, s in sides.items() if v not in tied)
-    key = (low, free, tied, frozenset(shape.conditions))
+    key = (low, free, frozenset((v, sides[v].step) for v in tied), frozenset(shape.conditions))
     return Image(Formula(size, _in_order(domain, sides)), low, high, dense, frozenset(shape.guards), key)
 
 

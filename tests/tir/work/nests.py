@@ -129,4 +129,5 @@ def chosen() -> list[PrimFunc]:
         kernel([n], Seq((If(m > 3, store(i)), store(i)))),  # the same elements, once only for some sizes
         kernel([n, n + 1], store(i * n + j)),  # each row begins with the last element of the one before
         kernel([n, n], If(And(j * 2 >= i, j * 2 < i + 1), store(i))),  # no j for every second i
+        kernel([n, i], Seq((store(i + j), store(i * 2 + j)))),  # one triangle, two steps
     ]
