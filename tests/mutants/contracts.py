@@ -128,7 +128,7 @@ class _Flow(Listener):
         self.buffers[self.now].add(access.buffer)
 
 
-def flows(of: Family = random_blocks, examples: int = 60) -> Workload:
+def flows(of: Family = random_blocks, examples: int = 150) -> Workload:
     """What a schedule says of its blocks, beside what they are seen to do."""
 
     def body(trial: Trial, draw: Draw) -> None:
@@ -294,7 +294,7 @@ _SAMPLED: dict[str, Callable[[Trial, Draw], None]] = {
 # ---- storage ---------------------------------------------------------------------------------------------------------
 
 
-def storage(of: Family = random_blocks, examples: int = 120) -> Workload:
+def storage(of: Family = random_blocks, examples: int = 300) -> Workload:
     """Programs whose allocations are to be aligned: the strides are what was asked for, and the values are the same."""
     from minitvm.tir.transform.pipeline import PASSES
 

@@ -501,7 +501,9 @@ AFFINE.edit(
 )
 AFFINE.edit(
     "less is less or equal", "slack", "difference - 1 if isinstance(condition, LE | GE) else difference",
-    "difference - 1", by=[CARRIED],
+    "difference - 1",
+    equivalent="partition_loops alone asks, for the place of a cut; which conditions hold in a piece the simplifier"
+    " decides, from the piece's own range",
 )  # fmt: skip
 AFFINE.edit(
     "less or equal is less", "slack", "difference - 1 if isinstance(condition, LE | GE) else difference", "difference",

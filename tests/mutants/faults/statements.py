@@ -5,7 +5,7 @@ from ..patch import Faults
 from ..siblings import as_written
 from ..workloads import families, lowered
 
-STATEMENTS = as_written(statements)
+STATEMENTS = as_written(statements, examples=900)
 CARRIED = lowered(families("carried", "running"), ("split", "unroll", "vectorize"))
 
 SIMPLIFY = Faults("statements: simplify", "minitvm.tir.transform.simplify", [STATEMENTS])
