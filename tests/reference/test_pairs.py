@@ -12,7 +12,7 @@ from minitvm.expr import IntImm
 from minitvm.reference.strategies import draw_pairs
 from minitvm.reference.strategies.pairs import Chain, Judged
 from minitvm.tir.nodes import BlockRealize
-from minitvm.tir.schedule.primitives import layout
+from minitvm.tir.schedule.primitives import transform_layout
 from minitvm.tir.schedule.registry import primitive
 from minitvm.tir.schedule.state import ScheduleState
 from minitvm.tir.schedule.testing import registrations_undone
@@ -22,7 +22,7 @@ def _register(faulty: bool) -> None:
     @primitive(past="was turned over in")
     def turn_parameter(state: ScheduleState, block: BlockRealize) -> None:
         """Store the parameter that a block writes with its rows and columns exchanged."""
-        layout.transform_layout.function(state, block, ("write", 0), lambda i, j: (j, i))
+        transform_layout.transform_layout.function(state, block, ("write", 0), lambda i, j: (j, i))
         if faulty:
             state.comparable.update(state.mod.functions)  # as if the caller's arrays had another layout now
 
