@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -344,6 +345,25 @@ def space_to_depth(x: Tensor, *, block_size: int) -> Tensor:
         return x[nn, cc % c, yy * b + place // b, xx * b + place % b]
 
     return te.compute((n, simple(times(c, b * b)), simple(h // b), simple(w // b)), element, name="T_space_to_depth")
+
+
+def interleave(x: Tensor, *, strides: Sequence[int], size: Sequence[Dim]) -> Tensor:
+    """Phases of an image, which lie behind each other, beside each other again.
+
+    `x` is [n, p, c, ...] with p the product of the strides, one a spatial axis. The result is [n, c, *size]: point o
+    of it is the point o // strides of the phase o % strides, phases in row-major order. `size` may be less than all.
+    For two equal strides this is `depth_to_space` of mode DCR.
+    """
+    if x.ndim != len(strides) + 3 or len(size) != len(strides) or not same(dims(x)[1], math.prod(strides)):
+        raise InputError(f"nn.interleave: {x} does not fit strides {tuple(strides)} and size {tuple(size)}")
+
+    def element(n: Any, c: Any, *point: Any) -> Expr:
+        phase: Any = 0
+        for place, stride in zip(point, strides, strict=True):
+            phase = phase * stride + place % stride
+        return x[(n, phase, c, *(p // s for p, s in zip(point, strides, strict=True)))]
+
+    return te.compute((dims(x)[0], dims(x)[2], *size), element, name="T_interleave")
 
 
 def trilu(x: Tensor, *, k: int = 0, upper: bool = True) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -109,6 +110,16 @@ def depth_to_space(x: np.ndarray, block_size: int, mode: str) -> np.ndarray:
     else:
         moved = x.reshape(n, c // (b * b), b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
     return moved.reshape(n, c // (b * b), h * b, w * b)
+
+
+@operator("nn.interleave")
+def interleave(x: np.ndarray, strides: tuple[int, ...], size: tuple[int, ...]) -> np.ndarray:
+    batch, _, channels, *image = x.shape
+    whole = np.empty((batch, channels, *(n * s for n, s in zip(image, strides))), x.dtype)
+    for number, phase in enumerate(itertools.product(*map(range, strides))):
+        places: Any = tuple(slice(p, None, s) for p, s in zip(phase, strides))
+        whole[(slice(None), slice(None), *places)] = x[:, number]
+    return whole[(slice(None), slice(None), *map(slice, size))]
 
 
 @operator("nn.space_to_depth")

@@ -81,6 +81,9 @@ register("tile", pattern=INJECTIVE, fold=lambda x, reps: np.tile(x, reps))(topi.
 register("transpose", pattern=INJECTIVE, fold=lambda x, axes: np.transpose(x, axes))(topi.transpose)
 register("trilu", pattern=INJECTIVE)(topi.trilu)
 
+# A copy that takes no producers: those of its phases write where it reads.
+register("nn.interleave", pattern=Pattern.COMPLEX_OUT_FUSABLE)(topi.interleave)
+
 register("argsort", pattern=OPAQUE)(topi.argsort)
 register("image.grid_sample", pattern=OPAQUE)(topi.grid_sample)
 register("image.resize", pattern=OPAQUE)(topi.resize)

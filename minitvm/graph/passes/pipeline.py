@@ -17,6 +17,7 @@ from .dead_code import dead_code
 from .fold_batch_norm import fold_batch_norm
 from .fuse import fuse
 from .simplify import simplify
+from .split_conv_transpose import split_conv_transpose
 
 Pass = tuple[str, Callable[[Graph], Graph]]
 Callback = Callable[[str, Any, Any], None]
@@ -29,6 +30,8 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
         ("constant_folding", lambda graph: constant_folding(graph, evaluate)),
         ("simplify", simplify),
         ("fold_batch_norm", fold_batch_norm),
+        ("split_conv_transpose", split_conv_transpose),
+        ("constant_folding", lambda graph: constant_folding(graph, evaluate)),
         ("common_subexpressions", common_subexpressions),
         *layout_passes(target, accuracy),
         ("constant_folding", lambda graph: constant_folding(graph, evaluate)),

@@ -132,6 +132,7 @@ def _rearranging() -> list[Call]:
         ("expand_dims", (x,), {"axis": (0, -1)}),
         ("nn.depth_to_space", (f(1, 8, 2, 3),), {"block_size": 2}),
         ("nn.depth_to_space", (f(1, 8, 2, 3),), {"block_size": 2, "mode": "CRD"}),
+        ("nn.interleave", (f(2, 6, 2, 2, 3),), {"strides": (2, 3), "size": (4, 8)}),
         ("nn.space_to_depth", (f(1, 2, 4, 6),), {"block_size": 2}),
         ("nn.pad", (f(3, 4),), {"pad_width": ((1, 2), (0, 3)), "pad_value": 1.5}),
         ("nn.pad", (f(3, 4), f()), {"pad_width": ((1, 2), (0, 3))}),

@@ -7,6 +7,7 @@ indices from the end. Data are small integers in their dtype, or fill a narrow o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -280,7 +281,7 @@ def _rearrange(d: Drawing) -> Call:
     shape = d.shape(1, 4)
     x, rank = d.data(shape), len(shape)
     kind = d.one("transpose", "reverse", "repeat", "tile", "concatenate", "stack", "split", "trilu", "expand_dims",
-                 "broadcast_to", "depth_to_space", "space_to_depth")  # fmt: skip
+                 "broadcast_to", "depth_to_space", "space_to_depth", "interleave")  # fmt: skip
     if kind == "transpose":
         return Call(kind, (x,), {"axes": d.one(None, tuple(d.permuted(range(rank))))})
     if kind == "reverse":
@@ -313,6 +314,12 @@ def _rearrange(d: Drawing) -> Call:
     if kind == "broadcast_to":
         own = [n if d.flag() else 1 for n in shape][d.int(0, rank - 1) :]
         return Call(kind, (d.data(own),), {"shape": tuple(shape)})
+    if kind == "interleave":
+        image = [d.int(1, 3) for _ in range(d.int(1, 3))]
+        strides = [d.int(1, 3) for _ in image]
+        size = tuple(d.int(1, n * s) for n, s in zip(image, strides))
+        x = d.data([d.int(1, 2), math.prod(strides), d.int(1, 2), *image])
+        return Call("nn.interleave", (x,), {"strides": tuple(strides), "size": size})
     b, c, h, w = d.int(1, 3), d.int(1, 2), d.int(1, 3), d.int(1, 3)
     if kind == "depth_to_space":
         x = d.data([1, c * b * b, h, w])

@@ -38,6 +38,23 @@ def test_every_second_element(dtype: str, lanes: int, start: int) -> None:
     np.testing.assert_array_equal(found, a[start::2])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_two_rows_in_turn(dtype: str, lanes: int) -> None:
+    a = te.placeholder((2, 3 * lanes), dtype, name="A")
+    b = te.compute((6 * lanes,), lambda i: a[i % 2, i // 2], name="B")
+    sch = Schedule(te.create_prim_func([a, b]))
+    _, lane = sch.split(sch.get_loops("B")[0], [None, lanes])
+    sch.vectorize(lane)
+    module = lower(sch.func, Target("cpu"))
+    assert "Shuffle" in str(module)
+    assert check(sch.func, module, modes=("exact", "shadow"))
+    rows = np.arange(6 * lanes).reshape(2, -1).astype(dtype)
+    found = np.zeros(6 * lanes, dtype)
+    minitvm.build(sch.func, target="cpu")(rows, found)
+    np.testing.assert_array_equal(found, rows.T.reshape(-1))
+
+
 @pytest.mark.parametrize(("step", "lanes"), [(3, 8), (1, 8), (2, 2)])
 def test_others_are_left_alone(step: int, lanes: int) -> None:
     assert "Shuffle" not in str(lower(every(step, 0, lanes, 4 * lanes), Target("cpu")))

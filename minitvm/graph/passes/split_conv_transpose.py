@@ -1,0 +1,171 @@
+"""A transposed convolution as plain convolutions of its input, whose results interleave.
+
+With stride s, padding b in front and dilation d, tap k of the kernel adds data[i] to out[o] where i*s + k*d = o + b.
+For the outputs o = q*s + p of one phase p this needs k*d = p + b (mod s): every m-th tap from some k0 on, where m is
+s / gcd(s, d). With k = k0 + j*m the input is
+
+    i = q + (p + b - k0*d) / s - j * (d / gcd(s, d))
+
+so the phase is a plain convolution of stride 1 with the phase's taps turned around. No zero is multiplied, and none is
+stored between the elements of the data. Phases of as many taps that begin at the same place are one convolution with
+more filters. (The sub-pixel form: Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016.)
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...topi.shapes import paddings, per_axis, simple
+from ..builder import GraphBuilder
+from ..nodes import Graph, OpNode, Value
+from .rebuild import with_output_names
+
+
+@dataclass(frozen=True, slots=True)
+class AxisPhase:
+    """The taps of one phase along one axis: `first`, `first + step`, ..., `taps` of them.
+
+    `before` zeros stand in front of the data for them; a negative number of zeros cuts data off. `dilation` is the
+    distance between the inputs of two taps.
+    """
+
+    first: int
+    step: int
+    taps: int
+    before: int
+    dilation: int
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """What phases have in common that one convolution can compute."""
+        return self.taps, self.before
+
+
+def axis_phases(kernel: int, stride: int, padding: int, dilation: int) -> list[AxisPhase]:
+    """The phases of an axis, in the order of the outputs. One that no tap reaches has no taps."""
+    common = math.gcd(stride, dilation)
+    step, apart = stride // common, dilation // common
+    found = []
+    for phase in range(stride):
+        reaching = [k for k in range(kernel) if (k * dilation - phase - padding) % stride == 0]
+        if not reaching:
+            found.append(AxisPhase(0, step, 0, 0, apart))
+            continue
+        nearest = (phase + padding - reaching[0] * dilation) // stride
+        found.append(AxisPhase(reaching[0], step, len(reaching), (len(reaching) - 1) * apart - nearest, apart))
+    return found
+
+
+def split_conv_transpose(graph: Graph) -> Graph:
+    """The graph with plain convolutions in place of the transposed ones."""
+    if not any(_splits(item) for item in graph.nodes):
+        return graph
+    b = GraphBuilder(graph.name)
+    new: dict[Value, Value] = {}
+    for value in graph.inputs:
+        new[value] = b.input(value.name, value.shape, value.dtype)
+    for constant in graph.constants:
+        new[constant.value] = b.constant(constant.data, constant.value.name)
+    for item in graph.nodes:
+        inputs = [new[v] for v in item.inputs]
+        if _splits(item):
+            new[item.output] = _Split(b, item, *inputs).result()
+            continue
+        results: Any = b.op(item.op, *inputs, name=item.outputs[0].name, **item.attrs)
+        new.update(zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True))
+    return with_output_names(b.build([new[v] for v in graph.outputs]), graph)
+
+
+def _splits(item: OpNode) -> bool:
+    """Whether an operator is a transposed convolution of floats; those of integers sum in the dtype of the data."""
+    return item.op.endswith("d_transpose") and item.output.dtype.is_float and 0 not in item.output.shape
+
+
+class _Split:
+    """One transposed convolution under way."""
+
+    def __init__(self, b: GraphBuilder, item: OpNode, data: Value, weight: Value) -> None:
+        self.b, self.item, self.data, self.weight = b, item, data, weight
+        self.rank = data.ndim - 2
+        attrs = item.attrs
+        self.groups: int = attrs["groups"]
+        self.strides = per_axis(attrs["strides"], self.rank, "strides")
+        dilation = per_axis(attrs["dilation"], self.rank, "dilation")
+        before, _ = paddings(attrs["padding"], self.rank)
+        kernel: Any = weight.shape[2:]
+        self.axes = list(itertools.starmap(axis_phases, zip(kernel, self.strides, before, dilation, strict=True)))
+        # Every phase is as long as the longest: what is too much is cut off in the end.
+        self.counts = [simple(-(-n // s)) for n, s in zip(item.output.shape[2:], self.strides, strict=True)]
+
+    def result(self) -> Value:
+        parts = [self.convolution(run) for run in self.runs()]
+        name, phases = self.item.output.name, math.prod(self.strides)
+        if phases == 1:
+            return parts[0]
+        batch, channels = self.item.output.shape[:2]
+        apart = [self.b.op("reshape", part, newshape=(batch, -1, channels, *self.counts)) for part in parts]
+        joined = apart[0] if len(parts) == 1 else self.b.op("concatenate", *apart, axis=1)
+        return self.b.op(
+            "nn.interleave", joined, strides=self.strides, size=self.item.output.shape[2:], name=name
+        )  # fmt: skip
+
+    def runs(self) -> Iterator[list[tuple[AxisPhase, ...]]]:
+        """The phases in order, those together that one convolution computes."""
+        phases = list(itertools.product(*self.axes))
+        if self.groups != 1:  # the filters of a phase would be spread over the groups
+            yield from ([phase] for phase in phases)
+            return
+        for _, run in itertools.groupby(phases, lambda phase: tuple(axis.window for axis in phase)):
+            yield list(run)
+
+    def convolution(self, run: list[tuple[AxisPhase, ...]]) -> Value:
+        """The convolution that computes a run of phases, phase after phase along the channels."""
+        first = run[0]
+        if any(axis.taps == 0 for axis in first):
+            return self.zeros(len(run))
+        before = [axis.before for axis in first]
+        after = [
+            simple(count - n + (axis.taps - 1) * axis.dilation - axis.before)
+            for count, n, axis in zip(self.counts, self.data.shape[2:], first, strict=True)
+        ]
+        if any(
+            isinstance(n, int) and n <= max(-b, -a) for n, b, a in zip(self.data.shape[2:], before, after, strict=True)
+        ):
+            return self.zeros(len(run))  # no row of the data is left
+        filters = [self.filters(phase) for phase in run]
+        weight = filters[0] if len(filters) == 1 else self.b.op("concatenate", *filters, axis=0)
+        return self.b.op(
+            f"nn.conv{self.rank}d", self.cut(before, after), weight, groups=self.groups,
+            padding=[max(p, 0) for p in (*before, *after)], dilation=[axis.dilation for axis in first],
+        )  # fmt: skip
+
+    def filters(self, phase: tuple[AxisPhase, ...]) -> Value:
+        """The taps of a phase, [i, o / groups, taps...], turned around, as filters [o, i / groups, taps...]."""
+        spatial = tuple(range(2, 2 + self.rank))
+        taken = self.b.op(
+            "strided_slice", self.weight, begin=[a.first for a in phase], axes=spatial,
+            end=[a.first + (a.taps - 1) * a.step + 1 for a in phase], strides=[a.step for a in phase],
+        )  # fmt: skip
+        for axis in spatial:
+            taken = self.b.op("reverse", taken, axis=axis)
+        channels, filters, *taps = taken.shape
+        grouped = self.b.op("reshape", taken, newshape=(self.groups, channels // self.groups, filters, *taps))
+        turned = self.b.op("transpose", grouped, axes=(0, 2, 1, *(a + 1 for a in spatial)))
+        return self.b.op("reshape", turned, newshape=(self.groups * filters, channels // self.groups, *taps))
+
+    def cut(self, before: list[int], after: list[int]) -> Value:
+        """The data without the rows that no tap reaches."""
+        if min(*before, *after) >= 0:
+            return self.data
+        begin = [max(-p, 0) for p in before]
+        end = [simple(n - max(-p, 0)) for n, p in zip(self.data.shape[2:], after, strict=True)]
+        return self.b.op("strided_slice", self.data, begin=begin, end=end, axes=tuple(range(2, 2 + self.rank)))
+
+    def zeros(self, phases: int) -> Value:
+        batch, channels = self.item.output.shape[:2]
+        shape = (batch, simple(channels * phases), *self.counts)
+        return self.b.op("full", shape=shape, fill_value=0.0, dtype=str(self.data.dtype))
