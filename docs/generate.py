@@ -49,21 +49,27 @@ def refreshed(page: str, name: str = "page") -> str:
 
 
 def primitives(chosen: Iterable[Primitive] | None = None) -> str:
-    """The page of all schedule primitives, in the order of their registration; or of those chosen."""
+    """The page of all schedule primitives, the spine before the shelf; or of those chosen."""
+    from minitvm.tir.schedule.primitives import for_tvm
     from minitvm.tir.schedule.registry import PRIMITIVES
 
-    rows, entries = [], []
+    tables: dict[bool, list[str]] = {False: [], True: []}  # by whether they stand on the shelf
+    entries = []
     for primitive in PRIMITIVES.values() if chosen is None else chosen:
         first, *rest = primitive.document().split("\n")
         summary = next((line for line in rest if line), "")
-        rows.append(f"| [`{primitive.name}`](#{primitive.name}) | {summary.replace('|', chr(92) + '|')} |")
+        row = f"| [`{primitive.name}`](#{primitive.name}) | {summary.replace('|', chr(92) + '|')} |"
+        tables[primitive.function.__module__.startswith(f"{for_tvm.__name__}.")].append(row)
         body = "\n".join(rest).strip("\n")
         entries.append(f"## {primitive.name}\n\n```text\n{first}\n\n{body}\n```\n")
     head = (
         "# Schedule primitives\n\nWritten by `make docs` from the registry; `minitvm explain NAME` prints an entry.\n\n"
-        "| primitive | what it does |\n|---|---|\n"
     )
-    return head + "\n".join(rows) + "\n\n" + "\n".join(entries)
+    titles = "| primitive | what it does |\n|---|---|\n"
+    page = head + titles + "\n".join(tables[False])
+    if tables[True]:
+        page += f"\n\n{(for_tvm.__doc__ or '').strip()}\n\n{titles}" + "\n".join(tables[True])
+    return page + "\n\n" + "\n".join(entries)
 
 
 def generated() -> dict[Path, str]:

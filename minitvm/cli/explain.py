@@ -57,18 +57,18 @@ def explain(options: argparse.Namespace) -> int:
     return 0
 
 
-# The files of `tir.schedule.primitives`, one family each, under the headings of the list.
-GROUPS = {
-    "Loops": ("loops", "kinds", "partition", "block_iters"),
+# The files of the spine of `tir.schedule.primitives`, one family each, under the headings of the list.
+SPINE = {
+    "Loops": ("loops", "kinds", "partition"),
     "Places": ("compute_at", "inline"),
-    "Copies": ("cache", "cache_index", "reindex", "read_at"),
-    "Reductions": ("reduction", "rfactor", "epilogue", "pad_einsum", "padding", "rolling_buffer"),
-    "Layouts": ("transform_layout", "transform_block_layout", "axis_separators"),
+    "Copies": ("cache",),
+    "Reductions": ("reduction", "rfactor", "rolling_buffer"),
+    "Layouts": ("transform_layout",),
     "Instructions": ("blockize", "tensorize"),
     "Storage and notes": ("storage", "annotate"),
-    "Decisions, kept in the trace": ("sampling",),
     "Questions: they find blocks and loops and change nothing": ("queries",),
 }
+SHELF = "The shelf: so that what is written for TVM runs as it is"
 
 
 def lines_of(primitives: Iterable[Primitive]) -> str:
@@ -77,9 +77,14 @@ def lines_of(primitives: Iterable[Primitive]) -> str:
 
 
 def overview(primitives: Iterable[Primitive]) -> str:
-    """The lines of primitives in groups; those from outside the package come last."""
-    members: dict[str, list[Primitive]] = {group: [] for group in (*GROUPS, "Others")}
+    """The lines of primitives in groups: the spine, then the shelf; those from outside the package come last."""
+    from ..tir.schedule.primitives import for_tvm
+
+    spine = for_tvm.__name__.rpartition(".")[0]
+    headings = {f"{spine}.{file}": group for group, files in SPINE.items() for file in files}
+    members: dict[str, list[Primitive]] = {group: [] for group in (*SPINE, SHELF, "Others")}
     for one in primitives:
-        file = one.function.__module__.rpartition(".")[2]
-        members[next((group for group, files in GROUPS.items() if file in files), "Others")].append(one)
+        module = one.function.__module__
+        on_shelf = module.startswith(f"{for_tvm.__name__}.")
+        members[SHELF if on_shelf else headings.get(module, "Others")].append(one)
     return "\n\n".join(f"{group}\n{indent(lines_of(some), '  ')}" for group, some in members.items() if some)

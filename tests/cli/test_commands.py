@@ -12,7 +12,7 @@ import pytest
 import minitvm as tvm
 from minitvm import te, tir
 from minitvm.cli import main
-from minitvm.cli.explain import GROUPS
+from minitvm.cli.explain import SHELF, SPINE
 from minitvm.cli.levels import LEVELS, Descent
 from minitvm.script import from_source
 from minitvm.tir.schedule import primitives
@@ -180,7 +180,8 @@ def test_info_and_explain(capsys: pytest.CaptureFixture[str]) -> None:
     listed = shown(capsys, "explain")
     assert "\n\nPlaces\n  compute_at " in listed and "\n  get_block " in listed
     files = {path.stem for path in Path(primitives.__file__).parent.glob("*.py")} - {"__init__"}
-    assert {file for group in GROUPS.values() for file in group} == files
+    assert {file for group in SPINE.values() for file in group} == files
+    assert f"\n\n{SHELF}\n" in listed and "\nOthers\n" not in listed
 
 
 def test_models_that_need_no_file_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ ALIGN.edit("factor and offset exchanged", "storage_align", "[number, axis, facto
            "[number, axis, offset + 1, factor - 1]")  # fmt: skip
 ALIGN.edit("only what was asked for last", "storage_align", "sorted([*kept, ", "sorted([")
 
-SEPARATORS = Faults("set_axis_separators", PRIMITIVES + "axis_separators", [primitive("set_axis_separators")])
+SEPARATORS = Faults("set_axis_separators", PRIMITIVES + "for_tvm.axis_separators", [primitive("set_axis_separators")])
 SEPARATORS.edit("not allocated", "set_axis_separators",
                 "with_allocation(with_buffer(tree.func.body, old, new), old, new)",
                 "with_buffer(tree.func.body, old, new)")  # fmt: skip

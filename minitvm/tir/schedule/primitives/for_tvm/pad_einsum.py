@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ....arith import Analyzer
-from ....expr import (
+from .....arith import Analyzer
+from .....expr import (
     REDUCE,
     SPATIAL,
     Add,
@@ -34,11 +34,11 @@ from ....expr import (
     rewrite,
     walk,
 )
-from ...analysis.accesses import update_operand
-from ...analysis.block_kinds import Scope, why_neither
-from ...analysis.declared import with_declared_regions
-from ...conditions import all_of, conjuncts, is_const
-from ...nodes import (
+from ....analysis.accesses import update_operand
+from ....analysis.block_kinds import Scope, why_neither
+from ....analysis.declared import with_declared_regions
+from ....conditions import all_of, conjuncts, is_const
+from ....nodes import (
     Block,
     BlockRealize,
     Buffer,
@@ -49,8 +49,8 @@ from ...nodes import (
     Seq,
     Stmt,
 )
-from ..registry import Failure, primitive, requirement
-from ..state import ScheduleState, nest_around
+from ...registry import Failure, primitive, requirement
+from ...state import ScheduleState, nest_around
 
 
 @requirement

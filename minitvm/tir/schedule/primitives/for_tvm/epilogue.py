@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ....arith import Analyzer
-from ....expr import (
+from .....arith import Analyzer
+from .....expr import (
     SPATIAL,
     Add,
     BinaryOp,
@@ -27,16 +27,16 @@ from ....expr import (
     substitute,
     walk,
 )
-from ...analysis.accesses import reads_buffer, update_operand
-from ...analysis.bindings import covers_domain, why_not_injective
-from ...analysis.block_kinds import Scope, why_not_complete, why_not_reduction
-from ...analysis.boxes import in_iterators
-from ...analysis.declared import with_declared_regions
-from ...analysis.tree import Tree
-from ...conditions import conjuncts
-from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
-from ..registry import Failure, primitive, requirement
-from ..state import ScheduleState
+from ....analysis.accesses import reads_buffer, update_operand
+from ....analysis.bindings import covers_domain, why_not_injective
+from ....analysis.block_kinds import Scope, why_not_complete, why_not_reduction
+from ....analysis.boxes import in_iterators
+from ....analysis.declared import with_declared_regions
+from ....analysis.tree import Tree
+from ....conditions import conjuncts
+from ....nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
+from ...registry import Failure, primitive, requirement
+from ...state import ScheduleState
 
 
 @requirement

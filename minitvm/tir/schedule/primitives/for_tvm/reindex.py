@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....arith import Analyzer, iter_map
-from ....errors import InputError
-from ....expr import Expr, Node, free_vars, structural_equal, substitute
-from ...analysis.block_kinds import Scope, why_neither
-from ...index_map import IndexMap
-from ...nodes import Block, BlockRealize, Buffer
-from ..lambdas import IndexLambda
-from ..point_stages import Point, point_of, stage_points, uses_var
-from ..registry import Failure, primitive, requirement
-from ..requirements import known_scope
-from ..staging import Part, free_name, listing, part_read, part_written, region_of, scoped_name
-from ..state import ScheduleState
-from .cache import at_most_one_writer, only_writer, reads_it, writes_it
+from .....arith import Analyzer, iter_map
+from .....errors import InputError
+from .....expr import Expr, Node, free_vars, structural_equal, substitute
+from ....analysis.block_kinds import Scope, why_neither
+from ....index_map import IndexMap
+from ....nodes import Block, BlockRealize, Buffer
+from ...lambdas import IndexLambda
+from ...point_stages import Point, point_of, stage_points, uses_var
+from ...registry import Failure, primitive, requirement
+from ...requirements import known_scope
+from ...staging import Part, free_name, listing, part_read, part_written, region_of, scoped_name
+from ...state import ScheduleState
+from ..cache import at_most_one_writer, only_writer, reads_it, writes_it
 
 Chosen = tuple[str, int] | list[Any] | str | Buffer
 

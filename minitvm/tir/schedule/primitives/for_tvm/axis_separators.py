@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from ....expr import replace
-from ...analysis.boxes import with_buffer
-from ...nodes import BlockRealize, PrimFunc
-from ..access_remapping import SIDES
-from ..registry import Failure, primitive, requirement
-from ..state import ScheduleState
-from .transform_layout import named_buffer, names_a_buffer, not_a_view, with_allocation
+from .....expr import replace
+from ....analysis.boxes import with_buffer
+from ....nodes import BlockRealize, PrimFunc
+from ...access_remapping import SIDES
+from ...registry import Failure, primitive, requirement
+from ...state import ScheduleState
+from ..transform_layout import named_buffer, names_a_buffer, not_a_view, with_allocation
 
 
 @requirement

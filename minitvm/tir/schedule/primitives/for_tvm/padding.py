@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ....arith import Analyzer
-from ....expr import (
+from .....arith import Analyzer
+from .....expr import (
     GE,
     GT,
     LE,
@@ -25,10 +25,10 @@ from ....expr import (
     rewrite,
     substitute,
 )
-from ...analysis.block_kinds import Scope, why_not_complete
-from ...analysis.declared import with_declared_regions
-from ...conditions import all_of, conjuncts, is_const, reads_memory, rising, uses
-from ...nodes import (
+from ....analysis.block_kinds import Scope, why_not_complete
+from ....analysis.declared import with_declared_regions
+from ....conditions import all_of, conjuncts, is_const, reads_memory, rising, uses
+from ....nodes import (
     Block,
     BlockRealize,
     BufferLoad,
@@ -37,9 +37,9 @@ from ...nodes import (
     Seq,
     Stmt,
 )
-from ..registry import Failure, primitive, requirement
-from ..state import ScheduleState
-from .reduction import loop_around
+from ...registry import Failure, primitive, requirement
+from ...state import ScheduleState
+from ..reduction import loop_around
 
 
 @requirement

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ....arith import Analyzer, regions
-from ....expr import SPATIAL, Expr, IntImm, IterVar, Range, Var, const, replace, substitute
-from ...analysis.bindings import why_not_initialised
-from ...analysis.block_kinds import Scope, why_goes_on
-from ...analysis.boxes import Box, clip, hull, touched
-from ...analysis.declared import declared_regions
-from ...analysis.surely import all_read, fills
-from ...analysis.tree import Tree, written_buffers
-from ...conditions import all_of, is_const, uses
-from ...nodes import (
+from .....arith import Analyzer, regions
+from .....expr import SPATIAL, Expr, IntImm, IterVar, Range, Var, const, replace, substitute
+from ....analysis.bindings import why_not_initialised
+from ....analysis.block_kinds import Scope, why_goes_on
+from ....analysis.boxes import Box, clip, hull, touched
+from ....analysis.declared import declared_regions
+from ....analysis.surely import all_read, fills
+from ....analysis.tree import Tree, written_buffers
+from ....conditions import all_of, is_const, uses
+from ....nodes import (
     Block,
     BlockRealize,
     Buffer,
@@ -26,10 +26,10 @@ from ...nodes import (
     Seq,
     Stmt,
 )
-from ..moving import box_text
-from ..registry import Failure, holds_inside, primitive, requirement
-from ..requirements import known_scope
-from ..staging import (
+from ...moving import box_text
+from ...registry import Failure, holds_inside, primitive, requirement
+from ...requirements import known_scope
+from ...staging import (
     Insertion,
     Part,
     copy_of,
@@ -40,8 +40,8 @@ from ..staging import (
     region_of,
     retargeted,
 )
-from ..state import ScheduleState, nest_around
-from .cache import read_in_blocks, reads_it, writes_it, written_in_blocks
+from ...state import ScheduleState, nest_around
+from ..cache import read_in_blocks, reads_it, writes_it, written_in_blocks
 
 
 @requirement

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
-from ....arith import Analyzer
-from ....expr import (
+from .....arith import Analyzer
+from .....expr import (
     SPATIAL,
     Expr,
     FloorDiv,
@@ -25,14 +25,14 @@ from ....expr import (
     substitute,
     walk,
 )
-from ...analysis.block_kinds import Scope
-from ...analysis.tree import Tree
-from ...conditions import is_const, reads_memory
-from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
-from ..registry import Failure, primitive, requirement
-from ..requirements import known_scope
-from ..staging import Insertion, block_in, free_name, point_region
-from ..state import ScheduleState, nest_around
+from ....analysis.block_kinds import Scope
+from ....analysis.tree import Tree
+from ....conditions import is_const, reads_memory
+from ....nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
+from ...registry import Failure, primitive, requirement
+from ...requirements import known_scope
+from ...staging import Insertion, block_in, free_name, point_region
+from ...state import ScheduleState, nest_around
 
 
 @requirement

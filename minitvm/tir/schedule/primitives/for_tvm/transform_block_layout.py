@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ....arith import Analyzer
-from ....errors import MinitvmError
-from ....expr import OPAQUE, Expr, IntImm, IterVar, Node, Range, Var, const, free_vars, replace, substitute
-from ...analysis.dependences import accesses, reordered
-from ...analysis.tree import Tree
-from ...conditions import conjuncts, is_const
-from ...index_map import IndexMap
-from ...nodes import BlockRealize, For, ForKind, Stmt
-from .. import requirements as req
-from ..access_remapping import with_simple_indices
-from ..registry import Failure, primitive, requirement
-from ..state import ScheduleState, nest_around
-from .transform_layout import fitting_map, made_map
+from .....arith import Analyzer
+from .....errors import MinitvmError
+from .....expr import OPAQUE, Expr, IntImm, IterVar, Node, Range, Var, const, free_vars, replace, substitute
+from ....analysis.dependences import accesses, reordered
+from ....analysis.tree import Tree
+from ....conditions import conjuncts, is_const
+from ....index_map import IndexMap
+from ....nodes import BlockRealize, For, ForKind, Stmt
+from ... import requirements as req
+from ...access_remapping import with_simple_indices
+from ...registry import Failure, primitive, requirement
+from ...state import ScheduleState, nest_around
+from ..transform_layout import fitting_map, made_map
 
 
 def _nest(tree: Tree, block: BlockRealize) -> list[For] | None:

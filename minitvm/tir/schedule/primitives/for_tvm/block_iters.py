@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ....expr import Var, const, replace
-from ...nodes import BlockRealize, For, ForKind
-from ..registry import Failure, primitive, requirement
-from ..state import ScheduleState
+from .....expr import Var, const, replace
+from ....nodes import BlockRealize, For, ForKind
+from ...registry import Failure, primitive, requirement
+from ...state import ScheduleState
 
 
 @requirement

@@ -11,13 +11,13 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ....errors import InputError, TypeMismatch
-from ....expr import IntImm, Var
-from ...analysis.block_kinds import Scope
-from ...nodes import BlockRealize, For
-from ..handles import INLINE, ROOT, Place, Sampled
-from ..registry import PRIMITIVES, Failure, Refused, primitive, requirement
-from ..state import ScheduleState
+from .....errors import InputError, TypeMismatch
+from .....expr import IntImm, Var
+from ....analysis.block_kinds import Scope
+from ....nodes import BlockRealize, For
+from ...handles import INLINE, ROOT, Place, Sampled
+from ...registry import PRIMITIVES, Failure, Refused, primitive, requirement
+from ...state import ScheduleState
 
 INLINE_LOCATION, ROOT_LOCATION = -2, -1  # TVM's numbers
 
