@@ -371,6 +371,13 @@ def test_neighbours_do_not_know_each_other(importer: str, imported: str) -> None
     assert any(covers(importer, i.importer) for i in read_imports(ROOT)), "a row for what is not there"
 
 
+def test_the_spine_of_primitives_stands_without_the_shelf() -> None:
+    spine = "tir.schedule.primitives"
+    own = [i for i in read_imports(ROOT) if covers(spine, i.importer) and not covers(f"{spine}.for_tvm", i.importer)]
+    assert own
+    assert [str(i) for i in own if covers(f"minitvm.{spine}.for_tvm", i.imported)] == []
+
+
 def test_the_table_contradicts_itself_nowhere() -> None:
     """No two rows may import each other, and whatever a row names has a row itself."""
     for row, allowed in MAY_IMPORT.items():

@@ -24,8 +24,6 @@ class Methods:
         """Copy a buffer that a block reads into a buffer of another scope, and let the readers read the copy."""
     def cache_write(self, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str, consumer_blocks: Sequence[BlockRV | str] | None = ...) -> BlockRV:
         """Let a block write into a buffer of another scope, and copy from there to where it wrote before."""
-    def cache_inplace(self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str) -> list[BlockRV]:
-        """Let a block that updates a buffer in place work on a copy: copied in right before it, back right after it."""
     def compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = ..., index: int = ...) -> None:
         """Compute a producer below a loop of its consumers: in each iteration, the part that the consumers read there."""
     def reverse_compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = ..., index: int = ...) -> None:
@@ -72,14 +70,12 @@ class Methods:
         """Let the stride of one dimension of a buffer be `offset` modulo `factor`: rows no longer meet in one cache set"""
     def set_scope(self, block: BlockRV | str, buffer_index: int | str | Buffer, storage_scope: str) -> None:
         """Let a buffer live in another scope: "shared", "local", ... All who use it follow."""
-    def unsafe_set_dtype(self, block: BlockRV | str, buffer_index: int | str | Buffer, dtype: str) -> None:
-        """Let a buffer hold numbers of another dtype: stores convert to it, loads convert back."""
-    def annotate_buffer_access(self, block: BlockRV | str, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]) -> None:
-        """Declare which region of a buffer a block reads or writes, where that is to be more than its body shows."""
     def tensorize(self, block_or_loop: BlockRV | str | LoopRV, tensor_intrin: str | TensorIntrin, preserve_unit_iters: bool = ...) -> None:
         """Replace the computation of a block, or of a loop's subtree, by an intrinsic that does the same."""
     def transform_layout(self, block: BlockRV | str, buffer: object, index_map: Callable[..., Any], pad_value: object = ..., *, assume_injective_transform: bool = ...) -> None:
         """Store a buffer in another layout: element `p` goes to `index_map(*p)`, for all who read and write it."""
+    def annotate_buffer_access(self, block: BlockRV | str, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]) -> None:
+        """Declare which region of a buffer a block reads or writes, where that is to be more than its body shows."""
     def set_axis_separators(self, block: BlockRV | str, buffer: object, axis_separators: Sequence[int] | None) -> None:
         """Say which dimensions of a buffer become one dimension of memory each: those between two separators."""
     def reorder_block_iter_var(self, block: BlockRV | str, new_order: Sequence[int]) -> None:
@@ -88,6 +84,8 @@ class Methods:
         """Put a loop of one iteration around a block or loop: something to bind to a thread axis, or to compute at."""
     def cache_index(self, block: BlockRV | str, storage_scope: str, cse_thresh: int = ...) -> list[BlockRV]:
         """Compute the indices at which a block loads beforehand, for all its iterations, and look them up."""
+    def cache_inplace(self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str) -> list[BlockRV]:
+        """Let a block that updates a buffer in place work on a copy: copied in right before it, back right after it."""
     def fuse_reduction_epilogue(self, reduction_block: BlockRV | str, epilogue_block: BlockRV | str) -> None:
         """Let a reduction start from what its epilogue would combine with the result, and store the result itself."""
     def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:
@@ -116,3 +114,5 @@ class Methods:
         """Mark in the trace where postprocessing begins: `remove_postproc` leaves out what follows."""
     def transform_block_layout(self, block: BlockRV | str, index_map: Callable[..., Any]) -> None:
         """Iterate a block differently: it runs in new loops, whose iterations are `index_map` of the old ones."""
+    def unsafe_set_dtype(self, block: BlockRV | str, buffer_index: int | str | Buffer, dtype: str) -> None:
+        """Let a buffer hold numbers of another dtype: stores convert to it, loads convert back."""

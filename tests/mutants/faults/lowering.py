@@ -406,9 +406,7 @@ VECTORIZE.edit(
 # -- strided_loads
 
 STRIDED = Faults("strided_loads", TRANSFORM + "strided_loads", [LONG, CHAINS])
-STRIDED.edit(
-    "the second vector an element further", "_shuffled", "index.base + const(lanes - 1,", "index.base + const(lanes,"
-)
+STRIDED.edit("the second vector an element further", "_shuffled", "(0, lanes - 1), lanes)", "(0, lanes), lanes)")
 STRIDED.edit("elements of the second vector one off", "_shuffled", "else STEP * lane + 1 for", "else STEP * lane for")
 
 # -- unroll

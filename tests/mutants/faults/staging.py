@@ -46,7 +46,9 @@ SURELY.edit(
 )
 
 INPLACE = Faults(
-    "cache_inplace", PRIMITIVES + "cache", [primitive("cache_inplace"), primitive("cache_inplace", wild=True)]
+    "cache_inplace",
+    PRIMITIVES + "for_tvm.cache_inplace",
+    [primitive("cache_inplace"), primitive("cache_inplace", wild=True)],
 )
 INDEX = Faults("cache_index", PRIMITIVES + "for_tvm.cache_index", [primitive("cache_index")])
 INPLACE.drop("elements copied in that nobody wrote", "cache_inplace", "finds_values")

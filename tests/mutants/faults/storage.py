@@ -19,7 +19,7 @@ SEPARATORS.edit("not allocated", "set_axis_separators",
                 "with_buffer(tree.func.body, old, new)")  # fmt: skip
 SEPARATORS.edit("the parameter stays the old one", "set_axis_separators", "new if p is old else p for", "p for")
 
-REGION = Faults("annotate_buffer_access", PRIMITIVES + "storage", [
+REGION = Faults("annotate_buffer_access", PRIMITIVES + "for_tvm.annotate_buffer_access", [
     REGIONS,
     schedules("annotate_buffer_access", of=families("chain"), prepare=(), wild=True, then=("compute_at",)),
 ])  # fmt: skip
@@ -37,7 +37,9 @@ SCOPE.edit(
     "isinstance(at, BufferStore | BufferRegion | BufferData)",
 )
 SCOPE.edit("not allocated", "with_buffers", "tuple(moved.get(b, b) for b in at.alloc_buffers)", "at.alloc_buffers")
-DTYPE = Faults("unsafe_set_dtype", PRIMITIVES + "storage", [primitive("unsafe_set_dtype", examples=1000)])
+DTYPE = Faults(
+    "unsafe_set_dtype", PRIMITIVES + "for_tvm.unsafe_set_dtype", [primitive("unsafe_set_dtype", examples=1000)]
+)
 DTYPE.edit(
     "a dropped cast: the value is stored as zero",
     "unsafe_set_dtype",

@@ -1,7 +1,8 @@
 """The shelf: primitives that stand here so that what is written for TVM runs as it is, one family a file.
 
 No strategy and no lesson of this project calls them. Each is checked like the others; a reader who wants to know how
-scheduling works can leave them for later. The shelf may build on the spine, the folder above, never the other way round.
+scheduling works can leave them for later. The shelf may build on the spine, the folder above; never the other way
+round.
 """
 
 from importlib import import_module
