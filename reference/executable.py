@@ -157,7 +157,7 @@ class _Machine:
         kind = {n.Input: "input", n.Output: "output", n.ConstantRef: "constant"}[type(location)]
         return _Place((kind, location.index), 0, self.pieces[kind, location.index].data.size)
 
-    def initialised(self, place: _Place, index: int) -> np.ndarray:
+    def initialised(self, place: _Place) -> np.ndarray:
         """Which bytes of a place hold values that were written through it, or through a part or the whole around it."""
         writers = self.pieces[place.key].writer[place.start : place.stop]
         found = writers != 0
@@ -236,9 +236,7 @@ class _Machine:
         if self.settings.shadow:
             # What a pure output held before is of no concern: reading it is an error.
             fresh = param.access == "w"
-            done = (
-                np.zeros(data.size, np.uint8) if fresh else self.initialised(place, index).reshape(-1, itemsize).all(1)
-            )
+            done = np.zeros(data.size, np.uint8) if fresh else self.initialised(place).reshape(-1, itemsize).all(1)
             init = bytearray(done.astype(np.uint8).tobytes())
         return View(Memory(param.name, data, "global", init), (data.size,), (1,), 0)
 
@@ -257,7 +255,7 @@ class _Machine:
         target = _Place(target.key, target.start, target.start + count)
         self._touch(index, source, False, False)
         self._touch(index, target, True, False)
-        if self.settings.shadow and not self.initialised(source, index).all():
+        if self.settings.shadow and not self.initialised(source).all():
             raise ExecutionError(f"step {index}: a copy of bytes of {step.src} that hold no value")
         moved = self.pieces[source.key].data[source.start : source.stop]
         self.pieces[target.key].data[target.start : target.stop] = moved

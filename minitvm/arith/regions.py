@@ -83,7 +83,7 @@ class Moving:
                 continue
             used = {v for v in variables(x) if v in moving}
             bound = {w for v in used for w in reach[v]}
-            dense = dense and not bound & seen and _dense(x, ends, analyzer.domain, set(moving))
+            dense = dense and not bound & seen and _dense(x, ends, set(moving))
             dense = dense and all(_joins_on(ends[v], used, moving) for v in used if len(reach[v]) > 1)
             seen |= bound
             low, high = found
@@ -212,7 +212,7 @@ def _atom_end(term: Any, var: Var, bounds: Ends, domain: Domain, end: int) -> Af
     return None if reached is None else rules.floordiv(domain, reached, divisor.const)
 
 
-def _dense(x: Affine, ends: Mapping[Var, Ends | None], domain: Domain, moving: set[Var]) -> bool:
+def _dense(x: Affine, ends: Mapping[Var, Ends | None], moving: set[Var]) -> bool:
     """Whether the sum takes every value between its extremes: its steps, sorted, leave no gap."""
     steps: list[tuple[int, int | None]] = []
     for term, c in x.terms.items():

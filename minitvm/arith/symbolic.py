@@ -16,7 +16,7 @@ from .reasons import Reason, note, text
 from .sympy_bridge import divide
 
 
-def _split(domain: Domain, x: Affine, d: Affine) -> tuple[Affine, Affine] | None:
+def _split(x: Affine, d: Affine) -> tuple[Affine, Affine] | None:
     """(q, r) with x == q*d + r and r closer to [0, d) than x; None where nothing divides."""
     found = divide_monomial(x, d)
     if found is None:
@@ -40,7 +40,7 @@ def _in_range(domain: Domain, r: Affine, d: Affine) -> int | None:
 
 def floordiv(domain: Domain, x: Affine, d: Affine) -> Affine | None:
     """x // d, or None where nothing simplifies."""
-    split = _split(domain, x, d)
+    split = _split(x, d)
     q, r = split if split is not None else (Affine({}), x)
     if r == Affine({}):
         return q
@@ -57,7 +57,7 @@ def floordiv(domain: Domain, x: Affine, d: Affine) -> Affine | None:
 
 def floormod(domain: Domain, x: Affine, d: Affine) -> Affine | None:
     """x % d, or None where nothing simplifies."""
-    split = _split(domain, x, d)
+    split = _split(x, d)
     r = split[1] if split is not None else x
     if r == Affine({}):
         return r
@@ -110,7 +110,7 @@ def _grouped(domain: Domain, x: Affine, d: Affine, kind: str) -> tuple[Affine, s
     if not is_polynomial(x) or not (is_polynomial(d) or d.content() > 1):
         return None
     for g in divisors(d):
-        split, whole = _split(domain, x, g), _split(domain, d, g)
+        split, whole = _split(x, g), _split(d, g)
         if split is None or whole is None or whole[1] != Affine({}) or whole[0] == Affine({}, 1):
             continue
         y, z = split
@@ -141,7 +141,7 @@ def _mod_of_mod(domain: Domain, x: Affine, d: Affine, kind: str) -> tuple[Affine
     for term, c in x.terms.items():
         if not isinstance(term, Atom) or term.kind != FLOORMOD:
             continue
-        split = _split(domain, term.args[1].scaled(c), d)
+        split = _split(term.args[1].scaled(c), d)
         if split is not None and split[1] == Affine({}):
             plain = x.without(term) + term.args[0].scaled(c)
             return _again(domain, plain, d, kind), f"{text(d)} divides {text(term.args[1].scaled(c))}"

@@ -378,12 +378,12 @@ def rounded(e: FloatImm) -> float:
     """The constant rounded once to its dtype, as a Python float (exact: every dtype's values are float64 values)."""
     value = e.value
     if isinstance(value, Fraction) and e.dtype != "float64":
-        value = _rounded_fraction(value, e.dtype)
+        value = _rounded_fraction(value)
     with np.errstate(over="ignore"):
         return float(e.dtype.numpy.type(float(value)))
 
 
-def _rounded_fraction(value: Fraction, dtype: DType) -> Fraction:
+def _rounded_fraction(value: Fraction) -> Fraction:
     """To odd at more digits than the dtype has, so that rounding through float64 is not rounding twice."""
     if value == 0:
         return value

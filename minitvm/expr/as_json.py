@@ -118,7 +118,7 @@ def _classes() -> dict[str, tuple[Any, tuple[str, ...]]]:
 
 
 @functools.lru_cache(maxsize=1)
-def _named_classes(count: int) -> dict[str, tuple[Any, tuple[str, ...]]]:
+def _named_classes(count: int) -> dict[str, tuple[Any, tuple[str, ...]]]:  # noqa: ARG001 (the number of classes is the key of the cache)
     rows = {}
     for cls in _subclasses(Node):
         if dataclasses.is_dataclass(cls):

@@ -168,14 +168,14 @@ def _parameters(onnx: Any, graph: Any) -> Iterator[_Parameter]:
             name = source.get(value)
             if name is None or name in seen:
                 continue
-            distribution = _distribution(onnx, node, position, shapes[name], node.output[0] in summed)
+            distribution = _distribution(node, position, shapes[name], node.output[0] in summed)
             if distribution is not None:
                 seen.add(name)
                 yield _Parameter(name, shapes[name], distribution)
 
 
 def _distribution(
-    onnx: Any, node: Any, position: int, shape: tuple[int, ...], ends_branch: bool
+    node: Any, position: int, shape: tuple[int, ...], ends_branch: bool
 ) -> Callable[[np.random.Generator, tuple[int, ...]], np.ndarray] | None:
     """How to draw what stands at `position` of `node`'s inputs; None if that is no parameter of a layer."""
     match node.op_type, position:

@@ -147,7 +147,7 @@ class BufferData(Expr):
     buffer: Buffer
     dtype: DType = DType("handle")
 
-    def _format(self, printer: ExprPrinter) -> str:
+    def _format(self, printer: ExprPrinter) -> str:  # noqa: ARG002 (a node's method)
         return f"{self.buffer.name}.data"
 
 

@@ -111,7 +111,7 @@ def reinterpret(x: Tensor, *, dtype: str) -> Tensor:
     return elementwise(x, lambda v: v if kind == v.dtype else op.reinterpret(kind, v), "reinterpret")
 
 
-def dropout(x: Tensor, *, rate: float = 0.5) -> Tensor:
+def dropout(x: Tensor, *, rate: float = 0.5) -> Tensor:  # noqa: ARG001 (an attribute of the operator)
     """x itself: at inference nothing is dropped."""
     return elementwise(x, lambda v: v, "dropout")
 

@@ -160,7 +160,7 @@ class StatementCompiler(Statements, ElementCompiler):
                 for slot, (low, count) in zip(variables, bounds):
                     first = low(env)
                     if not first <= env[slot] < first + count(env):
-                        raise _outside_domain(s, block, env, variables)
+                        raise _outside_domain(block, env, variables)
             if report is not None:
                 report(block.name)
             for make, slot, buffer in opened:
@@ -241,7 +241,7 @@ def _stride(axis: int, view: View) -> int:
     return view.strides[axis]
 
 
-def _outside_domain(s: t.BlockRealize, block: t.Block, env: Environment, variables: list[int]) -> ExecutionError:
+def _outside_domain(block: t.Block, env: Environment, variables: list[int]) -> ExecutionError:
     found = ", ".join(f"{v.var.name} = {env[slot]}" for v, slot in zip(block.iter_vars, variables))
     domains = ", ".join(f"{v.var.name} in [{v.dom.start}, {v.dom.start} + {v.dom.extent})" for v in block.iter_vars)
     return ExecutionError(

@@ -8,6 +8,6 @@ from typing import Any  # isort: skip
 from ..registry import RULES, Rule  # isort: skip
 
 
-def rules(target: Any) -> list[Rule]:
+def rules(target: Any) -> list[Rule]:  # noqa: ARG001 (a part of a back end is asked for a target)
     """The part "rules" of the CPU's back end."""
     return RULES["cpu"]

@@ -121,7 +121,7 @@ def effects(node: Node, of: Some = None) -> Effects:
 
 
 @kept_with_node
-def _cache(stmt: Stmt) -> dict[Some, Effects]:
+def _cache(stmt: Stmt) -> dict[Some, Effects]:  # noqa: ARG001 (the key of the cache)
     return {}
 
 

@@ -26,7 +26,7 @@ class Call:
     def __repr__(self) -> str:
         return self.text
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 (IPython's protocol)
         """How Hypothesis and IPython show it: the call as it is written, not its parts."""
         printer.text(self.text)
 

@@ -85,7 +85,7 @@ class Schedule(Methods):
         seed: int | None = None,
         debug_mask: str | int | None = None,
         error_render_level: str | None = None,
-        enable_check: bool = True,
+        enable_check: bool = True,  # noqa: ARG002 (TVM's argument)
         verify: bool = False,
     ) -> None:
         level = error_render_level or "detail"
@@ -183,7 +183,7 @@ class Schedule(Methods):
         self.mod.show(*args, **options)
         self._trace.show()
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 (IPython's protocol)
         """How Hypothesis and IPython show it: the steps so far, as Python to paste."""
         printer.text(str(self._trace))
 

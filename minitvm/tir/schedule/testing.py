@@ -20,7 +20,7 @@ def verify_trace_roundtrip(
     sch: Schedule,
     mod: PrimFunc | IRModule,
     *,
-    debug_mask: str | int = "all",
+    debug_mask: str | int = "all",  # noqa: ARG001 (TVM's argument)
     text_format: str | Sequence[str] = ("python", "json"),
 ) -> Schedule:
     """Replay the trace of `sch` on `mod`, as JSON and as Python text, and compare; returns the schedule from the JSON.

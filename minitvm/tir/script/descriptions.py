@@ -161,7 +161,7 @@ class TypeName:
 class HandleType(TypeName):
     """`T.handle`, `T.handle("float32")`, `T.Ptr[T.float32]`: the type of a parameter that is matched to a buffer."""
 
-    def __call__(self, *kind: Any, **more: Any) -> HandleType:
+    def __call__(self, *kind: Any, **more: Any) -> HandleType:  # noqa: ARG002 (TVMScript's words)
         return self
 
     def __getitem__(self, kind: Any) -> HandleType:

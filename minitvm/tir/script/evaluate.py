@@ -362,7 +362,7 @@ class _Vector:
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
 
-    def vload(self, indices: Any, dtype: Any = None, predicate: Any = None) -> BufferLoad:
+    def vload(self, indices: Any, dtype: Any = None, predicate: Any = None) -> BufferLoad:  # noqa: ARG002 (TVM's argument)
         """A load of the lanes where the predicate holds."""
         return BufferLoad(self.buffer, self.indices(indices), predicate)
 

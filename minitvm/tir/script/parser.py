@@ -447,7 +447,7 @@ class FunctionParser(Evaluator):
             message = "".join(message[-1])
         return Assert(self.expr(node.test), str(message))
 
-    def _Pass_stmt(self, node: ast.Pass) -> None:
+    def _Pass_stmt(self, node: ast.Pass) -> None:  # noqa: ARG002 (a visitor)
         return None
 
     def _Return_stmt(self, node: ast.Return) -> None:
@@ -465,7 +465,7 @@ class FunctionParser(Evaluator):
         if isinstance(spec, BlockSpec | InitSpec) and item.optional_vars is not None:
             raise self.error(item.optional_vars, "nothing is named here", tries=("vi, vj = T.axis.remap(...) inside",))
         if isinstance(spec, BlockSpec):
-            return self._block(spec, node, rest)
+            return self._block(spec, rest)
         if isinstance(spec, InitSpec):
             frame = self._block_frame(node, "T.init")
             if frame.init is not None:
@@ -489,7 +489,7 @@ class FunctionParser(Evaluator):
         raise self.error(item.context_expr, "this does not open a scope", found=describe(spec),
                          wanted='T.block("name"), T.init(), T.LetStmt(value) or T.decl_buffer(...)')  # fmt: skip
 
-    def _block(self, spec: BlockSpec, node: ast.With, body: Sequence[ast.stmt]) -> Stmt:
+    def _block(self, spec: BlockSpec, body: Sequence[ast.stmt]) -> Stmt:
         frame = _Frame(spec.name)
         self.frames.append(frame)
         statement = self._suite(body)

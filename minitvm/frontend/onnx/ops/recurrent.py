@@ -112,7 +112,7 @@ def _initial(n: NodeContext, position: int, d: int, batch: Any, hidden: int, lay
 
 @converter("RNN", since=7)
 def rnn(n: NodeContext) -> Any:
-    def step_of(cells: _Cells, names: list[str], d: int) -> Step:
+    def step_of(cells: _Cells, names: list[str], _: int) -> Step:
         return lambda x, state: (n.op(names[0], cells.both(x, state[0], 0)),)
 
     return _recurrent(n, 1, 1, ("Tanh",), step_of)
@@ -123,7 +123,7 @@ def gru(n: NodeContext) -> Any:
     """Gates z, r, h; `linear_before_reset` resets after the product with the state instead of before."""
     late = bool(n.attr("linear_before_reset", 0))
 
-    def step_of(cells: _Cells, names: list[str], d: int) -> Step:
+    def step_of(cells: _Cells, names: list[str], _: int) -> Step:
         def step(x: Operand, state: State) -> State:
             (h,) = state
             z, r = (n.op(names[0], cells.both(x, h, gate)) for gate in (0, 1))
