@@ -97,8 +97,9 @@ def _detect(
     return IterMap(() if errors else tuple(sums), tuple(errors), level, detector.padded, repeats, bindings)
 
 
-def simplify(bindings: Sequence[Any], iters: Mapping[Any, Any], predicate: Any = True,
-             analyzer: Analyzer | None = None) -> tuple[Expr, ...]:  # fmt: skip
+def simplify(
+    bindings: Sequence[Any], iters: Mapping[Any, Any], predicate: Any = True, analyzer: Analyzer | None = None
+) -> tuple[Expr, ...]:
     """Bindings rewritten through their normal form where they have one, else simplified (TVM's `iter_map_simplify`)."""
     analyzer = analyzer or Analyzer()
     with analyzer.constraint():

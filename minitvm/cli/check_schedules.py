@@ -24,9 +24,11 @@ from .progress import progress
 
 def register(commands: Any) -> None:
     parser = commands.add_parser(
-        "check-schedules", help="operators without a schedule of their own", description=__doc__,
+        "check-schedules",
+        help="operators without a schedule of their own",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     opt.add_model(parser)
     parser.set_defaults(function=check_schedules)
 
@@ -59,8 +61,11 @@ def check_schedules(options: argparse.Namespace) -> int:
     for one in fallen:
         print(one)
     count = sum(len(one.operators) for one in fallen)
-    print(f"{count} of {len(units)} operators have no schedule of their own" if count
-          else f"each of the {len(units)} operators has a schedule of its own, or needs none")  # fmt: skip
+    print(
+        f"{count} of {len(units)} operators have no schedule of their own"
+        if count
+        else f"each of the {len(units)} operators has a schedule of its own, or needs none"
+    )
     return 1 if count else 0
 
 

@@ -50,8 +50,11 @@ def explain(options: argparse.Namespace) -> int:
         errors = gallery(chosen) if chosen.bad_calls else refusals(chosen.name)
     if not errors:
         wanted = f'{chosen.name}.refuses(a_requirement, "sch.{chosen.name}(...)")'
-        raise InputError(f"{chosen.name} has no bad calls\n  wanted: {wanted}" if chosen.requires
-                         else f"{chosen.name} has no requirements: nothing is refused by name")  # fmt: skip
+        raise InputError(
+            f"{chosen.name} has no bad calls\n  wanted: {wanted}"
+            if chosen.requires
+            else f"{chosen.name} has no requirements: nothing is refused by name"
+        )
     for number, (name, text) in enumerate(errors.items()):
         print(("\n" if number else "") + f"--- {name}\n{text}")
     return 0

@@ -27,8 +27,12 @@ SECONDS = 30.0  # of computing that a check may take; right answers need two or 
 
 
 def register(commands: Any) -> None:
-    parser = commands.add_parser("lesson", help="run a lesson or check its exercise", description=__doc__,
-                                 formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = commands.add_parser(
+        "lesson",
+        help="run a lesson or check its exercise",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("number", nargs="?", help="its number, such as 03; without one, the list of all")
     parser.add_argument("--check", action="store_true", help="grade exercise.py instead of running the lesson")
     parser.add_argument("--start", action="store_true", help="copy its exercise into this folder, as exercise_NN.py")

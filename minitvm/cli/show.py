@@ -28,10 +28,11 @@ _WHOLE = ("graph", "fused", "executable", "memory")  # levels that are of the mo
 
 def register(commands: Any) -> None:
     parser = commands.add_parser(
-        "show", help="print a model at one level",
+        "show",
+        help="print a model at one level",
         description=f"{__doc__}\n\nlevels:\n" + "\n".join(f"  {name:<11} {what}" for name, what in LEVELS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     opt.add_model(parser)
     parser.add_argument("--level", required=True, choices=LEVELS, metavar="LEVEL", help="one of the list above")
     parser.add_argument("--op", metavar="NAME", help="only this operator, by the name that --level fused shows")

@@ -33,13 +33,15 @@ class MemoryPlan:
             (r.name, _text(r.offset), _text(r.nbytes), f"{r.first}..{r.last}", *self._between(r))
             for r in sorted(self.residents, key=lambda r: (r.first, r.last))
         ]
-        return "\n".join([
-            *_aligned([head, *rows]),
-            "",
-            f"peak {_text(self.peak)} bytes; at least {self.lower_bound:,} live at once; without sharing it would be "
-            f"{_text(self.unshared)}",
-            f"weights {self.constants:,} bytes",
-        ])  # fmt: skip
+        return "\n".join(
+            [
+                *_aligned([head, *rows]),
+                "",
+                f"peak {_text(self.peak)} bytes; at least {self.lower_bound:,} live at once; "
+                f"without sharing it would be {_text(self.unshared)}",
+                f"weights {self.constants:,} bytes",
+            ]
+        )
 
     def _between(self, r: Resident) -> tuple[str, str]:
         return self.operators[r.first], self.operators[r.last]
@@ -56,10 +58,13 @@ def memory_plan(executable: Executable, sizes: Mapping[Var, Number] | None = Non
         Resident(r.name, at(r.offset), at(r.nbytes), r.first, r.last) for a in executable.arenas for r in a.residents
     )
     return MemoryPlan(
-        residents, _sum([at(a.size) for a in executable.arenas]), _most_alive(residents),
-        _sum([r.nbytes for r in residents]), sum(c.data.nbytes for c in executable.constants),
+        residents,
+        _sum([at(a.size) for a in executable.arenas]),
+        _most_alive(residents),
+        _sum([r.nbytes for r in residents]),
+        sum(c.data.nbytes for c in executable.constants),
         tuple(_operator(executable, number) for number in range(len(executable.steps))),
-    )  # fmt: skip
+    )
 
 
 def _sum(sizes: Sequence[Dim]) -> Dim:

@@ -41,9 +41,12 @@ def to_onnx(graph: Graph, opset: int = OPSET) -> Any:
             raise UnsupportedOperator(f"no ONNX operator is known for {node.op}; {nearest(node.op, list(EXPORTS))}")
         EXPORTS[node.op](writer, node)
     made = helper.make_graph(
-        writer.nodes, graph.name, [_info(helper, v) for v in graph.inputs],
-        writer.outputs(helper, graph), writer.initializers,
-    )  # fmt: skip
+        writer.nodes,
+        graph.name,
+        [_info(helper, v) for v in graph.inputs],
+        writer.outputs(helper, graph),
+        writer.initializers,
+    )
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
     onnx.checker.check_model(model)
     return model
@@ -170,10 +173,14 @@ def _conv(writer: _Writer, node: OpNode) -> None:
     if node.attrs["out_dtype"] not in ("", node.inputs[0].dtype):
         raise UnsupportedOperator(f"{node.op}: ONNX's Conv sums in the dtype of its data, not in another out_dtype")
     writer.node(
-        "Conv", [v.name for v in node.inputs], [node.outputs[0].name],
-        strides=_spatial(node, "strides", rank), pads=_pads(node, rank), dilations=_spatial(node, "dilation", rank),
+        "Conv",
+        [v.name for v in node.inputs],
+        [node.outputs[0].name],
+        strides=_spatial(node, "strides", rank),
+        pads=_pads(node, rank),
+        dilations=_spatial(node, "dilation", rank),
         group=node.attrs["groups"],
-    )  # fmt: skip
+    )
 
 
 @_export("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d", "nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
@@ -184,12 +191,16 @@ def _pool(writer: _Writer, node: OpNode) -> None:
     if not is_max and any(d != 1 for d in _spatial(node, "dilation", rank)):
         raise UnsupportedOperator(f"{node.op}: ONNX has no dilated average pooling before opset 19")
     writer.node(
-        "MaxPool" if is_max else "AveragePool", [node.inputs[0].name], [node.outputs[0].name],
-        kernel_shape=_spatial(node, "pool_size", rank), strides=_spatial(node, "strides", rank),
-        pads=_pads(node, rank), ceil_mode=int(node.attrs["ceil_mode"]),
+        "MaxPool" if is_max else "AveragePool",
+        [node.inputs[0].name],
+        [node.outputs[0].name],
+        kernel_shape=_spatial(node, "pool_size", rank),
+        strides=_spatial(node, "strides", rank),
+        pads=_pads(node, rank),
+        ceil_mode=int(node.attrs["ceil_mode"]),
         dilations=_spatial(node, "dilation", rank) if is_max else None,
         count_include_pad=None if is_max else int(node.attrs["count_include_pad"]),
-    )  # fmt: skip
+    )
 
 
 @_export("nn.batch_norm")

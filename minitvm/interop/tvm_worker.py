@@ -59,8 +59,9 @@ class Worker:
         self.schedules = {number: (self.schedule(text, debug_mask), {})}
         return {"schedule": number}
 
-    def call(self, schedule: int, method: str, args: list[Any], kwargs: dict[str, Any],
-             outputs: list[str]) -> dict[str, Any]:  # fmt: skip
+    def call(
+        self, schedule: int, method: str, args: list[Any], kwargs: dict[str, Any], outputs: list[str]
+    ) -> dict[str, Any]:
         """One step; its results get the names `outputs`. The answer holds the program after it."""
         sch, known = self.schedules[schedule]
         given = [self.decoded(a, known) for a in args]

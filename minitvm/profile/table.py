@@ -16,15 +16,17 @@ def table(profile: Profile, by_time: bool = True) -> str:
     total = sum(row.seconds for row in rows) or 1.0
     lines = [_HEAD, *(_line(row, total) for row in rows), _sum(profile, total)]
     inexact = any(not row.exact for row in rows)
-    return "\n".join([
-        str(profile.machine),
-        "",
-        *_aligned(lines),
-        "",
-        f"the best of {profile.runs} runs for each operator; the whole program, at best: "
-        f"{profile.plain_seconds * 1e3:.3f} ms, with time stamps {profile.seconds * 1e3:.3f} ms",
-        *(["<= : at most so much; only a run can tell"] if inexact else []),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            str(profile.machine),
+            "",
+            *_aligned(lines),
+            "",
+            f"the best of {profile.runs} runs for each operator; the whole program, at best: "
+            f"{profile.plain_seconds * 1e3:.3f} ms, with time stamps {profile.seconds * 1e3:.3f} ms",
+            *(["<= : at most so much; only a run can tell"] if inexact else []),
+        ]
+    )
 
 
 def _line(row: Row, total: float) -> tuple[str, ...]:

@@ -118,10 +118,12 @@ def named(what: str, specs: Sequence[TensorSpec | ScalarSpec], values: dict[str,
         if name not in known:
             raise InputError(
                 report(
-                    f"{what}: there is no input called {name}", wanted=listing(specs), found=", ".join(values),
+                    f"{what}: there is no input called {name}",
+                    wanted=listing(specs),
+                    found=", ".join(values),
                     tries=[nearest(name, known)],
                 )
-            )  # fmt: skip
+            )
     missing = [n for n in known if n not in values]
     if missing:
         raise InputError(

@@ -96,8 +96,9 @@ def tensor(array: Any, device: Device | str | None = None, mem_scope: Any = None
     return np.array(given, order="C", copy=True, subok=False).view(Tensor)
 
 
-def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device | str | None = None,
-          mem_scope: Any = None) -> Tensor:  # fmt: skip
+def empty(
+    shape: int | Sequence[int], dtype: str = "float32", device: Device | str | None = None, mem_scope: Any = None
+) -> Tensor:
     """An uninitialised array."""
     _require_cpu(device)
     return np.empty(shape, str(dtype)).view(Tensor)

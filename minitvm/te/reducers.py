@@ -16,9 +16,7 @@ __all__ = ["comm_reducer", "max", "min", "prod", "sum"]
 Reducer = Callable[..., Any]
 
 
-def comm_reducer(
-    fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
-) -> Reducer:  # fmt: skip
+def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce") -> Reducer:
     """A reducer from an associative, commutative `fcombine(x, y)` and its `fidentity(dtype)`; TVM's `te.comm_reducer`.
 
     For tuples `fcombine` takes two tuples and gives one, and `fidentity` takes one dtype for each value:

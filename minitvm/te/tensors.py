@@ -123,9 +123,7 @@ def as_shape(shape: Any, name: str) -> tuple[Expr, ...]:
     return dims
 
 
-def _axis_names(
-    fcompute: Callable[..., Any], ndim: int, name: str, varargs_names: Sequence[str] | None
-) -> list[str]:  # fmt: skip
+def _axis_names(fcompute: Callable[..., Any], ndim: int, name: str, varargs_names: Sequence[str] | None) -> list[str]:
     spec = inspect.getfullargspec(fcompute)
     # A default is how Python closes over a loop variable (`lambda i, s=s: ...`): no index.
     named = spec.args[: len(spec.args) - len(spec.defaults or ())]

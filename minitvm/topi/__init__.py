@@ -337,4 +337,4 @@ __all__ = [
     "variance",
     "where",
     "winograd_conv2d_nchwc",
-]  # fmt: skip
+]

@@ -127,9 +127,11 @@ def depthwise_conv2d_nchwc(
         return te.sum(pixel.astype(dtype) * weight[cb, ky, kx, c].astype(dtype), axis=[ky, kx])
 
     return te.compute(
-        (n, blocks, out_height, out_width, block), element, name="depthwise_conv2d",
+        (n, blocks, out_height, out_width, block),
+        element,
+        name="depthwise_conv2d",
         attrs={"op": "nn.contrib_depthwise_conv2d_NCHWc"},
-    )  # fmt: skip
+    )
 
 
 def depthwise_conv2d_rows(

@@ -92,9 +92,12 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
         attrs |= {"data_layout": order.stored, "kernel_layout": filter_order.stored}
     names = [2 * a for a in _SPATIAL[rank]]
     return te.compute(
-        order.as_stored((batch, filters, *out)), lambda *stored: element(*order.as_defined(stored)), name=name,
-        attrs=attrs, varargs_names=order.as_stored(("nn", "ff", *names)),
-    )  # fmt: skip
+        order.as_stored((batch, filters, *out)),
+        lambda *stored: element(*order.as_defined(stored)),
+        name=name,
+        attrs=attrs,
+        varargs_names=order.as_stored(("nn", "ff", *names)),
+    )
 
 
 def conv1d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, groups: int = 1,

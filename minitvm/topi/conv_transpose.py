@@ -60,9 +60,12 @@ def _conv_transpose(rank: int, data: Tensor, weight: Tensor, strides: Ints, padd
 
     attrs = {"op": op, "strides": stride, "padding": (*before, *after), "dilation": dilate, "groups": groups}
     return te.compute(
-        (batch, simple(times(group_filters, groups)), *out), element, name=f"conv{rank}d_transpose", attrs=attrs,
+        (batch, simple(times(group_filters, groups)), *out),
+        element,
+        name=f"conv{rank}d_transpose",
+        attrs=attrs,
         varargs_names=[2 * a for a in _SPATIAL[rank]],
-    )  # fmt: skip
+    )
 
 
 def conv1d_transpose(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, output_padding: Ints = 0,

@@ -62,9 +62,7 @@ def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
     lead = indices.ndim - 1
 
     def element(*i: Any) -> Expr:
-        point = [
-            clamped(indices[(*i[:lead], as_expr(k))], dims(data)[batch_dims + k]) for k in range(size)
-        ]  # fmt: skip
+        point = [clamped(indices[(*i[:lead], as_expr(k))], dims(data)[batch_dims + k]) for k in range(size)]
         return data[(*i[:batch_dims], *point, *i[lead:])]
 
     return te.compute([*dims(indices)[:-1], *dims(data)[batch_dims + size :]], element, name="T_gather_nd")
@@ -119,9 +117,10 @@ def _combined(data: Tensor, hits: Any, update: Any, taps: list[Any], reduction: 
     """Each element of data combined with the updates that hit it."""
     if reduction == "none":
         written = te.compute(
-            data.shape, lambda *i: te.sum(te.if_then_else(hits(i), const(1, "int32"), const(0, "int32")), axis=taps),
+            data.shape,
+            lambda *i: te.sum(te.if_then_else(hits(i), const(1, "int32"), const(0, "int32")), axis=taps),
             name="T_hits",
-        )  # fmt: skip
+        )
         # At most one update hits: the sum is that one.
         value = te.compute(data.shape, lambda *i: _only(hits(i), update(i), taps), name="T_update")
         return te.compute(data.shape, lambda *i: te.select(written[i] > 0, value[i], data[i]), name=f"T_{name}")
@@ -129,9 +128,7 @@ def _combined(data: Tensor, hits: Any, update: Any, taps: list[Any], reduction: 
         raise InputError(f"{name}: reduction is none, add, mul, max or min, found {reduction!r}")
     reducer: Any = _COMBINE[reduction]
     change = te.compute(data.shape, lambda *i: reducer(update(i), axis=taps, where=hits(i)), name="T_update")
-    meet: Any = {
-        "add": lambda a, b: a + b, "mul": lambda a, b: a * b, "max": te.maximum, "min": te.minimum
-    }[reduction]  # fmt: skip
+    meet: Any = {"add": lambda a, b: a + b, "mul": lambda a, b: a * b, "max": te.maximum, "min": te.minimum}[reduction]
     return te.compute(data.shape, lambda *i: meet(data[i], change[i]), name=f"T_{name}")
 
 
@@ -150,9 +147,7 @@ def argsort(data: Tensor, *, axis: int = -1, is_ascend: bool = True, dtype: str 
     return _places(rank, at, dims(data)[at], dtype)
 
 
-def topk(
-    data: Tensor, *, k: int = 1, axis: int = -1, is_ascend: bool = False, dtype: str = "int64"
-) -> list[Tensor]:  # fmt: skip
+def topk(data: Tensor, *, k: int = 1, axis: int = -1, is_ascend: bool = False, dtype: str = "int64") -> list[Tensor]:
     """[values, indices] of the first k in descending (or ascending) order along an axis; the first of equals first."""
     at = axis_of(axis, data.ndim)
     extent = dims(data)[at]
@@ -160,9 +155,7 @@ def topk(
         raise InputError(f"topk: {k} of {extent} elements")
     check_counts("topk", dtype, extent)
     indices = _places(_ranks(data, at, is_ascend), at, k, dtype)
-    values = te.compute(
-        indices.shape, lambda *i: data[(*i[:at], indices[i], *i[at + 1 :])], name="T_topk_values"
-    )  # fmt: skip
+    values = te.compute(indices.shape, lambda *i: data[(*i[:at], indices[i], *i[at + 1 :])], name="T_topk_values")
     return [values, indices]
 
 

@@ -27,9 +27,12 @@ def dense(data: Tensor, weight: Tensor, *, out_dtype: str = "") -> Tensor:
 
     names = _names(data.ndim - 1)
     return te.compute(
-        (*dims(data)[:-1], weight.shape[0]), element, name="T_matmul_NT", attrs={"op": "nn.dense"},
+        (*dims(data)[:-1], weight.shape[0]),
+        element,
+        name="T_matmul_NT",
+        attrs={"op": "nn.dense"},
         varargs_names=[*names, "j"],
-    )  # fmt: skip
+    )
 
 
 def matmul(

@@ -62,9 +62,7 @@ def instance_norm(data: Tensor, gamma: Tensor, beta: Tensor, *, axis: int = 1, e
     return te.compute(data.shape, lambda *i: normal[i] * gamma[i[at]] + beta[i[at]], name="T_instance_norm")
 
 
-def group_norm(
-    data: Tensor, gamma: Tensor, beta: Tensor, *, num_groups: int, epsilon: float = 1e-5
-) -> Tensor:  # fmt: skip
+def group_norm(data: Tensor, gamma: Tensor, beta: Tensor, *, num_groups: int, epsilon: float = 1e-5) -> Tensor:
     """Normalise groups of channels (axis 1) of each sample; gamma and beta one a channel."""
     _check_channels("nn.group_norm", data, 1, gamma, beta)
     batch, channels, *spatial = dims(data)

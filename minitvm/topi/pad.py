@@ -39,9 +39,13 @@ def constant_pad(
 
 
 def pad(
-    data: Tensor, value: Tensor | None = None, *, pad_width: Sequence[Sequence[int]], pad_value: float = 0.0,
+    data: Tensor,
+    value: Tensor | None = None,
+    *,
+    pad_width: Sequence[Sequence[int]],
+    pad_value: float = 0.0,
     pad_mode: str = "constant",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Pad each axis by its (before, after) of `pad_width`.
 
     `pad_mode` is "constant" (`pad_value`, or the tensor `value` of no dimensions), "edge", "reflect" (without the edge

@@ -70,9 +70,12 @@ class _Windows:
         """The result of `element(n, c, *spatial indices)`, in the layout of the data."""
         names = ("n", "c", *(2 * a for a in _SPATIAL[self.rank]))
         return te.compute(
-            self.order.as_stored((*self.outer, *self.out)), lambda *stored: element(*self.order.as_defined(stored)),
-            name=name, attrs=attrs, varargs_names=self.order.as_stored(names),
-        )  # fmt: skip
+            self.order.as_stored((*self.outer, *self.out)),
+            lambda *stored: element(*self.order.as_defined(stored)),
+            name=name,
+            attrs=attrs,
+            varargs_names=self.order.as_stored(names),
+        )
 
     def seen(self, data: Tensor, n: Any, c: Any, *indices: Any) -> Expr:
         """The element of padded data under the taps of the window at `indices`."""
@@ -145,8 +148,9 @@ def _check_rank(op: str, data: Tensor, rank: int) -> None:
         raise TypeMismatch(f"{op}: wanted data of {rank + 2} dimensions, found {data}")
 
 
-def max_pool1d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
-               ceil_mode: bool = False) -> Tensor:  # fmt: skip
+def max_pool1d(
+    data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
+) -> Tensor:
     """The largest element of each window; padding never wins."""
     return _max_pool(1, data, pool_size, strides, padding, dilation, ceil_mode)
 
@@ -160,8 +164,9 @@ def max_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Int
     return _max_pool(2, data, pool_size, strides, padding, dilation, ceil_mode, layout)
 
 
-def max_pool3d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
-               ceil_mode: bool = False) -> Tensor:  # fmt: skip
+def max_pool3d(
+    data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
+) -> Tensor:
     """The largest element of each window; padding never wins."""
     return _max_pool(3, data, pool_size, strides, padding, dilation, ceil_mode)
 

@@ -20,9 +20,7 @@ _all = te.comm_reducer(lambda x, y: binary(And, x, y), lambda t: const(True), "a
 _any = te.comm_reducer(lambda x, y: binary(Or, x, y), lambda t: const(False), "any")
 
 
-def reduce_over(
-    x: Tensor, axis: Axes, keepdims: bool, body: Callable[[Expr, list[IterVar]], Any], name: str
-) -> Any:  # fmt: skip
+def reduce_over(x: Tensor, axis: Axes, keepdims: bool, body: Callable[[Expr, list[IterVar]], Any], name: str) -> Any:
     """A compute over the kept axes whose element is `body(element of x, reduce axes)`."""
     axes = axes_of(axis, x.ndim)
     taps = [te.reduce_axis((0, x.shape[a]), name=f"k{n}" if len(axes) > 1 else "k") for n, a in enumerate(axes)]

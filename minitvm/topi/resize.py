@@ -84,9 +84,7 @@ def _f64(value: Dim) -> Expr:
     return const(value, "float64") if isinstance(value, int) else as_expr(value).astype("float64")
 
 
-def _coordinate(
-    mode: str, extent: Dim, size: Dim, scale: float, roi: tuple[float, float]
-) -> Callable[[Expr], Expr]:  # fmt: skip
+def _coordinate(mode: str, extent: Dim, size: Dim, scale: float, roi: tuple[float, float]) -> Callable[[Expr], Expr]:
     """Where in the input an output index stands, as a float64."""
     factor = const(scale, "float64")
     if mode == "asymmetric":

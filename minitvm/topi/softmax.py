@@ -14,9 +14,7 @@ def _shifted(x: Tensor, axis: int) -> tuple[int, Any, Tensor]:
     at = axis_of(axis, x.ndim)
     kept = tuple(d for a, d in enumerate(x.shape) if a != at)
     k = te.reduce_axis((0, x.shape[at]), name="k")
-    largest = te.compute(
-        kept, lambda *i: te.max(x[(*i[:at], k.var, *i[at:])], axis=k), name="T_softmax_maxelem"
-    )  # fmt: skip
+    largest = te.compute(kept, lambda *i: te.max(x[(*i[:at], k.var, *i[at:])], axis=k), name="T_softmax_maxelem")
     return at, kept, largest
 
 
@@ -29,9 +27,7 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     at, kept, largest = _shifted(x, axis)
     powers = te.compute(x.shape, lambda *i: te.exp(x[i] - largest[_without(i, at)]), name="T_softmax_exp")
     k = te.reduce_axis((0, x.shape[at]), name="k")
-    total = te.compute(
-        kept, lambda *i: te.sum(powers[(*i[:at], k.var, *i[at:])], axis=k), name="T_softmax_expsum"
-    )  # fmt: skip
+    total = te.compute(kept, lambda *i: te.sum(powers[(*i[:at], k.var, *i[at:])], axis=k), name="T_softmax_expsum")
     attrs = {"op": "nn.softmax", "axis": at}
     return te.compute(x.shape, lambda *i: powers[i] / total[_without(i, at)], name="T_softmax_norm", attrs=attrs)
 

@@ -228,9 +228,13 @@ def split(x: Tensor, *, indices_or_sections: int | Sequence[int], axis: int = 0)
 
 
 def strided_slice(
-    x: Tensor, *, begin: Sequence[Dim], end: Sequence[Dim], strides: Sequence[int] | None = None,
+    x: Tensor,
+    *,
+    begin: Sequence[Dim],
+    end: Sequence[Dim],
+    strides: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """`x[begin:end:strides]` along the axes (the first ones by default), with Python's rules for negative numbers."""
     where = [axis_of(a, x.ndim) for a in axes] if axes is not None else list(range(len(begin)))
     steps = tuple(strides) if strides is not None else (1,) * len(where)
@@ -245,9 +249,10 @@ def strided_slice(
         starts[a], shape[a] = _slice(dims(x)[a], first, last, step)
         by[a] = step
     return te.compute(
-        shape, lambda *i: x[tuple(plus(times(p, s), b) for p, s, b in zip(i, by, starts, strict=True))],
+        shape,
+        lambda *i: x[tuple(plus(times(p, s), b) for p, s, b in zip(i, by, starts, strict=True))],
         name="T_strided_slice",
-    )  # fmt: skip
+    )
 
 
 def _slice(extent: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:

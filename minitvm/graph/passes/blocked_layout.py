@@ -207,9 +207,13 @@ class _Blocking:
         attrs = {name: item.attrs[name] for name in ("strides", "padding", "dilation")}
         lanes = _row_lanes(int(item.output.shape[3]), self.lanes)  # type: ignore[arg-type]
         self.plain[item.output] = self.op(
-            "nn.contrib_depthwise_conv2d_rows", self.as_plain(data), self.as_plain(weight), name=item.output.name,
-            lanes=lanes, **attrs,
-        )  # fmt: skip
+            "nn.contrib_depthwise_conv2d_rows",
+            self.as_plain(data),
+            self.as_plain(weight),
+            name=item.output.name,
+            lanes=lanes,
+            **attrs,
+        )
         return True
 
     def goes_into_blocks(self, value: Value) -> bool:

@@ -160,9 +160,12 @@ class _Conversion:
             else:
                 letters = self.letters.get(value, ORIGINAL)
                 known[wanted] = self.b.op(
-                    "layout_transform", known[source], src_layout=_renamed(source, ORIGINAL, letters),
-                    dst_layout=_renamed(wanted, ORIGINAL, letters), name=value.name,
-                )  # fmt: skip
+                    "layout_transform",
+                    known[source],
+                    src_layout=_renamed(source, ORIGINAL, letters),
+                    dst_layout=_renamed(wanted, ORIGINAL, letters),
+                    name=value.name,
+                )
         return known[wanted]
 
     def layout_of(self, values: Sequence[Value]) -> str | None:
@@ -412,8 +415,11 @@ def _spread(array: np.ndarray, layout: str) -> np.ndarray:
     """An array of four axes, each whole or 1, so that it broadcasts to that layout."""
     parsed = Layout.parse(layout)
     short = {letter for letter, n in zip(ORIGINAL, array.shape, strict=True) if n == 1}
-    target = "".join(letter if not block else f"{block}{letter.lower()}" for letter, block in parsed.axes
-                     if not (block and letter in short))  # fmt: skip
+    target = "".join(
+        letter if not block else f"{block}{letter.lower()}"
+        for letter, block in parsed.axes
+        if not (block and letter in short)
+    )
     made = transformed(array, ORIGINAL, target)
     ones = [k for k, (letter, block) in enumerate(parsed.axes) if block and letter in short]
     return np.expand_dims(made, ones) if ones else made

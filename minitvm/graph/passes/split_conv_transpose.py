@@ -109,9 +109,7 @@ class _Split:
         batch, channels = self.item.output.shape[:2]
         apart = [self.b.op("reshape", part, newshape=(batch, -1, channels, *self.counts)) for part in parts]
         joined = apart[0] if len(parts) == 1 else self.b.op("concatenate", *apart, axis=1)
-        return self.b.op(
-            "nn.interleave", joined, strides=self.strides, size=self.item.output.shape[2:], name=name
-        )  # fmt: skip
+        return self.b.op("nn.interleave", joined, strides=self.strides, size=self.item.output.shape[2:], name=name)
 
     def runs(self) -> Iterator[list[tuple[AxisPhase, ...]]]:
         """The phases in order, those together that one convolution computes."""
@@ -139,17 +137,25 @@ class _Split:
         filters = [self.filters(phase) for phase in run]
         weight = filters[0] if len(filters) == 1 else self.b.op("concatenate", *filters, axis=0)
         return self.b.op(
-            f"nn.conv{self.rank}d", self.cut(before, after), weight, groups=self.groups,
-            padding=[max(p, 0) for p in (*before, *after)], dilation=[axis.dilation for axis in first],
-        )  # fmt: skip
+            f"nn.conv{self.rank}d",
+            self.cut(before, after),
+            weight,
+            groups=self.groups,
+            padding=[max(p, 0) for p in (*before, *after)],
+            dilation=[axis.dilation for axis in first],
+        )
 
     def filters(self, phase: tuple[AxisPhase, ...]) -> Value:
         """The taps of a phase, [i, o / groups, taps...], turned around, as filters [o, i / groups, taps...]."""
         spatial = tuple(range(2, 2 + self.rank))
         taken = self.b.op(
-            "strided_slice", self.weight, begin=[a.first for a in phase], axes=spatial,
-            end=[a.first + (a.taps - 1) * a.step + 1 for a in phase], strides=[a.step for a in phase],
-        )  # fmt: skip
+            "strided_slice",
+            self.weight,
+            begin=[a.first for a in phase],
+            axes=spatial,
+            end=[a.first + (a.taps - 1) * a.step + 1 for a in phase],
+            strides=[a.step for a in phase],
+        )
         for axis in spatial:
             taken = self.b.op("reverse", taken, axis=axis)
         channels, filters, *taps = taken.shape

@@ -15,7 +15,7 @@ from .blocks import (
     reduced,
     reduces_along_last,
     volume,
-)  # fmt: skip
+)
 from .turned import contiguous_ends
 
 _LONG = 256  # what a symbolic extent counts as

@@ -137,10 +137,13 @@ def _beside(parts: Sequence[Match]) -> Match:
         return [value for part, t in zip(parts, dtypes, strict=True) for value in part.reducer.identity((t,))]
 
     reducer = Reducer(
-        " beside ".join(part.reducer.name for part in parts), len(parts), combine, identity,
+        " beside ".join(part.reducer.name for part in parts),
+        len(parts),
+        combine,
+        identity,
         commutative=all(part.reducer.commutative for part in parts),
         idempotent=all(part.reducer.idempotent for part in parts),
-    )  # fmt: skip
+    )
     return Match(reducer, tuple(value for part in parts for value in part.operand))
 
 
@@ -263,10 +266,12 @@ def _worst(largest: bool, at: int, last: bool) -> Callable[[tuple[DType, ...]], 
 for _largest, _at in product((True, False), (0, 1)):
     for _ties, _value in (
         *product(("kept", "taken"), ("same", "extreme")),
-        ("kept", "strict"), ("taken", "or_equal"),
+        ("kept", "strict"),
+        ("taken", "or_equal"),
         *product(("first", "last"), ("same", "strict", "or_equal", "extreme")),
-        ("first+nan", "same"), ("last+nan", "same"),
-    ):  # fmt: skip
+        ("first+nan", "same"),
+        ("last+nan", "same"),
+    ):
         register_reducer(
             f"arg{'max' if _largest else 'min'} ({_ties}, {_value}, index {'first' if _at == 0 else 'second'})",
             _chosen(_largest, _at, _ties, _value),

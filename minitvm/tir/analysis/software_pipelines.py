@@ -198,9 +198,13 @@ def _uses(stmt: Node, buffer: Buffer) -> int:
 
 
 def _broken_dependence(
-    tree: Tree, loop: For, by_part: Sequence[Sequence[Access]], stages: Sequence[int], order: Sequence[int],
+    tree: Tree,
+    loop: For,
+    by_part: Sequence[Sequence[Access]],
+    stages: Sequence[int],
+    order: Sequence[int],
     private: Sequence[Buffer],
-) -> Failure | None:  # fmt: skip
+) -> Failure | None:
     """Two accesses to one element that the new order reverses; None if there are none."""
     outer = [l.var for l in tree.all_loops_above(loop)]
     step: Expr = loop.var

@@ -167,9 +167,12 @@ def _using(block: Block, buffer: Buffer, cached: Buffer, places: tuple[Expr, ...
 
     init = None if block.init is None else rewrite(block.init, change)
     return replace(
-        block, reads=regions_of(block.reads), writes=regions_of(block.writes), init=init,
+        block,
+        reads=regions_of(block.reads),
+        writes=regions_of(block.writes),
+        init=init,
         body=rewrite(block.body, change),
-    )  # fmt: skip
+    )
 
 
 def _stage_block(point: Point, cached: Buffer, places: tuple[Expr, ...]) -> Block:

@@ -21,9 +21,12 @@ def legal_calls(primitives: Sequence[Primitive], fresh: FreshState, would_take: 
 
 
 def draw_call(
-    primitives: Sequence[Primitive], fresh: FreshState, would_take: WouldTake, choose: Callable[[int], int],
+    primitives: Sequence[Primitive],
+    fresh: FreshState,
+    would_take: WouldTake,
+    choose: Callable[[int], int],
     tries: int | None,
-) -> Call | None:  # fmt: skip
+) -> Call | None:
     """One legal call: see `Schedule.draw`."""
     first, at = choose(len(primitives)), choose(1 << 16)
     most = tries or (6 if len(primitives) > 1 else None)

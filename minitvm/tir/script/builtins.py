@@ -144,8 +144,10 @@ def env_thread(thread_tag: str, dtype: str = "int32") -> EnvThread:
 def block(name: str = "", no_realize: bool = False) -> BlockSpec:
     """`with T.block("C")` (`T.sblock` since v0.24)."""
     if not isinstance(name, str):
-        raise InputError("T.block takes a name; iterators with domains above the body were written before v0.8\n"
-                         '  try:    with T.block("name"): vi = T.axis.spatial(extent, i)')  # fmt: skip
+        raise InputError(
+            "T.block takes a name; iterators with domains above the body were written before v0.8\n"
+            '  try:    with T.block("name"): vi = T.axis.spatial(extent, i)'
+        )
     if no_realize:
         raise InputError("a block without its iterators' values cannot stand in a function")
     return BlockSpec(name)

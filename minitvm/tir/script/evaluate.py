@@ -99,8 +99,11 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
 _COMPARE_NODES: dict[type, Any] = {ast.Eq: EQ, ast.NotEq: NE, ast.Lt: LT, ast.LtE: LE, ast.Gt: GT, ast.GtE: GE}
 # Python's own functions where they would ask for the value of an expression.
 _INSTEAD: dict[Any, Callable[..., Any]] = {
-    python.range: language.serial, python.min: language.min, python.max: language.max, python.abs: language.abs,
-}  # fmt: skip
+    python.range: language.serial,
+    python.min: language.min,
+    python.max: language.max,
+    python.abs: language.abs,
+}
 
 
 class Evaluator:
@@ -283,8 +286,12 @@ class Evaluator:
             raise self._undefined(name, f'{name.id} = T.alloc_buffer((m, n), "float32")')
         owner = self.evaluate(name)
         if isinstance(owner, Expr):
-            raise self.error(node, f"{ast.unparse(name)} is a scalar and has no elements", wanted="a buffer",
-                             found=f"a value of dtype {owner.dtype}")  # fmt: skip
+            raise self.error(
+                node,
+                f"{ast.unparse(name)} is a scalar and has no elements",
+                wanted="a buffer",
+                found=f"a value of dtype {owner.dtype}",
+            )
         return owner
 
     def _load(self, node: ast.AST, buffer: Buffer, indices: tuple[Any, ...]) -> BufferLoad:
@@ -303,9 +310,11 @@ class Evaluator:
 
     def _rank(self, node: ast.AST, buffer: Buffer, count: int) -> ParseError:
         return self.error(
-            node, f"wrong number of indices of {buffer.name}",
-            wanted=f"{buffer.ndim}, as {buffer.name} has shape ({', '.join(map(str, buffer.shape))})", found=str(count),
-        )  # fmt: skip
+            node,
+            f"wrong number of indices of {buffer.name}",
+            wanted=f"{buffer.ndim}, as {buffer.name} has shape ({', '.join(map(str, buffer.shape))})",
+            found=str(count),
+        )
 
     def _range(self, node: ast.AST, index: Any, dimension: Expr) -> Range:
         if not isinstance(index, slice):
@@ -316,8 +325,10 @@ class Evaluator:
                 lanes = (int(index.stop) - int(index.start)) // int(index.step)
                 return Range(Ramp(const(int(index.start)), const(int(index.step)), lanes), const(1))
             raise self.error(node, "a slice with a step", tries=("T.Ramp(start, step, lanes)",))
-        return span(index.start if index.start is not None else const(0, dimension.dtype),
-                    index.stop if index.stop is not None else dimension)  # fmt: skip
+        return span(
+            index.start if index.start is not None else const(0, dimension.dtype),
+            index.stop if index.stop is not None else dimension,
+        )
 
     # ---- calls -------------------------------------------------------------------------------------------------
 

@@ -49,8 +49,12 @@ def names_of_sizes(node: ast.FunctionDef) -> set[str]:
         if isinstance(call, ast.Call) and ast.unparse(call.func).rsplit(".", 1)[-1] in _DECLARES:
             parts = [*call.args, *(k.value for k in call.keywords)]
             names |= {name.id for part in parts for name in ast.walk(part) if isinstance(name, ast.Name)}
-            names |= {c.value for part in parts for c in ast.walk(part)
-                      if isinstance(c, ast.Constant) and isinstance(c.value, str)}  # fmt: skip
+            names |= {
+                c.value
+                for part in parts
+                for c in ast.walk(part)
+                if isinstance(c, ast.Constant) and isinstance(c.value, str)
+            }
     return names
 
 

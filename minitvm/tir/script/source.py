@@ -110,8 +110,11 @@ def _decorator(node: ast.ClassDef | ast.FunctionDef, source: Source) -> tuple[st
                     decorator, f"{name} has no option {unknown[0]}", tries=(nearest(unknown[0], [*_OURS, *_THEIRS]),)
                 )
             return name, {flag: value for flag, value in flags.items() if flag in _OURS}
-        raise source.error(decorator, f"the decorator {ast.unparse(decorator)} is not one of the language",
-                           wanted="@T.prim_func or @I.ir_module")  # fmt: skip
+        raise source.error(
+            decorator,
+            f"the decorator {ast.unparse(decorator)} is not one of the language",
+            wanted="@T.prim_func or @I.ir_module",
+        )
     return "nothing", {}
 
 

@@ -131,19 +131,25 @@ class _Threads:
         buffers = {touch.buffer for touch, write in (*first, *second) if write}
         threads = loop_ranges(self.loops)
         one, other = (
-            [point_at(t.buffer, t.sides(), {**threads, **loop_ranges(t.loops)}, w, all_of(t.conditions))
-             for t, w in every if t.buffer in buffers]
+            [
+                point_at(t.buffer, t.sides(), {**threads, **loop_ranges(t.loops)}, w, all_of(t.conditions))
+                for t, w in every
+                if t.buffer in buffers
+            ]
             for every in (first, second)
-        )  # fmt: skip
+        )
         if not one or not other:
             return False
         order = tuple(l.var for l in self.loops)
         points = [*one, *other]
         within = [{*map(id, one)}, {*map(id, other)}]
         dependence = find_dependence(
-            points, dict.fromkeys(points, order), dict.fromkeys(points, order), range(len(order)),
+            points,
+            dict.fromkeys(points, order),
+            dict.fromkeys(points, order),
+            range(len(order)),
             lambda a, b: not any(id(a) in x and id(b) in y for x, y in (within, within[::-1])),
-        )  # fmt: skip
+        )
         return dependence is not None
 
     def meet_later(self, loop: For) -> bool:

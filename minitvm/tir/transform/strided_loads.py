@@ -85,8 +85,10 @@ def _vectors(node: BufferLoad, base: Expr, starts: tuple[int, ...], lanes: int) 
 
 _Lanes = tuple[Expr | None, list[int]]
 _CONSTANT: Mapping[type[Expr], Callable[[int, int], int]] = {
-    Mul: lambda a, b: a * b, FloorDiv: lambda a, b: a // b, FloorMod: lambda a, b: a % b
-}  # fmt: skip
+    Mul: lambda a, b: a * b,
+    FloorDiv: lambda a, b: a // b,
+    FloorMod: lambda a, b: a % b,
+}
 
 
 def _lanes(e: Expr) -> _Lanes | None:

@@ -84,9 +84,12 @@ class Domain:
             return Domain(self.size, self.points, {**self.free, var: (0, 1)}, self.lets, False)
         if not isinstance(begins, np.ndarray) and not isinstance(counts, np.ndarray):
             return Domain(
-                domain.size, domain.points, {**domain.free, var: (int(begins), max(int(counts), 0))}, self.lets,
+                domain.size,
+                domain.points,
+                {**domain.free, var: (int(begins), max(int(counts), 0))},
+                self.lets,
                 self.exact,
-            )  # fmt: skip
+            )
         times = np.maximum(np.broadcast_to(counts, domain.size), 0)
         size = int(times.sum())
         if size > _MOST:

@@ -81,9 +81,13 @@ def conv_transpose(n: NodeContext) -> Any:
 
 
 def _transposed_padding(
-    n: NodeContext, spatial: Sequence[Dim], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
+    n: NodeContext,
+    spatial: Sequence[Dim],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
     extra: Sequence[int],
-) -> tuple[int, ...]:  # fmt: skip
+) -> tuple[int, ...]:
     rank = len(spatial)
     mode, shape = n.attr("auto_pad", "NOTSET"), n.attr("output_shape", None)
     pads = n.attr("pads", (0,) * (2 * rank))

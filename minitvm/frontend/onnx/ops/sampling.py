@@ -22,9 +22,7 @@ def grid_sample(n: NodeContext) -> Any:
         n.refuse_attribute("mode")
     align, padding = bool(n.attr("align_corners", 0)), n.attr("padding_mode", "zeros")
     data, grid = n[0], n.cast(n[1], n[0].dtype)
-    return n.op(
-        "image.grid_sample", data, grid, method=_METHODS[mode], padding_mode=padding, align_corners=align
-    )  # fmt: skip
+    return n.op("image.grid_sample", data, grid, method=_METHODS[mode], padding_mode=padding, align_corners=align)
 
 
 @converter("Col2Im", since=18)

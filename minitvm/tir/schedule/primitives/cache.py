@@ -198,9 +198,11 @@ def _more_than_written(
 
 
 @primitive(
-    aka={"Halide": "in"}, past="was cached in",
-    requires=[reads_it, known_scope, readers_are_consumers, at_most_one_writer, read_in_blocks], match=part_read,
-)  # fmt: skip
+    aka={"Halide": "in"},
+    past="was cached in",
+    requires=[reads_it, known_scope, readers_are_consumers, at_most_one_writer, read_in_blocks],
+    match=part_read,
+)
 def cache_read(
     state: ScheduleState,
     match: Part,

@@ -111,8 +111,12 @@ def blocks_around_threads(state: ScheduleState, loop: For, thread_axis: str) -> 
 
 
 _CONCURRENT = (
-    changeable_kind, req.structured_below, req.only_spatial, req.quasi_affine_bindings, req.no_races,
-)  # fmt: skip
+    changeable_kind,
+    req.structured_below,
+    req.only_spatial,
+    req.quasi_affine_bindings,
+    req.no_races,
+)
 
 
 @primitive(aka={"Halide": "parallel", "Exo": "parallelize_loop"}, requires=_CONCURRENT)

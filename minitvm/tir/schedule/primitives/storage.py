@@ -40,8 +40,12 @@ def allocated(state: ScheduleState, block: BlockRealize, buffer_index: int | str
     if _owner(state.home(block), buffer) is not None:
         return None
     kind = "a parameter" if buffer in state.home(block).func.params else "a view"
-    return Failure({block.block: f"writes {buffer.name}"}, "a buffer that the function allocates",
-                   f"{buffer.name} is {kind}", ("cache_write, and do this to the copy",))  # fmt: skip
+    return Failure(
+        {block.block: f"writes {buffer.name}"},
+        "a buffer that the function allocates",
+        f"{buffer.name} is {kind}",
+        ("cache_write, and do this to the copy",),
+    )
 
 
 @requirement

@@ -304,8 +304,12 @@ def _moved(stmt: Stmt, old: Buffer, new: Buffer, indices: tuple[Expr, ...]) -> S
 # ---- a small example of what goes wrong ----------------------------------------------------------------------------
 
 _OPERATORS: Mapping[type[BinaryOp], Callable[[float, float], float]] = {
-    Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, Min: min, Max: max,
-}  # fmt: skip
+    Add: lambda a, b: a + b,
+    Sub: lambda a, b: a - b,
+    Mul: lambda a, b: a * b,
+    Min: min,
+    Max: max,
+}
 _FUNCTIONS: Mapping[str, Callable[[float], float]] = {
     "exp": math.exp, "tanh": math.tanh, "sqrt": math.sqrt, "abs": abs, "sigmoid": lambda v: 1 / (1 + math.exp(-v)),
 }  # fmt: skip

@@ -204,9 +204,13 @@ def _fill(block: BlockRealize, inner: Sequence[For], store: BufferStore, pad: Ex
 
 
 def _inside_only(
-    state: ScheduleState, block: BlockRealize, inner: Sequence[For], store: BufferStore, value: Expr,
+    state: ScheduleState,
+    block: BlockRealize,
+    inner: Sequence[For],
+    store: BufferStore,
+    value: Expr,
     inside: Mapping[Var, Range],
-) -> Stmt:  # fmt: skip
+) -> Stmt:
     """The given loop with the block in it over the inside only."""
     old = block.block
     analyzer, around = state.analyzer(block), state.analyzer(state.home(block).parent[inner[0]])
