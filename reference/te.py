@@ -21,8 +21,10 @@ from .domains.domain import Domain, stored
 from .domains.domain_expressions import in_domain
 from .fast.grid import GRID, MASK, GridCompiler, axis_values, inside, narrowed
 from .judging.coverage import watched
+from .meaning.runner import run_level_3
 from .meaning.scalar import Environment, Evaluate, ScalarCompiler, Value
 from .meaning.scalar import evaluate as evaluate_scalar
+from .meaning.settings import Settings
 from .meaning.steps import POINTS as POINTS_OF_A_STEP
 from .meaning.steps import spend
 
@@ -59,7 +61,8 @@ def evaluate(
         for tensor in wanted:
             fast = watched(compiler or TensorCompiler, coverage)
             kind = in_domain(_ElementCompiler if mode == "slow" else fast, domain)
-            _compute(tensor, arrays, values, mode, kind)
+            loops = None if compiler is not None else Settings(domain=domain, coverage=coverage)
+            _compute(tensor, arrays, values, mode, kind, loops)
     return [arrays[tensor] for tensor in wanted]
 
 
@@ -87,8 +90,8 @@ def _size(dim: x.Expr, values: Mapping[x.Var, Any]) -> int:
 
 
 def _compute(tensor: te.Tensor, arrays: dict[te.Tensor, np.ndarray], values: dict[x.Var, Any], mode: str,
-             kind: type[Any]) -> None:  # fmt: skip
-    """Fill in a tensor's array, those that it needs first."""
+             kind: type[Any], loops: Settings | None) -> None:  # fmt: skip
+    """Fill in a tensor's array, those that it needs first. Functions of loops run with the settings `loops`."""
     stack = [tensor]
     siblings: dict[te.Operation, list[np.ndarray]] = {}
     while stack:
@@ -96,7 +99,7 @@ def _compute(tensor: te.Tensor, arrays: dict[te.Tensor, np.ndarray], values: dic
         if top in arrays:
             stack.pop()
             continue
-        if not isinstance(top.op, te.ComputeOp):
+        if not isinstance(top.op, te.ComputeOp | te.ExternOp):
             raise InputError(f"no array was given for {top.name}")
         missing = [one for one in top.op.input_tensors if one not in arrays]
         if missing:
@@ -104,9 +107,23 @@ def _compute(tensor: te.Tensor, arrays: dict[te.Tensor, np.ndarray], values: dic
             continue
         if top.op not in siblings:
             slow = mode == "slow"
+            if isinstance(top.op, te.ExternOp):
+                siblings[top.op] = _loops(top.op, arrays, values, mode, loops)
+                continue
             siblings[top.op] = _slow(top.op, arrays, values, kind) if slow else _fast(top.op, arrays, values, kind)
         arrays[top] = siblings[top.op][top.value_index]
         stack.pop()
+
+
+def _loops(op: te.ExternOp, arrays: Mapping[te.Tensor, np.ndarray], values: Mapping[x.Var, Any], mode: str,
+           settings: Settings | None) -> list[np.ndarray]:  # fmt: skip
+    """The results of a function of loops: it runs as a program of level 3 does, and is watched as one."""
+    if settings is None:
+        raise Unsupported(f"{op.name}: loops have no other meaning of expressions")
+    shapes = [tuple(_size(d, values) for d in b.shape) for b in op.results]
+    results = [np.zeros(s, stored(settings.domain, b.dtype)) for s, b in zip(shapes, op.results, strict=True)]
+    run_level_3(op.func, [*(arrays[one] for one in op.inputs), *results], settings, mode, ())
+    return results
 
 
 def _domain(axes: Sequence[x.IterVar], values: Mapping[x.Var, Any]) -> list[range]:

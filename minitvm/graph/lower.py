@@ -12,7 +12,18 @@ from typing import Any
 from ..errors import InputError
 from ..expr import Expr, Node, SizeVar, Var, const, free_vars, map_children, structural_equal, walk
 from ..expr.structural_hash import structural_digest
-from ..te import ComputeOp, Tensor, TensorLoad, create_prim_func, placeholder, post_order
+from ..te import (
+    ComputeOp,
+    ExternOp,
+    Operation,
+    Tensor,
+    TensorLoad,
+    compute,
+    create_prim_func,
+    placeholder,
+    post_order,
+)
+from ..te.nodes import PlaceholderOp
 from ..tir.nodes import PrimFunc
 from . import registry
 from .nodes import FUSED, Constant, Dim, Graph, OpNode, Value
@@ -143,7 +154,7 @@ def _with_scalars(outputs: list[Tensor], scalars: Mapping[Tensor, Expr]) -> list
     """The outputs with every load of a scalar constant replaced by its value."""
     if not scalars:
         return outputs
-    operations: dict[ComputeOp, ComputeOp] = {}
+    operations: dict[Operation, Operation] = {}
     tensors: dict[Tensor, Tensor] = {}
 
     def go(old: Any) -> Any:
@@ -158,13 +169,23 @@ def _with_scalars(outputs: list[Tensor], scalars: Mapping[Tensor, Expr]) -> list
 
     for tensor in post_order(outputs):
         op = tensor.op
-        if not isinstance(op, ComputeOp):
-            tensors[tensor] = tensor
+        if isinstance(op, PlaceholderOp):
+            tensors[tensor] = _of_one_value(tensor, scalars[tensor]) if tensor in scalars else tensor
             continue
-        if op not in operations:
+        if isinstance(op, ExternOp) and op not in operations:
+            inputs = tuple(tensors[one] for one in op.inputs)
+            same = all(a is b for a, b in zip(inputs, op.inputs, strict=True))
+            operations[op] = op if same else ExternOp(op.name, inputs, op.func)
+        if isinstance(op, ComputeOp) and op not in operations:
             body = tuple(map(go, op.body))
             same = all(a is b for a, b in zip(body, op.body, strict=True))
             operations[op] = op if same else ComputeOp(op.name, op.axis, body, op.attrs)
         new = operations[op]
         tensors[tensor] = tensor if new is op else Tensor(new, tensor.shape, tensor.dtype, tensor.value_index)
     return [tensors[tensor] for tensor in outputs]
+
+
+def _of_one_value(tensor: Tensor, value: Expr) -> Tensor:
+    """A tensor of one value, for a function of loops, which takes tensors."""
+    made: Tensor = compute(tensor.shape, lambda *_: value, name=tensor.name)
+    return made

@@ -29,19 +29,20 @@ from ..tir.op import (
 )
 from ..tir.op import max as maximum
 from ..tir.op import min as minimum
-from .nodes import ComputeOp, Operation, PlaceholderOp, Tensor, TensorLoad
+from .nodes import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor, TensorLoad
 from .reducers import comm_reducer, max, min, prod, sum
 from .tensors import compute, const, placeholder, post_order, rational, reduce_axis, size_var, var
 
 if TYPE_CHECKING:
+    from .extern import extern_primfunc
     from .primfunc import create_prim_func
     from .tensor_intrin import decl_tensor_intrin
 
 __all__ = [
-    "ComputeOp", "Operation", "PlaceholderOp", "Tensor", "TensorLoad", "abs", "all", "any", "comm_reducer", "compute",
-    "const", "create_prim_func", "decl_tensor_intrin", "floordiv", "floormod", "if_then_else", "infinity", "max",
-    "max_value", "maximum", "min", "min_value", "minimum", "placeholder", "post_order", "prod", "rational",
-    "reduce_axis", "select", "size_var", "sum", "truncdiv", "truncmod", "var",
+    "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "Tensor", "TensorLoad", "abs", "all", "any", "comm_reducer",
+    "compute", "const", "create_prim_func", "decl_tensor_intrin", "extern_primfunc", "floordiv", "floormod",
+    "if_then_else", "infinity", "max", "max_value", "maximum", "min", "min_value", "minimum", "placeholder",
+    "post_order", "prod", "rational", "reduce_axis", "select", "size_var", "sum", "truncdiv", "truncmod", "var",
 ]  # fmt: skip
 
 
@@ -51,6 +52,10 @@ def __getattr__(name: str) -> Any:
         from .primfunc import create_prim_func
 
         return create_prim_func
+    if name == "extern_primfunc":
+        from .extern import extern_primfunc
+
+        return extern_primfunc
     if name == "decl_tensor_intrin":
         from .tensor_intrin import decl_tensor_intrin
 
@@ -66,4 +71,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "AXIS_SEPARATOR", "create_prim_func", "decl_tensor_intrin", *NAMED})
+    return sorted({*globals(), "AXIS_SEPARATOR", "create_prim_func", "decl_tensor_intrin", "extern_primfunc", *NAMED})

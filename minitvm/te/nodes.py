@@ -1,7 +1,7 @@
 """Tensor expressions, level 2: what a tensor's element is, not how it is computed.
 
 tensor ::= Tensor of an operation
-op     ::= PlaceholderOp | ComputeOp axis reduce_axis body
+op     ::= PlaceholderOp | ComputeOp axis reduce_axis body | ExternOp inputs func
 load   ::= TensorLoad tensor [indices]                      an expression
 """
 
@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import TypeMismatch
 from ..expr import DType, Expr, ExprPrinter, IterVar, Node, Reduce, as_expr, node, walk
+
+if TYPE_CHECKING:
+    from ..tir.nodes import Buffer, PrimFunc
 
 
 @node
@@ -62,6 +65,24 @@ class ComputeOp(Operation):
 
 
 @node
+class ExternOp(Operation):
+    """The tensors that a level-3 function computes: its parameters are the inputs, then the results."""
+
+    inputs: tuple[Tensor, ...]
+    func: PrimFunc
+
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that the function reads, each once."""
+        return tuple(dict.fromkeys(self.inputs))
+
+    @property
+    def results(self) -> tuple[Buffer, ...]:
+        """The parameters that stand for the results."""
+        return self.func.buffers[len(self.inputs) :]
+
+
+@node
 class Tensor(Node):
     """Output number `value_index` of an operation. Indexing one builds a `TensorLoad`."""
 
@@ -75,6 +96,8 @@ class Tensor(Node):
     @property
     def name(self) -> str:
         name = self.op.name
+        if isinstance(self.op, ExternOp):
+            return self.op.results[self.value_index].name if len(self.op.results) > 1 else name
         several = isinstance(self.op, ComputeOp) and len(self.op.body) > 1
         return f"{name}_v{self.value_index}" if several else name
 

@@ -25,17 +25,22 @@ from ..expr import (
     free_vars,
     map_children,
     match,
+    replace,
+    rewrite,
     substitute,
     walk,
 )
 from ..expr.conditions import is_const
 from ..expr.names import fresh
 from ..tir.analysis.declared import with_declared_regions
+from ..tir.analysis.tree import fresh_copy
 from ..tir.nodes import (
     Block,
     BlockRealize,
     Buffer,
+    BufferData,
     BufferLoad,
+    BufferRegion,
     BufferStore,
     For,
     ForKind,
@@ -43,9 +48,10 @@ from ..tir.nodes import (
     PrimFunc,
     Seq,
     Stmt,
+    root_block,
     with_root,
 )
-from .nodes import ComputeOp, PlaceholderOp, Tensor, TensorLoad
+from .nodes import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor, TensorLoad
 from .tensors import post_order
 
 
@@ -72,18 +78,23 @@ def create_prim_func(
     allocated: list[Buffer] = []
     stmts: list[Stmt] = []
     ordered = post_order(tensors)
-    done: set[ComputeOp] = set()
+    done: set[Operation] = set()
     for tensor in ordered:
         op = tensor.op
         if isinstance(op, PlaceholderOp):
             _check_given(tensor, tensors)
             continue
-        if not isinstance(op, ComputeOp) or op in done:
+        if not isinstance(op, ComputeOp | ExternOp) or op in done:
             continue
         done.add(op)
         outputs = _outputs(op, tensor, [*tensors, *ordered])
         allocated += [lowering.declare(out) for out in outputs if out not in lowering.buffers]
-        stmts += lowering.blocks(op, outputs)
+        if isinstance(op, ExternOp):
+            body, own = lowering.extern(op, outputs)
+            allocated += own
+            stmts.append(body)
+        else:
+            stmts += lowering.blocks(op, outputs)
     if not stmts:
         raise InputError("create_prim_func: there is nothing to compute: every tensor given is a placeholder")
     params = tuple(lowering.buffers[arg] if isinstance(arg, Tensor) else arg for arg in args)
@@ -131,12 +142,14 @@ def _check_variables(func: PrimFunc, allocated: list[Buffer]) -> None:
         )
 
 
-def _outputs(op: ComputeOp, first: Tensor, known: list[Tensor]) -> list[Tensor]:
+def _outputs(op: ComputeOp | ExternOp, first: Tensor, known: list[Tensor]) -> list[Tensor]:
     """The tensors of all outputs of `op`: those that the program holds, made anew where it holds none."""
     found = {first.value_index: first}
     for tensor in known:
         if tensor.op is op:
             found.setdefault(tensor.value_index, tensor)
+    if isinstance(op, ExternOp):
+        return [found.get(k) or Tensor(op, b.shape, b.dtype, k) for k, b in enumerate(op.results)]
     return [found.get(k) or Tensor(op, first.shape, body.dtype, k) for k, body in enumerate(op.body)]
 
 
@@ -166,6 +179,24 @@ class _Lowering:
                 return [self.nest(op, [output], op.axis) for output in outputs]
             return [self.nest(op, outputs, op.axis + op.reduce_axis)]
         return [self.nest(op, [output], op.axis) for output in outputs]
+
+    def extern(self, op: ExternOp, outputs: list[Tensor]) -> tuple[Stmt, list[Buffer]]:
+        """The loops of a function on the buffers of its tensors, and the buffers that it allocates."""
+        root = root_block(op.func)
+        given = zip(op.func.buffers, (*op.inputs, *outputs), strict=True)
+        moved = {buffer: self.buffers[tensor] for buffer, tensor in given}
+        for buffer in root.alloc_buffers:
+            moved[buffer] = replace(buffer, name=fresh(buffer.name, self.buffer_names))
+
+        def change(at: Node) -> Node | None:
+            if isinstance(at, BufferLoad | BufferStore | BufferRegion | BufferData) and at.buffer in moved:
+                return replace(at, buffer=moved[at.buffer])
+            if isinstance(at, Block):
+                return replace(at, name=fresh(at.name, self.block_names))
+            return None
+
+        # A function may be called twice: each place has loops and blocks of its own.
+        return fresh_copy(rewrite(root.body, change)), [moved[buffer] for buffer in root.alloc_buffers]
 
     def nest(self, op: ComputeOp, outputs: list[Tensor], axes: tuple[IterVar, ...]) -> Stmt:
         iter_vars, loops, values = [], [], {}

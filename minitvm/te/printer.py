@@ -35,7 +35,7 @@ from ..expr import (
 )
 from ..expr.conditions import is_const
 from ..expr.names import fresh, identifier
-from .nodes import ComputeOp, Operation, PlaceholderOp, Tensor, TensorLoad
+from .nodes import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor, TensorLoad
 from .tensors import post_order
 
 __all__ = ["script"]
@@ -113,6 +113,9 @@ class _Script(ExprPrinter):
         return self.names[key]
 
     def _operation(self, op: Operation) -> None:
+        if isinstance(op, ExternOp):
+            self._extern(op)
+            return
         if isinstance(op, PlaceholderOp):
             self.lines.append(
                 f'{self._fresh(_key(op, 0), op.name)} = te.placeholder({self._tuple(op.shape)}, "{op.dtype}", '
@@ -150,6 +153,15 @@ class _Script(ExprPrinter):
         if len(parts[1]) + 4 > WIDTH:
             parts[1:2] = [head, f"    {body},"]
         self.lines += [f"{results} = te.compute(", *("    " + part for part in parts), ")"]
+
+    def _extern(self, op: ExternOp) -> None:
+        names = [self._fresh(_key(op, k), buffer.name) for k, buffer in enumerate(op.results)]
+        inputs = ", ".join(self.names[_key(one.op, one.value_index)] for one in op.inputs)
+        self.lines += [
+            f'{", ".join(names)} = te.extern_primfunc([{inputs}], """',
+            *op.func.script().splitlines(),
+            '""")',
+        ]
 
     def _body(self, op: ComputeOp) -> str:
         if isinstance(op.body[0], Reduce):

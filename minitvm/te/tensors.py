@@ -24,7 +24,7 @@ from ..expr import (
     structural_equal,
     walk,
 )
-from .nodes import ComputeOp, PlaceholderOp, Tensor
+from .nodes import ComputeOp, ExternOp, PlaceholderOp, Tensor
 
 __all__ = ["compute", "const", "placeholder", "post_order", "rational", "reduce_axis", "size_var", "var"]
 
@@ -106,7 +106,7 @@ def post_order(outputs: Iterable[Tensor]) -> list[Tensor]:
             done[tensor] = None
             continue
         stack.append((tensor, True))
-        if isinstance(tensor.op, ComputeOp):
+        if isinstance(tensor.op, ComputeOp | ExternOp):
             stack.extend((t, False) for t in reversed(tensor.op.input_tensors))
     return list(done)
 

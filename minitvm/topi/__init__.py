@@ -107,7 +107,7 @@ from .elementwise import (
     thresholded_relu,
     trunc,
 )
-from .gather import argsort, gather, gather_nd, scatter_elements, scatter_nd, take, topk
+from .gather import gather, gather_nd, take
 from .layouts import layout_transform
 from .matmul import batch_matmul, dense, matmul
 from .norm import batch_norm, group_norm, instance_norm, l2_normalize, layer_norm, lrn, rms_norm
@@ -144,7 +144,9 @@ from .resize import resize, resize2d
 from .sampling import (
     grid_sample,
 )
+from .scatter import scatter_elements, scatter_nd
 from .softmax import log_softmax, softmax
+from .sort import argsort, topk
 from .transform import (
     batch_flatten,
     concatenate,

@@ -1,34 +1,52 @@
-"""Running sums and products: each output reduces its own part of the axis, in parallel, n^2 / 2 operations an axis."""
+"""Running sums and products: one pass along the axis, which carries the total. Lines run in parallel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from .. import te
-from ..expr import Expr
 from ..te import Tensor
-from .shapes import axis_of
+from ..tir.nodes import PrimFunc
+from .lines import along, extent_of
+from .shapes import axis_of, dims
+
+_SUM, _PRODUCT = "sum", "product"
 
 
 def cumsum(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Running sums along an axis; `exclusive` leaves the element itself out, `reverse` runs from the end."""
-    return _cumulative(x, te.sum, axis, exclusive, reverse, "T_cumsum")
+    return _cumulative(x, _SUM, axis, exclusive, reverse)
 
 
 def cumprod(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Running products along an axis; `exclusive` leaves the element itself out, `reverse` runs from the end."""
-    return _cumulative(x, te.prod, axis, exclusive, reverse, "T_cumprod")
+    return _cumulative(x, _PRODUCT, axis, exclusive, reverse)
 
 
-def _cumulative(x: Tensor, reducer: Callable[..., Any], axis: int, exclusive: bool, reverse: bool, name: str) -> Tensor:
+def _cumulative(x: Tensor, kind: str, axis: int, exclusive: bool, reverse: bool) -> Tensor:
     at = axis_of(axis, x.ndim)
-    k = te.reduce_axis((0, x.shape[at]), name="k")
+    return along([x], at, _line(extent_of(dims(x)[at], "n"), str(x.dtype), kind, exclusive, reverse))[0]
 
-    def element(*i: Any) -> Expr:
-        end = i[at]
-        first, last = (end, k.var) if reverse else (k.var, end)
-        taken = first < last if exclusive else first <= last
-        return reducer(x[(*i[:at], k.var, *i[at + 1 :])], axis=k, where=taken)
 
-    return te.compute(x.shape, element, name=name)
+def _line(extent: Any, dtype: str, kind: str, exclusive: bool, reverse: bool) -> PrimFunc:
+    from ..tir.script import builtins as T
+
+    start = int(kind == _PRODUCT)
+
+    def place(j: Any) -> Any:
+        return extent - 1 - j if reverse else j
+
+    def combined(total: Any, value: Any) -> Any:
+        return total + value if kind == _SUM else total * value
+
+    @T.prim_func
+    def running(x: T.Buffer((extent,), dtype), y: T.Buffer((extent,), dtype)) -> None:
+        total = T.alloc_buffer((1,), dtype, scope="local")
+        total[0] = T.Cast(dtype, start)
+        for j in range(extent):
+            if exclusive:
+                y[place(j)] = total[0]
+            total[0] = combined(total[0], x[place(j)])
+            if not exclusive:
+                y[place(j)] = total[0]
+
+    return running

@@ -6,9 +6,16 @@ Arithmetic in the dtype of the indices would wrap where an axis is longer than t
 from __future__ import annotations
 
 from .. import te
-from ..errors import InputError
+from ..errors import InputError, TypeMismatch
 from ..expr import DType, Expr, IntImm, as_expr, const
+from ..te import Tensor
 from .shapes import Dim
+
+
+def check_index(op: str, indices: Tensor) -> None:
+    """Raise `TypeMismatch` unless indices are integers."""
+    if not indices.dtype.is_int:
+        raise TypeMismatch(f"{op}: indices are integers, found {indices}")
 
 
 def widened(index: Expr, extent: Dim) -> Expr:

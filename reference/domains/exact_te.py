@@ -22,8 +22,8 @@ def measure_tensors(program: Sequence[Any], args: Sequence[Any], peaks: Peaks) -
 
     Compiler.peaks = peaks
     inputs: Mapping[te.Tensor, np.ndarray] = {
-        one: a for one, a in zip(program, args) if isinstance(one, te.Tensor) and not isinstance(one.op, te.ComputeOp)
+        one: a for one, a in zip(program, args) if isinstance(one, te.Tensor) and isinstance(one.op, te.PlaceholderOp)
     }
     scalars = {one: abs(a) if one.dtype.is_float else a for one, a in zip(program, args) if isinstance(one, x.Var)}
-    outputs = [one for one in program if isinstance(one, te.Tensor) and isinstance(one.op, te.ComputeOp)]
+    outputs = [one for one in program if isinstance(one, te.Tensor) and not isinstance(one.op, te.PlaceholderOp)]
     tensors.evaluate(outputs, inputs, scalars, compiler=Compiler)

@@ -93,9 +93,16 @@ class Flow:
         rest, known = [one for one in program if isinstance(one, te.Tensor)], set()
         while rest:
             tensor = rest.pop()
-            if tensor in known or not isinstance(tensor.op, te.ComputeOp):
+            if tensor in known or isinstance(tensor.op, te.PlaceholderOp):
                 continue
             known.add(tensor)
+            if isinstance(tensor.op, te.ExternOp):
+                self._function(tensor.op.func, t.IRModule({}))
+                for param, one in zip(tensor.op.func.buffers, tensor.op.inputs):
+                    self._link(param, one)
+                self._link(tensor.op.results[tensor.value_index], tensor)
+                rest += tensor.op.inputs
+                continue
             # An input that is a tensor of the program already is an argument, and stays one.
             self.made[tensor] = [tensor.op]
             for n in x.walk(tensor.op):

@@ -88,7 +88,7 @@ def parameters(program: Program) -> list[Parameter]:
             f"a program is a PrimFunc, an IRModule or a list of te tensors, found {type(program).__name__}"
         )
     return [
-        Parameter(one.name, one.dtype, one.shape, isinstance(one.op, te.ComputeOp))
+        Parameter(one.name, one.dtype, one.shape, not isinstance(one.op, te.PlaceholderOp))
         if isinstance(one, te.Tensor)
         else Parameter(one.name, one.dtype, None, False, one)
         for one in program
@@ -158,7 +158,7 @@ def split_tensors(
     for one, arg in zip(program, args):
         if isinstance(one, x.Var):
             scalars[one] = arg
-        elif isinstance(one.op, te.ComputeOp):
+        elif not isinstance(one.op, te.PlaceholderOp):
             outputs.append((one, arg))
         else:
             inputs[one] = arg

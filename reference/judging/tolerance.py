@@ -62,7 +62,7 @@ def _bodies(program: Sequence[Any]) -> list[x.Expr]:
     stack = [one for one in program if isinstance(one, te.Tensor)]
     while stack:
         op = stack.pop().op
-        if isinstance(op, te.ComputeOp) and op not in found:
+        if isinstance(op, te.ComputeOp | te.ExternOp) and op not in found:
             found[op] = None
             stack.extend(op.input_tensors)
     return [b for op in found if isinstance(op, te.ComputeOp) for b in op.body]

@@ -109,8 +109,21 @@ def _joined(d: Drawing) -> None:
         d.op("negative", whole, peak=3)
 
 
+def _transposed(d: Drawing) -> None:
+    """A transposed convolution whose kernel may be longer or shorter than its strides."""
+    rank, groups = d.one_of([1, 2]), d.one_of([1, 1, 2])
+    image, kernel, strides, dilation = ([d.draw(st.integers(1, n)) for _ in range(rank)] for n in (4, 4, 3, 2))
+    reach = [(k - 1) * step + 1 for k, step in zip(kernel, dilation)]
+    padding = [d.draw(st.integers(0, (n - 1) // 2)) for n in reach * 2]
+    x = d.fresh([d.one_of([1, 2]), 2 * groups, *image], "float32", constant=False)
+    w = d.fresh([2 * groups, d.one_of([1, 2]), *kernel], "float32", constant=True)
+    peak = 9 * d.peak(x) * 2 * groups * 16
+    d.op(f"nn.conv{rank}d_transpose", x, w, peak=peak, strides=strides, dilation=dilation, padding=padding,
+         groups=groups)  # fmt: skip
+
+
 EXTRA: dict[str, Callable[[Drawing], Any]] = {
     "scaled_product": _scaled_product, "ones": _ones, "moved_pad": _moved_pad, "twin_constants": _twins,
-    "same_operator": _same_operator, "joined": _joined,
+    "same_operator": _same_operator, "joined": _joined, "transposed": _transposed,
 }  # fmt: skip
 MOVES.update(EXTRA)

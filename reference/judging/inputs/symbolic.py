@@ -216,6 +216,8 @@ class _OfTensors(Formulas):
 
     def element(self, tensor: te.Tensor, at: tuple[int, ...]) -> x.Expr:
         if not isinstance(tensor.op, te.ComputeOp):
+            if not isinstance(tensor.op, te.PlaceholderOp):
+                raise Beyond("a function of loops")
             place = self.places[tensor]
             return self.leaves[place, _flat(at, np.shape(self.inputs[place]))]
         if (tensor, at) not in self.known:

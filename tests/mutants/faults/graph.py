@@ -9,6 +9,7 @@ from minitvm.graph.passes.dead_code import dead_code
 from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
 from minitvm.graph.passes.simplify import simplify
+from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
 from minitvm.target import Target
 
 from ..patch import Faults
@@ -170,6 +171,13 @@ CONVERT.edit(
     "self.b.constant(transformed(self.data[weight], own, wanted), weight.name)",
     "self.b.constant(self.data[weight].reshape(transformed(self.data[weight], own, wanted).shape), weight.name)",
 )
+
+SPLIT = Faults("graph split_conv_transpose", PASSES + "split_conv_transpose", [
+    graphs(split_conv_transpose, "split_conv_transpose", ("transposed",)),
+])  # fmt: skip
+SPLIT.edit("taps are not turned around", "_Split.filters", "axis=axis)", "axis=2)")
+SPLIT.edit("a phase begins at the first tap", "axis_phases", "AxisPhase(reaching[0], step,", "AxisPhase(0, step,")
+SPLIT.edit("phases of as many taps are one convolution", "AxisPhase.window", "self.taps, self.before", "self.taps, 0")
 
 CONVOLUTION = Faults("graph conv2d", "minitvm.topi.conv", [networks(("conv2d",), largest=1)])
 CONVOLUTION.edit("taps not dilated", "_conv", "times(t.var, l) if k > 1 else 0", "t.var if k > 1 else 0")

@@ -1,7 +1,7 @@
 """Faults in the tensor expressions of operators: windows, groups, ties, halves, the dtype of a sum."""
 
 from ..patch import Faults
-from ..siblings import imported
+from ..siblings import called, imported
 
 TE_POOL = Faults("topi pool", "minitvm.topi.pool", [imported("pool")])
 TE_POOL.edit(
@@ -58,9 +58,9 @@ TE_CONV_TRANSPOSE.edit(
 TE_CUMULATIVE = Faults("topi cumulative", "minitvm.topi.cumulative", [imported("cumulative")])
 TE_CUMULATIVE.edit(
     "an exclusive running sum from the end includes its element",
-    "_cumulative",
-    "first < last if exclusive else first <= last",
-    "first < last if exclusive and not reverse else first <= last",
+    "cumsum",
+    "axis, exclusive, reverse)",
+    "axis, exclusive and not reverse, reverse)",
 )
 
 TE_REDUCE = Faults("topi reduce", "minitvm.topi.reduce", [imported("reduce", "arg")])
@@ -79,12 +79,23 @@ TE_GATHER.edit(
     "dims(data)[k])",
     by=[imported("gather_nd")],
 )
-TE_GATHER.edit(
-    "sorted downwards, the last of equals comes first",
-    "_ranks",
-    "tie = te.all(binary(EQ, other, own), j.var < i[at])",
-    "tie = te.all(binary(EQ, other, own), j.var < i[at] if ascending else j.var > i[at])",
-    by=[imported("topk")],
+
+TE_SORT = Faults("topi sort", "minitvm.topi.sort", [called("sort")])
+TE_SORT.edit(
+    "in a heap, the last of equals comes first",
+    "_heap",
+    "te.all(~strictly(b, a), i < j)",
+    "te.all(~strictly(b, a), i > j)",
+)
+TE_SORT.edit("sorted upwards as downwards", "_strictly_before", "if ascending else greater", "if False else greater")
+
+TE_SCATTER = Faults("topi scatter", "minitvm.topi.scatter", [])
+TE_SCATTER.edit(
+    "updates of slices out of range are written at the end",
+    "scatter_nd",
+    "If(inside, body) if size else body",
+    "body",
+    by=[called("index")],
 )
 
 TE_QUANTIZE = Faults("topi quantize", "minitvm.topi.quantize", [imported("quantize")])

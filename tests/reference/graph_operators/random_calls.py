@@ -184,10 +184,12 @@ def _sort(d: Drawing) -> Call:
     shape = d.shape(1, 3)
     axis = d.axis(len(shape))
     attrs = {"axis": axis, "is_ascend": d.flag(), "dtype": d.one("int32", "int64")}
-    x = d.data(shape, d.one("float32", "int32", "uint8"), -2, 2)
+    long = d.flag()  # so long that the first few are found without sorting all
+    shape[axis] = d.int(16, 24) if long else shape[axis]
+    x = _with_nan(d, d.data(shape, d.one("float32", "int32", "uint8"), -2, 2))
     if d.flag():
         return Call("argsort", (x,), attrs)
-    return Call("topk", (x,), {**attrs, "k": d.int(1, shape[axis])})
+    return Call("topk", (x,), {**attrs, "k": d.int(0, 2 if long else shape[axis])})
 
 
 def _cumulative(d: Drawing) -> Call:
@@ -365,6 +367,8 @@ def _index(d: Drawing) -> Call:
     every = np.array(list(np.ndindex(*shape[:size])))
     chosen = d.rng.choice(len(every), d.int(1, len(every)), replace=reduction != "none")
     points = every[chosen] - np.array(shape[:size]) * d.rng.integers(0, 2, (len(chosen), size))
+    if d.flag():  # nothing is written there
+        points[0, d.int(0, size - 1)] = d.one(-7, 6)
     return Call(kind, (x, points.astype(dtype), d.data([len(chosen), *shape[size:]])), {"reduction": reduction})
 
 

@@ -1,0 +1,139 @@
+"""Functions of a line, for all lines of tensors along an axis: how scans, sorts and scatters are written.
+
+    @T.prim_func
+    def last(x: T.Buffer((n,)), y: T.Buffer((1,))):
+        for j in range(n):
+            y[0] = x[j]
+
+    along([x], axis, last)          # y[a, 0, b] = x[a, n - 1, b], for all a and b
+
+Lines are independent of each other: they run in parallel where there is enough to do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import te
+from ..expr import Expr, IntImm, IterVar, Node, Range, Var, as_expr, const, replace, rewrite, substitute, walk
+from ..te import Tensor
+from ..tir.analysis.declared import with_declared_regions
+from ..tir.nodes import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    PrimFunc,
+    Seq,
+    Stmt,
+    root_block,
+    with_root,
+)
+from .shapes import Dim
+
+# Elements below which waking another thread costs more than it saves; a symbolic extent counts as many.
+_PARALLEL = 1 << 14
+_SYMBOLIC = 256
+
+
+# What an element of a result begins as, by its point, given the inputs' buffers.
+Start = Callable[..., Expr]
+
+
+def along(
+    tensors: Sequence[Tensor], axis: int, line: PrimFunc, starts: Sequence[Start] = (), whole: Tensor | None = None
+) -> list[Tensor]:
+    """The results of a function of one line for all lines of tensors along an axis.
+
+    The function takes a line of each tensor, and then one of each result. The tensors are as long as each other along
+    the other axes. `starts` are for the first results: their elements begin so, before the function runs; what is read
+    at places that are data has to begin as something. With `whole`, a further input, the only result has its shape,
+    which may be longer along the other axes: the lines that no tensor has stay as they begin.
+    """
+    count, given = len(tensors), [*tensors, *([] if whole is None else [whole])]
+    lead, rest = tensors[0].shape[:axis], tensors[0].shape[axis + 1 :]
+    inputs = [Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate(given)]
+    results = [
+        Buffer(b.name, (*lead, *_of(b.shape, line, tensors, axis), *rest) if whole is None else whole.shape, b.dtype)
+        for b in line.buffers[count:]
+    ]
+    loops = [(Var(f"i{a}", d.dtype), d) for a, d in enumerate(tensors[0].shape) if a != axis]
+    iterators = [IterVar(Var(f"v{k}", v.dtype), Range(const(0, v.dtype), d)) for k, (v, d) in enumerate(loops)]
+    block = _for_a_line(line, [*inputs[:count], *results], axis, iterators)
+    body = nest([v for v, _ in loops], [d for _, d in loops], block, work([*tensors, *results]))
+    begun = [started(result, lambda *at, start=start: start(at, *inputs)) for result, start in zip(results, starts)]
+    func = with_root(
+        (*inputs, *results), Seq.of(*begun, body), {"global_symbol": line.name, "tir.noalias": True}
+    )  # fmt: skip
+    made = te.extern_primfunc(given, func)
+    return made if isinstance(made, list) else [made]
+
+
+def _of(shape: Sequence[Expr], line: PrimFunc, tensors: Sequence[Tensor], axis: int) -> tuple[Expr, ...]:
+    """Extents of the line's function as extents of the tensors."""
+    known = {b.shape[0]: t.shape[axis] for b, t in zip(line.buffers, tensors) if isinstance(b.shape[0], Var)}
+    return tuple(substitute(d, known) for d in shape)
+
+
+def _for_a_line(line: PrimFunc, buffers: Sequence[Buffer], axis: int, iterators: Sequence[IterVar]) -> Block:
+    """The block that computes one line: the function's body on the whole tensors' elements."""
+    places = dict(zip(line.buffers, buffers, strict=True))
+    at = [it.var for it in iterators]
+    root = root_block(line)
+
+    def change(node: Node) -> Node | None:
+        if isinstance(node, BufferLoad | BufferStore) and node.buffer in places:
+            return replace(node, buffer=places[node.buffer], indices=(*at[:axis], node.indices[0], *at[axis:]))
+        return None
+
+    extents = {b.shape[0]: buffers[k].shape[axis] for k, b in enumerate(line.buffers) if isinstance(b.shape[0], Var)}
+    body = substitute(rewrite(root.body, change), extents)
+
+    def region(buffer: Buffer) -> BufferRegion:
+        ranges = [Range(v, const(1, v.dtype)) for v in at]
+        whole = Range(const(0, buffer.shape[axis].dtype), buffer.shape[axis])
+        return BufferRegion(buffer, (*ranges[:axis], whole, *ranges[axis:]))
+
+    regions = [region(b) for b in buffers]
+    read = {n.buffer for n in walk(body) if isinstance(n, BufferLoad)}
+    written = {n.buffer for n in walk(body) if isinstance(n, BufferStore)}
+    reads, writes = (tuple(r for r in regions if r.buffer in touched) for touched in (read, written))
+    return Block(tuple(iterators), reads, writes, line.name, body, alloc_buffers=root.alloc_buffers)
+
+
+def started(result: Buffer, value: Callable[..., Expr]) -> Stmt:
+    """An ordinary block that writes every element of a buffer: schedules make vectors of it."""
+    iterators = [IterVar(Var(f"v{a}", d.dtype), Range(const(0, d.dtype), d)) for a, d in enumerate(result.shape)]
+    at = tuple(it.var for it in iterators)
+    block = Block(tuple(iterators), (), (), "start", BufferStore(result, value(*at), at))
+    variables = [Var(f"c{a}", d.dtype) for a, d in enumerate(result.shape)]
+    return nest(variables, list(result.shape), with_declared_regions(block), 0)
+
+
+def nest(variables: Sequence[Var], extents: Sequence[Expr], block: Block, amount: int) -> Stmt:
+    """A block in a loop an iterator, the outermost parallel where there is enough to do."""
+    stmt: Stmt = BlockRealize(tuple(variables), const(True), block)
+    for number, (var, extent) in reversed(list(enumerate(zip(variables, extents, strict=True)))):
+        parallel = number == 0 and amount >= _PARALLEL
+        stmt = For(var, const(0, var.dtype), extent, ForKind.PARALLEL if parallel else ForKind.SERIAL, stmt)
+    return stmt
+
+
+def work(tensors: Sequence[Tensor | Buffer]) -> int:
+    """How many elements tensors have, about."""
+    total = 0
+    for tensor in tensors:
+        sizes = (dim.value if isinstance(dim, IntImm) else _SYMBOLIC for dim in tensor.shape)
+        total += math.prod(sizes)
+    return total
+
+
+def extent_of(dim: Dim, name: str) -> Any:
+    """An extent for the text of a line's function: a number, or a size that `along` replaces."""
+    return dim if isinstance(dim, int) else te.size_var(name, as_expr(dim).dtype)

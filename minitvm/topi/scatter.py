@@ -1,0 +1,120 @@
+"""Writing at places that are data: the data are copied, then one update after the other writes its place.
+
+An index counts from the end when negative. An update whose place is out of range writes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import te
+from ..errors import InputError, TypeMismatch
+from ..expr import Expr, IterVar, Range, Var, as_expr, const
+from ..te import Tensor
+from ..tir.analysis.declared import with_declared_regions
+from ..tir.nodes import Block, Buffer, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt, with_root
+from .indices import check_index, from_front
+from .lines import along, extent_of, nest, started, work
+from .shapes import axis_of, constant, dims, same
+
+_COMBINE: dict[str, Any] = {
+    "none": lambda old, new: new,
+    "add": lambda old, new: old + new,
+    "mul": lambda old, new: old * new,
+    "max": te.maximum,
+    "min": te.minimum,
+}
+
+
+def scatter_elements(
+    data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
+) -> Tensor:
+    """`data` with updates[i, j, k] at [indices[i, j, k], j, k] for axis 0, and so on.
+
+    `reduction` (add, mul, max, min) combines with what is there; with "none" the last update of a place remains.
+    Updates may be smaller than data along the other axes. Those of a line along the axis come one after the other.
+    """
+    check_index("scatter_elements", indices)
+    at = axis_of(axis, data.ndim)
+    if indices.ndim != data.ndim or not all(same(a, b) for a, b in zip(dims(indices), dims(updates), strict=True)):
+        raise TypeMismatch(f"scatter_elements: {indices} and {updates} do not fit {data}")
+    line = _line(
+        extent_of(dims(data)[at], "n"), extent_of(dims(indices)[at], "m"), str(data.dtype), str(indices.dtype),
+        _combined("scatter_elements", reduction),
+    )  # fmt: skip
+    return along([indices, updates], at, line, [lambda i, _, __, old: old[i]], whole=data)[0]
+
+
+def _combined(op: str, reduction: str) -> Any:
+    if reduction not in _COMBINE:
+        raise InputError(f"{op}: reduction is none, add, mul, max or min, found {reduction!r}")
+    return _COMBINE[reduction]
+
+
+def _line(extent: Any, count: Any, dtype: str, index: str, combined: Any) -> PrimFunc:
+    from ..tir.script import builtins as T
+
+    def place(value: Expr) -> Expr:
+        return from_front(value, extent)
+
+    def inside(value: Expr) -> Expr:
+        spot = place(value)
+        return te.all(spot >= const(0, spot.dtype), spot < as_expr(extent).astype(spot.dtype))
+
+    def element(value: Expr) -> Expr:
+        return place(value).astype("int64")
+
+    @T.prim_func
+    def scatter(
+        indices: T.Buffer((count,), index), updates: T.Buffer((count,), dtype), y: T.Buffer((extent,), dtype)
+    ) -> None:
+        for j in range(count):
+            if inside(indices[j]):
+                y[element(indices[j])] = combined(y[element(indices[j])], updates[j])
+
+    return scatter
+
+
+def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
+    """`data` with the updates at the points that the last axis of `indices` holds (ONNX's ScatterND).
+
+    A point has as many coordinates as the last axis of `indices` is long; each update is what lies at a point. With the
+    reduction "none" the last update of a point remains.
+    """
+    check_index("scatter_nd", indices)
+    size = constant(dims(indices)[-1], "scatter_nd: the last axis of the indices")
+    if size > data.ndim or updates.ndim != indices.ndim - 1 + data.ndim - size:
+        raise TypeMismatch(f"scatter_nd: {indices} and {updates} do not fit {data}")
+    if indices.ndim == 1:
+        raise InputError("scatter_nd: indices need an axis before the last")
+    combined = _combined("scatter_nd", reduction)
+    places, news, old = (Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate((indices, updates, data)))
+    y = Buffer("y", data.shape, data.dtype)
+    loops = [(Var(f"j{k}", d.dtype), d) for k, d in enumerate(indices.shape[:-1])]
+    slices = [(Var(f"v{k}", d.dtype), d) for k, d in enumerate(data.shape[size:])]
+    at, inner = tuple(v for v, _ in loops), tuple(v for v, _ in slices)
+    spots = [from_front(places[(*at, as_expr(k))], dims(data)[k]) for k in range(size)]
+    ends = [as_expr(d).astype(s.dtype) for s, d in zip(spots, data.shape)]
+    inside = te.all(*(te.all(s >= const(0, s.dtype), s < end) for s, end in zip(spots, ends, strict=True)))
+    point = (*(s.astype("int64") for s in spots), *inner)
+    # The slices' last axis lies together in memory: it is the innermost loop, and the others share the work.
+    body: Stmt = BufferStore(y, combined(y[point], news[(*at, *inner)]), point)
+    body = _loops(slices[-1:], body)
+    body = _loops(loops, If(inside, body) if size else body)
+    iterators = tuple(IterVar(v, Range(const(0, v.dtype), d)) for v, d in slices[:-1])
+    block = Block(iterators, (), (), "scatter", body)
+    block = with_declared_regions(block)
+    variables = [Var(f"i{k}", v.dtype) for k, (v, _) in enumerate(slices[:-1])]
+    scattered = nest(variables, [d for _, d in slices[:-1]], block, work([indices, updates]))
+    func = with_root(
+        (places, news, old, y), Seq.of(started(y, lambda *i: old[i]), scattered),
+        {"global_symbol": "scatter_nd", "tir.noalias": True},
+    )  # fmt: skip
+    made: Tensor = te.extern_primfunc([indices, updates, data], func)
+    return made
+
+
+def _loops(loops: Any, body: Stmt) -> Stmt:
+    for var, extent in reversed(list(loops)):
+        body = For(var, const(0, var.dtype), extent, ForKind.SERIAL, body)
+    return body
