@@ -140,7 +140,7 @@ from .reduce import (
     sum_square,
     variance,
 )
-from .resize import resize, resize2d
+from .resize import interpolate, resize, resize2d
 from .sampling import (
     grid_sample,
 )
@@ -247,6 +247,7 @@ __all__ = [
     "identity",
     "instance_norm",
     "interleave",
+    "interpolate",
     "isfinite",
     "isinf",
     "isnan",

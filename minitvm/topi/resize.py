@@ -10,7 +10,8 @@ from ..errors import InputError
 from ..expr import Expr, as_expr, call, const
 from ..te import Tensor
 from .elementwise import elementwise
-from .shapes import Dim, dims, same
+from .indices import check_index, clamped
+from .shapes import Dim, axis_of, constant, dims, same
 
 _MODES = (
     "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "half_pixel_symmetric",
@@ -59,7 +60,7 @@ def resize(
         region = (0.0, 1.0) if roi is None else (roi[axis], roi[data.ndim + axis])
         if region == (0.0, 1.0) and mode == "tf_crop_and_resize" and same(extent, size[axis]):
             continue
-        source = _coordinate(mode, extent, size[axis], scale, region)
+        source = coordinates(mode, extent, size[axis], scale, region)
         outside = extrapolation_value if mode == "tf_crop_and_resize" else None
         if method == "nearest_neighbor":
             result = _nearest(result, axis, size[axis], scale, mode, rounding_method, source, outside)
@@ -80,36 +81,35 @@ def _scale(extent: Dim, size: Dim, given: float | None) -> float:
     raise InputError(f"image.resize: {extent} to {size}: a symbolic axis needs its scale")
 
 
-def _f64(value: Dim) -> Expr:
-    return const(value, "float64") if isinstance(value, int) else as_expr(value).astype("float64")
+def _f64(value: Dim) -> Any:
+    return float(value) if isinstance(value, int) else as_expr(value).astype("float64")
 
 
-def _coordinate(mode: str, extent: Dim, size: Dim, scale: float, roi: tuple[float, float]) -> Callable[[Expr], Expr]:
-    """Where in the input an output index stands, as a float64."""
-    factor = const(scale, "float64")
+def coordinates(mode: str, extent: Dim, size: Dim, scale: float, roi: tuple[float, float]) -> Callable[[Any], Any]:
+    """Where in the input an output index stands, as a float64. The index may be a NumPy array where sizes are known."""
     if mode == "asymmetric":
-        return lambda i: i.astype("float64") / factor
+        return lambda i: i.astype("float64") / scale
     if mode == "align_corners":
         if isinstance(size, int) and size == 1:
-            return lambda i: const(0, "float64")
-        length = _f64(size)
+            return lambda i: i.astype("float64") * 0.0
+        length: Any = _f64(size)
         if isinstance(extent, int) and isinstance(size, int) and abs(extent * scale - size) > 1e-6:
-            length = const(extent * scale, "float64")  # what the scale asks for, which is not a whole number
+            length = extent * scale  # what the scale asks for, which is not a whole number
         return lambda i: i.astype("float64") * (_f64(extent) - 1.0) / (length - 1.0)
     if mode == "tf_crop_and_resize":
         start, end = roi
         if isinstance(size, int) and size == 1:
-            return lambda i: (_f64(extent) - 1.0) * const(0.5 * (start + end), "float64")
-        step = const(end - start, "float64") * (_f64(extent) - 1.0) / (_f64(size) - 1.0)
-        return lambda i: const(start, "float64") * (_f64(extent) - 1.0) + i.astype("float64") * step
+            return lambda i: i.astype("float64") * 0.0 + (_f64(extent) - 1.0) * (0.5 * (start + end))
+        step = (end - start) * (_f64(extent) - 1.0) / (_f64(size) - 1.0)
+        return lambda i: start * (_f64(extent) - 1.0) + i.astype("float64") * step
     if mode == "pytorch_half_pixel" and isinstance(size, int) and size == 1:
-        return lambda i: const(0, "float64")
+        return lambda i: i.astype("float64") * 0.0
     if mode == "half_pixel_symmetric":
         # The whole output stays centred on the input, also where size is not extent * scale.
-        adjustment = _f64(size) / (factor * _f64(extent))
-        offset = _f64(extent) * 0.5 * (const(1, "float64") - adjustment)
-        return lambda i: offset + (i.astype("float64") + 0.5) / factor - 0.5
-    return lambda i: (i.astype("float64") + 0.5) / factor - 0.5
+        adjustment = _f64(size) / (scale * _f64(extent))
+        offset = _f64(extent) * 0.5 * (1.0 - adjustment)
+        return lambda i: offset + (i.astype("float64") + 0.5) / scale - 0.5
+    return lambda i: (i.astype("float64") + 0.5) / scale - 0.5
 
 
 def _stage(data: Tensor, axis: int, size: Dim, element: Callable[..., Any], name: str) -> Tensor:
@@ -211,6 +211,30 @@ def cubic_weight(d: Expr, a: float = -0.75) -> Expr:
     near = ((d * (a + 2.0)) - (a + 3.0)) * d * d + 1.0
     far = ((d - 5.0) * d + 8.0) * d * a - 4.0 * a
     return te.select(d <= const(1, d.dtype), near, far)
+
+
+def interpolate(data: Tensor, places: Tensor, weights: Tensor, *, axis: int) -> Tensor:
+    """Along an axis, weighted sums of elements: out[i] = sum over t of data[places[t, i]] * weights[t, i].
+
+    `places` and `weights` are [taps, size of the result]. Sums are in the dtype of the data. This is what `resize`
+    along one axis is, with its tables given.
+    """
+    check_index("image.interpolate", places)
+    if (
+        places.ndim != 2
+        or weights.ndim != 2
+        or not all(same(a, b) for a, b in zip(dims(places), dims(weights), strict=True))
+    ):
+        raise InputError(f"image.interpolate: wanted two tables [taps, size], found {places} and {weights}")
+    at, count = axis_of(axis, data.ndim), constant(dims(places)[0], "image.interpolate: the number of taps")
+
+    def element(i: Expr, read: Any) -> Expr:
+        taps = [
+            read(clamped(places[t, i], dims(data)[at])) * weights[t, i].astype(data.dtype) for t in range(count)
+        ]  # fmt: skip
+        return sum(taps[1:], taps[0])
+
+    return _stage(data, at, dims(places)[1], element, "T_interpolate")
 
 
 def resize2d(

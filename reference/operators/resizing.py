@@ -93,6 +93,19 @@ def resize(
     return made.astype(data.dtype)
 
 
+@operator("image.interpolate")
+def interpolate(data: np.ndarray, places: np.ndarray, weights: np.ndarray, axis: int) -> np.ndarray:
+    """A place counts from the end when negative; one out of range is the nearest end."""
+    extent = data.shape[axis]
+    wide = places.astype(np.int64)
+    at = np.clip(np.where(wide < 0, wide + extent, wide), 0, extent - 1)
+    matrix = np.zeros((places.shape[1], extent))
+    for own, share in zip(at, weights.astype(np.float64)):
+        np.add.at(matrix, (np.arange(len(own)), own), share)
+    made = np.tensordot(matrix, data.astype(np.float64), ([1], [axis]))
+    return np.moveaxis(made, 0, axis).astype(data.dtype)
+
+
 @operator("image.resize2d")
 def resize2d(
     data: np.ndarray, size: tuple[int, int], method: str, coordinate_transformation_mode: str, rounding_method: str,

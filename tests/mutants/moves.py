@@ -122,8 +122,20 @@ def _transposed(d: Drawing) -> None:
          groups=groups)  # fmt: skip
 
 
+def _resized(d: Drawing) -> None:
+    """A resize along some axes, by sizes and perhaps scales that do not quite give them."""
+    shape = [d.draw(st.integers(1, 5)) for _ in range(d.one_of([1, 2, 3]))]
+    size = [n if d.flag() else d.draw(st.integers(1, 7)) for n in shape]
+    scales = [s / n if d.flag() else (s + 0.25) / n for s, n in zip(size, shape)] if d.flag() else None
+    modes = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric"]
+    x = d.fresh(shape, "float32", constant=False)
+    d.op("image.resize", x, peak=4 * d.peak(x), exact=False, size=size, scales=scales,
+         method=d.one_of(["linear", "cubic", "nearest_neighbor"]), coordinate_transformation_mode=d.one_of(modes),
+         rounding_method=d.one_of(["round_prefer_floor", "floor", "ceil"]), cubic_exclude=d.flag())  # fmt: skip
+
+
 EXTRA: dict[str, Callable[[Drawing], Any]] = {
     "scaled_product": _scaled_product, "ones": _ones, "moved_pad": _moved_pad, "twin_constants": _twins,
-    "same_operator": _same_operator, "joined": _joined, "transposed": _transposed,
+    "same_operator": _same_operator, "joined": _joined, "transposed": _transposed, "resized": _resized,
 }  # fmt: skip
 MOVES.update(EXTRA)

@@ -86,6 +86,7 @@ register("nn.interleave", pattern=Pattern.COMPLEX_OUT_FUSABLE)(topi.interleave)
 
 register("argsort", pattern=OPAQUE)(topi.argsort)
 register("image.grid_sample", pattern=OPAQUE)(topi.grid_sample)
+register("image.interpolate", pattern=Pattern.COMPLEX_OUT_FUSABLE)(topi.interpolate)
 register("image.resize", pattern=OPAQUE)(topi.resize)
 register("image.resize2d", pattern=OPAQUE)(topi.resize2d)
 register("scatter_elements", pattern=OPAQUE)(topi.scatter_elements)

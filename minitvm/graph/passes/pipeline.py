@@ -18,6 +18,7 @@ from .fold_batch_norm import fold_batch_norm
 from .fuse import fuse
 from .simplify import simplify
 from .split_conv_transpose import split_conv_transpose
+from .split_resize import split_resize
 
 Pass = tuple[str, Callable[[Graph], Graph]]
 Callback = Callable[[str, Any, Any], None]
@@ -31,6 +32,7 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
         ("simplify", simplify),
         ("fold_batch_norm", fold_batch_norm),
         ("split_conv_transpose", split_conv_transpose),
+        ("split_resize", split_resize),
         ("constant_folding", lambda graph: constant_folding(graph, evaluate)),
         ("common_subexpressions", common_subexpressions),
         *layout_passes(target, accuracy),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
 from ...expr import DType, Expr, structural_equal
+from ..builder import GraphBuilder
 from ..nodes import Constant, Graph, OpNode, Value
 
 
@@ -30,6 +32,28 @@ def rebuild(
     )
     outputs = tuple(map(resolved, graph.outputs))
     return Graph(graph.inputs, (*graph.constants, *constants), renewed, outputs, graph.name)
+
+
+def with_replaced(
+    graph: Graph, chosen: Callable[[OpNode], bool], make: Callable[[GraphBuilder, OpNode, list[Value]], Value]
+) -> Graph:
+    """The graph with some operators of one output replaced by what `make(builder, node, inputs)` adds."""
+    if not any(chosen(item) for item in graph.nodes):
+        return graph
+    b = GraphBuilder(graph.name)
+    new: dict[Value, Value] = {}
+    for value in graph.inputs:
+        new[value] = b.input(value.name, value.shape, value.dtype)
+    for constant in graph.constants:
+        new[constant.value] = b.constant(constant.data, constant.value.name)
+    for item in graph.nodes:
+        inputs = [new[v] for v in item.inputs]
+        if chosen(item):
+            new[item.output] = make(b, item, inputs)
+            continue
+        results: Any = b.op(item.op, *inputs, name=item.outputs[0].name, **item.attrs)
+        new.update(zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True))
+    return with_output_names(b.build([new[v] for v in graph.outputs]), graph)
 
 
 def with_output_names(graph: Graph, like: Graph) -> Graph:

@@ -22,7 +22,7 @@ from typing import Any
 from ...topi.shapes import paddings, per_axis, simple
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
-from .rebuild import with_output_names
+from .rebuild import with_replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +62,7 @@ def axis_phases(kernel: int, stride: int, padding: int, dilation: int) -> list[A
 
 def split_conv_transpose(graph: Graph) -> Graph:
     """The graph with plain convolutions in place of the transposed ones."""
-    if not any(_splits(item) for item in graph.nodes):
-        return graph
-    b = GraphBuilder(graph.name)
-    new: dict[Value, Value] = {}
-    for value in graph.inputs:
-        new[value] = b.input(value.name, value.shape, value.dtype)
-    for constant in graph.constants:
-        new[constant.value] = b.constant(constant.data, constant.value.name)
-    for item in graph.nodes:
-        inputs = [new[v] for v in item.inputs]
-        if _splits(item):
-            new[item.output] = _Split(b, item, *inputs).result()
-            continue
-        results: Any = b.op(item.op, *inputs, name=item.outputs[0].name, **item.attrs)
-        new.update(zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True))
-    return with_output_names(b.build([new[v] for v in graph.outputs]), graph)
+    return with_replaced(graph, _splits, lambda b, item, inputs: _Split(b, item, *inputs).result())
 
 
 def _splits(item: OpNode) -> bool:

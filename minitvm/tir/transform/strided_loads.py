@@ -4,6 +4,8 @@
       ->  shuffle(A[ramp(b, 1, 16)], A[ramp(b + 15, 1, 16)]; 0, 2, .., 14, 17, 19, .., 31)
     A[ramp(0, 1, 16) % 2 * n + ramp(0, 1, 16) // 2 + b]  the elements of two rows in turn
       ->  shuffle(A[ramp(b, 1, 8)], A[ramp(b + n, 1, 8)]; 0, 8, 1, 9, .., 7, 15)
+    A[ramp(0, 1, 16) // 2 + b]                         each element twice
+      ->  shuffle(A[ramp(b, 1, 8)]; 0, 0, 1, 1, .., 7, 7)
 
 A gather costs an access an element. The vectors begin and end with elements that are asked for, so that nothing else
 outside of the buffer is touched. The elements in between are touched and not read: they may be unwritten, or another
@@ -54,7 +56,7 @@ def _shuffled(node: Node) -> Any:
     if index.dtype.lanes < FEWEST_LANES or node.buffer.dtype.bytes < 2:
         return None
     if not isinstance(index, Ramp):
-        return _from_two_rows(node, index)
+        return _from_rows(node, index)
     if not isinstance(index.stride, IntImm) or index.stride.value != STEP:
         return None
     lanes = index.lanes
@@ -63,17 +65,20 @@ def _shuffled(node: Node) -> Any:
     return Shuffle(_vectors(node, index.base, (0, lanes - 1), lanes), places)
 
 
-def _from_two_rows(node: BufferLoad, index: Expr) -> Shuffle | None:
-    """The load as a shuffle of two vectors, where its lanes lie in two rows of neighbours as long as each other."""
+def _from_rows(node: BufferLoad, index: Expr) -> Shuffle | None:
+    """The load as a shuffle, where its lanes lie in a row of neighbours or in two of one length."""
     base, offsets = _lanes(index) or (None, [])
     if base is None:
         return None
     ordered = sorted(set(offsets))
     gaps = [k for k in range(1, len(ordered)) if ordered[k] != ordered[k - 1] + 1]
-    if len(gaps) != 1 or 2 * gaps[0] != len(ordered) or gaps[0] < 2:
-        return None
     places = {offset: place for place, offset in enumerate(ordered)}
-    vectors = _vectors(node, base, (ordered[0], ordered[gaps[0]]), gaps[0])
+    if not gaps and len(ordered) > 1:
+        vectors = _vectors(node, base, (ordered[0],), len(ordered))
+    elif len(gaps) == 1 and 2 * gaps[0] == len(ordered) and gaps[0] > 1:
+        vectors = _vectors(node, base, (ordered[0], ordered[gaps[0]]), gaps[0])
+    else:
+        return None
     return Shuffle(vectors, tuple(places[offset] for offset in offsets))
 
 

@@ -10,6 +10,7 @@ from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
 from minitvm.graph.passes.simplify import simplify
 from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
+from minitvm.graph.passes.split_resize import split_resize
 from minitvm.target import Target
 
 from ..patch import Faults
@@ -178,6 +179,15 @@ SPLIT = Faults("graph split_conv_transpose", PASSES + "split_conv_transpose", [
 SPLIT.edit("taps are not turned around", "_Split.filters", "axis=axis)", "axis=2)")
 SPLIT.edit("a phase begins at the first tap", "axis_phases", "AxisPhase(reaching[0], step,", "AxisPhase(0, step,")
 SPLIT.edit("phases of as many taps are one convolution", "AxisPhase.window", "self.taps, self.before", "self.taps, 0")
+
+RESIZE = Faults("graph split_resize", PASSES + "split_resize", [
+    graphs(split_resize, "split_resize", ("resized",)),
+])  # fmt: skip
+RESIZE.edit("the nearer element has the smaller share", "_tables", "np.stack([1 - (at - low), at - low])",
+            "np.stack([at - low, 1 - (at - low)])")  # fmt: skip
+RESIZE.edit("taps outside keep their share", "_tables", "(places >= 0) & (places < extent)", "places >= 0")
+RESIZE.edit("axes that keep their size are forgotten to be scaled", "_along_the_axes",
+            "size != extent or scales[a] != 1.0", "size != extent")  # fmt: skip
 
 CONVOLUTION = Faults("graph conv2d", "minitvm.topi.conv", [networks(("conv2d",), largest=1)])
 CONVOLUTION.edit("taps not dilated", "_conv", "times(t.var, l) if k > 1 else 0", "t.var if k > 1 else 0")

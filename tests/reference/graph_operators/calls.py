@@ -345,6 +345,7 @@ def _resizing() -> list[Call]:
         ),
         Call("image.resize", (f(4, 5),), {"size": (8, 3), "method": "nearest_neighbor"}),
         Call("image.resize2d", (x,), {"size": (8, 3)}),
+        Call("image.interpolate", (f(3, 4), i(2, 5, low=-5, high=5), f(2, 5)), {"axis": 1}),
         Call("image.resize2d", (x,), {"size": (2, 9), "method": "nearest_neighbor"}),
     ]
 

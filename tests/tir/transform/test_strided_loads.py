@@ -55,6 +55,22 @@ def test_two_rows_in_turn(dtype: str, lanes: int) -> None:
     np.testing.assert_array_equal(found, rows.T.reshape(-1))
 
 
+@pytest.mark.parametrize("times", [2, 4])
+def test_each_element_several_times(times: int) -> None:
+    a = te.placeholder((32,), "float32", name="A")
+    b = te.compute((32 * times,), lambda i: a[i // times], name="B")
+    sch = Schedule(te.create_prim_func([a, b]))
+    _, lane = sch.split(sch.get_loops("B")[0], [None, 16])
+    sch.vectorize(lane)
+    module = lower(sch.func, Target("cpu"))
+    assert "Shuffle" in str(module)
+    assert check(sch.func, module, modes=("exact", "shadow"))
+    row = np.arange(32, dtype="float32")
+    found = np.zeros(32 * times, "float32")
+    minitvm.build(sch.func, target="cpu")(row, found)
+    np.testing.assert_array_equal(found, np.repeat(row, times))
+
+
 @pytest.mark.parametrize(("step", "lanes"), [(3, 8), (1, 8), (2, 2)])
 def test_others_are_left_alone(step: int, lanes: int) -> None:
     assert "Shuffle" not in str(lower(every(step, 0, lanes, 4 * lanes), Target("cpu")))

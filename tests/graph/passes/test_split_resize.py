@@ -1,0 +1,60 @@
+"""Resizes of known sizes become interpolations by tables, along one axis after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minitvm
+from minitvm.graph import Graph, GraphBuilder, optimize, verify_graph
+from minitvm.graph.nodes import FUSED
+from minitvm.graph.passes.split_resize import split_resize
+from minitvm.reference import graph as interpreter
+
+MODES = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric"]
+
+
+@st.composite
+def resizes(draw: st.DrawFn) -> Graph:
+    """One resize of any rank, method and mode, its scales given or not."""
+    shape = draw(st.lists(st.integers(1, 6), min_size=1, max_size=3))
+    size = [draw(st.sampled_from([n, n, *range(1, 9)])) for n in shape]
+    attrs: dict[str, Any] = {
+        "method": draw(st.sampled_from(["linear", "cubic", "nearest_neighbor"])),
+        "coordinate_transformation_mode": draw(st.sampled_from(MODES)),
+        "rounding_method": draw(st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])),
+        "cubic_exclude": draw(st.booleans()),
+    }
+    if draw(st.booleans()):
+        attrs["scales"] = [s / n if draw(st.booleans()) else (s + 0.25) / n for s, n in zip(size, shape)]
+    b = GraphBuilder()
+    x = b.input("x", shape, draw(st.sampled_from(["float32", "float64"])))
+    return b.build(b.op("image.resize", x, size=size, name="y", **attrs))
+
+
+@given(resizes())
+@settings(max_examples=150)
+def test_tables_mean_the_same(graph: Graph) -> None:
+    after = split_resize(graph)
+    verify_graph(after)
+    assert [(v.name, v.type) for v in after.outputs] == [(v.name, v.type) for v in graph.outputs]
+    x = graph.inputs[0]
+    array = np.random.default_rng(0).integers(-9, 9, x.shape).astype(x.dtype.numpy)
+    (found,), (wanted,) = interpreter.run(after, {"x": array}), interpreter.run(graph, {"x": array})
+    tolerance = 1e-4 if x.dtype == "float32" else 1e-12
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=10 * tolerance)
+
+
+def test_nothing_is_left_to_compute_an_element_but_products_and_sums() -> None:
+    b = GraphBuilder()
+    x = b.input("x", (1, 3, 5, 6))
+    graph = b.build(b.op("nn.relu", b.op("image.resize2d", x, size=(9, 17), method="cubic")))
+    after = optimize(graph)
+    inside = [n.op for item in after.nodes for n in (item.graph.nodes if item.op == FUSED else (item,))]
+    assert inside == ["image.interpolate", "image.interpolate", "nn.relu"]
+    array = np.random.default_rng(0).standard_normal((1, 3, 5, 6)).astype("float32")
+    found = np.asarray(minitvm.build(graph)(x=array))
+    np.testing.assert_allclose(found, interpreter.run(graph, {"x": array})[0], rtol=1e-4, atol=1e-5)
