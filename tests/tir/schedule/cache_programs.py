@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from minitvm.expr import Expr, IterVar, Min, Range, Var, binary, const
+from minitvm.script import tir as T
 from minitvm.tir.nodes import (
     Block,
     BlockRealize,
@@ -140,3 +141,11 @@ def computed_indices(draw: Any) -> PrimFunc:
     reads = [_region(A, Range.of(A.shape[0]), Range.of(A.shape[1]))]
     block = _block("B", [(vi, m), (vj, n)], reads, [_region(B, vi, vj)], BufferStore(B, value, (vi, vj)))
     return with_root((A, B), _grid(draw, [m, n], block), {"global_symbol": "main"}, ())
+
+
+@T.prim_func
+def transposed(A: T.Buffer((4, 8), "float32"), B: T.Buffer((8, 4), "float32")):
+    for i, j in T.grid(8, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vj, vi] * 2.0

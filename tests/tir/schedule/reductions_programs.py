@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from minitvm import te
 from minitvm.expr import Expr, SizeVar
+from minitvm.script import tir as T
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.op import max as tir_max
 from minitvm.tir.op import min as tir_min
@@ -196,3 +197,35 @@ def rolled(draw: Draw) -> PrimFunc:
         place = i if tiling == "rows" else j
     sch.compute_at("B", place)
     return sch.func
+
+
+def row_sums(
+    rows: int = 8, columns: int = 20, dtype: str = "float32", reduce: Any = te.sum, **options: Any
+) -> PrimFunc:
+    A = te.placeholder((rows, columns), dtype, name="A")
+    k = te.reduce_axis((0, columns), name="k")
+    B = te.compute((rows,), lambda i: reduce(A[i, k], axis=k, **options), name="B")
+    return te.create_prim_func([A, B])
+
+
+def argmax(ties: str, shape: tuple[int, int] = (4, 12)) -> PrimFunc:
+    A = te.placeholder(shape, "int32", name="A")
+    k = te.reduce_axis((0, shape[1]), name="k")
+    reducer = arg_reducer("argmax", ties)
+    results = te.compute((shape[0],), lambda i: reducer((k.var, A[i, k]), axis=k), name="R")
+    return te.create_prim_func([A, *results])
+
+
+@T.prim_func
+def summed_twice(A: T.Buffer((8, 4), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,))
+    for i, k, _again in T.grid(8, 4, 2):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = 0.0
+            B[vi] = B[vi] + A[vi, vk]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi]

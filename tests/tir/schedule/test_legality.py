@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,36 +13,8 @@ from minitvm.gallery.moving import loop_in_the_body
 from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
 
-from .meaning import same_meaning
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _without_verifier() -> Iterator[None]:
-    """As for users: the verifier would find some of these programs wrong before any step, or after one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MINITVM_VERIFY", "0")
-        yield
-
-
-Step = Callable[[Schedule], Any]
-
-
-def keeps(func: Any, step: Step) -> Schedule:
-    """The schedule after a legal step that kept what the function computes."""
-    sch = Schedule(func)
-    step(sch)
-    same_meaning(func, sch)
-    return sch
-
-
-def refused(func: Any, requirement: str, step: Step) -> str:
-    """The error of a step that a requirement refuses."""
-    sch = Schedule(func)
-    with pytest.raises(ScheduleError) as caught:
-        step(sch)
-    assert f": {requirement} " in str(caught.value).splitlines()[0] + " ", str(caught.value)
-    return str(caught.value)
-
+from .meaning import Step, keeps, refused, same_meaning, without_verifier  # noqa: F401 (a fixture of the module)
+from .reductions_programs import summed_twice
 
 # ---- blocks that use loops by themselves ---------------------------------------------------------------------------
 
@@ -216,93 +187,6 @@ def test_a_consumer_under_a_condition_is_not_inlined_into_its_producer() -> None
     keeps(half, lambda s: s.compute_inline("B"))
 
 
-# ---- inputs that a loop writes again and again --------------------------------------------------------------------
-
-
-@T.prim_func
-def passed_on(X: T.Buffer((8,), "float32"), A: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
-    P = T.alloc_buffer((1,))
-    B = T.alloc_buffer((8,))
-    C = T.alloc_buffer((8,))
-    for t in range(8):
-        with T.block("P"):
-            vt = T.axis.spatial(8, t)
-            P[0] = X[vt]
-        with T.block("B"):
-            vi = T.axis.spatial(8, t)
-            B[vi] = P[0]
-        with T.block("C"):
-            vi = T.axis.spatial(8, t)
-            C[vi] = A[vi]
-    for i in range(8):
-        with T.block("D"):
-            vi = T.axis.spatial(8, i)
-            D[vi] = B[vi] + C[vi] * P[0]
-
-
-@T.prim_func
-def kept_for_later(X: T.Buffer((4, 8), "float32"), D: T.Buffer((4, 8), "float32")):
-    P = T.alloc_buffer((8,))
-    B = T.alloc_buffer((8,))
-    for t in range(4):
-        for i in range(8):
-            with T.block("P"):
-                vt, vi = T.axis.remap("SS", [t, i])
-                P[vi] = X[vt, vi]
-        if t < 1:
-            for i in range(8):
-                with T.block("B"):
-                    vi = T.axis.spatial(8, i)
-                    B[vi] = P[vi]
-        for i in range(8):
-            with T.block("D"):
-                vt, vi = T.axis.remap("SS", [t, i])
-                D[vt, vi] = B[vi]
-
-
-@T.prim_func
-def used_at_once(X: T.Buffer((4, 8), "float32"), D: T.Buffer((4, 8), "float32")):
-    P = T.alloc_buffer((8,))
-    B = T.alloc_buffer((4, 8))
-    for t in range(4):
-        for i in range(8):
-            with T.block("P"):
-                vt, vi = T.axis.remap("SS", [t, i])
-                P[vi] = X[vt, vi]
-        for i in range(8):
-            with T.block("B"):
-                vt, vi = T.axis.remap("SS", [t, i])
-                B[vt, vi] = X[vt, vi] + P[vi]
-        for i in range(8):
-            with T.block("D"):
-                vt, vi = T.axis.remap("SS", [t, i])
-                D[vt, vi] = B[vt, vi] * P[vi]
-
-
-@pytest.mark.parametrize("func", [passed_on, kept_for_later], ids=lambda f: f.name)
-def test_a_producer_whose_inputs_change_stays(func: Any) -> None:
-    told = refused(func, "inputs_settled", lambda s: s.compute_inline("B"))
-    assert "P may write what B reads again, in a later iteration" in told
-
-
-def test_a_producer_whose_inputs_change_is_not_computed_later() -> None:
-    refused(passed_on, "inputs_settled", lambda s: s.compute_at("B", loop(s, "D")))
-
-
-def test_a_consumer_does_not_go_where_its_inputs_still_change() -> None:
-    def inlined(s: Schedule) -> None:
-        s.compute_inline("C")
-        s.reverse_compute_inline("D")
-
-    refused(passed_on, "other_inputs_ready", lambda s: s.reverse_compute_inline("D"))
-    refused(passed_on, "other_inputs_ready", inlined)
-
-
-def test_inputs_that_last_for_one_iteration_are_enough_for_it() -> None:
-    keeps(used_at_once, lambda s: s.compute_inline("B"))
-    keeps(used_at_once, lambda s: s.reverse_compute_inline("D"))
-
-
 # ---- blocks that fill their boxes in other ways than by one iterator a dimension -----------------------------------
 
 
@@ -356,158 +240,6 @@ def test_a_box_that_is_full_is_copied_back(func: Any) -> None:
 
 def test_a_branch_without_a_store_leaves_a_gap() -> None:
     refused(one_or_nothing, "fills_its_box", lambda s: s.cache_write("B", 0, "local"))
-
-
-# ---- blocks that do not run through their domains ------------------------------------------------------------------
-
-
-@T.prim_func
-def diagonal(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32")):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, i])
-            B[vi] = A[vi, vj]
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.remap("S", [i])
-            C[vi] = B[vi]
-
-
-@T.prim_func
-def three_of_four(A: T.Buffer((8, 4), "float32"), C: T.Buffer((8,), "float32")):
-    B = T.alloc_buffer((8,))
-    for i, k in T.grid(8, 3):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            vk = T.axis.reduce(4, k)
-            with T.init():
-                B[vi] = 0.0
-            B[vi] = B[vi] + A[vi, vk]
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[vi]
-
-
-@T.prim_func
-def summed_twice(A: T.Buffer((8, 4), "float32"), C: T.Buffer((8,), "float32")):
-    B = T.alloc_buffer((8,))
-    for i, k, _again in T.grid(8, 4, 2):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                B[vi] = 0.0
-            B[vi] = B[vi] + A[vi, vk]
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[vi]
-
-
-@T.prim_func
-def backwards(A: T.Buffer((8,), "float32"), C: T.Buffer((4,), "float32")):
-    B = T.alloc_buffer((4,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, 7 - i)
-            B[vi // 2] = A[vi]
-    for i in range(4):
-        with T.block("C"):
-            vi = T.axis.spatial(4, i)
-            C[vi] = B[vi]
-
-
-@T.prim_func
-def looked_up(A: T.Buffer((8,), "float32"), N: T.Buffer((8,), "int32"), C: T.Buffer((8,), "float32")):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.remap("S", [i])
-            B[vi] = A[vi] + 1.0
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, T.min(T.max(N[i], 0), 7))
-            vj = T.axis.spatial(8, i)
-            C[vj] = B[vi]
-
-
-def bound_to(values: str) -> Any:
-    """A consumer that reads B at vi, and writes C at vj = i, with vi bound to `values`."""
-    from minitvm.script import from_source
-
-    return from_source(f"""
-@T.prim_func
-def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.remap("S", [i])
-            B[vi] = A[vi] + 1.0
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, {values})
-            vj = T.axis.spatial(8, i)
-            C[vj] = B[vi]
-""")
-
-
-@pytest.mark.parametrize("func", [diagonal, three_of_four, summed_twice, backwards], ids=lambda f: f.name)
-def test_a_producer_is_computed_elsewhere_only_where_it_ran(func: Any) -> None:
-    refused(func, "same_iterations", lambda s: s.compute_at("B", loop(s, "C")))
-
-
-def test_a_consumer_is_computed_elsewhere_only_where_it_ran() -> None:
-    refused(looked_up, "same_iterations", lambda s: s.reverse_compute_at("C", loop(s, "B")))
-
-
-@pytest.mark.parametrize("values", ["i", "i // 2 * 2", "i % 4", "3", "T.max(i, 4)", "i * i % 8"])
-def test_other_bindings_of_a_consumer(values: str) -> None:
-    refused(bound_to(values), "same_iterations", lambda s: s.reverse_compute_at("C", loop(s, "B")))
-
-
-@T.prim_func
-def summed(A: T.Buffer((16, 4), "float32"), C: T.Buffer((14,), "float32")):
-    B = T.alloc_buffer((16,))
-    for i, k in T.grid(16, 4):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                B[vi] = 0.0
-            B[vi] = B[vi] + A[vi, vk]
-    for i in range(14):
-        with T.block("C"):
-            vi = T.axis.spatial(14, i)
-            C[vi] = B[vi] + B[vi + 1] + B[vi + 2]
-
-
-def test_a_block_moves_again_after_it_was_split_or_moved() -> None:
-    def split_and_moved_twice(s: Schedule) -> None:
-        s.split(loop(s, "B", 0), [None, 5])
-        s.split(s.get_loops("B")[-1], [2, 2])
-        outer, inner = s.split(loop(s, "C"), [None, 4])
-        s.compute_at("B", outer)
-        s.compute_at("B", inner)
-
-    keeps(summed, split_and_moved_twice)
-
-
-@T.prim_func
-def part_of_the_domain(A: T.Buffer((8,), "float32"), C: T.Buffer((4,), "float32")):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.remap("S", [i])
-            B[vi] = A[vi] * 2.0
-    for i in range(4):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i + 2)
-            C[vi - 2] = B[vi]
-
-
-def test_what_ran_for_a_part_of_its_domain_moves_within_that_part() -> None:
-    keeps(part_of_the_domain, lambda s: s.compute_at(s.cache_read("C", 0, "local"), loop(s, "C")))
-    keeps(part_of_the_domain, lambda s: s.reverse_compute_at(s.cache_write("C", 0, "local"), loop(s, "C")))
 
 
 # ---- what blocks declare -------------------------------------------------------------------------------------------

@@ -1,0 +1,120 @@
+"""rolling_buffer: what neighbouring iterations share is kept."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minitvm import te
+from minitvm.errors import ScheduleError
+from minitvm.events import Listener
+from minitvm.gallery import programs
+from minitvm.reference import check
+from minitvm.reference import tir as interpreter
+from minitvm.tir.schedule import Schedule
+
+from .meaning import all_agree, statements
+
+# ---- rolling_buffer ------------------------------------------------------------------------------------------------
+
+
+def test_rolling_buffer_of_a_halo() -> None:
+    func = programs.chain()
+    sch = Schedule(func)
+    sch.compute_at("B", sch.get_loops("C")[0])
+    sch.rolling_buffer("B", 0)
+    text = statements(sch.func)
+    assert "B = T.alloc_buffer((3, 6))" in text
+    assert "T.where(i < 1 or 2 <= ax0)" in text
+    assert "B[v_i % 3, v_j] + B[(v_i + 1) % 3, v_j] + B[(v_i + 2) % 3, v_j]" in text
+    all_agree(func, sch)
+
+
+def test_rolling_buffer_computes_each_element_once() -> None:
+    func = programs.chain()
+    counts = []
+    for roll in (False, True):
+        sch = Schedule(func)
+        sch.compute_at("B", sch.get_loops("C")[0])
+        if roll:
+            sch.rolling_buffer("B", 0)
+        counter = _Blocks()
+        interpreter.run(sch.func, np.ones((10, 6), "float32"), np.zeros((8, 6), "float32"), listeners=[counter])
+        counts.append(counter.seen["B"])
+    assert counts == [8 * 3 * 6, 10 * 6]
+
+
+class _Blocks(Listener):
+    """Counts the executions of blocks."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, int] = {}
+
+    def block(self, name: str) -> None:
+        self.seen[name] = self.seen.get(name, 0) + 1
+
+
+def test_rolling_buffers_in_a_cascade() -> None:
+    """The last producer first: then the one before it finds all its reads in the window."""
+    A = te.placeholder((12, 4), name="A")
+    B = te.compute((12, 4), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((10, 4), lambda i, j: B[i, j] + B[i + 2, j], name="C")
+    D = te.compute((8, 4), lambda i, j: C[i, j] + C[i + 2, j], name="D")
+    func = te.create_prim_func([A, D])
+    sch = Schedule(func)
+    i = sch.get_loops("D")[0]
+    sch.compute_at("C", i)
+    sch.compute_at("B", i)
+    sch.rolling_buffer("C", 0)
+    sch.rolling_buffer("B", 0)
+    assert "B = T.alloc_buffer((5, 4))" in statements(sch.func)
+    assert "C = T.alloc_buffer((3, 4))" in statements(sch.func)
+    all_agree(func, sch)
+
+
+def test_in_a_cascade_the_first_producer_is_not_rolled_first() -> None:
+    """Its readers' iterators are opaque then; the refusal says in which order it goes."""
+    A = te.placeholder((12, 4), name="A")
+    B = te.compute((12, 4), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((10, 4), lambda i, j: B[i, j] + B[i + 2, j], name="C")
+    D = te.compute((8, 4), lambda i, j: C[i, j] + C[i + 2, j], name="D")
+    sch = Schedule(te.create_prim_func([A, D]))
+    for name in ("C", "B"):
+        sch.compute_at(name, sch.get_loops("D")[0])
+    sch.rolling_buffer("B", 0)
+    with pytest.raises(ScheduleError, match="producer_of_temporary[\\s\\S]*of this block first"):
+        sch.rolling_buffer("C", 0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 3), st.integers(1, 6), st.integers(2, 6))
+def test_windows_that_move_on_by_turns_are_rolled(steps: int, turns: int, window: int, rows: int) -> None:
+    """`i * 5 // 2` moves on by 2, then by 3: what the smallest overlap holds is not computed again."""
+    A = te.placeholder(((rows - 1) * steps // turns + window,), name="A")
+    B = te.compute(A.shape, lambda i: A[i] * 2.0, name="B")
+    r = te.reduce_axis((0, window), name="r")
+    func = te.create_prim_func([A, te.compute((rows,), lambda i: te.sum(B[i * steps // turns + r], axis=r), name="C")])
+    sch = Schedule(func)
+    sch.compute_at("B", sch.get_loops("C")[0])
+    try:
+        sch.rolling_buffer("B", 0)
+    except ScheduleError as error:
+        assert "overlapping_windows" in str(error)
+        starts = [i * steps // turns for i in range(rows)]
+        assert max(b - a for a, b in itertools.pairwise(starts)) >= window or starts[-1] == 0
+        return
+    verdict = check(func, sch.func, shrink=False)
+    assert verdict, f"{verdict}\n{sch.func.script()}"
+
+
+def test_after_rolling_the_order_of_the_loop_matters() -> None:
+    sch = Schedule(programs.chain())
+    i, _j = sch.get_loops("C")
+    sch.compute_at("B", i)
+    sch.rolling_buffer("B", 0)
+    with pytest.raises(ScheduleError, match="structured_below"):
+        sch.parallel(i)
