@@ -6,263 +6,23 @@ extents of 1 and indices from the end among them. Data are small integers in the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 from hypothesis import strategies as st
-from onnx import helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
+from onnx import helper
 
 from minitvm.frontend import from_onnx
 from minitvm.graph.lower import to_te
 from minitvm.reference import graph as interpreter
 from minitvm.reference import te as expressions
-from tests import drawing
 from tests.drawing import Draw
 
+from . import quantised_nodes, window_nodes
+from .one_node import Drawing, Node, Seeded, int_array
 from .recurrences import ACTIVATIONS, DEFAULTS, recurrence
-
-
-@dataclass
-class Node:
-    """A node: arrays of its inputs by name ("": left out), which of them are constants of the model, attributes."""
-
-    op: str
-    inputs: dict[str, np.ndarray | None]
-    attrs: Mapping[str, Any] = field(default_factory=dict)
-    known: Sequence[str] = ()
-    outputs: int = 1
-    opset: int = 18
-    judged: bool = True  # whether ONNX's evaluator does this right
-    twin: tuple[Node, Callable[[list[np.ndarray]], list[np.ndarray]]] | None = None
-    definition: Callable[[], list[np.ndarray]] | None = None  # what the standard says, where the evaluator knows less
-
-    def expected(self) -> list[np.ndarray] | None:
-        """What ONNX's own evaluator makes of it, or of its `twin`: a plainer node, and how its results become ours.
-
-        None where the evaluator is no judge of it.
-        """
-        if not self.judged:
-            return None
-        if self.definition is not None:
-            return self.definition()
-        if self.twin is not None:
-            plain, changed = self.twin
-            wanted = plain.expected()
-            return None if wanted is None else changed(wanted)
-        try:
-            return [np.asarray(y) for y in ReferenceEvaluator(self.model()).run(None, self.arrays)]
-        except Exception:  # it fails in many ways on what it does not know
-            return None
-
-    def model(self) -> onnx.ModelProto:
-        """The model of this node alone."""
-        given = {name: a for name, a in self.inputs.items() if a is not None}
-        results = [f"y{k}" for k in range(self.outputs)]
-        names = [name if a is not None else "" for name, a in self.inputs.items()]
-        node = helper.make_node(self.op, names, results, name="the_node", **self.attrs)
-        graph = helper.make_graph(
-            [node], "random",
-            [
-                helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-                for name, a in given.items() if name not in self.known
-            ],
-            [onnx.ValueInfoProto(name=name) for name in results],
-            [numpy_helper.from_array(a, name) for name, a in given.items() if name in self.known],
-        )  # fmt: skip
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)
-
-    @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The model's inputs."""
-        return {name: a for name, a in self.inputs.items() if a is not None and name not in self.known}
-
-    def __repr__(self) -> str:
-        shapes = ", ".join(f"{n}: {a.dtype}{list(a.shape)}" for n, a in self.inputs.items() if a is not None)
-        values = ", ".join(f"{n} = {self.inputs[n].tolist()}" for n in self.known if self.inputs.get(n) is not None)
-        return f"{self.op}-{self.opset}({shapes}; {dict(self.attrs)}; {values})"
-
-
-class Drawing(drawing.Drawing):
-    """What the operators draw with."""
-
-    def node(self, op: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] = {}, **more: Any) -> Node:
-        return Node(op, dict(inputs), dict(attrs), **more)
-
-
-class Seeded(drawing.Seeded, Drawing):
-    """The same from a seed, evenly."""
-
-
-def _ints(*values: int) -> np.ndarray:
-    return np.array(values, np.int64)
-
-
-# ---- windows ---------------------------------------------------------------------------------------------------------
-
-
-def _window(d: Drawing, extents: Sequence[int], dilated: bool = True) -> tuple[list[int], dict[str, Any]]:
-    """A kernel that fits into these extents, strides, dilations, and pads or auto_pad."""
-    kernel, strides, dilations, pads = [], [], [], []
-    for n in extents:
-        k, t = d.one(1, 2, 3), d.one(1, 1, 2) if dilated else 1
-        while (k - 1) * t + 1 > n:
-            k -= 1
-        kernel.append(k)
-        strides.append(d.one(1, 1, 2, 3))
-        dilations.append(t)
-        pads.append((d.int(0, k // 2), d.int(0, k // 2)))
-    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations if dilated else None}
-    mode = d.one("pads", "pads", "SAME_UPPER", "SAME_LOWER", "VALID", None)
-    if mode == "pads":
-        attrs["pads"] = [p[0] for p in pads] + [p[1] for p in pads]
-    elif mode is not None:
-        attrs["auto_pad"] = mode
-    return kernel, {k: v for k, v in attrs.items() if v is not None}
-
-
-def _pool(d: Drawing) -> Node:
-    extents = [d.int(3, 7) for _ in range(d.one(1, 2, 2))]
-    op = d.one("MaxPool", "AveragePool", "AveragePool")
-    kernel, attrs = _window(d, extents)
-    attrs["kernel_shape"] = kernel
-    judged = True
-    if op == "MaxPool" or "auto_pad" in attrs:  # the evaluator mixes up axes, ends and dilations there
-        judged = False
-    if "auto_pad" not in attrs and d.flag():
-        attrs["ceil_mode"], judged = 1, False
-    if op == "AveragePool":
-        attrs["count_include_pad"] = d.int(0, 1)
-    return d.node(op, {"x": d.data([d.int(1, 2), d.int(1, 3), *extents])}, attrs, opset=19, judged=judged)
-
-
-def _conv(d: Drawing) -> Node:
-    extents = [d.int(3, 7) for _ in range(d.one(1, 2, 2))]
-    group, each = d.one(1, 1, 2, 3), d.int(1, 2)
-    kernel, attrs = _window(d, extents)
-    filters = group * d.int(1, 2)
-    inputs = {
-        "x": d.data([d.int(1, 2), group * each, *extents]), "w": d.data([filters, each, *kernel]),
-        "b": d.data([filters]) if d.flag() else None,
-    }  # fmt: skip
-    return d.node("Conv", inputs, {**attrs, "group": group, **d.attrs(kernel_shape=kernel)})
-
-
-def _conv_transpose(d: Drawing) -> Node:
-    extents = [d.int(2, 5) for _ in range(d.one(1, 2))]
-    group, each, more = d.one(1, 1, 2), d.int(1, 2), d.int(1, 2)
-    kernel = [d.int(1, 3) for _ in extents]
-    strides, dilations = [d.int(1, 3) for _ in extents], [d.one(1, 1, 2) for _ in extents]
-    extra = [d.int(0, max(s, t) - 1) for s, t in zip(strides, dilations)]
-    pads = [d.int(0, k // 2) for k in (*kernel, *kernel)]
-    attrs = {"strides": strides, "dilations": dilations, "output_padding": extra, "group": group}
-    natural = [(n - 1) * s + e + (k - 1) * t + 1 for n, s, e, k, t in zip(extents, strides, extra, kernel, dilations)]
-    if all(full - d0 - d1 > 0 for full, d0, d1 in zip(natural, pads, pads[len(extents) :])):
-        attrs["pads"] = pads
-    inputs = {
-        "x": d.data([d.int(1, 2), group * each, *extents]), "w": d.data([group * each, more, *kernel]),
-        "b": d.data([more]) if group == 1 and d.flag() else None,  # the evaluator adds it once a group
-    }  # fmt: skip
-    if d.flag():
-        return d.node("ConvTranspose", inputs, attrs)
-    # The size is asked for: what is too much is cut off, an odd one in front unless the mode is SAME_UPPER.
-    asked = {k: v for k, v in attrs.items() if k != "pads"}
-    mode = d.one(None, "NOTSET", "SAME_UPPER", "SAME_LOWER")
-    strided = [n * s for n, s in zip(extents, strides)]
-    by_strides = (mode or "").startswith("SAME") and all(s <= full for s, full in zip(strided, natural)) and d.flag()
-    shape = strided if by_strides else [d.int(1, full) for full in natural]
-    total = [full - size for full, size in zip(natural, shape)]
-    less, more = [t // 2 for t in total], [t - t // 2 for t in total]
-    same = d.node("ConvTranspose", inputs, {**asked, "pads": less + more if mode == "SAME_UPPER" else more + less})
-    asked |= {} if mode is None else {"auto_pad": mode}
-    return d.node("ConvTranspose", inputs, asked if by_strides else {**asked, "output_shape": shape}, twin=(same, list))
-
-
-# ---- quantised -----------------------------------------------------------------------------------------------------
-
-
-def _zero(d: Drawing, dtype: str, shape: Sequence[int] = ()) -> np.ndarray | None:
-    return d.data(shape, dtype, *((0, 255) if dtype == "uint8" else (-128, 127))) if d.int(0, 3) else None
-
-
-def _bytes(d: Drawing, shape: Sequence[int], dtype: str) -> np.ndarray:
-    return d.data(shape, dtype, -128, 255 if dtype == "uint8" else 127)
-
-
-def _matmul_integer(d: Drawing) -> Node:
-    m, k, n = d.int(1, 4), d.int(1, 5), d.int(1, 4)
-    left, right = d.one("uint8", "int8"), d.one("uint8", "int8")
-    inputs = {"a": _bytes(d, [m, k], left), "b": _bytes(d, [k, n], right), "za": _zero(d, left)}
-    inputs["zb"] = _zero(d, right, d.one([], [n]))
-    if inputs["zb"] is None:
-        del inputs["zb"]
-    return d.node("MatMulInteger", inputs)
-
-
-def _qlinear_matmul(d: Drawing) -> Node:
-    """One scale and zero point a tensor, or one a row of the left operand, one a column of the right one."""
-    m, k, n = d.int(1, 4), d.int(1, 5), d.int(1, 4)
-    lead = [d.int(1, 2)] if d.flag() else []
-
-    def scale(shape: Sequence[int]) -> np.ndarray:
-        return np.asarray(d.rng.choice(np.array([0.5, 1.0, 2.0, 4.0], np.float32), shape), np.float32)
-
-    rows, columns = ([*lead, m, 1], [*lead, 1, n]) if lead else ([m], [n])
-    rows, columns = (d.one([], [1], each) for each in (rows, columns))
-    left, right, out = (d.one("uint8", "int8") for _ in range(3))
-    sa, sb, sy = scale(rows), scale(columns), scale([]) * np.float32(64)
-    za, zb, zy = _bytes(d, rows, left), _bytes(d, columns, right), _bytes(d, [], out)
-    inputs = {"a": _bytes(d, [*lead, m, k], left), "sa": sa, "za": za, "b": _bytes(d, [*lead, k, n], right), "sb": sb,
-              "zb": zb, "sy": sy, "zy": zy}  # fmt: skip
-
-    def definition() -> list[np.ndarray]:
-        def real(q: np.ndarray, s: np.ndarray, z: np.ndarray, by_row: bool) -> np.ndarray:
-            wide = (p[:, None] if by_row and p.ndim == 1 else p for p in (s, z.astype(np.float64)))
-            by, zero = wide
-            return (q - zero) * by
-
-        exact = real(inputs["a"], sa, za, True) @ real(inputs["b"], sb, zb, False)
-        limits = np.iinfo(out)
-        return [np.clip(np.rint(exact / sy) + zy, limits.min, limits.max).astype(out)]
-
-    return d.node("QLinearMatMul", inputs, definition=definition)
-
-
-def _conv_integer(d: Drawing) -> Node:
-    extents = [d.int(3, 5), d.int(3, 5)]
-    kernel, attrs = _window(d, extents)
-    channels, dtype = d.int(1, 3), d.one("uint8", "int8")
-    inputs = {"x": _bytes(d, [1, channels, *extents], dtype), "w": _bytes(d, [d.int(1, 3), channels, *kernel], "uint8")}
-    inputs["zx"] = _zero(d, dtype)
-    inputs["zw"] = _zero(d, "uint8")
-    if inputs["zw"] is None:
-        del inputs["zw"]
-    return d.node("ConvInteger", inputs, attrs)
-
-
-def _quantize(d: Drawing) -> Node:
-    shape = d.shape(1, 3)
-    axis, dtype = d.axis(len(shape)), d.one("uint8", "int8")
-    several = d.flag()
-    own = [shape[axis]] if several else []
-    scale = np.asarray(d.rng.choice(np.array([0.5, 1.0, 2.0, 4.0], np.float32), own), np.float32)
-    zero = d.data(own, dtype, -8, 8)
-    attrs = {"axis": axis} if several else {}
-    if d.flag():
-        x = (d.data(shape, "float32", -300, 300) / 2).astype("float32")
-        return d.node("QuantizeLinear", {"x": x, "s": scale, "z": zero}, attrs, opset=19)
-    inputs = {"x": d.data(shape, dtype, -100, 100), "s": scale, "z": zero}
-    return d.node("DequantizeLinear", inputs, attrs, opset=19)
-
-
-def _dynamic(d: Drawing) -> Node:
-    low = d.one(-9, 0, 2)
-    x = d.data(d.shape(1, 3), "float32", low, d.one(max(low, -1), max(low, 9)))
-    return d.node("DynamicQuantizeLinear", {"x": x}, outputs=3)
-
 
 # ---- places --------------------------------------------------------------------------------------------------------
 
@@ -274,10 +34,10 @@ def _pad(d: Drawing) -> Node:
     chosen = list(range(len(shape))) if axes is None else [a % len(shape) for a in axes]
     most = [2 if mode in ("constant", "edge") else shape[a] - 1 for a in chosen]
     widths = [d.int(0, n) for n in (*most, *most)]
-    inputs: dict[str, Any] = {"x": d.data(shape), "pads": _ints(*widths)}
+    inputs: dict[str, Any] = {"x": d.data(shape), "pads": int_array(*widths)}
     inputs["value"] = d.data([], "float32") if mode == "constant" and d.flag() else None
     if axes is not None:
-        inputs["axes"] = _ints(*axes)
+        inputs["axes"] = int_array(*axes)
     elif inputs["value"] is None:
         del inputs["value"]
     return d.node("Pad", inputs, {"mode": mode}, known=("pads", "axes", "value"), opset=19)
@@ -288,8 +48,12 @@ def _center(d: Drawing) -> Node:
     axes = d.axes(len(shape)) if d.flag() else None
     count = len(shape) if axes is None else len(axes)
     sizes = [d.int(1, 8) for _ in range(count)]
-    return d.node("CenterCropPad", {"x": d.data(shape), "shape": _ints(*sizes)}, {} if axes is None else {"axes": axes},
-                  known=("shape",))  # fmt: skip
+    return d.node(
+        "CenterCropPad",
+        {"x": d.data(shape), "shape": int_array(*sizes)},
+        {} if axes is None else {"axes": axes},
+        known=("shape",),
+    )
 
 
 def _slice(d: Drawing) -> Node:
@@ -305,8 +69,8 @@ def _slice(d: Drawing) -> Node:
     kept = all(len(range(*slice(s, e, t).indices(shape[a]))) for a, s, e, t in zip(axes, starts, ends, steps))
     if not kept:
         starts, ends, steps = [0] * len(axes), [1] * len(axes), [1] * len(axes)
-    inputs = {"x": d.data(shape), "starts": _ints(*starts), "ends": _ints(*ends), "axes": _ints(*axes)}
-    return d.node("Slice", {**inputs, "steps": _ints(*steps)}, known=("starts", "ends", "axes", "steps"))
+    inputs = {"x": d.data(shape), "starts": int_array(*starts), "ends": int_array(*ends), "axes": int_array(*axes)}
+    return d.node("Slice", {**inputs, "steps": int_array(*steps)}, known=("starts", "ends", "axes", "steps"))
 
 
 def _gather(d: Drawing) -> Node:
@@ -353,7 +117,7 @@ def _one_hot(d: Drawing) -> Node:
 def _topk(d: Drawing) -> Node:
     shape = d.shape(1, 3)
     axis = d.axis(len(shape))
-    inputs = {"x": d.data(shape, "float32", -2, 2), "k": _ints(d.int(1, shape[axis]))}
+    inputs = {"x": d.data(shape, "float32", -2, 2), "k": int_array(d.int(1, shape[axis]))}
     return d.node("TopK", inputs, {"axis": axis, "largest": d.int(0, 1)}, known=("k",), outputs=2)
 
 
@@ -367,7 +131,7 @@ def _split(d: Drawing) -> Node:
     n = shape[axis]
     if d.flag():
         first = d.int(1, n - 1)
-        return d.node("Split", {"x": d.data(shape), "split": _ints(first, n - first)}, {"axis": axis},
+        return d.node("Split", {"x": d.data(shape), "split": int_array(first, n - first)}, {"axis": axis},
                       known=("split",), outputs=2)  # fmt: skip
     count = d.one(*(k for k in range(1, n + 1) if (k - 1) * -(-n // k) < n))
     return d.node("Split", {"x": d.data(shape)}, {"axis": axis, "num_outputs": count}, outputs=count)
@@ -382,19 +146,19 @@ def _reshaping(d: Drawing) -> Node:
         wanted = [d.int(2, 3) if n == 1 and d.flag() else d.one(n, 1) for n in shape]
         extra = [d.int(1, 2)] if d.flag() else []
         cut = d.int(0, rank - 1) if not extra else 0
-        return d.node(op, {"x": x, "shape": _ints(*extra, *wanted[cut:])}, known=("shape",))
+        return d.node(op, {"x": x, "shape": int_array(*extra, *wanted[cut:])}, known=("shape",))
     if op == "Tile":
-        return d.node(op, {"x": x, "repeats": _ints(*(d.int(1, 3) for _ in shape))}, known=("repeats",))
+        return d.node(op, {"x": x, "repeats": int_array(*(d.int(1, 3) for _ in shape))}, known=("repeats",))
     if op == "Squeeze":
         gone = d.axes(rank)
         for a in gone:
             shape[a] = 1
-        return d.node(op, {"x": d.data(shape), "axes": _ints(*gone)}, known=("axes",))
+        return d.node(op, {"x": d.data(shape), "axes": int_array(*gone)}, known=("axes",))
     if op == "Unsqueeze":
         count = d.int(1, 2)
         new = d.permuted(range(rank + count))[:count]
         axes = [a - rank - count if d.flag() else a for a in new]
-        return d.node(op, {"x": x, "axes": _ints(*axes)}, known=("axes",))
+        return d.node(op, {"x": x, "axes": int_array(*axes)}, known=("axes",))
     if op == "Flatten":
         return d.node(op, {"x": x}, {"axis": d.int(-rank, rank)})
     if op == "Transpose":
@@ -422,7 +186,7 @@ def _reduce(d: Drawing) -> Node:
     attrs = d.attrs(keepdims=d.int(0, 1), noop_with_empty_axes=d.int(0, 1))
     inputs: dict[str, Any] = {"x": x}
     if d.int(0, 3) or op == "ReduceMean":
-        inputs["axes"] = _ints(*d.axes(len(shape)))
+        inputs["axes"] = int_array(*d.axes(len(shape)))
     return d.node(op, inputs, attrs, known=("axes",))
 
 
@@ -599,7 +363,7 @@ def _resize(d: Drawing) -> Node:
         small = () if least > 1 else (0.5, 0.75)
         inputs["scales"] = np.array([1, 1, *(d.one(*small, 1.0, 1.5, 2.0, 3.0) for _ in "hw")], np.float32)
     else:
-        inputs |= {"scales": None, "sizes": _ints(*shape[:2], d.int(least, 8), d.int(least, 8))}
+        inputs |= {"scales": None, "sizes": int_array(*shape[:2], d.int(least, 8), d.int(least, 8))}
     return d.node("Resize", inputs, attrs, known=("scales", "sizes"))
 
 
@@ -658,13 +422,14 @@ def _blocks(d: Drawing) -> Node:
 
 
 OPERATORS: dict[str, Callable[[Drawing], Node]] = {
-    "pool": _pool, "conv": _conv, "conv_transpose": _conv_transpose, "matmul_integer": _matmul_integer,
-    "qlinear_matmul": _qlinear_matmul, "conv_integer": _conv_integer, "quantize": _quantize, "dynamic": _dynamic,
-    "pad": _pad, "center": _center,
-    "slice": _slice, "gather": _gather, "gather_nd": _gather_nd, "one_hot": _one_hot, "topk": _topk, "split": _split,
-    "reshaping": _reshaping, "reduce": _reduce, "arg": _arg, "cumulative": _cumulative, "softmax": _softmax,
-    "norm": _norm, "elementwise": _elementwise, "products": _products, "recurrent": _recurrent, "resize": _resize,
-    "dft": _dft, "inverse_dft": _inverse_dft, "scan": _scan, "blocks": _blocks,
+    "pool": window_nodes.pool, "conv": window_nodes.conv, "conv_transpose": window_nodes.conv_transpose,
+    "matmul_integer": quantised_nodes.matmul_integer, "qlinear_matmul": quantised_nodes.qlinear_matmul,
+    "conv_integer": quantised_nodes.conv_integer, "quantize": quantised_nodes.quantize,
+    "dynamic": quantised_nodes.dynamic, "pad": _pad, "center": _center, "slice": _slice, "gather": _gather,
+    "gather_nd": _gather_nd, "one_hot": _one_hot, "topk": _topk, "split": _split, "reshaping": _reshaping,
+    "reduce": _reduce, "arg": _arg, "cumulative": _cumulative, "softmax": _softmax, "norm": _norm,
+    "elementwise": _elementwise, "products": _products, "recurrent": _recurrent, "resize": _resize, "dft": _dft,
+    "inverse_dft": _inverse_dft, "scan": _scan, "blocks": _blocks,
 }  # fmt: skip
 
 
