@@ -122,7 +122,7 @@ class _Machine:
             raise InputError(
                 f"{spec.name} takes an array of {spec.dtype}[{', '.join(map(str, spec.shape))}], found {found}"
             )
-        for dim, size in zip(spec.shape, array.shape):
+        for dim, size in zip(spec.shape, array.shape, strict=False):
             if isinstance(dim, x.Var):
                 self.values.setdefault(dim, int(size))
 
@@ -210,7 +210,7 @@ class _Machine:
             raise Unsupported(f"kernel {kernel.name} comes without its program: it was loaded from a file")
         args: list[Any] = []
         buffers: list[tuple[_Place, View]] = []
-        for param, arg in zip(kernel.params, step.args):
+        for param, arg in zip(kernel.params, step.args, strict=False):
             if param.role == n.SCALAR:
                 args.append(self.number(arg))  # type: ignore[arg-type]
                 continue
@@ -223,7 +223,7 @@ class _Machine:
             prepared.call(args)
         except ExecutionError as error:
             raise ExecutionError(f"step {index}, {kernel.name}: {error}") from error
-        for (place, view), param in zip(buffers, (p for p in kernel.params if p.role == n.BUFFER)):
+        for (place, view), param in zip(buffers, (p for p in kernel.params if p.role == n.BUFFER), strict=False):
             if "w" in param.access:
                 self._wrote(place, view)
 

@@ -72,7 +72,7 @@ def _bind(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Arra
     if not isinstance(inputs, Mapping):
         if len(inputs) != len(names):
             raise InputError(f"{graph.name} takes {len(names)} inputs ({', '.join(names)}), found {len(inputs)}")
-        inputs = dict(zip(names, inputs))
+        inputs = dict(zip(names, inputs, strict=True))
     for name in inputs:
         if name not in names:
             raise InputError(f"{graph.name} has no input {name}; {nearest(name, names or ['(none)'])}")
@@ -84,7 +84,7 @@ def _bind(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Arra
         array = np.asarray(inputs[value.name])
         if array.dtype != value.dtype.numpy or array.ndim != value.ndim:
             raise InputError(f"input {value.name}: wanted {value.type}, found {array.dtype}{list(array.shape)}")
-        for dim, size in zip(value.shape, array.shape):
+        for dim, size in zip(value.shape, array.shape, strict=True):
             if isinstance(dim, x.Var):
                 dims.setdefault(dim, int(size))
         arrays[value] = array
@@ -111,7 +111,7 @@ def _fused(graph: Graph, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -
     inner: Arrays = {**dict(zip(graph.inputs, inputs, strict=True)), **{c.value: c.data for c in graph.constants}}
     bound = dict(dims)
     for value in graph.inputs:
-        for dim, size in zip(value.shape, inner[value].shape):
+        for dim, size in zip(value.shape, inner[value].shape, strict=False):
             if isinstance(dim, x.Var):
                 bound.setdefault(dim, int(size))
     for item in graph.nodes:

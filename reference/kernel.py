@@ -81,7 +81,7 @@ def host_function(module: t.IRModule, entry: str | None = None) -> t.PrimFunc:
 def run_host(module: t.IRModule, host: t.PrimFunc, args: Sequence[Any], settings: Settings, mode: str,
              inout: Sequence[str], sizes: Mapping[str, int]) -> None:  # fmt: skip
     """Run a host function whose kernels are in `module`."""
-    flat = [flattened(p, a) for p, a in zip(host.params, args)] + list(args[len(host.params) :])
+    flat = [flattened(p, a) for p, a in zip(host.params, args, strict=False)] + list(args[len(host.params) :])
     domain, values = settings.domain, bind_dimensions(host, flat, sizes, settings.domain)
     written = stored_buffers(host, module)
     facts: dict[str, Dependence] = {}
@@ -99,7 +99,7 @@ def run_host(module: t.IRModule, host: t.PrimFunc, args: Sequence[Any], settings
         lockstep,
         keep=tuple((name, id(func)) for name, func in kernels.items()) if lasting else None,
     ).start(mode)  # fmt: skip
-    for array, used in zip(args, flat):
+    for array, used in zip(args, flat, strict=True):
         if isinstance(array, np.ndarray) and not np.may_share_memory(array, used):
             array[...] = used.reshape(array.shape)
 
@@ -125,7 +125,7 @@ def _checked_args(s: t.KernelCall, module: Mapping[str, t.PrimFunc] | t.IRModule
     kernel = module[s.kernel]
     if len(kernel.params) != len(s.args):
         raise ExecutionError(f"{statement_text(s)}: {s.kernel} takes {len(kernel.params)} arguments")
-    for param, arg in zip(kernel.params, s.args):
+    for param, arg in zip(kernel.params, s.args, strict=True):
         fits = isinstance(param, t.Buffer) == isinstance(arg, t.Buffer) and param.dtype == arg.dtype
         if not fits:
             raise ExecutionError(f"{statement_text(s)}: {param.name} of {s.kernel} is {param.dtype}, found {arg}")
@@ -155,7 +155,7 @@ class _Call:
 
     def enter(self, env: Environment, values: Sequence[Any]) -> None:
         """Bind the arguments and run."""
-        for slot, value in zip(self.slots, values):
+        for slot, value in zip(self.slots, values, strict=True):
             env[slot] = value
         for slot, buffer, axis in self.bind:
             env[slot] = env[buffer].shape[axis]
@@ -415,7 +415,9 @@ class Prepared:
     def call(self, args: Sequence[Any]) -> None:
         """Run on views and scalars, one a parameter."""
         before = [
-            (a, a.data.copy(), bytes(a.memory.init or b"")) for p, a in zip(self.func.params, args) if p in self.written
+            (a, a.data.copy(), bytes(a.memory.init or b""))
+            for p, a in zip(self.func.params, args, strict=True)
+            if p in self.written
         ]
         while self.in_lockstep:
             try:

@@ -70,13 +70,13 @@ def _bind(tensor: te.Tensor, array: Any, values: dict[x.Var, Any], wanted: np.dt
     if not isinstance(array, np.ndarray) or array.dtype != wanted or array.ndim != len(tensor.shape):
         found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
         raise InputError(f"{tensor.name} takes an array of {tensor}, found {found}")
-    for dim, size in zip(tensor.shape, array.shape):
+    for dim, size in zip(tensor.shape, array.shape, strict=True):
         if isinstance(dim, x.Var):
             values.setdefault(dim, int(size))
 
 
 def _check_shape(tensor: te.Tensor, array: np.ndarray, values: dict[x.Var, Any]) -> None:
-    for axis, (dim, size) in enumerate(zip(tensor.shape, array.shape)):
+    for axis, (dim, size) in enumerate(zip(tensor.shape, array.shape, strict=True)):
         wanted = _size(dim, values)
         if wanted != size:
             raise InputError(f"{tensor.name}: dimension {axis} does not fit\n  wanted: {wanted}\n  found:  {size}")
@@ -160,7 +160,7 @@ class _ElementCompiler(ScalarCompiler):
 
         def evaluate(env: Environment) -> Value:
             index = tuple(p(env) for p in places)
-            if not all(0 <= i < n for i, n in zip(index, array.shape)):
+            if not all(0 <= i < n for i, n in zip(index, array.shape, strict=True)):
                 raise _out_of_bounds(e, index, array.shape)
             return array[index] if is_float else array.item(index)
 
@@ -185,11 +185,11 @@ def _slow(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict
         env[compiler.slot(variable)] = value
     spend(math.prod(map(len, spatial)) * (1 if reduce is None else fold.count))
     for point in itertools.product(*spatial):
-        for slot, value in zip(slots, point):
+        for slot, value in zip(slots, point, strict=True):
             env[slot] = value
         found = [f(env) for f in elements] if reduce is None else fold.run(env)
-        where = tuple(v - r.start for v, r in zip(point, spatial))
-        for result, value in zip(results, _chosen(op, found)):
+        where = tuple(v - r.start for v, r in zip(point, spatial, strict=True))
+        for result, value in zip(results, _chosen(op, found), strict=True):
             result[where] = value
     return results
 
@@ -229,7 +229,7 @@ class _Fold:
     def run(self, env: Environment) -> list[Value]:
         total = [f(env) for f in self.start]
         for point in itertools.product(*self.domain):
-            for slot, value in zip(self.axes, point):
+            for slot, value in zip(self.axes, point, strict=True):
                 env[slot] = value
             if self.condition(env):
                 total = self.step(env, total)
@@ -237,9 +237,9 @@ class _Fold:
 
     def step(self, env: Environment, total: list[Value]) -> list[Value]:
         sources = [f(env) for f in self.sources]
-        for slot, value in zip(self.left, total):
+        for slot, value in zip(self.left, total, strict=True):
             env[slot] = value
-        for slot, value in zip(self.right, sources):
+        for slot, value in zip(self.right, sources, strict=True):
             env[slot] = value
         return [f(env) for f in self.combine]
 
@@ -261,7 +261,7 @@ class TensorCompiler(GridCompiler):
 
         def evaluate(env: Environment) -> Value:
             index, mask = [], env[MASK]
-            for place, extent in zip(places, array.shape):
+            for place, extent in zip(places, array.shape, strict=True):
                 safe, wrong = inside(place(env), extent, mask)
                 if wrong is not None:
                     shape = np.broadcast_shapes(wrong.shape, *(np.shape(p(env)) for p in places))
@@ -280,7 +280,7 @@ class _FoldAll(_Fold):
     def run(self, env: Environment) -> list[Value]:
         total = [f(env) for f in self.start]
         for point in itertools.product(*self.domain):
-            for slot, value in zip(self.axes, point):
+            for slot, value in zip(self.axes, point, strict=True):
                 env[slot] = value
             holds = self.condition(env)
             if type(holds) is not np.ndarray:
@@ -293,7 +293,8 @@ class _FoldAll(_Fold):
             combined = self.step(env, total)
             env[MASK] = outer
             total = [
-                np.where(holds, new, old).astype(d, copy=False) for new, old, d in zip(combined, total, self.dtypes)
+                np.where(holds, new, old).astype(d, copy=False)
+                for new, old, d in zip(combined, total, self.dtypes, strict=True)
             ]
         return total
 
@@ -318,11 +319,11 @@ def _fast(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict
     points = math.prod(map(len, spatial)) // POINTS_OF_A_STEP
     spend((1 + points) * (1 if reduce is None else fold.count))
     for box in _boxes([len(r) for r in spatial]):
-        for axis, (slot, part, whole) in enumerate(zip(slots, box, spatial)):
+        for axis, (slot, part, whole) in enumerate(zip(slots, box, spatial, strict=True)):
             along = np.arange(part.start, part.stop) + whole.start
             env[slot] = axis_values(0, along, axis, rank, op.axis[axis].var.dtype)
         found = [f(env) for f in elements] if reduce is None else fold.run(env)
-        for result, value in zip(results, _chosen(op, found)):
+        for result, value in zip(results, _chosen(op, found), strict=True):
             result[box] = value[..., 0] if type(value) is np.ndarray else value
     return results
 
@@ -335,12 +336,12 @@ def _boxes(shape: list[int]) -> Iterator[tuple[slice, ...]]:
     for axis in range(len(shape)):
         rest = math.prod(shape[axis + 1 :])
         steps.append(max(1, min(shape[axis], room // rest)))
-    ranges = [[slice(b, min(n, b + s)) for b in range(0, n, s)] for n, s in zip(shape, steps)]
+    ranges = [[slice(b, min(n, b + s)) for b in range(0, n, s)] for n, s in zip(shape, steps, strict=True)]
     yield from itertools.product(*ranges)
 
 
 def _out_of_bounds(e: te.TensorLoad, found: tuple[int, ...], shape: tuple[int, ...]) -> ExecutionError:
-    axis = next(k for k, (i, n) in enumerate(zip(found, shape)) if not 0 <= i < n)
+    axis = next(k for k, (i, n) in enumerate(zip(found, shape, strict=False)) if not 0 <= i < n)
     return ExecutionError(
         f"out of bounds: {e} at index ({', '.join(map(str, found))})\n"
         f"  wanted: 0 <= {e.indices[axis]} < {shape[axis]} in dimension {axis} of {e.tensor.name}\n"

@@ -252,7 +252,7 @@ def _violation(
     a, b = _Space("s", shared), _Space("t", shared)
     a.enter(source)
     b.enter(sink)
-    same_cell = [f"{a.text(x)} = {b.text(y)}" for x, y in zip(source.indices, sink.indices)]
+    same_cell = [f"{a.text(x)} = {b.text(y)}" for x, y in zip(source.indices, sink.indices, strict=True)]
     old = _pairs(a, b, before[source], before[sink])
     new = _pairs(a, b, after[source], after[sink])
     order = _earlier(old, frozenset())
@@ -265,7 +265,7 @@ def _violation(
     if violations.is_empty():
         return None
     point = _example(violations)
-    values = dict(zip(names, point))
+    values = dict(zip(names, point, strict=True))
     source_at = {v: values[n] for v, n in a.names.items()}
     sink_at = {v: values[n] for v, n in b.names.items()}
     found_sizes = {v: values[n] for v, n in shared.items()}

@@ -110,5 +110,8 @@ def simplify(
             plain = tuple(analyzer.simplify(b) for b in bindings)
             if not found:
                 return plain
-            rows = (analyzer.simplify(to_expr(s, analyzer, as_expr(b).dtype)) for s, b in zip(found.sums, bindings))
-            return tuple(min(r, p, key=lambda e: len(str(e))) for r, p in zip(rows, plain))
+            rows = (
+                analyzer.simplify(to_expr(s, analyzer, as_expr(b).dtype))
+                for s, b in zip(found.sums, bindings, strict=True)
+            )
+            return tuple(min(r, p, key=lambda e: len(str(e))) for r, p in zip(rows, plain, strict=True))

@@ -287,7 +287,7 @@ def same(a: Box, b: Box, analyzer: Analyzer) -> bool:
     """Whether two boxes are shown to be the same."""
     return len(a) == len(b) and all(
         analyzer.can_prove_equal(x.start, y.start) and analyzer.can_prove_equal(x.extent, y.extent)
-        for x, y in zip(a, b)
+        for x, y in zip(a, b, strict=True)
     )
 
 

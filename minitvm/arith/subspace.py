@@ -76,19 +76,22 @@ def _divided(bindings: list[Expr], predicate: Expr, within: Loops, around: Loops
         raise _Indivisible(*found.errors)
     detector = Detector(around, analyzer, keep_unit=True)
     quotients = [
-        _quotient(e, outside, inside, row, detector) for e, (outside, inside), row in zip(bindings, sides, found.sums)
+        _quotient(e, outside, inside, row, detector)
+        for e, (outside, inside), row in zip(bindings, sides, found.sums, strict=True)
     ]
     outer, extents = [e for e, _ in quotients], [extent for _, extent in quotients]
     outer_condition, inner_condition = _split_conditions(predicate, within, around)
     limited = not isinstance(inner_condition, IntImm)
     counts = _counts(inner, inner_condition, within, around, analyzer) if limited else extents
     ranges = _ranges(outer, outer_condition, around, analyzer)
-    for e, r, extent, count in zip(outer, ranges, extents, counts):
+    for e, r, extent, count in zip(outer, ranges, extents, counts, strict=True):
         if analyzer.can_prove_equal(count, extent):
             continue
         if not analyzer.can_prove_equal(r.start, 0) or not analyzer.can_prove_equal(r.extent, 1):
             raise _Indivisible(f"{inner_condition} leaves holes between the steps of {e}", predicate=True)
-    parts = (Division(e, r, i, analyzer.simplify(count)) for e, r, i, count in zip(outer, ranges, inner, counts))
+    parts = (
+        Division(e, r, i, analyzer.simplify(count)) for e, r, i, count in zip(outer, ranges, inner, counts, strict=True)
+    )
     return Divided(tuple(parts), outer_condition, inner_condition)
 
 
@@ -127,7 +130,7 @@ def _counts(inner: list[Expr], condition: Expr, within: Loops, around: Loops, an
     """How many values the inner parts take under their condition: the first ones, without a hole."""
     limited = detect(inner, within, condition, "bijective", analyzer=Analyzer(around))
     counts = []
-    for e, row in zip(inner, limited.sums):
+    for e, row in zip(inner, limited.sums, strict=False):
         reached = values(row)
         if reached is not None and reached[0] == Affine({}):
             counts.append(analyzer.to_expr(reached[1], e.dtype))
@@ -145,7 +148,7 @@ def _ranges(outer: list[Expr], condition: Expr, around: Loops, analyzer: Analyze
     if not steps:
         raise _Indivisible(*steps.errors)
     ranges = []
-    for e, row in zip(outer, steps.sums):
+    for e, row in zip(outer, steps.sums, strict=True):
         reached = values(row)
         if reached is None:
             raise _Indivisible(f"{e} does not take consecutive values")

@@ -112,7 +112,7 @@ def to_json(executable: n.Executable) -> dict[str, Any]:
         "outputs": [w.spec(s) for s in x.outputs],
         "constants": [
             {"name": c.name, "dtype": str(c.dtype), "shape": list(c.shape), "offset": offset}
-            for c, offset in zip(x.constants, _offsets(x))
+            for c, offset in zip(x.constants, _offsets(x), strict=False)
         ],
         "arenas": [w.arena(a) for a in x.arenas],
         "kernels": [w.kernel(k) for k in x.kernels],
@@ -138,7 +138,7 @@ def blob(executable: n.Executable) -> tuple[int, Iterator[bytes | memoryview]]:
 
     def pieces() -> Iterator[bytes | memoryview]:
         end = 0
-        for c, offset in zip(executable.constants, offsets):
+        for c, offset in zip(executable.constants, offsets, strict=False):
             yield bytes(offset - end)
             yield np.ascontiguousarray(c.data).reshape(-1).view(np.uint8).data
             end = offset + c.data.nbytes

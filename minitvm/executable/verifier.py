@@ -53,7 +53,7 @@ def accesses(executable: Executable, step: Step) -> list[tuple[Location, str]]:
         modes: list[str] = list(step.access)
     else:
         modes = [p.access for p in executable.kernels[step.kernel].params]
-    return [(a, m) for a, m in zip(step.args, modes) if isinstance(a, Location)]
+    return [(a, m) for a, m in zip(step.args, modes, strict=False) if isinstance(a, Location)]
 
 
 def _value(n: Dim | float, env: Env) -> Number | None:
@@ -136,7 +136,7 @@ def _arguments(x: Executable, env: Env) -> Iterator[Breach]:
         params = x.kernels[step.kernel].params
         if len(params) != len(step.args):
             yield i, f"{len(step.args)} arguments for {len(params)} parameters"
-        for p, a in zip(params, step.args):
+        for p, a in zip(params, step.args, strict=False):
             if (p.role == BUFFER) != isinstance(a, Location):
                 yield i, f"{p.name} is a {p.role}, its argument is {a!r}"
             elif isinstance(a, Input | Output | ConstantRef) and (found := _dtype(x, a)) != p.dtype:

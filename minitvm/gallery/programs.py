@@ -71,14 +71,14 @@ def nest(
         return BufferRegion(buffer, tuple(Range(i, const(1)) for i in indices))
 
     block = Block(
-        tuple(IterVar(v, Range.of(e), kind) for v, e, kind in zip(iters, extents, kinds)),
+        tuple(IterVar(v, Range.of(e), kind) for v, e, kind in zip(iters, extents, kinds, strict=False)),
         tuple(region(at(r)) for r in reads),
         (region(at(writes)),),
         name,
         BufferStore(buffer, value(*iters), at(writes)),
     )
     body: Stmt = BlockRealize(tuple(loops), const(True), block)
-    for loop, extent in reversed(list(zip(loops, extents))):
+    for loop, extent in reversed(list(zip(loops, extents, strict=False))):
         body = For(loop, const(0), const(extent), ForKind.SERIAL, body)
     return with_root((buffer,), body, {"global_symbol": "main"})
 

@@ -104,7 +104,7 @@ def _first_line(error: Exception) -> str:
 def _difference(found: Sequence[Any], wanted: Sequence[Any], rtol: float, atol: float) -> str:
     if len(found) != len(wanted):
         return f"{len(wanted)} outputs wanted, {len(found)} found"
-    for number, (a, b) in enumerate(zip(found, wanted)):
+    for number, (a, b) in enumerate(zip(found, wanted, strict=False)):
         b = np.asarray(b)
         if a.dtype != b.dtype or a.shape != b.shape:
             return f"output {number}: {b.dtype}{list(b.shape)} wanted, {a.dtype}{list(a.shape)} found"

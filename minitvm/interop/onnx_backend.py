@@ -56,7 +56,7 @@ class PreparedModel(BackendRep):
         """The outputs for inputs in the model's order; raises `UnsupportedOperator` for what minitvm does not do."""
         if len(inputs) != len(self.names):
             raise InputError(f"the model takes {len(self.names)} inputs ({', '.join(self.names)}), found {len(inputs)}")
-        given = dict(zip(self.names, inputs))
+        given = dict(zip(self.names, inputs, strict=False))
         while True:
             try:
                 runner, names = self._runner(given)
@@ -110,7 +110,7 @@ class OnnxBackend(Backend):
         cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
     ) -> tuple[Any, ...]:
         """Run one node on arrays."""
-        given = dict(zip((n for n in node.input if n), inputs))
+        given = dict(zip((n for n in node.input if n), inputs, strict=False))
         infos = [onnx.helper.make_tensor_value_info(n, _elem_type(a), np.shape(a)) for n, a in given.items()]
         outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
         graph = onnx.helper.make_graph([node], "node", infos, outputs)

@@ -67,7 +67,7 @@ class Worker:
         given = [self.decoded(a, known) for a in args]
         result = getattr(sch, method)(*given, **{key: self.decoded(a, known) for key, a in kwargs.items()})
         results = [] if result is None else list(result) if _is_list(result) else [result]
-        known.update(zip(outputs, results))
+        known.update(zip(outputs, results, strict=False))
         return {"results": len(results), "text": sch.mod.script()}
 
     def trace(self, schedule: int) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class Linker:
         numbers = [number + barriers for number, barriers in enumerate(accumulate(waits))]
         arenas = self._plan(numbers)
         steps: list[x.Step] = []
-        for wait, step in zip(waits, self.steps):
+        for wait, step in zip(waits, self.steps, strict=True):
             if wait:
                 steps.append(x.Barrier())
             if isinstance(step, _Copy):

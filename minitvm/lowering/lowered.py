@@ -108,6 +108,6 @@ def _new_workspaces(kernel: PrimFunc, host: PrimFunc) -> set[Buffer]:
         if isinstance(item, KernelCall):
             if item.kernel == kernel.name:
                 own = {a for a in item.args if isinstance(a, Buffer)} - used - set(host.params)
-                return {p for p, a in zip(kernel.params, item.args) if isinstance(p, Buffer) and a in own}
+                return {p for p, a in zip(kernel.params, item.args, strict=True) if isinstance(p, Buffer) and a in own}
             used |= {a for a in item.args if isinstance(a, Buffer)}
     return set()

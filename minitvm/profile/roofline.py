@@ -35,7 +35,7 @@ def figure(profile: Profile) -> Any:
     high = max([row.intensity for row in rows] + [machine.peak / machine.memory.bandwidth]) * 2
     _roofs(axes, profile, low, high)
     total = sum(row.seconds for row in profile.rows)
-    colours = {level.name: colour for level, colour in zip(machine.levels, _COLOURS)}
+    colours = {level.name: colour for level, colour in zip(machine.levels, _COLOURS, strict=False)}
     slowest_first = sorted(rows, key=lambda row: -row.seconds)
     for row in slowest_first:
         colour = "#333333" if row.bound == "compute" else colours[row.source]
@@ -59,7 +59,7 @@ def _roofs(axes: Any, profile: Profile, low: float, high: float) -> None:
     """The flat roof of compute, and a slope for each level of memory up to where it meets the roof."""
     machine = profile.machine
     peak = machine.peak / 1e9
-    for level, colour in zip(machine.levels, _COLOURS):
+    for level, colour in zip(machine.levels, _COLOURS, strict=False):
         ridge = machine.peak / level.bandwidth
         at = np.array([low, ridge])
         axes.plot(at, at * level.bandwidth / 1e9, color=colour, linewidth=1.2, zorder=2,

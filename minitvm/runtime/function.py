@@ -87,7 +87,7 @@ class Function(TvmMethods):
         if bound is None:
             return False
         spans: list[tuple[int, int]] = []
-        for a, dtype, written in zip(args, self._dtypes, self._written):
+        for a, dtype, written in zip(args, self._dtypes, self._written, strict=False):
             if type(a) is not np.ndarray or a.dtype is not dtype:
                 return False
             flags = a.flags
@@ -103,7 +103,7 @@ class Function(TvmMethods):
             spans.append((start, end))
         inputs = [0] * len(self.executable.inputs)
         outputs = [0] * len(self.executable.outputs)
-        for place, written, span in zip(self._order, self._written, spans):
+        for place, written, span in zip(self._order, self._written, spans, strict=False):
             (outputs if written else inputs)[place.index] = span[0]
         bound.run(inputs, outputs, self.listeners)
         return True
@@ -117,7 +117,7 @@ class Function(TvmMethods):
         tensors, scalars = [], []
         read: list[tuple[str, Array]] = []
         written: list[tuple[str, Array]] = []
-        for place, spec, value in zip(self._order, self._specs, args):
+        for place, spec, value in zip(self._order, self._specs, args, strict=True):
             if isinstance(spec, ScalarSpec):
                 inputs[place.index] = checked_scalar(what, spec, value)
                 scalars.append((spec, inputs[place.index]))

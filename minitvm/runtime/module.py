@@ -153,7 +153,7 @@ class GraphModule(TvmMethods):
                 if name in inputs:
                     raise InputError(f"{self._what}: {name} is given twice, by position and by name")
         if inputs or len(args) != len(self._names):
-            return tuple(named(self._what, self._inputs, {**dict(zip(self._names, args)), **inputs}))
+            return tuple(named(self._what, self._inputs, {**dict(zip(self._names, args, strict=False)), **inputs}))
         return args
 
     def _call(self, values: Sequence[Any], out: Any) -> list[Array]:
@@ -168,7 +168,7 @@ class GraphModule(TvmMethods):
         with self._lock:
             bound = self._known.get(key) if key is not None else None
             if bound is not None:
-                for a, dtype in zip(arrays, self._dtypes):
+                for a, dtype in zip(arrays, self._dtypes, strict=True):
                     # Other libraries' arrays have shapes too, and come this far.
                     if type(a) is not np.ndarray or a.dtype is not dtype:
                         bound = None
@@ -211,7 +211,7 @@ class GraphModule(TvmMethods):
         """Check everything, find the symbolic dimensions, and the program bound to them."""
         arrays: list[Any] = []
         tensors, scalars = [], []
-        for spec, value in zip(self._inputs, values):
+        for spec, value in zip(self._inputs, values, strict=True):
             if isinstance(spec, ScalarSpec):
                 arrays.append(checked_scalar(self._what, spec, value))
                 scalars.append((spec, arrays[-1]))
@@ -230,13 +230,17 @@ class GraphModule(TvmMethods):
     def _destinations(self, bound: BoundProgram, out: Any, arrays: Sequence[Any]) -> list[Array]:
         specs = self.executable.outputs
         if out is None:
-            return [np.empty(shape, dtype) for shape, dtype in zip(bound.output_shapes, self._output_dtypes)]
+            return [
+                np.empty(shape, dtype) for shape, dtype in zip(bound.output_shapes, self._output_dtypes, strict=True)
+            ]
         if not isinstance(out, np.ndarray | list | tuple) and not hasattr(out, "__dlpack__"):
             raise InputError(f"{self._what}: out is a {type(out).__name__}; wanted arrays: {listing(specs)}")
         given = out if isinstance(out, list | tuple) else [out]
         if len(given) != len(specs):
             raise InputError(f"{self._what}: out has {len(given)} arrays; wanted {listing(specs)}")
-        results = [destination(self._what, s, a, shape) for s, a, shape in zip(specs, given, bound.output_shapes)]
-        inputs = [(s.name, a) for s, a in zip(self._inputs, arrays) if isinstance(a, np.ndarray)]
-        disjoint(self._what, list(zip(self.output_names, results)), inputs)
+        results = [
+            destination(self._what, s, a, shape) for s, a, shape in zip(specs, given, bound.output_shapes, strict=True)
+        ]
+        inputs = [(s.name, a) for s, a in zip(self._inputs, arrays, strict=True) if isinstance(a, np.ndarray)]
+        disjoint(self._what, list(zip(self.output_names, results, strict=True)), inputs)
         return results

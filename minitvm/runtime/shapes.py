@@ -35,11 +35,11 @@ def bind_dims(
     for spec, shape in specs:
         if len(spec.shape) != len(shape):
             _refuse(what, spec, shape, env, f"{len(spec.shape)} dimensions, found {len(shape)}")
-        for wanted, found in zip(spec.shape, shape):
+        for wanted, found in zip(spec.shape, shape, strict=False):
             if isinstance(wanted, Var):
                 env.setdefault(wanted, found)
     for spec, shape in specs:
-        for axis, (wanted, found) in enumerate(zip(spec.shape, shape)):
+        for axis, (wanted, found) in enumerate(zip(spec.shape, shape, strict=False)):
             if evaluate(wanted, env) != found:
                 _refuse(what, spec, shape, env, f"dimension {axis} is {found}, wanted {evaluate(wanted, env)}")
     return env
@@ -49,7 +49,7 @@ def check_fixed_dims(what: str, spec: TensorSpec, shape: tuple[int, ...]) -> Non
     """Raises `InputError` where a shape cannot fit, whatever the symbolic dimensions will be."""
     if len(spec.shape) != len(shape):
         _refuse(what, spec, shape, {}, f"{len(spec.shape)} dimensions, found {len(shape)}")
-    for axis, (wanted, found) in enumerate(zip(spec.shape, shape)):
+    for axis, (wanted, found) in enumerate(zip(spec.shape, shape, strict=False)):
         if isinstance(wanted, int) and wanted != found:
             _refuse(what, spec, shape, {}, f"dimension {axis} is {found}, wanted {wanted}")
 

@@ -37,7 +37,7 @@ def extern_primfunc(
             )
         )
     root_block(func)
-    for number, (tensor, buffer) in enumerate(zip(inputs, buffers)):
+    for number, (tensor, buffer) in enumerate(zip(inputs, buffers, strict=False)):
         if not _alike(tensor, buffer):
             raise InputError(
                 report(
@@ -63,5 +63,5 @@ def _alike(tensor: Tensor, buffer: Buffer) -> bool:
     return (
         tensor.dtype == buffer.dtype
         and len(tensor.shape) == len(buffer.shape)
-        and all(structural_equal(a, b) for a, b in zip(tensor.shape, buffer.shape))
+        and all(structural_equal(a, b) for a, b in zip(tensor.shape, buffer.shape, strict=True))
     )

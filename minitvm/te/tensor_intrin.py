@@ -50,7 +50,7 @@ def decl_tensor_intrin(
     scalars = tuple(scalar_params or ())
     desc = _description(create_prim_func([*inputs, tensor, *scalars]), name)
     buffers: list[Buffer] = []
-    for item, declared in zip((*inputs, tensor), desc.buffers):
+    for item, declared in zip((*inputs, tensor), desc.buffers, strict=False):
         bound = (binds or {}).get(item)
         default = dict(default_buffer_params or {})
         default.pop("offset_factor", None)  # a hint of TVM's; offsets are exact here
@@ -104,7 +104,7 @@ def _implementation(
     desc: PrimFunc, buffers: Sequence[Buffer], scalars: Sequence[Var], body: Stmt, init: Stmt | None
 ) -> PrimFunc:
     pattern = root_block(desc)
-    own = dict(zip(desc.buffers, buffers))
+    own = dict(zip(desc.buffers, buffers, strict=False))
 
     def regions(found: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
         return tuple(BufferRegion(own[r.buffer], r.region) for r in found)

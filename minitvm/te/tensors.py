@@ -183,7 +183,7 @@ def _same_reduction(a: Reduce, b: Reduce) -> bool:
     return (
         structural_equal(a.combiner, b.combiner)
         and len(a.axes) == len(b.axes)
-        and all(x is y for x, y in zip(a.axes, b.axes))
+        and all(x is y for x, y in zip(a.axes, b.axes, strict=True))
         and structural_equal(a.sources, b.sources)
         and structural_equal(a.condition, b.condition)
         and structural_equal(a.init, b.init)

@@ -128,7 +128,7 @@ class IndexMap:
         """Where the element at `indices` goes. An index of a narrow dtype is widened to that of the map's variables."""
         if len(indices) != len(self.initial_indices):
             raise InputError(f"{self}: wanted {len(self.initial_indices)} indices, found {len(indices)}")
-        values = {var: _widened(as_expr(index), var) for var, index in zip(self.initial_indices, indices)}
+        values = {var: _widened(as_expr(index), var) for var, index in zip(self.initial_indices, indices, strict=True)}
         if all(var.dtype == value.dtype for var, value in values.items()):
             return [substitute(e, values) for e in self.final_indices]
         return [_retyped(e, values) for e in self.final_indices]
@@ -232,7 +232,7 @@ class IndexMap:
             return const(False)
         if (edges := padded_edges(dims, self.map_shape(dims), places, back, len(conditions))) is not None:
             return edges
-        inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims))})
+        inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims), strict=True)})
         filled: Expr = inside.simplify(all_of(conditions))
         padding: Expr = inside.simplify(Not(filled))
         return padding
@@ -240,12 +240,12 @@ class IndexMap:
     def _filled(self, dims: tuple[Expr, ...], places: tuple[Var, ...], back: tuple[Expr, ...]) -> list[Expr]:
         if self.fills(dims):
             return []
-        inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims))})
+        inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims), strict=True)})
         conditions: list[Expr] = []
-        for value, dim in zip(back, dims):
+        for value, dim in zip(back, dims, strict=True):
             conditions += [c for c in (value >= 0, value < dim) if not inside.can_prove(c)]
         with inside.constraint(*conditions):
-            for place, value in zip(places, self.map_indices(back)):
+            for place, value in zip(places, self.map_indices(back), strict=True):
                 if not inside.can_prove_equal(place, value):
                     conditions.append(EQ(*_matched(inside.simplify(value), place)))
         return conditions
@@ -270,13 +270,13 @@ class IndexMap:
         if form is None or not form[0]:
             return None
         normal, moved = form
-        inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims))})
+        inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims), strict=True)})
         try:
             values = iter_check.inverse(normal, places, inside)
         except ValueError:  # which digit is the lower one is not known
             return None
         back: list[Expr] = []
-        for var, dim in zip(self.initial_indices, dims):
+        for var, dim in zip(self.initial_indices, dims, strict=True):
             shift = moved[var]
             value = values.get(shift[0], const(shift[1], dim.dtype))
             back.append(with_remainders(inside.simplify(value.astype(dim.dtype) - shift[1])))
@@ -285,12 +285,12 @@ class IndexMap:
     def _given_back(self, dims: tuple[Expr, ...], places: tuple[Var, ...]) -> tuple[Expr, ...] | None:
         """The inverse that the caller passed, if it is an inverse."""
         assert self.inverse_index_map is not None
-        domains = {v: Range(const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims)}
+        domains = {v: Range(const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims, strict=False)}
         analyzer = Analyzer(domains)
         again = self.inverse_index_map.map_indices(self.final_indices)
         if len(again) != len(dims):
             return None
-        if not all(analyzer.can_prove_equal(v, e) for v, e in zip(self.initial_indices, again)):
+        if not all(analyzer.can_prove_equal(v, e) for v, e in zip(self.initial_indices, again, strict=False)):
             table = self._table(dims)
             if table is None or self.inverse_index_map._others():
                 return None
@@ -314,8 +314,8 @@ class IndexMap:
         if len(dims) != len(self.initial_indices):
             raise InputError(f"{self}: wanted a shape of {len(self.initial_indices)} dimensions, found {len(dims)}")
         for shifts in (dict.fromkeys(self.initial_indices, 0), self._shifts()):
-            moved = {v: (Var(v.name, d.dtype), shifts[v]) for v, d in zip(self.initial_indices, dims)}
-            domains = {moved[v][0]: Range(const(0, d.dtype), d + moved[v][1]) for v, d in zip(moved, dims)}
+            moved = {v: (Var(v.name, d.dtype), shifts[v]) for v, d in zip(self.initial_indices, dims, strict=True)}
+            domains = {moved[v][0]: Range(const(0, d.dtype), d + moved[v][1]) for v, d in zip(moved, dims, strict=True)}
             inside = Analyzer(domains)
             rows = self.map_indices([s - c if c else s for s, c in moved.values()])
             normal = iter_map.detect([inside.simplify(r) for r in rows], domains, level=level)
@@ -338,7 +338,7 @@ class IndexMap:
 
     def _extent(self, row: int, dims: tuple[Expr, ...], analyzer: Analyzer) -> Expr | None:
         """One more than the greatest value of a final index; None where that is not known, or it may be negative."""
-        domains = {v: Range(const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims)}
+        domains = {v: Range(const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims, strict=True)}
         (value,) = (self.map_indices(list(self.initial_indices))[row],)
         dtype = self._dtype(dims)
         inside = Analyzer(domains)
@@ -380,7 +380,7 @@ class IndexMap:
         return [v for v in used if v not in self.initial_indices]
 
     def _places(self, points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        values = dict(zip(self.initial_indices, points.astype(np.int64)))
+        values = dict(zip(self.initial_indices, points.astype(np.int64), strict=True))
         count = points.shape[1]
         rows = [np.broadcast_to(_evaluated(e, values), (count,)) for e in self.final_indices]
         return np.stack(rows) if rows else np.zeros((0, count), np.int64)

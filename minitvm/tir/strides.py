@@ -41,7 +41,11 @@ def why_not_strides(shape: Sequence[Expr], strides: Sequence[Expr], offset: Expr
         return ""
     if len(strides) != len(shape):
         return f"{len(strides)} strides for {len(shape)} dimensions"
-    pairs = [(n.value, s.value) for n, s in zip(shape, strides) if isinstance(n, IntImm) and isinstance(s, IntImm)]
+    pairs = [
+        (n.value, s.value)
+        for n, s in zip(shape, strides, strict=True)
+        if isinstance(n, IntImm) and isinstance(s, IntImm)
+    ]
     steps = sorted(((n, s) for n, s in pairs if n > 1), key=lambda pair: abs(pair[1]))
     if any(n == 0 for n, _ in pairs):
         return ""

@@ -136,7 +136,7 @@ def broadcast_to(x: Tensor, *, shape: Sequence[Dim]) -> Tensor:
     """x repeated along axes where it has 1 or nothing, to exactly `shape`."""
     wanted = tuple(shape)
     met = broadcast_shapes(dims(x), wanted)
-    if len(met) != len(wanted) or not all(same(a, b) for a, b in zip(met, wanted)):
+    if len(met) != len(wanted) or not all(same(a, b) for a, b in zip(met, wanted, strict=False)):
         raise InputError(f"broadcast_to: shape ({', '.join(map(str, x.shape))}) does not become {wanted}")
     return te.compute(wanted, lambda *i: x[broadcast_index(x, i, wanted)], name="T_broadcast_to")
 

@@ -57,7 +57,7 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
     filters_a_group = simple(filters // groups)
     depthwise = groups > 1 and is_one(group_channels)
     rc = te.reduce_axis((0, group_channels), name="rc")
-    taps = [te.reduce_axis((0, k), name=f"r{a}") for k, a in zip(window, _SPATIAL[rank])]
+    taps = [te.reduce_axis((0, k), name=f"r{a}") for k, a in zip(window, _SPATIAL[rank], strict=True)]
 
     def element(nn: Any, ff: Any, *point: Any) -> Any:
         at = tuple(

@@ -67,7 +67,10 @@ def along(
     iterators = [IterVar(Var(f"v{k}", v.dtype), Range(const(0, v.dtype), d)) for k, (v, d) in enumerate(loops)]
     block = _for_a_line(line, [*inputs[:count], *results], axis, iterators)
     body = nest([v for v, _ in loops], [d for _, d in loops], block, work([*tensors, *results]))
-    begun = [started(result, lambda *at, start=start: start(at, *inputs)) for result, start in zip(results, starts)]
+    begun = [
+        started(result, lambda *at, start=start: start(at, *inputs))
+        for result, start in zip(results, starts, strict=False)
+    ]
     func = with_root(
         (*inputs, *results), Seq.of(*begun, body), {"global_symbol": line.name, "tir.noalias": True}
     )  # fmt: skip
@@ -77,7 +80,9 @@ def along(
 
 def _of(shape: Sequence[Expr], line: PrimFunc, tensors: Sequence[Tensor], axis: int) -> tuple[Expr, ...]:
     """Extents of the line's function as extents of the tensors."""
-    known = {b.shape[0]: t.shape[axis] for b, t in zip(line.buffers, tensors) if isinstance(b.shape[0], Var)}
+    known = {
+        b.shape[0]: t.shape[axis] for b, t in zip(line.buffers, tensors, strict=False) if isinstance(b.shape[0], Var)
+    }
     return tuple(substitute(d, known) for d in shape)
 
 

@@ -151,5 +151,5 @@ def _check_channels(op: str, data: Tensor, axis: int, *weights: Tensor) -> None:
 
 def _check_shape(op: str, weight: Tensor, wanted: Sequence[Any]) -> None:
     found = dims(weight)
-    if len(found) != len(wanted) or not all(same(a, b) for a, b in zip(found, wanted)):
+    if len(found) != len(wanted) or not all(same(a, b) for a, b in zip(found, wanted, strict=True)):
         raise TypeMismatch(f"{op}: wanted a weight of shape ({', '.join(map(str, wanted))}), found {weight}")

@@ -38,7 +38,7 @@ class _Windows:
         self.spatial = self.order.as_defined(dims(data))[2:]
         self.out = tuple(self._count(op, axis, ceil_mode) for axis in range(self.rank))
         self.after = tuple(self._reached(axis, ceil_mode) for axis in range(self.rank))
-        self.taps = [te.reduce_axis((0, k), name=f"r{a}") for k, a in zip(self.size, _SPATIAL[self.rank])]
+        self.taps = [te.reduce_axis((0, k), name=f"r{a}") for k, a in zip(self.size, _SPATIAL[self.rank], strict=True)]
 
     def _count(self, op: str, axis: int, ceil_mode: bool) -> Dim:
         extent, k, s = self.spatial[axis], self.size[axis], self.stride[axis]

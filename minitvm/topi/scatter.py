@@ -94,7 +94,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str
     slices = [(Var(f"v{k}", d.dtype), d) for k, d in enumerate(data.shape[size:])]
     at, inner = tuple(v for v, _ in loops), tuple(v for v, _ in slices)
     spots = [from_front(places[(*at, as_expr(k))], dims(data)[k]) for k in range(size)]
-    ends = [as_expr(d).astype(s.dtype) for s, d in zip(spots, data.shape)]
+    ends = [as_expr(d).astype(s.dtype) for s, d in zip(spots, data.shape, strict=False)]
     inside = te.all(*(te.all(s >= const(0, s.dtype), s < end) for s, end in zip(spots, ends, strict=True)))
     point = (*(s.astype("int64") for s in spots), *inner)
     # The slices' last axis lies together in memory: it is the innermost loop, and the others share the work.

@@ -179,7 +179,9 @@ def concatenate(*data: Tensor, axis: int = 0) -> Tensor:
     at = axis_of(axis, first.ndim)
     for other in data[1:]:
         fits = other.ndim == first.ndim and other.dtype == first.dtype
-        if not fits or not all(same(a, b) for k, (a, b) in enumerate(zip(dims(first), dims(other))) if k != at):
+        if not fits or not all(
+            same(a, b) for k, (a, b) in enumerate(zip(dims(first), dims(other), strict=True)) if k != at
+        ):
             raise TypeMismatch(f"concatenate along axis {at}: {first} and {other} do not fit")
     ends: list[Dim] = []
     for tensor in data:

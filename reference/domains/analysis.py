@@ -38,7 +38,7 @@ def prepared(kind: type[R], program: t.PrimFunc | t.IRModule, args: Sequence[Any
     statements, kernels = compilers
     if is_lowered(program):
         lowered = module or t.IRModule({func.name: func})
-        own = [flattened(p, a) for p, a in zip(func.params, own)]
+        own = [flattened(p, a) for p, a in zip(func.params, own, strict=True)]
         known: dict[str, Dependence] = {}
 
         def compiler(in_order: set[t.For]) -> LockstepCompiler:

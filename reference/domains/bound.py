@@ -156,7 +156,7 @@ def _of_function(program: t.PrimFunc | t.IRModule, args: Sequence[Any], sizes: M
     run.start("fast")
     views: dict[Any, View] = {a.param: a.view for a in run.bound}
     found: list[Bounded | None] = []
-    for param, array in zip(run.func.params, args):
+    for param, array in zip(run.func.params, args, strict=True):
         if param not in run.outputs:
             found.append(None)
             continue
@@ -168,7 +168,7 @@ def _of_function(program: t.PrimFunc | t.IRModule, args: Sequence[Any], sizes: M
 def _of_tensors(program: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     inputs, scalars, outputs = split_tensors(program, args)
     wanted = [one for one, _ in outputs]
-    results = dict(zip(wanted, tensors.evaluate(wanted, inputs, scalars, compiler=BoundTensors)))
+    results = dict(zip(wanted, tensors.evaluate(wanted, inputs, scalars, compiler=BoundTensors), strict=True))
     return [_bounded(results[one], one.dtype) if one in results else None for one in program]
 
 
@@ -187,7 +187,7 @@ def compare(program: Program, inputs: Sequence[Any], found: Sequence[Any],
     program). Raises `Undecided` where not a single element of an output has a finite bound, and as `evaluate`.
     """
     unsure, total = 0, 0
-    for p, must, result in zip(parameters(program), evaluate(program, inputs, sizes), found):
+    for p, must, result in zip(parameters(program), evaluate(program, inputs, sizes), found, strict=True):
         if must is None:
             continue
         wrong = must.wrong(np.asarray(result).reshape(must.value.shape))

@@ -68,7 +68,7 @@ def exact(value: Value) -> Value:
 def _cells(value: Value, terms: Value, mass: Value, adds: Value, sums: Value) -> Value:
     shape = np.broadcast_shapes(*(np.shape(a) for a in (value, terms, mass, adds, sums)))
     cells = np.empty(shape, CELL)
-    for name, field in zip(("value", "terms", "mass", "adds", "sums"), (value, terms, mass, adds, sums)):
+    for name, field in zip(("value", "terms", "mass", "adds", "sums"), (value, terms, mass, adds, sums), strict=True):
         cells[name] = field
     return cells[()]
 

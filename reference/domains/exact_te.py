@@ -22,8 +22,12 @@ def measure_tensors(program: Sequence[Any], args: Sequence[Any], peaks: Peaks) -
 
     Compiler.peaks = peaks
     inputs: Mapping[te.Tensor, np.ndarray] = {
-        one: a for one, a in zip(program, args) if isinstance(one, te.Tensor) and isinstance(one.op, te.PlaceholderOp)
+        one: a
+        for one, a in zip(program, args, strict=True)
+        if isinstance(one, te.Tensor) and isinstance(one.op, te.PlaceholderOp)
     }
-    scalars = {one: abs(a) if one.dtype.is_float else a for one, a in zip(program, args) if isinstance(one, x.Var)}
+    scalars = {
+        one: abs(a) if one.dtype.is_float else a for one, a in zip(program, args, strict=True) if isinstance(one, x.Var)
+    }
     outputs = [one for one in program if isinstance(one, te.Tensor) and not isinstance(one.op, te.PlaceholderOp)]
     tensors.evaluate(outputs, inputs, scalars, compiler=Compiler)

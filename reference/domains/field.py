@@ -193,7 +193,7 @@ def lift(parameters: Sequence[Parameter], domain: Field, inputs: Sequence[Any], 
     """Inputs as elements, floats at random with a `seed`; what is written, as storage that nobody wrote yet."""
     rng = np.random.default_rng((seed or 0, 0xF1E1D))
     lifted: list[Any] = []
-    for p, given in zip(parameters, inputs):
+    for p, given in zip(parameters, inputs, strict=True):
         if not p.dtype.is_float:
             lifted.append(given)
         elif not p.given:

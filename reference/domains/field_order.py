@@ -115,12 +115,12 @@ class OrderedField(Field):
         function = meaning(op, _FLOAT64, _FLOAT64)
         points, errors = [a["c"] for a in args], [a["e"] for a in args]
         value = function(*points)
-        above = np.abs(function(*(c + e for c, e in zip(points, errors))) - value)
-        below = np.abs(function(*(c - e for c, e in zip(points, errors))) - value)
+        above = np.abs(function(*(c + e for c, e in zip(points, errors, strict=True))) - value)
+        below = np.abs(function(*(c - e for c, e in zip(points, errors, strict=True))) - value)
         error = 2 * np.fmax(above, below) + 8 * np.abs(value) * EPSILON
         # A companion is not where the function is defined, or too vague for the slope to bound the error.
         vague = ~np.isfinite(value) | ~np.isfinite(above) | ~np.isfinite(below)
-        for c, e in zip(points, errors):
+        for c, e in zip(points, errors, strict=True):
             vague = vague | (e > 1e-3 * (1 + np.abs(c)))
         residues = f.hashed(op, *(a["r"] for a in args))
         made = np.asarray(_made(residues, np.where(vague, 0.0, value), np.where(vague, UNKNOWN, error)))

@@ -40,7 +40,7 @@ class Dependence:
             self.size = 10 + count // 4
             note_reach(self.reach, node)
             if isinstance(node, t.BlockRealize):
-                for iterator, value in zip(node.block.iter_vars, node.iter_values):
+                for iterator, value in zip(node.block.iter_vars, node.iter_values, strict=True):
                     self.bindings.setdefault(iterator.var, []).append(value)
             elif isinstance(node, t.LetStmt | x.Let):
                 self.bindings.setdefault(node.var, []).append(node.value)
@@ -128,7 +128,7 @@ class Dependence:
                 if loop.var not in self.of_access(node.buffer, node.indices):
                     return False
             elif isinstance(node, t.BlockRealize):
-                for iterator, value in zip(node.block.iter_vars, node.iter_values):
+                for iterator, value in zip(node.block.iter_vars, node.iter_values, strict=True):
                     if iterator.kind == x.OPAQUE and loop.var in self.variables(value):
                         return False
         return True

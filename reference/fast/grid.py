@@ -208,7 +208,7 @@ class GridCompiler(ScalarCompiler):
         return lambda env: np.concatenate([spread(np.asarray(value(env)), inner)] * lanes, axis=-1)
 
     def _shuffle(self, e: x.Shuffle) -> Evaluate:
-        vectors = list(zip(self.operands(e), (v.dtype.lanes for v in e.vectors)))
+        vectors = list(zip(self.operands(e), (v.dtype.lanes for v in e.vectors), strict=True))
         indices, numpy = list(e.indices), self.cells(e.dtype)
 
         def evaluate(env: Environment) -> Value:

@@ -57,7 +57,7 @@ class GridElements(GridCompiler):
         def offsets(env: Environment) -> Value:
             view: GridView = env[slot]
             total, mask = view.offset, env[MASK]
-            for place, extent, stride in zip(places, view.shape, view.strides):
+            for place, extent, stride in zip(places, view.shape, view.strides, strict=True):
                 index, wrong = inside(place(env), extent, mask)
                 if wrong is not None:
                     found = _at_first(wrong, [p(env) for p in places])

@@ -46,6 +46,8 @@ def _same_element(accesses: list[tuple[t.Buffer, tuple[x.Expr, ...]]], inner: se
             return False
         if first is None:
             first = resolved
-        elif not all(x.structural_equal(a, b) for a, b in zip(first, resolved) if a is not None and b is not None):
+        elif not all(
+            x.structural_equal(a, b) for a, b in zip(first, resolved, strict=True) if a is not None and b is not None
+        ):
             return False
     return True

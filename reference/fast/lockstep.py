@@ -185,7 +185,9 @@ class LockstepCompiler(Statements, GridElements):
         variables = [self.define(v.var) for v in block.iter_vars]
         bounds = [(self.expr(v.dom.start), self.expr(v.dom.extent)) for v in block.iter_vars]
         predicate = self.expr(s.predicate)
-        reductions = [(slot, b[0]) for slot, b, v in zip(variables, bounds, block.iter_vars) if v.kind == x.REDUCE]
+        reductions = [
+            (slot, b[0]) for slot, b, v in zip(variables, bounds, block.iter_vars, strict=True) if v.kind == x.REDUCE
+        ]
         opened = [(self.allocation(b), self.define(b)) for b in block.alloc_buffers]
         matches = [self._match(m) for m in block.match_buffers]
         init = self.stmt(block.init) if block.init is not None else None
@@ -200,7 +202,7 @@ class LockstepCompiler(Statements, GridElements):
 
         def enter(env: Environment) -> None:
             if shadow:
-                for slot, (low, count) in zip(variables, bounds):
+                for slot, (low, count) in zip(variables, bounds, strict=True):
                     first = low(env)
                     if _outside(env[slot], first, count(env), env[MASK]):
                         raise ExecutionError(f"block {block.name!r} runs outside its domain while its predicate holds")
@@ -213,7 +215,7 @@ class LockstepCompiler(Statements, GridElements):
             body(env)
 
         def run(env: Environment) -> None:
-            for slot, value in zip(variables, values):
+            for slot, value in zip(variables, values, strict=True):
                 env[slot] = value(env)
             self.under(env, predicate(env), enter)
 
@@ -239,7 +241,7 @@ class LockstepCompiler(Statements, GridElements):
             view: GridView = env[source]
             count = [_uniform(f(env), m.buffer) for f in extents]
             kept, offset = len(count) - rank, view.offset
-            for f, n, limit, stride in zip(starts, count, view.shape, view.strides):
+            for f, n, limit, stride in zip(starts, count, view.shape, view.strides, strict=True):
                 first, wrong = inside(f(env), limit - n + 1, env[MASK])
                 if wrong is not None:
                     raise ExecutionError(f"{m.buffer.name} views a region outside {view.memory.name}")

@@ -103,7 +103,7 @@ class Execution:
         """The outermost loop in which two points differ."""
         a, b = one - self.base, other - self.base
         step = math.prod(self.extents)
-        for loop, extent in zip(self.loops, self.extents):
+        for loop, extent in zip(self.loops, self.extents, strict=False):
             step //= extent
             if a // step != b // step:
                 return loop

@@ -274,7 +274,7 @@ class Case:
     def compare(self, mode: str, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any],
                 accept: Callable[[Parameter, np.ndarray, np.ndarray], bool] | None = None) -> Verdict:  # fmt: skip
         """The outputs of two runs: equal values, and NaN equal to NaN; `accept` may say that a difference is none."""
-        for p, a, b in zip(self.parameters, wanted, found):
+        for p, a, b in zip(self.parameters, wanted, found, strict=True):
             if not p.written:
                 continue
             same = np.asarray(a == b)

@@ -60,7 +60,7 @@ def _runs(verdict: Any) -> list[str]:
     every = parameters(before)
     lines = ["", "def arguments():"]
     names = [f"a{k}" for k in range(len(every))]
-    for name, p, value in zip(names, every, verdict.inputs):
+    for name, p, value in zip(names, every, verdict.inputs, strict=False):
         lines += [f"    {line}" for line in _argument(name, p.name, value)]
     lines += [f"    return [{', '.join(names)}]", "", ""]
     place = next((k for k, p in enumerate(every) if p.name == verdict.output), None)

@@ -98,7 +98,7 @@ class Flow:
             known.add(tensor)
             if isinstance(tensor.op, te.ExternOp):
                 self._function(tensor.op.func, t.IRModule({}))
-                for param, one in zip(tensor.op.func.buffers, tensor.op.inputs):
+                for param, one in zip(tensor.op.func.buffers, tensor.op.inputs, strict=False):
                     self._link(param, one)
                 self._link(tensor.op.results[tensor.value_index], tensor)
                 rest += tensor.op.inputs
@@ -129,7 +129,7 @@ class Flow:
                 self._make(s.var, (s.value, *around))
             elif isinstance(s, t.BlockRealize):
                 inner = (*around, s.predicate)
-                for iterator, value in zip(s.block.iter_vars, s.iter_values):
+                for iterator, value in zip(s.block.iter_vars, s.iter_values, strict=True):
                     self._make(iterator.var, (value,))
             elif isinstance(s, t.Block):
                 self.extents += [d for b in s.alloc_buffers for d in b.shape]
@@ -139,7 +139,7 @@ class Flow:
             elif isinstance(s, t.Allocate):
                 self.extents += list(s.buffer.shape)
             elif isinstance(s, t.KernelCall) and s.kernel in module:
-                for param, arg in zip(module[s.kernel].params, s.args):
+                for param, arg in zip(module[s.kernel].params, s.args, strict=True):
                     if isinstance(arg, t.Buffer):
                         self._link(param, arg)
                     else:

@@ -73,7 +73,7 @@ def _may_read_first(program: Program) -> bool:
     if not isinstance(program, t.PrimFunc | t.IRModule):
         return False
     func = entry(program)
-    written = {p for p, told in zip(func.params, parameters(program)) if told.written}
+    written = {p for p, told in zip(func.params, parameters(program), strict=True) if told.written}
     if any(isinstance(n, t.KernelCall | t.MatchBufferRegion) for n in x.walk(func)):
         return True
     # What a reduction block has initialised it may read. There may be thousands of statements: no recursion.

@@ -47,10 +47,10 @@ def apart(case: Case, inputs: Sequence[Any], values: bool = True) -> Verdict | N
     `Undefined` where `after` is.
     """
     wanted, found = case.run_before(inputs), case.run_after(inputs)
-    for p, w, f in zip(case.parameters, wanted, found):
+    for p, w, f in zip(case.parameters, wanted, found, strict=True):
         if p.written and p.name in case.facts.integral and (unequal := np.asarray(w != f)).any():
             return replace(difference("field", p.name, unequal, w, f, inputs), in_floats=True)
-    lost = [_lost(w, f) if p.written else None for p, w, f in zip(case.parameters, wanted, found)]
+    lost = [_lost(w, f) if p.written else None for p, w, f in zip(case.parameters, wanted, found, strict=True)]
     if not values and not any(one is not None and one.any() for one in lost):
         return None
     bounds = _bounds(case, inputs)
@@ -113,7 +113,7 @@ def other_inputs(case: Case, inputs: Sequence[Any]) -> list[list[Any]]:
         [
             np.asarray(rng.uniform(low, high, np.shape(a)), p.dtype.numpy)[() if p.shape is None else ...]
             if p.given and p.dtype.is_float else a
-            for p, a in zip(case.parameters, inputs)
+            for p, a in zip(case.parameters, inputs, strict=True)
         ]
         for low, high in SPANS
     ]  # fmt: skip

@@ -37,10 +37,10 @@ def unlike(before: Program, after: Program) -> str:
         return whole
     flows, told = (Flow(before), Flow(after)), dict[str, None]()
     every = parameters(before)
-    for p, one, other in zip(every, keys(before), keys(after)):
+    for p, one, other in zip(every, keys(before), keys(after), strict=True):
         if not p.written:
             continue
-        mine, its = (_by_input(flow, key) for flow, key in zip(flows, (one, other)))
+        mine, its = (_by_input(flow, key) for flow, key in zip(flows, (one, other), strict=True))
         for k in sorted(mine.keys() & its.keys()):
             if text := _differences(mine[k], its[k]):
                 told[f"{text} from {every[k].name} to {p.name}" if k >= 0 else f"{text} to {p.name}"] = None
@@ -78,7 +78,7 @@ def elsewhere(case: Case) -> str:
                 runs.append(args)
         except (Unsupported, ExecutionError, NeedsCompanion):
             return ""
-        for p, a, b in zip(case.parameters, *runs):
+        for p, a, b in zip(case.parameters, *runs, strict=True):
             if p.written and p.dtype.is_float and not domain.same(a, b).all():
                 return f"{p.name}: other values in float{narrow}"
     return ""

@@ -119,12 +119,12 @@ def same_signature(before: Program, after: Program) -> str:
     one, other = parameters(before), parameters(after)
     if len(one) != len(other):
         raise InputError(f"the programs have {len(one)} and {len(other)} parameters")
-    for p, q in zip(one, other):
+    for p, q in zip(one, other, strict=True):
         if p.dtype != q.dtype or (p.shape is None) != (q.shape is None):
             names = p.name if p.name == q.name else f"{p.name} and {q.name}"
             raise InputError(f"the parameters {names} differ: {p.kind} before, {q.kind} after")
     told = [f"{p.name} is written by {'before and not by after' if p.written else 'after and not by before'}"
-            for p, q in zip(one, other) if p.written != q.written]  # fmt: skip
+            for p, q in zip(one, other, strict=True) if p.written != q.written]  # fmt: skip
     return "\n".join(told)
 
 
@@ -155,7 +155,7 @@ def split_tensors(
     inputs: dict[te.Tensor, Any] = {}
     scalars: dict[x.Var, Any] = {}
     outputs: list[tuple[te.Tensor, Any]] = []
-    for one, arg in zip(program, args):
+    for one, arg in zip(program, args, strict=True):
         if isinstance(one, x.Var):
             scalars[one] = arg
         elif not isinstance(one.op, te.PlaceholderOp):
@@ -169,5 +169,5 @@ def _run_tensors(program: Sequence[Any], args: Sequence[Any], mode: str, domain:
                  coverage: Any = None) -> None:  # fmt: skip
     inputs, scalars, outputs = split_tensors(program, args)
     results = tensors.evaluate([one for one, _ in outputs], inputs, scalars, mode, domain=domain, coverage=coverage)
-    for (_, array), result in zip(outputs, results):
+    for (_, array), result in zip(outputs, results, strict=True):
         array[...] = result

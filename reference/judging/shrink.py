@@ -40,7 +40,7 @@ def smallest(case: Case, verdict: Verdict, judge: Judge, on: Any = None) -> Verd
     if on is not None and case.given is None and best.output:
         best = _simplest(here, best, partial(_again, budget, on, here, best))
     names = [p.name for p in here.parameters]
-    shown = [(n, a) for n, a, p in zip(names, best.inputs, here.parameters) if p.given]
+    shown = [(n, a) for n, a, p in zip(names, best.inputs, here.parameters, strict=True) if p.given]
     text = described([n for n, _ in shown], [a for _, a in shown], here.open_sizes)
     return replace(best, sizes=dict(here.open_sizes), counterexample=text if best.output else _sizes_only(here))
 
@@ -56,7 +56,7 @@ def _smaller_sizes(case: Case) -> Iterator[dict[str, int]]:
         return
     chosen = itertools.product(SIZES, repeat=min(len(names), 3))
     for values in sorted(chosen, key=lambda v: (sum(v), max(v))):
-        candidate = dict(zip(names, itertools.chain(values, itertools.repeat(values[-1]))))
+        candidate = dict(zip(names, itertools.chain(values, itertools.repeat(values[-1])), strict=False))
         if all(n <= case.open_sizes[name] for name, n in candidate.items()) and candidate != case.open_sizes:
             yield candidate
 

@@ -129,7 +129,7 @@ def _at(tried: Sequence[Mapping[str, int]]) -> str:
 def described(names: Sequence[str], inputs: Sequence[Any], sizes: Mapping[str, int]) -> str:
     """Arguments as text, a line each: what is zero, what is one number, or the elements that are not zero."""
     lines = [f"  sizes:  {', '.join(f'{name} = {size}' for name, size in sizes.items())}"] if sizes else []
-    for name, value in zip(names, inputs):
+    for name, value in zip(names, inputs, strict=True):
         lines.append(f"  {name} = {_array_text(np.asarray(value))}")
     return "\n".join(lines)
 

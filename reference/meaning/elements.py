@@ -182,7 +182,7 @@ class ElementCompiler(ScalarCompiler):
         def address(env: Environment) -> int:
             view = env[slot]
             offset = view.offset
-            for place, extent, stride in zip(places, view.shape, view.strides):
+            for place, extent, stride in zip(places, view.shape, view.strides, strict=True):
                 i = place(env)
                 if not 0 <= i < extent:
                     raise refuse(env)
@@ -208,9 +208,11 @@ class ElementCompiler(ScalarCompiler):
             view: View = env[slot]
             columns = [np.broadcast_to(p(env), lanes).tolist() for p in places]
             found = []
-            for index in zip(*columns):
-                inside = all(0 <= i < n for i, n in zip(index, view.shape))
-                found.append(view.offset + sum(i * s for i, s in zip(index, view.strides)) if inside else -1)
+            for index in zip(*columns, strict=True):
+                inside = all(0 <= i < n for i, n in zip(index, view.shape, strict=True))
+                found.append(
+                    view.offset + sum(i * s for i, s in zip(index, view.strides, strict=True)) if inside else -1
+                )
             return found
 
         def explain(env: Environment, lane: int) -> ExecutionError:
@@ -315,11 +317,11 @@ def _verb(node: Any) -> str:
 def _indices_of(view: View, offset: int) -> tuple[int, ...]:
     """The indices of an element, from its flat offset; for messages."""
     rest, found = offset - view.offset, []
-    for n, stride in sorted(zip(view.shape, view.strides), key=lambda p: -p[1]):
+    for n, stride in sorted(zip(view.shape, view.strides, strict=True), key=lambda p: -p[1]):
         index = rest // stride if stride and n > 1 else 0
         found.append((stride, index))
         rest -= index * stride
     by_stride: Iterator[int] = (i for _, i in found)
     order = sorted(range(len(view.shape)), key=lambda k: -view.strides[k])
-    placed = dict(zip(order, by_stride))
+    placed = dict(zip(order, by_stride, strict=True))
     return tuple(placed[k] for k in range(len(view.shape)))

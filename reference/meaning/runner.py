@@ -72,7 +72,7 @@ class Run:
 
         Errors are left to the slow run: it says what happened first, with both iterations of a conflict.
         """
-        before = {p: array.copy() for p, array in zip(self.func.params, self.args) if p in self.outputs}
+        before = {p: array.copy() for p, array in zip(self.func.params, self.args, strict=True) if p in self.outputs}
         remembered = facts_of(self.func).in_order
         in_order = set(remembered)
         while True:
@@ -120,18 +120,18 @@ class Run:
         return made
 
     def _restore(self, before: dict[Any, np.ndarray]) -> None:
-        for param, array in zip(self.func.params, self.args):
+        for param, array in zip(self.func.params, self.args, strict=True):
             if param in before:
                 array[...] = before[param]
 
     def _bind(self) -> list[Argument]:
         """Views of the arrays, laid out as their buffers say. Symbolic strides and offset: those of a dense array."""
         bound = []
-        for param, array in zip(self.func.params, self.args):
+        for param, array in zip(self.func.params, self.args, strict=True):
             if not isinstance(param, t.Buffer):
                 continue
             dense = row_major(array.shape)
-            for stride, value in zip(param.strides, dense):
+            for stride, value in zip(param.strides, dense, strict=False):
                 if isinstance(stride, x.Var):
                     self.values.setdefault(stride, value)
             if isinstance(param.elem_offset, x.Var):

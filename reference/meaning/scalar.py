@@ -284,7 +284,7 @@ class ScalarCompiler:
         if not all(0 <= i < len(used) for i in e.indices):
             raise InternalError(f"{e}: a lane outside the {len(used)} that there are")
         used[list(e.indices)] = True
-        return [self.picked(v, own) for v, own in zip(e.vectors, np.split(used, np.cumsum(lanes)[:-1]))]
+        return [self.picked(v, own) for v, own in zip(e.vectors, np.split(used, np.cumsum(lanes)[:-1]), strict=True)]
 
     def _shuffle(self, e: x.Shuffle) -> Evaluate:
         vectors, indices, dtype, numpy = self.operands(e), list(e.indices), e.dtype, self.cells(e.dtype)

@@ -127,7 +127,9 @@ def _stored_buffers(func: t.PrimFunc, module: t.IRModule | None) -> set[t.Buffer
         if isinstance(call, t.KernelCall) and module is not None and call.kernel in module:
             kernel = module[call.kernel]
             inner = stored_buffers(kernel, module)
-            stored |= {a for p, a in zip(kernel.params, call.args) if p in inner and isinstance(a, t.Buffer)}
+            stored |= {
+                a for p, a in zip(kernel.params, call.args, strict=True) if p in inner and isinstance(a, t.Buffer)
+            }
     # What was an output before lowering is one, whether or not a write is left.
     return stored | {p for k in func.attrs.get("tir.writes", ()) if isinstance(p := func.params[k], t.Buffer)}
 

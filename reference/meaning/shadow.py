@@ -36,12 +36,12 @@ class Iteration:
 
     def after_barrier(self) -> Iteration:
         """The same threads in their next phase."""
-        path = tuple((e, p + thread, i) for (e, p, i), (_, thread) in zip(self.path, self.where))
+        path = tuple((e, p + thread, i) for (e, p, i), (_, thread) in zip(self.path, self.where, strict=True))
         return Iteration(path, self.where)
 
     def concurrent(self, other: Iteration) -> bool:
         """Whether nothing orders this iteration and another."""
-        for mine, theirs in zip(self.path, other.path):
+        for mine, theirs in zip(self.path, other.path, strict=False):
             if mine != theirs:
                 return mine[0] == theirs[0] and mine[1] == theirs[1]
         return False
@@ -90,7 +90,7 @@ def out_of_bounds(
     buffer: t.Buffer, indices: tuple[Any, ...], found: tuple[int, ...], shape: tuple[int, ...], access: Access
 ) -> UndefinedBehaviour:
     """An index outside its dimension; negative ones included."""
-    axis = next((k for k, (i, n) in enumerate(zip(found, shape)) if not 0 <= i < n), 0)
+    axis = next((k for k, (i, n) in enumerate(zip(found, shape, strict=False)) if not 0 <= i < n), 0)
     bad = found[axis] if found else 0
     limit = shape[axis] if shape else 1
     return UndefinedBehaviour(

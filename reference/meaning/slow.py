@@ -142,7 +142,9 @@ class StatementCompiler(Statements, ElementCompiler):
         bounds = [(self.expr(v.dom.start), self.expr(v.dom.extent)) for v in block.iter_vars]
         always = isinstance(s.predicate, x.IntImm) and s.predicate.value == 1
         predicate = self.expr(s.predicate)
-        reductions = [(slot, b[0]) for slot, b, v in zip(variables, bounds, block.iter_vars) if v.kind == x.REDUCE]
+        reductions = [
+            (slot, b[0]) for slot, b, v in zip(variables, bounds, block.iter_vars, strict=True) if v.kind == x.REDUCE
+        ]
         opened = [(allocator(self, b, self.settings.shadow), self.define(b), b) for b in block.alloc_buffers]
         matches = [self.match_buffer(m) for m in block.match_buffers]
         init = self.stmt(block.init) if block.init is not None else None
@@ -152,12 +154,12 @@ class StatementCompiler(Statements, ElementCompiler):
         )  # fmt: skip
 
         def run(env: Environment) -> None:
-            for slot, value in zip(variables, values):
+            for slot, value in zip(variables, values, strict=True):
                 env[slot] = value(env)
             if not always and not predicate(env):
                 return
             if shadow:
-                for slot, (low, count) in zip(variables, bounds):
+                for slot, (low, count) in zip(variables, bounds, strict=True):
                     first = low(env)
                     if not first <= env[slot] < first + count(env):
                         raise _outside_domain(block, env, variables)
@@ -195,14 +197,14 @@ class StatementCompiler(Statements, ElementCompiler):
         def bind(env: Environment) -> None:
             view: View = env[source]
             first, count = integers(starts, env), integers(extents, env)
-            for i, n, limit in zip(first, count, view.shape):
+            for i, n, limit in zip(first, count, view.shape, strict=False):
                 if i < 0 or i + n > limit:
                     raise ExecutionError(
                         f"{m.buffer.name} views a region outside {view.memory.name}: [{i}, {i + n}) of {limit}"
                     )
             if any(n != 1 for n in count[: len(count) - rank]):
                 raise ExecutionError(f"{m.buffer.name} has {rank} dimensions and views a region of shape {count}")
-            offset = view.offset + sum(i * s for i, s in zip(first, view.strides))
+            offset = view.offset + sum(i * s for i, s in zip(first, view.strides, strict=False))
             kept = len(count) - rank
             made = env[slot] = View(view.memory, count[kept:], view.strides[kept:], offset)
             for check in unify:
@@ -242,7 +244,7 @@ def _stride(axis: int, view: View) -> int:
 
 
 def _outside_domain(block: t.Block, env: Environment, variables: list[int]) -> ExecutionError:
-    found = ", ".join(f"{v.var.name} = {env[slot]}" for v, slot in zip(block.iter_vars, variables))
+    found = ", ".join(f"{v.var.name} = {env[slot]}" for v, slot in zip(block.iter_vars, variables, strict=False))
     domains = ", ".join(f"{v.var.name} in [{v.dom.start}, {v.dom.start} + {v.dom.extent})" for v in block.iter_vars)
     return ExecutionError(
         f"block {block.name!r} runs outside its domain while its predicate holds\n"

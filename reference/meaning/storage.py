@@ -48,13 +48,13 @@ class View:
         """The first flat offset that the view covers, and one past the last."""
         if 0 in self.shape:
             return self.offset, self.offset
-        reach = [(n - 1) * s for n, s in zip(self.shape, self.strides)]
+        reach = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
         return self.offset + sum(min(r, 0) for r in reach), self.offset + sum(max(r, 0) for r in reach) + 1
 
     def offsets(self) -> np.ndarray:
         """The flat offset of each element, in the view's shape."""
         total = np.full(self.shape, self.offset, np.int64)
-        for axis, (n, s) in enumerate(zip(self.shape, self.strides)):
+        for axis, (n, s) in enumerate(zip(self.shape, self.strides, strict=True)):
             total += (np.arange(n) * s).reshape([-1 if k == axis else 1 for k in range(len(self.shape))])
         return total
 
@@ -131,7 +131,7 @@ def bind_dimensions(func: t.PrimFunc, args: Sequence[Any], sizes: Mapping[str, i
         names = ", ".join(p.name for p in func.params)
         raise InputError(f"{func.name} takes {len(func.params)} arguments ({names}), found {len(args)}")
     values: dict[x.Var, Any] = {}
-    for param, arg in zip(func.params, args):
+    for param, arg in zip(func.params, args, strict=True):
         if isinstance(param, x.Var):
             values[param] = arg if domain and param.dtype.is_float else scalar_argument(param, arg)
         else:
@@ -140,9 +140,9 @@ def bind_dimensions(func: t.PrimFunc, args: Sequence[Any], sizes: Mapping[str, i
         unbound = [v for p in func.buffers for d in p.shape for v in x.free_vars(d) if v not in values]
         values |= {v: int(sizes[v.name]) for v in unbound if v.name in sizes}
     pending = []
-    for param, arg in zip(func.params, args):
+    for param, arg in zip(func.params, args, strict=True):
         if isinstance(param, t.Buffer):
-            for axis, (dim, found) in enumerate(zip(param.shape, arg.shape)):
+            for axis, (dim, found) in enumerate(zip(param.shape, arg.shape, strict=True)):
                 if isinstance(dim, x.Var) and dim not in values:
                     values[dim] = int(found)
                 else:

@@ -32,7 +32,7 @@ def statement_text(node: Any) -> str:
     if isinstance(node, t.Evaluate):
         return str(node.value)
     if isinstance(node, t.BlockRealize):
-        bound = ", ".join(f"{v.var.name} = {e}" for v, e in zip(node.block.iter_vars, node.iter_values))
+        bound = ", ".join(f"{v.var.name} = {e}" for v, e in zip(node.block.iter_vars, node.iter_values, strict=False))
         return f"block {node.block.name!r}" + (f" with {bound}" if bound else "")
     if isinstance(node, t.KernelCall):
         args = ", ".join(a.name if isinstance(a, t.Buffer) else str(a) for a in node.args)

@@ -14,7 +14,7 @@ from .table import before_after, operator, pair, reordered
 def windows(x: np.ndarray, size: Any, strides: Any, dilation: Any) -> np.ndarray:
     """[n, c, outs..., taps...]: what each window sees of the spatial axes; a view."""
     rank = x.ndim - 2
-    reach = tuple((k - 1) * d + 1 for k, d in zip(size, dilation))
+    reach = tuple((k - 1) * d + 1 for k, d in zip(size, dilation, strict=True))
     seen = sliding_window_view(x, reach, axis=tuple(range(2, rank + 2)))
     outs = tuple(slice(None, None, s) for s in strides)
     taps = tuple(slice(None, None, d) for d in dilation)
@@ -32,7 +32,7 @@ def convolve(
     rank = x.ndim - 2
     dtype = out_dtype or str(x.dtype)
     before, after = before_after(padding, rank)
-    padded = np.pad(x.astype(_summed(dtype), copy=False), [(0, 0), (0, 0), *zip(before, after)])
+    padded = np.pad(x.astype(_summed(dtype), copy=False), [(0, 0), (0, 0), *zip(before, after, strict=True)])
     filters = w.astype(_summed(dtype), copy=False)
     seen = windows(padded, w.shape[2:], pair(strides, rank), pair(dilation, rank))
     made = _depthwise(seen, filters, groups) if groups > 1 and w.shape[1] == 1 else _grouped(seen, filters, groups)
@@ -91,8 +91,8 @@ def conv_transpose(
     before, after = before_after(padding, rank)
     extra = pair(output_padding, rank)
     x, w = (v.astype(_summed(str(data.dtype)), copy=False) for v in (data, weight))
-    reach = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], spread)]
-    whole = [(n - 1) * s + r + e for n, s, r, e in zip(x.shape[2:], stride, reach, extra)]
+    reach = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], spread, strict=True)]
+    whole = [(n - 1) * s + r + e for n, s, r, e in zip(x.shape[2:], stride, reach, extra, strict=True)]
     filters = w.shape[1]
     made = np.zeros((x.shape[0], filters * groups, *whole), x.dtype)
     channels = x.shape[1] // groups
@@ -100,9 +100,14 @@ def conv_transpose(
         group = slice(g * channels, (g + 1) * channels)
         of_tap: Any = (group, slice(None), *tap)
         part = np.moveaxis(np.tensordot(x[:, group], w[of_tap], ([1], [0])), -1, 1)
-        at = tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, spread, x.shape[2:], stride))
+        at = tuple(
+            slice(t * d, t * d + (n - 1) * s + 1, s)
+            for t, d, n, s in zip(tap, spread, x.shape[2:], stride, strict=True)
+        )
         made[(slice(None), slice(g * filters, (g + 1) * filters), *at)] += part
     # Negative padding adds rows of zeros instead.
-    made = np.pad(made, [(0, 0), (0, 0), *((max(-b, 0), max(-a, 0)) for b, a in zip(before, after))])
-    cut = tuple(slice(max(b, 0), made.shape[k + 2] - max(a, 0)) for k, (b, a) in enumerate(zip(before, after)))
+    made = np.pad(made, [(0, 0), (0, 0), *((max(-b, 0), max(-a, 0)) for b, a in zip(before, after, strict=True))])
+    cut = tuple(
+        slice(max(b, 0), made.shape[k + 2] - max(a, 0)) for k, (b, a) in enumerate(zip(before, after, strict=True))
+    )
     return made[(slice(None), slice(None), *cut)].astype(data.dtype, copy=False)

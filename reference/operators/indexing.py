@@ -44,7 +44,9 @@ def gather_nd(data: np.ndarray, indices: np.ndarray, batch_dims: int) -> np.ndar
     shape = indices.shape[:-1] + data.shape[batch_dims + size :]
     made = np.empty(shape, data.dtype)
     for place in itertools.product(*map(range, indices.shape[:-1])):
-        point = tuple(int(_inside(i, d)) for i, d in zip(indices[place], data.shape[batch_dims : batch_dims + size]))
+        point = tuple(
+            int(_inside(i, d)) for i, d in zip(indices[place], data.shape[batch_dims : batch_dims + size], strict=True)
+        )
         made[place] = data[(*place[:batch_dims], *point)]
     return made
 
@@ -79,8 +81,8 @@ def scatter_elements(
 def scatter_nd(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, reduction: str) -> np.ndarray:
     made = data.copy()
     for place in itertools.product(*map(range, indices.shape[:-1])):
-        point = [int(i) + d if i < 0 else int(i) for i, d in zip(indices[place], data.shape)]
-        if all(0 <= p < d for p, d in zip(point, data.shape)):
+        point = [int(i) + d if i < 0 else int(i) for i, d in zip(indices[place], data.shape, strict=False)]
+        if all(0 <= p < d for p, d in zip(point, data.shape, strict=False)):
             made[tuple(point)] = _COMBINE[reduction](made[tuple(point)], updates[place])
     return made
 

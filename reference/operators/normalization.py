@@ -11,7 +11,7 @@ from .table import axes_of, operator, wide
 
 def _along(weight: np.ndarray, axes: tuple[int, ...], rank: int) -> np.ndarray:
     """A weight with the shape of some axes, made to broadcast against all."""
-    sizes = dict(zip(axes, weight.shape))
+    sizes = dict(zip(axes, weight.shape, strict=True))
     return wide(weight).reshape([sizes.get(a, 1) for a in range(rank)])
 
 

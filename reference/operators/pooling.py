@@ -14,7 +14,7 @@ from .table import before_after, operator, pair, reordered
 def _ends(x: np.ndarray, size: Any, strides: Any, before: Any, after: Any, dilation: Any, ceil_mode: bool) -> list[int]:
     """How much is added behind each axis so that the windows end where the last one does."""
     ends = []
-    for n, k, s, b, a, d in zip(x.shape[2:], size, strides, before, after, dilation):
+    for n, k, s, b, a, d in zip(x.shape[2:], size, strides, before, after, dilation, strict=True):
         room = n + b + a - (k - 1) * d - 1
         count = (-(-room // s) if ceil_mode else room // s) + 1
         if ceil_mode and (count - 1) * s >= n + b:  # a window that begins behind the data does not count
@@ -30,7 +30,7 @@ def _seen(
     size, strides, dilation = pair(size, rank), pair(strides, rank), pair(dilation, rank)
     before, after = before_after(padding, rank)
     ends = _ends(x, size, strides, before, after, dilation, ceil_mode)
-    padded = np.pad(x, [(0, 0), (0, 0), *zip(before, ends)], constant_values=fill)
+    padded = np.pad(x, [(0, 0), (0, 0), *zip(before, ends, strict=True)], constant_values=fill)
     return windows(padded, size, strides, dilation)
 
 
@@ -61,7 +61,7 @@ def avg_pool(
     """The sum of each window by how many of its elements count; integers of fewer than 32 bits are summed in int32."""
     rank = data.ndim - 2
     before, after = before_after(padding, rank)
-    around = [(0, 0), (0, 0), *zip(before, after)]
+    around = [(0, 0), (0, 0), *zip(before, after, strict=True)]
     kind, width = data.dtype.kind, data.dtype.itemsize
     dtype = np.float64 if kind == "f" else np.int32 if width < 4 else data.dtype
     taps = tuple(range(data.ndim, 2 * rank + 2))
@@ -70,7 +70,7 @@ def avg_pool(
     counted = np.pad(np.ones_like(data, dtype), around, constant_values=1 if count_include_pad else 0)
     size, stride, spread = pair(pool_size, rank), pair(strides, rank), pair(dilation, rank)
     ends = _ends(data, size, stride, before, after, spread, ceil_mode)
-    more = [(0, 0), (0, 0), *((0, max(0, e - a)) for e, a in zip(ends, after))]
+    more = [(0, 0), (0, 0), *((0, max(0, e - a)) for e, a in zip(ends, after, strict=True))]
 
     def total(values: np.ndarray) -> np.ndarray:
         seen = windows(np.pad(values, more), size, stride, spread)

@@ -100,7 +100,7 @@ def interpolate(data: np.ndarray, places: np.ndarray, weights: np.ndarray, axis:
     wide = places.astype(np.int64)
     at = np.clip(np.where(wide < 0, wide + extent, wide), 0, extent - 1)
     matrix = np.zeros((places.shape[1], extent))
-    for own, share in zip(at, weights.astype(np.float64)):
+    for own, share in zip(at, weights.astype(np.float64), strict=False):
         np.add.at(matrix, (np.arange(len(own)), own), share)
     made = np.tensordot(matrix, data.astype(np.float64), ([1], [axis]))
     return np.moveaxis(made, 0, axis).astype(data.dtype)

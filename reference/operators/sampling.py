@@ -63,9 +63,9 @@ def grid_sample(data: np.ndarray, grid: np.ndarray, method: str, padding_mode: s
             places = [place for place, _ in taps]
             if padding_mode == "reflection":
                 places = [int(_reflect(float(p), *edges[a])) for a, p in enumerate(places)]
-            if padding_mode == "zeros" and not all(0 <= p < d for p, d in zip(places, extents)):
+            if padding_mode == "zeros" and not all(0 <= p < d for p, d in zip(places, extents, strict=True)):
                 continue
-            inner = [min(max(p, 0), d - 1) for p, d in zip(places, extents)]
+            inner = [min(max(p, 0), d - 1) for p, d in zip(places, extents, strict=True)]
             at: Any = (n, slice(None), *inner)
             total += data[at] * math.prod(w for _, w in taps)
         of_point: Any = (n, slice(None), *outs)

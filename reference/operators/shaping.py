@@ -80,7 +80,7 @@ def strided_slice(x: np.ndarray, begin: Any, end: Any, strides: Any, axes: Any) 
     steps = (1,) * len(begin) if strides is None else tuple(strides)
     steps = steps * len(begin) if len(steps) < len(begin) else steps
     taken = [slice(None)] * x.ndim
-    for a, first, last, step in zip(where, begin, end, steps):
+    for a, first, last, step in zip(where, begin, end, steps, strict=True):
         # Walking backwards, an end before the front means: to the very first element.
         taken[a] = slice(first, None if step < 0 and last < -x.shape[a] else last, step)
     return x[tuple(taken)]
@@ -115,9 +115,9 @@ def depth_to_space(x: np.ndarray, block_size: int, mode: str) -> np.ndarray:
 @operator("nn.interleave")
 def interleave(x: np.ndarray, strides: tuple[int, ...], size: tuple[int, ...]) -> np.ndarray:
     batch, _, channels, *image = x.shape
-    whole = np.empty((batch, channels, *(n * s for n, s in zip(image, strides))), x.dtype)
+    whole = np.empty((batch, channels, *(n * s for n, s in zip(image, strides, strict=True))), x.dtype)
     for number, phase in enumerate(itertools.product(*map(range, strides))):
-        places: Any = tuple(slice(p, None, s) for p, s in zip(phase, strides))
+        places: Any = tuple(slice(p, None, s) for p, s in zip(phase, strides, strict=True))
         whole[(slice(None), slice(None), *places)] = x[:, number]
     return whole[(slice(None), slice(None), *map(slice, size))]
 

@@ -143,17 +143,17 @@ def nest_of(
 ) -> None:  # fmt: skip
     """One block in its loops: `body(*iterators)`, the iterators bound to `value(*loops)` (the loops themselves)."""
     extents = list(loops or domains)
-    variables = [Var(n, e.dtype) for n, e in zip("ijkl", extents)]
-    iterators = [Var(f"v{n}", d.dtype) for n, d in zip("ijkl", domains)]
+    variables = [Var(n, e.dtype) for n, e in zip("ijkl", extents, strict=False)]
+    iterators = [Var(f"v{n}", d.dtype) for n, d in zip("ijkl", domains, strict=False)]
     does = body(*iterators)
-    axes = tuple(IterVar(v, Range.of(d), k) for v, d, k in zip(iterators, domains, kinds))
+    axes = tuple(IterVar(v, Range.of(d), k) for v, d, k in zip(iterators, domains, kinds, strict=True))
     block = Block(
         axes, tuple(does.reads), tuple(does.writes), name, does.stmt, does.init, tuple(does.alloc_buffers),
         tuple(does.match_buffers),
     )  # fmt: skip
     condition = const(True) if predicate is None else predicate(*variables)
     stmt: Stmt = BlockRealize(tuple((value or _same)(*variables)), condition, block)
-    for variable, extent in zip(reversed(variables), reversed(extents)):
+    for variable, extent in zip(reversed(variables), reversed(extents), strict=True):
         stmt = For(variable, const(0, extent.dtype), extent, ForKind.SERIAL, stmt)
     program.append(stmt, does.reads, *(written.buffer for written in does.writes))
 
@@ -385,7 +385,7 @@ def _nested(draw: Draw, program: Program, source: Buffer) -> None:
     kind, constant = draw(st.sampled_from(ARITHMETIC)), program.constant(draw, -3, 3)
     rows, columns = source.shape
     output = program.output(source.shape)
-    i, j, vi, vj = (Var(name, d.dtype) for name, d in zip(("i", "j", "vi", "vj"), (rows, columns) * 2))
+    i, j, vi, vj = (Var(name, d.dtype) for name, d in zip(("i", "j", "vi", "vj"), (rows, columns) * 2, strict=True))
     value = combine(kind, source[vi, vj], const(constant, program.dtype))
     inner = Block(
         (IterVar(vj, Range.of(columns), "S"),), (region(source, vi, vj),), (region(output, vi, vj),), output.name,

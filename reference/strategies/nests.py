@@ -43,12 +43,13 @@ def _block(
     in which these stay; inside of the block they become the iterators."""
     extents = domains or output.shape
     iterators = [Var(f"v{k}", d.dtype) for k, d in enumerate(extents)]
-    inside: dict[Var, Expr] = {v: it for v, it in zip(values, iterators) if isinstance(v, Var)}
+    inside: dict[Var, Expr] = {v: it for v, it in zip(values, iterators, strict=False) if isinstance(v, Var)}
     at = tuple(substitute(as_expr(p), inside) for p in (values if place is None else place))
     body = BufferStore(output, substitute(as_expr(value, str(output.dtype)), inside), at)
     start = None if init is None else BufferStore(output, const(init, output.dtype), at)
     axes = tuple(
-        IterVar(it, Range.of(d), k) for it, d, k in zip(iterators, extents, kinds.ljust(len(iterators), kinds[-1]))
+        IterVar(it, Range.of(d), k)
+        for it, d, k in zip(iterators, extents, kinds.ljust(len(iterators), kinds[-1]), strict=False)
     )
     declared = tuple(substitute(r, inside) for r in reads)
     block = Block(axes, declared, (region(output, *at),), name, body, start)
@@ -56,9 +57,9 @@ def _block(
 
 
 def _loops(extents: Sequence[Expr], body: Callable[..., Stmt]) -> Stmt:
-    variables = [Var(n, e.dtype) for n, e in zip("ijkl", extents)]
+    variables = [Var(n, e.dtype) for n, e in zip("ijkl", extents, strict=False)]
     stmt = body(*variables)
-    for variable, extent in zip(reversed(variables), reversed(extents)):
+    for variable, extent in zip(reversed(variables), reversed(extents), strict=False):
         stmt = For(variable, const(0, extent.dtype), extent, ForKind.SERIAL, stmt)
     return stmt
 
@@ -103,7 +104,7 @@ def _where(draw: Draw, program: Program, source: Buffer) -> None:
         iterators = [Var(f"v{k}", d.dtype) for k, d in enumerate(source.shape)]
         body = BufferStore(output, combine(kind, source[tuple(iterators)], const(constant, program.dtype)),
                            tuple(iterators))  # fmt: skip
-        axes = tuple(IterVar(it, Range.of(d), "S") for it, d in zip(iterators, source.shape))
+        axes = tuple(IterVar(it, Range.of(d), "S") for it, d in zip(iterators, source.shape, strict=False))
         block = Block(axes, (region(source, *iterators),), (region(output, *iterators),), output.name, body)
         inside = And(place[0] < source.shape[0], _condition(draw, program, mask, place))
         return BlockRealize(place, inside, block)

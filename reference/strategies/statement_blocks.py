@@ -198,7 +198,7 @@ def view(draw: Draw, program: Program, source: Buffer) -> None:
         shape = (columns,) if flat else (const(1), columns)
         views = [Buffer(f"{n}{number}", shape, source.dtype) for n in "VW"]
         regions: list[BufferRegion] = [region(b, i, whole) for b in (source, output)]
-        matches = [MatchBufferRegion(v, r) for v, r in zip(views, regions)]
+        matches = [MatchBufferRegion(v, r) for v, r in zip(views, regions, strict=True)]
         z = Var("z", columns.dtype)
         place = (z,) if flat else (const(0), z)
         stmt = BufferStore(views[1], views[0][place] + const(c, program.dtype), place)

@@ -39,7 +39,7 @@ def lookup(draw: Draw, program: Program, source: Buffer) -> None:
     def both(i: Expr) -> Body:
         inner = [Var(f"z{k}", d.dtype) for k, d in enumerate(source.shape[1:])]
         stmt = read(i, *inner)
-        for loop, extent in reversed(list(zip(inner, source.shape[1:]))):
+        for loop, extent in reversed(list(zip(inner, source.shape[1:], strict=True))):
             stmt = For(loop, const(0, extent.dtype), extent, ForKind.SERIAL, stmt)
         rest = [(const(0, d.dtype), d) for d in source.shape[1:]]
         return Body(Seq.of(write(i), stmt), [region(source, whole, *rest), region(index, i)],

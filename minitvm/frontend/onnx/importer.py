@@ -106,7 +106,7 @@ class Importer:
         shape = tuple(self._given(name, axis, d) for axis, d in enumerate(given))
         if declared is not None and len(shape) != len(declared):
             raise InputError(f"input {name} has {len(declared)} dimensions ({_dims(declared)}), found {shape}")
-        for axis, (dim, wanted) in enumerate(zip(shape, declared or [])):
+        for axis, (dim, wanted) in enumerate(zip(shape, declared or [], strict=False)):
             if isinstance(wanted, int) and isinstance(dim, int) and dim != wanted:
                 raise InputError(f"input {name}, dimension {axis}: wanted {wanted} ({_dims(declared)}), found {shape}")
             if isinstance(dim, int) and dim < 0:
@@ -114,7 +114,7 @@ class Importer:
         return shape
 
     def _bind_symbols(self, name: str, declared: list[int | str] | None, shape: tuple[Dim, ...] | None) -> None:
-        for dim, size in zip(declared or [], shape or ()):
+        for dim, size in zip(declared or [], shape or (), strict=False):
             if not isinstance(dim, str) or dim in ("", "?"):
                 continue
             bound = self.symbols.setdefault(dim, size)
@@ -140,7 +140,7 @@ class Importer:
         for proto in protos:
             inputs = [self._lookup(scope, name, label(proto)) if name else None for name in proto.input]
             outputs = self._convert(proto, inputs, scope, versions)
-            for name, operand in zip(proto.output, outputs):
+            for name, operand in zip(proto.output, outputs, strict=False):
                 if name and operand is not None:
                     scope[name] = operand
 
@@ -215,7 +215,7 @@ class Importer:
 
     def _call(self, proto: Any, function: Any, inputs: Sequence[Operand | None]) -> list[Operand | None]:
         """The outputs of a function body on those inputs; None for one that the body leaves out."""
-        scope = {name: operand for name, operand in zip(function.input, inputs) if operand is not None}
+        scope = {name: operand for name, operand in zip(function.input, inputs, strict=False) if operand is not None}
         attributes = {a.name: a for a in getattr(function, "attribute_proto", ())}
         attributes.update({a.name: a for a in proto.attribute})
         versions = {
@@ -352,7 +352,7 @@ def _named(graph: Graph, names: Sequence[str]) -> Graph:
     """The graph with its outputs under the model's names, where a node makes them and the name is free."""
     made = {v for item in graph.nodes for v in item.outputs}
     renamed: dict[Value, Value] = {}
-    for value, name in zip(graph.outputs, names):
+    for value, name in zip(graph.outputs, names, strict=False):
         if value in made and value.name != name and value not in renamed:
             renamed[value] = Value(name, value.shape, value.dtype)
     if not renamed:

@@ -76,7 +76,7 @@ def _checked(op: str, layouts: Sequence[str]) -> tuple[str, ...]:
             f"{['NHWC', 'default'][: len(kinds)]}\n  found:  {layouts!r}"
         )
     given = (*layouts, *("default",) * (len(kinds) - len(layouts)))
-    for kind, layout in zip(kinds, given):
+    for kind, layout in zip(kinds, given, strict=True):
         if layout != "default":
             _check_axes(op, kind, layout)
     if given[0] == "default" and given[1:] not in ((), ("default",)):
@@ -402,7 +402,11 @@ def _quotient(extent: Any, block: int) -> Any:
 
 def _in_order(shape: Sequence[Any], layout: str) -> str:
     """The axes that are longer than 1 in their order in memory; a block right behind its axis is one with it."""
-    found = [letter for (letter, _), n in zip(Layout.parse(layout).axes, layout_shape(shape, layout)) if not is_one(n)]
+    found = [
+        letter
+        for (letter, _), n in zip(Layout.parse(layout).axes, layout_shape(shape, layout), strict=True)
+        if not is_one(n)
+    ]
     return "".join(letter for k, letter in enumerate(found) if k == 0 or found[k - 1] != letter)
 
 

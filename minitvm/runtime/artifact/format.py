@@ -125,7 +125,7 @@ def write(
     try:
         with os.fdopen(handle, "wb") as file:
             file.seek(rows[0]["offset"] if rows else start)
-            for row, (_, pieces) in zip(rows, sections.values()):
+            for row, (_, pieces) in zip(rows, sections.values(), strict=True):
                 row["digest"] = _write_section(file, row["size"], pieces)
             table = _table(about, rows)
             head = _HEAD.pack(MAGIC, VERSION, len(table), start, digest(memoryview(table)))

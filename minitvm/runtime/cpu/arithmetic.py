@@ -147,7 +147,7 @@ def common_type(args: Sequence[types.Type]) -> tuple[Element, int] | None:
         return None
     if vectors:
         return vectors.pop()
-    fixed = {s for s, a in zip(shapes, args) if s is not None and not isinstance(a, types.IntegerLiteral)}
+    fixed = {s for s, a in zip(shapes, args, strict=True) if s is not None and not isinstance(a, types.IntegerLiteral)}
     if not fixed:
         return shapes[0]
     return fixed.pop() if len(fixed) == 1 else None
@@ -173,7 +173,7 @@ def _define(row: Operation) -> Any:
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> Any:
         to = common_type(sig.args)
         assert to is not None
-        return row.emit(*(bring(builder, ty, a, to) for ty, a in zip(sig.args, args))).llvm
+        return row.emit(*(bring(builder, ty, a, to) for ty, a in zip(sig.args, args, strict=True))).llvm
 
     for symbol in row.operators:
         if row.arity == 1:

@@ -23,13 +23,13 @@ def _native(name: str, result: types.Type, *params: types.Type) -> Callable[[Any
 
     def typer(*args: types.Type) -> types.Type | None:
         fits = len(args) == len(params) and all(
-            isinstance(a, types.Integer) if p is types.int64 else a == p for a, p in zip(args, params)
+            isinstance(a, types.Integer) if p is types.int64 else a == p for a, p in zip(args, params, strict=False)
         )
         return result if fits else None
 
     def decorate(emit: Callable[..., Any]) -> Any:
         def adapter(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> Any:
-            wide = [context.cast(builder, a, ty, p) for a, ty, p in zip(args, sig.args, params)]
+            wide = [context.cast(builder, a, ty, p) for a, ty, p in zip(args, sig.args, params, strict=True)]
             value = emit(builder, *wide)
             return context.get_dummy_value() if value is None else value
 

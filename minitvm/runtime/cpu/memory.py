@@ -427,7 +427,7 @@ def _concat_type(*vectors: types.Type) -> types.Type | None:
 
 @_operation("concat", _concat_type, "concat(a, b, ...): the lanes of all, in order")
 def concat(builder: ir.IRBuilder, sig: Any, *vectors: ir.Value) -> ir.Value:
-    values = [value_of(builder, ty, v) for ty, v in zip(sig.args, vectors)]
+    values = [value_of(builder, ty, v) for ty, v in zip(sig.args, vectors, strict=False)]
     total = values[0]
     for part in values[1:]:
         n = total.lanes

@@ -124,7 +124,7 @@ def load_kernels(executable: Executable, workers: int | None, progress: Progress
             raise TargetError(f"kernel {kernel.name} is written in {kernel.language}; this runtime runs {LANGUAGE}")
     jobs = [(k.source, k.entry) for k in executable.kernels]
     codes = kernel_cache.compiled(jobs, lambda absent: compile_kernels(absent, workers, progress))
-    return [load_kernel(code, entry) for code, (_, entry) in zip(codes, jobs)]
+    return [load_kernel(code, entry) for code, (_, entry) in zip(codes, jobs, strict=True)]
 
 
 class BoundProgram:
@@ -151,7 +151,7 @@ class BoundProgram:
         self._segments = self.segments()
         self._single = [
             (i, start) if isinstance(step, CallExternal) else _table([self._native_step(step, start)])
-            for i, (step, start) in enumerate(zip(x.steps, starts))
+            for i, (step, start) in enumerate(zip(x.steps, starts, strict=True))
         ]
         self._stamped: StampedProgram | None = None
 
@@ -163,7 +163,7 @@ class BoundProgram:
         x = self.program.executable
         if isinstance(step, CallKernel):
             params = x.kernels[step.kernel].params
-            for a, p in zip(step.args, params):
+            for a, p in zip(step.args, params, strict=True):
                 self._words.append(self._word(a, p.dtype))
         elif isinstance(step, Copy):
             self._words.append(self._word(step.dst, "handle"))
@@ -208,7 +208,7 @@ class BoundProgram:
         segments: list[Any] = []
         run: list[NativeStep] = []
         steps = self.program.executable.steps
-        for i, (step, start) in enumerate(zip(steps, self._starts)):
+        for i, (step, start) in enumerate(zip(steps, self._starts, strict=True)):
             external = isinstance(step, CallExternal)
             if stamp is not None and (run or not external):
                 run.append(stamp(i))
@@ -251,16 +251,16 @@ class BoundProgram:
     def _point_to(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Put the addresses of this call into the argument table."""
         args = self._args
-        for slots, place in zip(self._input_slots, inputs):
+        for slots, place in zip(self._input_slots, inputs, strict=True):
             for slot in slots:
                 args[slot] = place
-        for slots, place in zip(self._output_slots, outputs):
+        for slots, place in zip(self._output_slots, outputs, strict=True):
             for slot in slots:
                 args[slot] = place
 
     def _run_stepwise(self, begin: Any, end: Any) -> None:
         x = self.program.executable
-        for index, (step, segment) in enumerate(zip(x.steps, self._single)):
+        for index, (step, segment) in enumerate(zip(x.steps, self._single, strict=False)):
             event = Step(
                 index, _kind(step), x.kernels[step.kernel].name if isinstance(step, CallKernel) else _kind(step)
             )
@@ -277,7 +277,7 @@ class BoundProgram:
         """Call the engine of a step; `start` is where its arguments lie in the table."""
         step: Any = self.program.executable.steps[number]
         values: list[Any] = []
-        for i, (a, spec) in enumerate(zip(step.args, step.specs)):
+        for i, (a, spec) in enumerate(zip(step.args, step.specs, strict=False)):
             if isinstance(a, Location) and spec is not None:
                 values.append(array_at(self._args[start + i], spec.dtype, shape_of(spec, self.env)))
             else:

@@ -143,8 +143,8 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
     kinds = [axis.kind for axis in block.iter_vars]
     if len(kinds) != len(loops):
         return
-    spatial = [loop for loop, kind in zip(loops, kinds) if kind != REDUCE]
-    reduced = [loop for loop, kind in zip(loops, kinds) if kind == REDUCE]
+    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != REDUCE]
+    reduced = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCE]
     if not spatial:
         return
     lanes = max(1, knobs.vector_bytes // widest(block))

@@ -94,7 +94,7 @@ def _reduces_alone(realize: BlockRealize, loops: Sequence[For], analyzer: Analyz
     """Whether reduction iterators have loops of their own, which they tell one by one."""
     # In `for i, j: B[i + j] += A[i + j, i]` the order of loops decides whether an element starts before its first step.
     reduced, spatial = loops_binding(realize, (REDUCE,)), loops_binding(realize, (SPATIAL, OPAQUE))
-    values = [v for v, it in zip(realize.iter_values, realize.block.iter_vars) if it.kind == REDUCE]
+    values = [v for v, it in zip(realize.iter_values, realize.block.iter_vars, strict=False) if it.kind == REDUCE]
     own = loop_ranges([l for l in loops if l.var in reduced])
     return not reduced & spatial and bool(iter_map.detect(values, own, level="injective", analyzer=analyzer))
 

@@ -89,7 +89,7 @@ def opened(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
     block = inner.block
     if block.init is not None or block.match_buffers or not is_const(inner.predicate, 1):
         return func, loop
-    values = dict(zip((it.var for it in block.iter_vars), inner.iter_values))
+    values = dict(zip((it.var for it in block.iter_vars), inner.iter_values, strict=True))
     flat = replace(loop, body=substitute(block.body, values))
     tree = Tree(func)
     moved = tree.rebuild({loop: flat})

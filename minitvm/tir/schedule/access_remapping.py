@@ -99,7 +99,7 @@ def _with_regions(block: Block, old: Buffer, new: Buffer, domains: Mapping[Var, 
 
     def change(regions: tuple[BufferRegion, ...], recomputed: tuple[BufferRegion, ...]) -> tuple[BufferRegion, ...]:
         box = next((r for r in recomputed if r.buffer is new), new.full_region())
-        shown = BufferRegion(new, tuple(_plain(r, dim, domains) for r, dim in zip(box.region, new.shape)))
+        shown = BufferRegion(new, tuple(_plain(r, dim, domains) for r, dim in zip(box.region, new.shape, strict=True)))
         return tuple(shown if r.buffer is old else r for r in regions)
 
     return replace(block, reads=change(block.reads, own[0]), writes=change(block.writes, own[1]))

@@ -63,7 +63,7 @@ def embedded(intrin: TensorIntrin) -> PrimFunc:
     """
     places: dict[Buffer, tuple[Buffer, tuple[int, ...]]] = {}
     params: list[Buffer | Var] = []
-    for described, implemented in zip(intrin.desc.params, intrin.impl.params):
+    for described, implemented in zip(intrin.desc.params, intrin.impl.params, strict=False):
         if not isinstance(described, Buffer) or not isinstance(implemented, Buffer):
             params.append(described)
             continue
@@ -72,7 +72,9 @@ def embedded(intrin: TensorIntrin) -> PrimFunc:
         tight = any(isinstance(s, IntImm) for s in implemented.strides[:-1])
         low = tuple(0 if tight else _LOW[d % 2] for d in range(described.ndim))
         high = tuple(0 if tight else _HIGH[d % 2] for d in range(described.ndim))
-        shape = tuple(const(int(d) + a + b) for d, a, b in zip(described.shape, low, high) if isinstance(d, IntImm))
+        shape = tuple(
+            const(int(d) + a + b) for d, a, b in zip(described.shape, low, high, strict=False) if isinstance(d, IntImm)
+        )
         large = Buffer(described.name, shape, described.dtype, described.scope)
         places[described] = (large, low)
         params.append(large)
@@ -82,12 +84,17 @@ def embedded(intrin: TensorIntrin) -> PrimFunc:
         if isinstance(rebuilt, BufferLoad | BufferStore) and rebuilt.buffer in places:
             large, low = places[rebuilt.buffer]
             return replace(
-                rebuilt, buffer=large, indices=tuple(i + n if n else i for i, n in zip(rebuilt.indices, low))
+                rebuilt,
+                buffer=large,
+                indices=tuple(i + n if n else i for i, n in zip(rebuilt.indices, low, strict=False)),
             )
         if isinstance(rebuilt, BufferRegion) and rebuilt.buffer in places:
             large, low = places[rebuilt.buffer]
             return BufferRegion(
-                large, tuple(Range(r.start + n if n else r.start, r.extent) for r, n in zip(rebuilt.region, low))
+                large,
+                tuple(
+                    Range(r.start + n if n else r.start, r.extent) for r, n in zip(rebuilt.region, low, strict=False)
+                ),
             )
         return rebuilt
 

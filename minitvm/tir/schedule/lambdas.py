@@ -75,7 +75,7 @@ class IndexLambda:
     def __call__(self, *indices: Any) -> Any:
         if len(indices) != len(self.parameters):
             raise InputError(f"{self}: wanted {len(self.parameters)} indices, found {len(indices)}")
-        values = {v: as_expr(e) for v, e in zip(self.parameters, indices)}
+        values = {v: as_expr(e) for v, e in zip(self.parameters, indices, strict=True)}
 
         def go(result: Any) -> Any:
             return type(result)(map(go, result)) if isinstance(result, list | tuple) else substitute(result, values)

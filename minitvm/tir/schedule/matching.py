@@ -92,7 +92,7 @@ class Matcher:
             assert isinstance(b, Seq)
             if len(a.stmts) != len(b.stmts):
                 raise Mismatch(a, b, f"{len(b.stmts)} statements", f"{len(a.stmts)} statements")
-            for mine, described in zip(a.stmts, b.stmts):
+            for mine, described in zip(a.stmts, b.stmts, strict=False):
                 self.stmt(mine, described)
         elif isinstance(a, BlockRealize):
             assert isinstance(b, BlockRealize)
@@ -167,11 +167,11 @@ class Matcher:
         self.stmt(a.block.body, b.block.body)
 
     def iterators(self, a: BlockRealize, b: BlockRealize) -> None:
-        mine = list(zip(a.block.iter_vars, a.iter_values))
+        mine = list(zip(a.block.iter_vars, a.iter_values, strict=True))
         for it, _ in mine:
             self.analyzer.bind(it)
             self.bound.add(it.var)
-        for described, value in zip(b.block.iter_vars, b.iter_values):
+        for described, value in zip(b.block.iter_vars, b.iter_values, strict=True):
             while mine and not self._same_iterator(mine[0], described, value):
                 it, shown = mine[0]
                 if not self.analyzer.can_prove(it.dom.extent <= 1):
@@ -251,7 +251,7 @@ class Matcher:
 
         def in_order(parts: list[Any]) -> Callable[[], None]:
             def compare() -> None:
-                for mine, described in zip(parts, second):
+                for mine, described in zip(parts, second, strict=True):
                     self.expr(mine, described, spot)
 
             return compare
@@ -309,7 +309,7 @@ class Matcher:
         partner, begins = self.buffers[described]
         if partner is not mine:
             raise Mismatch(a, b, f"{partner.name}, for which {described.name} stands", mine.name)
-        if not all(self.analyzer.can_prove_equal(x, y) for x, y in zip(offsets, begins)):
+        if not all(self.analyzer.can_prove_equal(x, y) for x, y in zip(offsets, begins, strict=True)):
             text = ", ".join(map(str, begins))
             raise Mismatch(a, b, f"{_place(b)} in the box of {mine.name} that begins at ({text})", _place(a))
 

@@ -29,13 +29,13 @@ def whole_nest(tree: Tree, producer: BlockRealize, buffer: Buffer) -> For | None
     if any(l.kind != ForKind.SERIAL or l.annotations or l.var in free_vars(block) for l in loops):
         return None
     chained = [*loops[1:], producer]
-    if any(loop.body is not inner for loop, inner in zip(loops, chained)):
+    if any(loop.body is not inner for loop, inner in zip(loops, chained, strict=True)):
         return None
     analyzer = Analyzer()
     loop_of = {loop.var: loop for loop in loops}
-    axis_of = {it.var: (it, v) for it, v in zip(block.iter_vars, producer.iter_values)}
+    axis_of = {it.var: (it, v) for it, v in zip(block.iter_vars, producer.iter_values, strict=True)}
     seen: set[Var] = set()
-    for index, dim in zip(store.indices, buffer.shape):
+    for index, dim in zip(store.indices, buffer.shape, strict=True):
         if not isinstance(index, Var) or index not in axis_of or index in seen:
             return None
         seen.add(index)
@@ -67,9 +67,11 @@ def over_new_shape(
     iters = tuple(IterVar(Var(f"v_{l.name}", l.dtype), r) for l, r in zip(loops, domains, strict=True))
     here = tuple(it.var for it in iters)
     elements: dict[Var, Expr] = {
-        index: value for index, value in zip(store.indices, back.map_indices(here)) if isinstance(index, Var)
+        index: value
+        for index, value in zip(store.indices, back.map_indices(here), strict=True)
+        if isinstance(index, Var)
     }
-    padding = substitute(where, dict(zip(back.initial_indices, here)))
+    padding = substitute(where, dict(zip(back.initial_indices, here, strict=True)))
     value = if_then_else(padding, pad(here), substitute(store.value, elements))
     block = with_declared_regions(replace(producer.block, iter_vars=iters, body=BufferStore(new, value, here)))
     return nest_around(replace(producer, iter_values=tuple(loops), block=block), loops, new.shape)

@@ -189,9 +189,9 @@ def _stage_block(point: Point, cached: Buffer, places: tuple[Expr, ...]) -> Bloc
 
 def _in_bounds(point: Point, values: Sequence[Expr], analyzer: Analyzer) -> list[Expr]:
     """The conditions for the buffer's element to exist at given values of the iterators, as far as they may fail."""
-    bindings = dict(zip((it.var for it in point.iterators), values))
+    bindings = dict(zip((it.var for it in point.iterators), values, strict=True))
     conditions = []
-    for index, dim in zip(point.indices, point.buffer.shape):
+    for index, dim in zip(point.indices, point.buffer.shape, strict=True):
         value = analyzer.simplify(substitute(index, bindings))
         conditions += [c for c in (value >= 0, value < dim) if not analyzer.can_prove(c)]
     return conditions
@@ -216,10 +216,10 @@ def _domain_nest(state: ScheduleState, tree: Tree, point: Point, block: Block, w
     if isinstance(within, For):
         loops = tree.loops_above(realize)
         inner = loops[loops.index(within) + 1 :]
-        bindings = dict(zip(realize.block.iter_vars, realize.iter_values))
+        bindings = dict(zip(realize.block.iter_vars, realize.iter_values, strict=False))
         values = [bindings[it] for it in point.iterators]
         box = relax(tuple(Range(v, const(1, v.dtype)) for v in values), inner, analyzer, _of_iterators(point))
-        ranges = dict(zip((it.var for it in block.iter_vars), box))
+        ranges = dict(zip((it.var for it in block.iter_vars), box, strict=False))
     nest = nest_for(
         BlockRealize(tuple(it.var for it in block.iter_vars), const(True), block), ranges, const(True), analyzer, True
     )
@@ -248,7 +248,7 @@ def _copied_nest(tree: Tree, point: Point, within: Stmt) -> tuple[Callable[[Bloc
     loops = tree.loops_above(realize)
     if isinstance(within, For):
         loops = loops[loops.index(within) + 1 :]
-    bindings = dict(zip(realize.block.iter_vars, realize.iter_values))
+    bindings = dict(zip(realize.block.iter_vars, realize.iter_values, strict=True))
     values = [bindings[it] for it in point.iterators]
     kept: list[For] = []
     for loop in reversed(loops):
@@ -301,7 +301,7 @@ def _refuse_uninitialised(
         loops.append(at)
         at = at.body
     assert isinstance(at, BlockRealize)
-    bindings = dict(zip((it.var for it in at.block.iter_vars), at.iter_values))
+    bindings = dict(zip((it.var for it in at.block.iter_vars), at.iter_values, strict=False))
     read = tuple(substitute(r, bindings) for r in at.block.reads[0].region)
     needed = relax(read, loops, analyzer, buffer)
     whole = buffer.full_region().region

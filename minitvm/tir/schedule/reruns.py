@@ -96,7 +96,9 @@ def _tile_of(r: Range) -> Var | None:
 def _why_another_order(realize: BlockRealize, tree: Tree) -> str | None:
     # The new loops run through the iterators from first to last, the first the outermost.
     order: list[Expr] = [loop.var for loop in tree.loops_above(realize)]
-    values = [v for v, it in zip(realize.iter_values, realize.block.iter_vars) if not is_const(it.dom.extent, 1)]
+    values = [
+        v for v, it in zip(realize.iter_values, realize.block.iter_vars, strict=False) if not is_const(it.dom.extent, 1)
+    ]
     places = [order.index(v) for v in values if v in order]
     if len(places) == len(values) and places == sorted(set(places)):
         return None

@@ -39,7 +39,9 @@ def _read_update(block: Block) -> Update | str:
         return "its init and its body do not each store to every buffer once"
     indices = stores[0].indices
     for store in (*stores, *starts):
-        same = len(store.indices) == len(indices) and all(_same(a, b) for a, b in zip(store.indices, indices))
+        same = len(store.indices) == len(indices) and all(
+            _same(a, b) for a, b in zip(store.indices, indices, strict=True)
+        )
         if not same or store.predicate is not None:
             return f"{store.buffer.name} is not stored at one point alone"
     for k, store in enumerate(stores):

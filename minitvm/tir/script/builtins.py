@@ -180,7 +180,7 @@ class _Axis:
         """An iterator for each loop, over the loop's own range: `vi, vk = T.axis.remap("SR", [i, k])`."""
         if len(kinds) != len(values) or not set(kinds) <= {SPATIAL, REDUCE, OPAQUE}:
             raise InputError(f'remap("{kinds}", ...) needs one letter of S, R, O for each of {len(values)} loops')
-        axes = [AxisSpec(kind, None, value) for kind, value in zip(kinds, values)]
+        axes = [AxisSpec(kind, None, value) for kind, value in zip(kinds, values, strict=False)]
         return axes[0] if len(axes) == 1 else axes
 
     def __getattr__(self, name: str) -> Any:

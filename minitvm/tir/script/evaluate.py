@@ -218,7 +218,7 @@ class Evaluator:
 
     def _Compare(self, node: ast.Compare) -> Any:
         operands = [self._operand(n) for n in (node.left, *node.comparators)]
-        results = [_compare(type(op), a, b) for op, a, b in zip(node.ops, operands, operands[1:])]
+        results = [_compare(type(op), a, b) for op, a, b in zip(node.ops, operands, operands[1:], strict=False)]
         if not _any_expr(*results):
             return all(results)
         result = as_expr(results[0])
@@ -258,7 +258,7 @@ class Evaluator:
 
     def _Dict(self, node: ast.Dict) -> Any:
         entries: dict[Any, Any] = {}
-        for key, value in zip(node.keys, node.values):
+        for key, value in zip(node.keys, node.values, strict=False):
             entries.update(self.evaluate(value) if key is None else {self.evaluate(key): self.evaluate(value)})
         return entries
 
@@ -275,7 +275,7 @@ class Evaluator:
             return self._load(node, owner, indices)
         if len(indices) != owner.ndim:
             raise self._rank(node, owner, len(indices))
-        return BufferRegion(owner, tuple(self._range(node, i, d) for i, d in zip(indices, owner.shape)))
+        return BufferRegion(owner, tuple(self._range(node, i, d) for i, d in zip(indices, owner.shape, strict=False)))
 
     def buffer_or_other(self, node: ast.Subscript) -> Any:
         """What is indexed: a buffer, or a Python value that has elements."""
@@ -302,7 +302,7 @@ class Evaluator:
     def indices(self, node: ast.AST, buffer: Buffer, indices: tuple[Any, ...]) -> tuple[Expr, ...]:
         """Index values as expressions of an integer dtype, constants in that of their dimension."""
         converted = []
-        for index, dimension in zip(indices, buffer.shape):
+        for index, dimension in zip(indices, buffer.shape, strict=False):
             if isinstance(index, bool) or not is_scalar(index) or not _is_integer(index):
                 raise self.error(node, f"an index of {buffer.name} is not an integer", found=describe(index))
             converted.append(index if isinstance(index, Expr) else const(index, _wider(index, dimension)))

@@ -118,7 +118,7 @@ class FunctionParser(Evaluator):
         parameters = [by_name[argument.arg] for argument in node.args.args]
         body = self._suite(node.body)
         params: list[Buffer | Var] = []
-        for argument, parameter in zip(node.args.args, parameters):
+        for argument, parameter in zip(node.args.args, parameters, strict=False):
             matched = self.handles.get(argument.arg) if parameter is None else parameter
             if matched is None:
                 raise self.error(
@@ -281,7 +281,7 @@ class FunctionParser(Evaluator):
             if values is None or len(values) != len(target.elts):
                 count = "one value" if values is None else f"{len(values)} values"
                 raise self.error(target, "wrong number of names", wanted=f"{len(target.elts)} values", found=count)
-            for name, item in zip(target.elts, values):
+            for name, item in zip(target.elts, values, strict=False):
                 self._bind(name, item, node)
             return None
         if not isinstance(target, ast.Name):
@@ -418,7 +418,7 @@ class FunctionParser(Evaluator):
     def _nest(self, targets: Sequence[ast.expr], spec: LoopSpec, body: Sequence[ast.stmt]) -> Stmt:
         outer, outer_loops = dict(self.variables), dict(self.loops)
         variables = []
-        for target, interval in zip(targets, spec.ranges):
+        for target, interval in zip(targets, spec.ranges, strict=False):
             if not isinstance(target, ast.Name):
                 raise self.error(target, "a loop variable is a name")
             variable = Var(target.id, interval.extent.dtype)
@@ -426,7 +426,7 @@ class FunctionParser(Evaluator):
             self._define(target.id, variable)
             self.loops[variable] = interval
         result = self._suite(body)
-        for variable, interval in zip(reversed(variables), reversed(spec.ranges)):
+        for variable, interval in zip(reversed(variables), reversed(spec.ranges), strict=False):
             result = For(variable, interval.start, interval.extent, spec.kind, result, spec.thread, spec.annotations)
         self.variables, self.loops = outer, outer_loops
         return result

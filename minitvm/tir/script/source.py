@@ -199,7 +199,7 @@ def _visible_names(func: Any, caller: FrameType) -> dict[str, Any]:
         frames.append(frames[-1].f_back)
     for frame in reversed(frames):
         names.update(frame.f_locals)
-    for name, cell in zip(func.__code__.co_freevars, func.__closure__ or ()):
+    for name, cell in zip(func.__code__.co_freevars, func.__closure__ or (), strict=False):
         try:
             names[name] = cell.cell_contents
         except ValueError:  # defined later

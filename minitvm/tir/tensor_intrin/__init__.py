@@ -88,7 +88,7 @@ def _check_parameters(name: str, desc: PrimFunc, impl: PrimFunc) -> None:
     if len(desc.params) != len(impl.params):
         counts = f"{len(desc.params)} and {len(impl.params)}"
         raise InputError(f"{name}: description and implementation have {counts} parameters")
-    for a, b in zip(desc.params, impl.params):
+    for a, b in zip(desc.params, impl.params, strict=False):
         if isinstance(a, Buffer) and isinstance(b, Buffer):
             if a.dtype != b.dtype or a.scope != b.scope or not structural_equal(a.shape, b.shape, map_free_vars=True):
                 raise InputError(f"{name}: the parameters {a} and {b} differ in shape, dtype or scope")

@@ -74,7 +74,10 @@ def _hull(sides: Iterable[tuple[Range | None, set[Var], Ranges]]) -> Span | None
 
 def compacted_shape(buffer: Buffer, spans: list[Span | None]) -> tuple[Expr, ...]:
     """The shape after compaction; a dimension of which as much or an unknown part is used stays."""
-    return tuple(const(span.extent, d.dtype) if _shrinks(span, d) else d for span, d in zip(spans, buffer.shape))  # type: ignore[union-attr]
+    return tuple(
+        const(span.extent, d.dtype) if _shrinks(span, d) else d  # type: ignore[union-attr]
+        for span, d in zip(spans, buffer.shape, strict=True)
+    )
 
 
 def _shrinks(span: Span | None, dim: Expr) -> bool:
@@ -85,7 +88,7 @@ def shrunk(stmt: Allocate, ranges: Ranges) -> Allocate:
     """An allocation with the needed shape, and its accesses moved to it."""
     buffer = stmt.buffer
     spans = used_spans(buffer, stmt.body, ranges)
-    shrinks = [_shrinks(span, dim) for span, dim in zip(spans, buffer.shape)]
+    shrinks = [_shrinks(span, dim) for span, dim in zip(spans, buffer.shape, strict=True)]
     if not any(shrinks) or buffer.strides:
         return stmt
     small = replace(buffer, shape=compacted_shape(buffer, spans))

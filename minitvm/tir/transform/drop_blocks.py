@@ -26,7 +26,7 @@ def _drop(node: Any, values: dict[Var, Expr], aligned: Mapping[Buffer, Any]) -> 
         return map_children(node, lambda child: _drop(child, values, aligned))
     block = node.block
     bound = [_drop(v, values, aligned) for v in node.iter_values]
-    inner = {**values, **{axis.var: v.astype(axis.var.dtype) for axis, v in zip(block.iter_vars, bound)}}
+    inner = {**values, **{axis.var: v.astype(axis.var.dtype) for axis, v in zip(block.iter_vars, bound, strict=True)}}
     body: Stmt = _drop(block.body, inner, aligned)
     for buffer in reversed(block.alloc_buffers):
         body = Allocate(buffer, body, {ALIGNMENTS: aligned[buffer]} if buffer in aligned else {})

@@ -49,7 +49,7 @@ def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
     strides = list(buffer.strides) or row_major(buffer.shape)
     dtype = "int64" if any(e.dtype == "int64" for e in (*indices, *strides)) or _needs_int64(buffer) else "int32"
     total: Expr | None = None if is_const(buffer.elem_offset, 0) else buffer.elem_offset.astype(dtype)
-    for index, stride in zip(indices, strides):
+    for index, stride in zip(indices, strides, strict=True):
         step = index.astype(dtype) if is_const(stride, 1) else index.astype(dtype) * stride.astype(dtype)
         total = step if total is None else total + step
     return const(0, dtype) if total is None else expr(linear(total), dtype)
@@ -67,7 +67,7 @@ def _size(buffer: Buffer) -> Expr:
         return count if is_const(offset, 0) else offset.astype(count.dtype) + count
     # One past the greatest offset; a free stride variable makes this symbolic.
     last: Expr = buffer.elem_offset + 1
-    for dim, stride in zip(buffer.shape, buffer.strides):
+    for dim, stride in zip(buffer.shape, buffer.strides, strict=True):
         backwards = isinstance(stride, IntImm) and stride.value < 0  # the offset makes room for it
         # A symbolic dimension may be 0, and no size is negative: such a one has room for one step more.
         steps = dim - 1 if isinstance(dim, IntImm) else dim

@@ -79,7 +79,10 @@ def emit(func: PrimFunc, pipeline: Pipeline) -> PrimFunc:
     loop = pipeline.loop
     versions = {b: _versions(tree, loop, b, count) for b, count in pipeline.versions.items()}
     # Each part is put down several times, with what it defines as its own: variables, blocks, local buffers.
-    parts = [_Part(_with_versions(part, versions), stage, loop) for part, stage in zip(pipeline.parts, pipeline.stages)]
+    parts = [
+        _Part(_with_versions(part, versions), stage, loop)
+        for part, stage in zip(pipeline.parts, pipeline.stages, strict=False)
+    ]
     steps = _time_steps(loop, [parts[p] for p in pipeline.in_order], pipeline.depth)
     return func.with_body(_replaced(func.body, loop, Seq(tuple(steps)), versions))
 
@@ -179,13 +182,13 @@ class _Versions:
 
     def moved(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """Where the element at `indices` of the old buffer is."""
-        own = tuple(i if start is None else i - start for i, start in zip(indices, self.starts))
+        own = tuple(i if start is None else i - start for i, start in zip(indices, self.starts, strict=True))
         return own if self.version is None else (self.version.astype(own[0].dtype if own else "int32"), *own)
 
 
 def _versions(tree: Tree, loop: For, buffer: Buffer, count: int) -> _Versions:
     spans = _one_iteration(tree, loop, buffer)
-    shape = tuple(dim if span is None else span.extent for dim, span in zip(buffer.shape, spans))
+    shape = tuple(dim if span is None else span.extent for dim, span in zip(buffer.shape, spans, strict=True))
     starts = tuple(None if span is None else span.start for span in spans)
     if count == 1:
         return _Versions(replace(buffer, shape=shape), None, starts)
@@ -211,9 +214,9 @@ def _one_iteration(tree: Tree, loop: For, buffer: Buffer) -> list[Range | None]:
     apart = [l.var for l in tree.all_loops_above(loop) if l.kind in CONCURRENT]
     shrinks = [
         isinstance(r.extent, IntImm) and analyzer.can_prove(r.extent < dim) and not uses(r.start, apart)
-        for r, dim in zip(box, buffer.shape)
+        for r, dim in zip(box, buffer.shape, strict=True)
     ]
-    return [r if small else None for r, small in zip(box, shrinks)]
+    return [r if small else None for r, small in zip(box, shrinks, strict=True)]
 
 
 def _with_versions(part: Stmt, versions: Mapping[Buffer, _Versions]) -> Stmt:
@@ -233,7 +236,7 @@ def _with_versions(part: Stmt, versions: Mapping[Buffer, _Versions]) -> Stmt:
         starts = to.moved([r.start for r in node.region])
         extents = [const(1, s.dtype) for s in starts[: len(starts) - len(node.region)]]
         extents += [r.extent for r in node.region]
-        return BufferRegion(to.buffer, tuple(Range(s, e) for s, e in zip(starts, extents)))
+        return BufferRegion(to.buffer, tuple(Range(s, e) for s, e in zip(starts, extents, strict=True)))
 
     changed: Stmt = rewrite(part, change)
     return changed

@@ -99,7 +99,7 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
     # A reduction loop of one iteration comes along where a condition on spatial loops names it.
     own = [l for l in inner if l.var in spatial or (is_const(l.extent, 1) and any(uses(c, {l.var}) for c in kept))]
     decides = [e for loop in own for e in (loop.start, loop.extent)]
-    pairs = [(v, axis) for v, axis in zip(node.iter_values, block.iter_vars) if axis.kind != REDUCE]
+    pairs = [(v, axis) for v, axis in zip(node.iter_values, block.iter_vars, strict=True) if axis.kind != REDUCE]
     if any(uses(e, reduced) for e in decides):
         return None
     if not _alone(block, block.init, [*decides, *kept, *(v for v, _ in pairs)], first):
@@ -117,7 +117,11 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
 def _begins(node: BlockRealize, loops: tuple[For, ...]) -> bool:
     """Whether the reduction begins where its loops do: else these are a later part of it, which no init precedes."""
     starts = {loop.var: loop.start for loop in loops}
-    axes = [(v, axis.dom.start) for v, axis in zip(node.iter_values, node.block.iter_vars) if axis.kind == REDUCE]
+    axes = [
+        (v, axis.dom.start)
+        for v, axis in zip(node.iter_values, node.block.iter_vars, strict=True)
+        if axis.kind == REDUCE
+    ]
     return all(Analyzer().can_prove_equal(substitute(value, starts), first) for value, first in axes)
 
 
@@ -142,7 +146,7 @@ def _init_block(block: Block, init: Stmt) -> Block:
 
 
 def _variables(node: BlockRealize, axes: tuple[IterVar, ...], reduction: bool) -> set[Var]:
-    values = [v for v, axis in zip(node.iter_values, axes) if (axis.kind == REDUCE) is reduction]
+    values = [v for v, axis in zip(node.iter_values, axes, strict=True) if (axis.kind == REDUCE) is reduction]
     return {item for v in values for item in walk(v) if isinstance(item, Var)}
 
 

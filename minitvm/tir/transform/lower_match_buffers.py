@@ -52,7 +52,7 @@ def _indices(region: BufferRegion, indices: tuple[Expr, ...]) -> tuple[Expr, ...
     # A view of fewer dimensions covers the last ones; those in front are single points.
     lead = len(region.region) - len(indices)
     front = tuple(r.start for r in region.region[:lead])
-    return front + tuple(r.start + i for r, i in zip(region.region[lead:], indices))
+    return front + tuple(r.start + i for r, i in zip(region.region[lead:], indices, strict=True))
 
 
 def _resolve(source: BufferRegion, views: Views) -> BufferRegion:
@@ -60,7 +60,7 @@ def _resolve(source: BufferRegion, views: Views) -> BufferRegion:
         return source
     outer = views[source.buffer]
     lead = len(outer.region) - len(source.region)
-    ranges = tuple(Range(o.start + r.start, r.extent) for o, r in zip(outer.region[lead:], source.region))
+    ranges = tuple(Range(o.start + r.start, r.extent) for o, r in zip(outer.region[lead:], source.region, strict=True))
     return BufferRegion(outer.buffer, outer.region[:lead] + ranges)
 
 
@@ -70,15 +70,15 @@ def _layout_variables(match: MatchBufferRegion, source: BufferRegion) -> dict[Va
     strides = list(base.strides) or row_major(base.shape)
     lead = base.ndim - view.ndim
     values: dict[Var, Expr] = {}
-    for declared, actual in zip(view.strides, strides[lead:]):
+    for declared, actual in zip(view.strides, strides[lead:], strict=False):
         if isinstance(declared, Var):
             values[declared] = actual
     if isinstance(view.elem_offset, Var):
         offset: Expr = base.elem_offset
-        for r, stride in zip(source.region, strides):
+        for r, stride in zip(source.region, strides, strict=False):
             offset = offset + r.start * stride
         values[view.elem_offset] = offset
-    for declared, actual_range in zip(view.shape, source.region[lead:]):
+    for declared, actual_range in zip(view.shape, source.region[lead:], strict=True):
         if isinstance(declared, Var):
             values[declared] = actual_range.extent
     return values

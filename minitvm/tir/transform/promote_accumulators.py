@@ -95,7 +95,7 @@ def _disjoint(accesses: list[Access]) -> bool:
     offsets = [linear(_base(a.indices[0])) - first for a in accesses]
     if any(form.terms for form in offsets):
         return False
-    places = sorted((form.const, _active_lanes(a)) for form, a in zip(offsets, accesses))
+    places = sorted((form.const, _active_lanes(a)) for form, a in zip(offsets, accesses, strict=True))
     return all(a + width <= b for (a, width), (b, _) in pairwise(places))
 
 
@@ -172,7 +172,7 @@ def _registers(stores: list[BufferStore]) -> dict[Any, tuple[Buffer, Any]]:
     for buffer, group in groups.items():
         widths = [store.indices[0].dtype.lanes for store in group]  # a row's last element may stand alone
         tile = Buffer(f"{buffer.name}_sum", (const(sum(widths)),), buffer.dtype, "local")
-        for place, lanes, store in zip(accumulate(widths, initial=0), widths, group):
+        for place, lanes, store in zip(accumulate(widths, initial=0), widths, group, strict=False):
             start = const(place)
             places[_slot_key(store)] = (tile, start if lanes == 1 else Ramp(start, const(1), lanes))
     return places

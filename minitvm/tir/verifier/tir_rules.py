@@ -47,7 +47,7 @@ def iterators_are_bound(func: PrimFunc) -> Broken:
         axes, values = node.block.iter_vars, node.iter_values
         if len(axes) != len(values):
             yield node, f"{len(axes)} iterators, {len(values)} values"
-        for axis, value in zip(axes, values):
+        for axis, value in zip(axes, values, strict=False):
             if axis.var.dtype != value.dtype:
                 yield axis, f"{axis.var.name} is {axis.var.dtype}, its value {value} is {value.dtype}"
             if axis.kind not in ("S", "R", "O"):
@@ -71,7 +71,7 @@ def iterators_stay_in_their_domains(func: PrimFunc) -> Broken:
             continue
         if any(is_const(loop.extent, 0) for loop in scope.loops):
             continue  # the block never runs
-        for axis, value in zip(node.block.iter_vars, node.iter_values):
+        for axis, value in zip(node.block.iter_vars, node.iter_values, strict=False):
             values = stretch(Range(value, IntImm(1, value.dtype)), scope.loops)
             if values is None or not isinstance(axis.dom.extent, IntImm) or scope.guarded:
                 continue
@@ -127,7 +127,7 @@ def concurrent_loops_bind_no_reductions(func: PrimFunc) -> Broken:
             continue
         around = [loop for loop in scope.loops if loop.var not in scope.block_loops]
         concurrent = {loop.var: loop for loop in around if _is_concurrent(loop)}
-        for axis, value in zip(node.block.iter_vars, node.iter_values):
+        for axis, value in zip(node.block.iter_vars, node.iter_values, strict=False):
             for item in walk(value):
                 if isinstance(item, Var) and item in concurrent and axis.kind == REDUCE:
                     loop = concurrent[item]
@@ -185,7 +185,7 @@ def _values_taken(realize: BlockRealize, scope: Surroundings) -> dict[Var, tuple
     loops = {loop.var: loop for loop in scope.loops if loop.var not in scope.block_loops}
     uses = Counter(item for value in realize.iter_values for item in walk(value) if isinstance(item, Var))
     taken = {}
-    for axis, value in zip(realize.block.iter_vars, realize.iter_values):
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=False):
         loop = loops.get(value) if isinstance(value, Var) and uses[value] == 1 else None
         if loop is not None and isinstance(loop.start, IntImm) and isinstance(loop.extent, IntImm):
             if loop.extent.value > 0:

@@ -54,8 +54,8 @@ def chosen_sizes(program: Program, seed: int, sizes: Mapping[str, int] | None) -
 def told_sizes(program: Program, inputs: Sequence[Any]) -> dict[str, int]:
     """The symbolic dimensions that the shapes of arguments tell, by name."""
     found: dict[str, int] = {}
-    for p, value in zip(parameters(program), inputs):
-        for dim, size in zip(p.shape or (), np.shape(value)):
+    for p, value in zip(parameters(program), inputs, strict=False):
+        for dim, size in zip(p.shape or (), np.shape(value), strict=False):
             if isinstance(dim, x.Var):
                 found.setdefault(dim.name, int(size))
     return found

@@ -28,7 +28,7 @@ def corners(dtypes: Sequence[x.DType | None], rng: np.random.Generator) -> Itera
         return
     for row in _rows(len(taken), rng):
         if bools or len(set(row)) > 1:
-            yield _values(dtypes, {k: _end(_of(dtypes, k), greatest) for k, greatest in zip(taken, row)})
+            yield _values(dtypes, {k: _end(_of(dtypes, k), greatest) for k, greatest in zip(taken, row, strict=True)})
     signed = [k for k in taken if _of(dtypes, k).kind == "int"]
     for k in signed[:CHANCE] if len(signed) > 1 else ():
         yield _values(dtypes, {j: _end(_of(dtypes, j), False) for j in taken} | {k: -1})

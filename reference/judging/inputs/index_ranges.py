@@ -67,7 +67,7 @@ def index_spans(program: Program, dims: Mapping[x.Var, int]) -> dict[int, Span]:
     search = _Search(Preimages(program))
     for n in accesses:
         shape = n.tensor.shape if isinstance(n, te.TensorLoad) else n.buffer.shape
-        for index, extent in zip(n.indices, shape):
+        for index, extent in zip(n.indices, shape, strict=True):
             size = _size(extent, dims)
             if size is not None and size > 0:
                 search.within(index, Span(0, size - 1, size), frozenset(), DEPTH)

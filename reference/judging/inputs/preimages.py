@@ -74,7 +74,9 @@ class Preimages:
                 found[n.buffer] = n.source.buffer
             elif isinstance(n, t.KernelCall) and isinstance(self.program, t.IRModule):
                 if n.kernel in self.program:
-                    found.update({p: a for p, a in zip(self.program[n.kernel].params, n.args) if p is not a})
+                    found.update(
+                        {p: a for p, a in zip(self.program[n.kernel].params, n.args, strict=True) if p is not a}
+                    )
         return found
 
     def root(self, key: Any) -> Any:

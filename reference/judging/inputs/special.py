@@ -95,7 +95,7 @@ def explained(program: Program, inputs: Sequence[Any], found: Sequence[Any],
     The sign of an exact zero does not depend on the order. Raises `Unsupported` for a program without error analysis.
     """
     result: list[np.ndarray | None] = []
-    for must, array in zip(bound.evaluate(program, inputs, sizes), found):
+    for must, array in zip(bound.evaluate(program, inputs, sizes), found, strict=True):
         if must is None:
             result.append(None)
             continue

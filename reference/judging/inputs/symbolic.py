@@ -80,11 +80,11 @@ class _Store:
         return list(itertools.product(*ranges))
 
     def at(self, point: tuple[int, ...]) -> dict[x.Var, x.Expr]:
-        return {var: x.IntImm(value, var.dtype) for (var, _, _), value in zip(self.loops, point)}
+        return {var: x.IntImm(value, var.dtype) for (var, _, _), value in zip(self.loops, point, strict=True)}
 
     def key(self, point: tuple[int, ...], path: Path | None = None) -> Key:
         """When it runs, or what is around it at a path: keys of one program are in the order of its statements."""
-        now = {var: value for (var, _, _), value in zip(self.loops, point)}
+        now = {var: value for (var, _, _), value in zip(self.loops, point, strict=True)}
         return tuple(now[p] if isinstance(p, x.Var) else p for p in (self.path if path is None else path))
 
 
@@ -180,7 +180,7 @@ class Formulas:
             raise Beyond("an index that depends on data")
         result: x.Expr = self.nothing(e.dtype)
         for point in itertools.product(*(range(shape[k]) for k in data)):
-            at = dict(zip(data, point))
+            at = dict(zip(data, point, strict=True))
             value = self.loaded(e, tuple(at.get(k, getattr(i, "value", 0)) for k, i in enumerate(indices)), when)
             condition: x.Expr | None = None
             for k in data:
@@ -221,7 +221,7 @@ class _OfTensors(Formulas):
             place = self.places[tensor]
             return self.leaves[place, _flat(at, np.shape(self.inputs[place]))]
         if (tensor, at) not in self.known:
-            env = {axis.var: x.IntImm(i, axis.var.dtype) for axis, i in zip(tensor.op.axis, at)}
+            env = {axis.var: x.IntImm(i, axis.var.dtype) for axis, i in zip(tensor.op.axis, at, strict=True)}
             self.known[tensor, at] = self.resolved(tensor.op.body[tensor.value_index], env, ())
         return self.known[tensor, at]
 
@@ -232,14 +232,14 @@ class _OfTensors(Formulas):
         values = [self.resolved(v, env, when) for v in (e.init or e.combiner.identity)]
         axes = [(a.var, self.number(a.dom.start, env), self.number(a.dom.extent, env)) for a in e.axes]
         for point in itertools.product(*(range(first, first + count) for _, first, count in axes)):
-            inner = {**env, **{var: x.IntImm(i, var.dtype) for (var, _, _), i in zip(axes, point)}}
+            inner = {**env, **{var: x.IntImm(i, var.dtype) for (var, _, _), i in zip(axes, point, strict=True)}}
             condition = self.resolved(e.condition, inner, when)
             if not isinstance(condition, x.IntImm):
                 raise Beyond("a reduction under a condition on data")
             if not condition.value:
                 continue
             terms = [self.resolved(s, inner, when) for s in e.sources]
-            both = {**dict(zip(e.combiner.lhs, values)), **dict(zip(e.combiner.rhs, terms))}
+            both = {**dict(zip(e.combiner.lhs, values, strict=True)), **dict(zip(e.combiner.rhs, terms, strict=True))}
             values = [self.resolved(r, both, when) for r in e.combiner.results]
         return values[e.value_index]
 
@@ -298,7 +298,7 @@ class _OfLoops(Formulas):
         if block.match_buffers:
             raise Beyond("another view of a buffer")
         inner = around if isinstance(s.predicate, x.IntImm) and s.predicate.value else around.where(s.predicate)
-        inner = inner.named({i.var: v for i, v in zip(block.iter_vars, s.iter_values)})
+        inner = inner.named({i.var: v for i, v in zip(block.iter_vars, s.iter_values, strict=True)})
         if block.init is not None:
             starting = inner.then(0)
             for i in block.iter_vars:
@@ -309,8 +309,10 @@ class _OfLoops(Formulas):
 
     def _called(self, s: t.KernelCall, around: _Around) -> None:
         callee = self.program[s.kernel]
-        same = {p: around.root(a) for p, a in zip(callee.params, s.args) if isinstance(p, t.Buffer)}
-        names = {p: a for p, a in zip(callee.params, s.args) if isinstance(p, x.Var) and isinstance(a, x.Expr)}
+        same = {p: around.root(a) for p, a in zip(callee.params, s.args, strict=True) if isinstance(p, t.Buffer)}
+        names = {
+            p: a for p, a in zip(callee.params, s.args, strict=True) if isinstance(p, x.Var) and isinstance(a, x.Expr)
+        }
         inner = replace(around.named(names), same={**around.same, **same})
         for p in same:
             self._plain(p)
@@ -376,7 +378,7 @@ class _OfLoops(Formulas):
         if total > POINTS:
             raise Beyond("many points")
         place: x.Expr = x.IntImm(0)
-        for index, extent in zip(one.indices, one.shape):
+        for index, extent in zip(one.indices, one.shape, strict=True):
             place = x.Add(x.Mul(place, x.IntImm(self.number(extent, {}))), _as_index(index))
         place = _expanded(place, {var: named.value for var, named in one.names.items()})
         if not total:
@@ -401,7 +403,7 @@ class _OfLoops(Formulas):
             raise Beyond("vectors")
         self._plain(e.buffer)
         shape = tuple(self.number(d, {}) for d in e.buffer.shape)
-        if any(not 0 <= i < n for i, n in zip(indices, shape)):
+        if any(not 0 <= i < n for i, n in zip(indices, shape, strict=True)):
             raise Beyond("out of bounds")
         buffer, flat = self.same.get(e.buffer, e.buffer), _flat(indices, shape)
         key = buffer, flat, when
@@ -416,7 +418,7 @@ class _OfLoops(Formulas):
         if isinstance(self.program, t.IRModule):
             for n in x.walk(entry(self.program).body):
                 if isinstance(n, t.KernelCall):
-                    for p, a in zip(self.program[n.kernel].params, n.args):
+                    for p, a in zip(self.program[n.kernel].params, n.args, strict=True):
                         if isinstance(p, t.Buffer) and isinstance(a, t.Buffer) and found.setdefault(p, a) is not a:
                             raise Beyond("a kernel that is called twice")
         return found
@@ -478,7 +480,7 @@ def _as_index(e: x.Expr) -> x.Expr:
 
 def _flat(indices: Iterable[int], shape: Iterable[int]) -> int:
     flat = 0
-    for i, n in zip(indices, shape):
+    for i, n in zip(indices, shape, strict=True):
         flat = flat * n + i
     return flat
 

@@ -163,7 +163,7 @@ def ties(case: Case, inputs: Sequence[Any]) -> Variation | None:
     """
     rng = np.random.default_rng((case.seed, 0x71E5))
     changes: list[Change | None] = []
-    for p, n in zip(case.parameters, map(np.size, inputs)):
+    for p, n in zip(case.parameters, map(np.size, inputs), strict=True):
         wanted = case.facts.looks_at_order or (p.dtype.is_int and case.facts.points)
         if not wanted or n < 2 or not _chosen(case, p):
             changes.append(None)
@@ -182,7 +182,7 @@ def _lists(case: Case, whole: bool, rng: np.random.Generator) -> list[np.ndarray
 
 
 def _ordinary(lists: Sequence[np.ndarray | None], sizes: Sequence[int]) -> bool:
-    pairs = [(v, n) for v, n in zip(lists, sizes) if v is not None and v.size and n]
+    pairs = [(v, n) for v, n in zip(lists, sizes, strict=True) if v is not None and v.size and n]
     return all(np.abs(v).max() <= ORDINARY and v.size <= _places(n) for v, n in pairs)
 
 
@@ -231,12 +231,12 @@ def _kept(ranked: Sequence[Collection[Fraction]], p: Parameter, rng: np.random.G
 
 def _plants(lists: Sequence[np.ndarray | None], tied: Variation | None, sizes: Sequence[int],
             rng: np.random.Generator, least: int = 1) -> Iterator[Variation]:  # fmt: skip
-    lists = [None if v is None or not v.size or not n else v for v, n in zip(lists, sizes)]
-    needed = [max(least, math.ceil(v.size / _places(n))) for v, n in zip(lists, sizes) if v is not None]
+    lists = [None if v is None or not v.size or not n else v for v, n in zip(lists, sizes, strict=True)]
+    needed = [max(least, math.ceil(v.size / _places(n))) for v, n in zip(lists, sizes, strict=True) if v is not None]
     rounds = max(ROUNDS, min(ROUNDS_OF_FEW, FEW // max(1, sum(sizes))))
     for k in range(min(max(needed, default=0), rounds)):
         changes: list[Change | None] = []
-        for place, (v, n) in enumerate(zip(lists, sizes)):
+        for place, (v, n) in enumerate(zip(lists, sizes, strict=True)):
             tie = None if tied is None else tied[place]
             if v is None:
                 changes.append(tie)
@@ -251,7 +251,7 @@ def _plants(lists: Sequence[np.ndarray | None], tied: Variation | None, sizes: S
 def _far(case: Case, sizes: Sequence[int], rng: np.random.Generator) -> Iterator[Variation]:
     common = [2 * math.ceil(abs(c)) for c in case.facts.landmarks]
     least: dict[int, int] = {}
-    for k, (p, n) in enumerate(zip(case.parameters, sizes)):
+    for k, (p, n) in enumerate(zip(case.parameters, sizes, strict=True)):
         beyond = [v for v in (*common, *(2 * math.ceil(abs(c)) for c in case.facts.reached.get(k, ()))) if v > ORDINARY]
         beyond = [v for v in beyond if v <= (int(p.dtype.max) // 2 if p.dtype.is_int else FARTHEST)]
         if n and beyond and _chosen(case, p):
@@ -260,7 +260,7 @@ def _far(case: Case, sizes: Sequence[int], rng: np.random.Generator) -> Iterator
         return
     for sign in (-1, 1):
         changes: list[Change | None] = []
-        for k, (p, n) in enumerate(zip(case.parameters, sizes)):
+        for k, (p, n) in enumerate(zip(case.parameters, sizes, strict=True)):
             if k not in least:
                 changes.append(None)
                 continue
@@ -333,7 +333,7 @@ def _full(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence
     parts = [("bits", False), ("bits", True), *([("sum", False), ("product", False)] if converts else [])]
     for part, negative in parts:
         changes: list[Change | None] = []
-        for p, taken, n in zip(parameters, ints, sizes):
+        for p, taken, n in zip(parameters, ints, sizes, strict=True):
             if not taken:
                 changes.append(None)
                 continue
@@ -352,7 +352,7 @@ def _ends(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence
     """Every element the least of its dtype, or the greatest."""
     for greatest in (False, True):
         changes: list[Change | None] = []
-        for p, taken, n in zip(parameters, ints, sizes):
+        for p, taken, n in zip(parameters, ints, sizes, strict=True):
             if not taken:
                 changes.append(None)
                 continue
@@ -364,13 +364,13 @@ def _ends(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence
 def _corners(case: Case, sizes: Sequence[int], rng: np.random.Generator) -> Iterator[Variation]:
     for row in corners(cornered(case, sizes), rng):
         yield [None if v is None else _everywhere(np.full(n, v, p.dtype.numpy), p.dtype)
-               for v, p, n in zip(row, case.parameters, sizes)]  # fmt: skip
+               for v, p, n in zip(row, case.parameters, sizes, strict=True)]  # fmt: skip
 
 
 def cornered(case: Case, sizes: Sequence[int]) -> list[x.DType | None]:
     """The dtypes of the parameters that take the ends of their range, None for the others."""
     return [p.dtype if n and ((p.dtype.is_int and _chosen(case, p)) or (p.dtype.is_bool and p.given)) else None
-            for p, n in zip(case.parameters, sizes)]  # fmt: skip
+            for p, n in zip(case.parameters, sizes, strict=True)]  # fmt: skip
 
 
 def _at(places: np.ndarray, values: np.ndarray, n: int) -> Change:

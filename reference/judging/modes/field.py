@@ -153,8 +153,8 @@ class FieldMode:
             lifted = [(c.on(a, domain.lift) if p.dtype.is_float else c.on(a)) if c else a for p, a, c in pairs]
             inputs = varied(inputs, variation)
         if isinstance(domain, OrderedField) and chosen:
-            floats = [sign if p.dtype.is_float else 0 for p, sign in zip(case.parameters, chosen)]
-            lifted = [domain.with_sign(a, sign) if sign else a for a, sign in zip(lifted, floats)]
+            floats = [sign if p.dtype.is_float else 0 for p, sign in zip(case.parameters, chosen, strict=True)]
+            lifted = [domain.with_sign(a, sign) if sign else a for a, sign in zip(lifted, floats, strict=True)]
         with case.bounded():
             wanted = self._outputs(case, case.before, domain, lifted)
         try:
@@ -175,7 +175,7 @@ mode = FieldMode()
 def compare(case: Case, domain: Field, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any],
             everywhere: bool = True) -> Verdict:  # fmt: skip
     """The verdict on two runs over the field. Unless `everywhere`, elements that are no numbers are not looked at."""
-    for p, a, b in zip(case.parameters, wanted, found):
+    for p, a, b in zip(case.parameters, wanted, found, strict=True):
         if not p.written:
             continue
         same = np.asarray(domain.same(a, b) if p.dtype.is_float else a == b)

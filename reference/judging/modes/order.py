@@ -38,7 +38,7 @@ class OrderMode:
         orders += [{"order": "shuffled", "seed": case.seed + k} for k in range(_SHUFFLES)]
         for options in orders:
             other = case.run_after(inputs, mode="slow", **options)
-            for p, a, b in zip(case.parameters, forward, other):
+            for p, a, b in zip(case.parameters, forward, other, strict=True):
                 if p.written and not (same := same_bits(a, b)).all():
                     return Evidence(_depends(p.name, same, a, b, options["order"], inputs))
         return Evidence(Verdict(True, self.name))

@@ -53,7 +53,11 @@ class SpecialMode:
         raise Unsupported(f"special mode: the first program is undefined on special values: {reason}")
 
     def _compared(self, case: Case, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any]) -> Verdict:
-        unlike = {k: ~same_bits(a, b) for k, (p, a, b) in enumerate(zip(case.parameters, wanted, found)) if p.written}
+        unlike = {
+            k: ~same_bits(a, b)
+            for k, (p, a, b) in enumerate(zip(case.parameters, wanted, found, strict=True))
+            if p.written
+        }
         unlike = {k: mask for k, mask in unlike.items() if mask.any()}
         if not unlike:
             return Verdict(True, self.name)

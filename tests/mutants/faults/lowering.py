@@ -291,7 +291,9 @@ ALIGN.edit("another axis", "aligned_strides", "by_axis.get(axis, (1, 0))", "by_a
 # -- flatten_buffers
 
 FLATTEN = Faults("flatten_buffers", TRANSFORM + "flatten_buffers", [BLOCKS, VIEWS])
-FLATTEN.edit("columns first", "flat_index", "zip(indices, strides)", "zip(indices, strides[::-1])")
+FLATTEN.edit(
+    "columns first", "flat_index", "zip(indices, strides, strict=True)", "zip(indices, strides[::-1], strict=True)"
+)
 FLATTEN.edit(
     "no room for the last row's padding",
     "_size",

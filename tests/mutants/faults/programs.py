@@ -79,14 +79,14 @@ LOWER_MATCH_BUFFERS.edit(
 LOWER_MATCH_BUFFERS.edit(
     "strides of a view of fewer dimensions are those of the first ones",
     "_layout_variables",
-    "zip(view.strides, strides[lead:])",
-    "zip(view.strides, strides)",
+    "zip(view.strides, strides[lead:], strict=False)",
+    "zip(view.strides, strides, strict=False)",
 )
 LOWER_MATCH_BUFFERS.edit(
     "a view of fewer dimensions starts where the first ones do",
     "_indices",
-    "zip(region.region[lead:], indices)",
-    "zip(region.region, indices)",
+    "zip(region.region[lead:], indices, strict=True)",
+    "zip(region.region, indices, strict=False)",
 )
 
 SEPARATE_ALLOCATIONS_OF_THREADS = Faults(

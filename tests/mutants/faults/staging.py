@@ -138,8 +138,8 @@ PADDED.edit(
 PADDED.edit(
     "values of other elements",
     "over_new_shape",
-    "zip(store.indices, back.map_indices(here))",
-    "zip(store.indices, here)",
+    "zip(store.indices, back.map_indices(here), strict=True)",
+    "zip(store.indices, here, strict=False)",
 )
 LAYOUT.drop("a buffer with strides of its own", "transform_layout", "row_major")
 BLOCK_LAYOUT = Faults(

@@ -25,7 +25,7 @@ def window_padding(
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         n.refuse_attribute("auto_pad")
     before, after = [], []
-    for extent, k, s, d in zip(spatial, kernel, strides, dilations):
+    for extent, k, s, d in zip(spatial, kernel, strides, dilations, strict=False):
         if isinstance(extent, Expr) and s != 1:
             n.refuse(f"auto_pad={mode} with a stride on the symbolic dimension {extent}")
         # As many outputs as strides begin within the input.
@@ -96,7 +96,7 @@ def _transposed_padding(
     if shape is None and mode == "VALID":
         return (0,) * (2 * rank)
     before, after = [], []
-    for axis, (extent, k, s, d, e) in enumerate(zip(spatial, kernel, strides, dilations, extra)):
+    for axis, (extent, k, s, d, e) in enumerate(zip(spatial, kernel, strides, dilations, extra, strict=False)):
         if isinstance(extent, Expr):
             n.refuse(f"output_shape and auto_pad with the symbolic dimension {extent}")
         wanted = extent * s if shape is None else shape[len(shape) - rank + axis]

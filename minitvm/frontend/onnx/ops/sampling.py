@@ -43,8 +43,8 @@ def col2im(n: NodeContext) -> Any:
     channels = int(x.shape[1]) // size  # type: ignore[arg-type]
     # Filter [c * size + k, 1, ...] has its one where element k of the block stands.
     filters = np.tile(np.eye(size, dtype=x.dtype.numpy).reshape(size, 1, *block), (channels, 1, *(1,) * rank))
-    reached = [(c - 1) * s + d * (k - 1) + 1 for c, s, d, k in zip(counts, strides, dilations, block)]
-    missing = tuple(p + a + b - r for p, a, b, r in zip(picture, pads[:rank], pads[rank:], reached))
+    reached = [(c - 1) * s + d * (k - 1) + 1 for c, s, d, k in zip(counts, strides, dilations, block, strict=False)]
+    missing = tuple(p + a + b - r for p, a, b, r in zip(picture, pads[:rank], pads[rank:], reached, strict=False))
     blocks = n.op("reshape", x, newshape=(x.shape[0], channels * size, *counts))
     return n.op(
         f"nn.conv{rank}d_transpose", blocks, filters, strides=strides, dilation=dilations, padding=pads,
@@ -112,7 +112,7 @@ def einsum(n: NodeContext) -> Any:
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in equation]
-    longest = max((x.ndim - len(t) + 3 for t, x in zip(terms, n.present) if "..." in t), default=0)
+    longest = max((x.ndim - len(t) + 3 for t, x in zip(terms, n.present, strict=False) if "..." in t), default=0)
     letters = "".join(free[:longest])
     if not arrow:
         labels = left.replace("...", "").replace(",", "")

@@ -120,7 +120,7 @@ def expand(n: NodeContext) -> Any:
     wanted = list(n.dims(n[1], "the shape"))
     own = (*(1,) * (len(wanted) - x.ndim), *x.shape)
     wanted = [*(1,) * (x.ndim - len(wanted)), *wanted]
-    met = tuple(o if isinstance(w, int) and w == 1 else w for o, w in zip(own, wanted))
+    met = tuple(o if isinstance(w, int) and w == 1 else w for o, w in zip(own, wanted, strict=False))
     return n.op("broadcast_to", x, shape=met)
 
 

@@ -153,7 +153,12 @@ def init_moves_out(state: ScheduleState, match: Subtree | None) -> Failure | Non
                 f"bound to {loop.thread}",
                 ("blockize before bind", "decompose_reduction"),
             )
-    reducing = {v for it, e in zip(block.block.iter_vars, block.iter_values) if it.kind == REDUCE for v in free_vars(e)}
+    reducing = {
+        v
+        for it, e in zip(block.block.iter_vars, block.iter_values, strict=True)
+        if it.kind == REDUCE
+        for v in free_vars(e)
+    }
     for condition in conjuncts(match.divided.inner_predicate):
         if uses(condition, reducing):
             return Failure({block: "this predicate"}, "conditions on the loops that initialise", f"{condition} reduces")
@@ -361,7 +366,7 @@ def _init_nest(
     name: str, init: Stmt, iters: list[IterVar], values: list[Expr], loops: list[For], predicate: Expr
 ) -> Stmt:
     """The init in loops over the spatial iterators of the subtree, as a block of its own."""
-    spatial = [(it, value) for it, value in zip(iters, values) if it.kind == SPATIAL]
+    spatial = [(it, value) for it, value in zip(iters, values, strict=True) if it.kind == SPATIAL]
     if not spatial:
         return fresh_copy(BlockRealize((), const(True), with_declared_regions(Block((), (), (), f"{name}_init", init))))
     own = {it.var: it.var.with_name(f"{it.var.name}_init") for it, _ in spatial}

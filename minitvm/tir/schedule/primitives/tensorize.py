@@ -176,9 +176,9 @@ def _boxes(matcher: Matcher) -> dict[Buffer, BufferRegion]:
     for buffer, (mine, begins) in matcher.buffers.items():
         lead = mine.ndim - buffer.ndim
         dtype = [d.dtype for d in mine.shape]
-        front = tuple(Range(b, const(1, t)) for b, t in zip(begins[:lead], dtype))
+        front = tuple(Range(b, const(1, t)) for b, t in zip(begins[:lead], dtype, strict=False))
         dims = [matcher.mapped(d) or d for d in buffer.shape]
-        box = tuple(Range(b, d.astype(t)) for b, d, t in zip(begins[lead:], dims, dtype[lead:]))
+        box = tuple(Range(b, d.astype(t)) for b, d, t in zip(begins[lead:], dims, dtype[lead:], strict=True))
         boxes[buffer] = BufferRegion(mine, (*front, *box))
     return boxes
 
@@ -213,7 +213,7 @@ def _check_buffers(matcher: Matcher, realize: BlockRealize, intrin: TensorIntrin
                     )
                 )
     strides: dict[Var, Expr] = {}
-    for described, implemented in zip(intrin.desc.params, intrin.impl.params):
+    for described, implemented in zip(intrin.desc.params, intrin.impl.params, strict=True):
         if isinstance(described, Buffer) and isinstance(implemented, Buffer):
             _check_strides(block, boxes[described].buffer, implemented, intrin, analyzer, strides)
         elif isinstance(described, Var) and described not in matcher.vars:
@@ -228,7 +228,7 @@ def _check_strides(
     """Declared numbers are the buffer's; a variable that several strides declare is one number (`numbers` so far)."""
     actual = list(mine.strides) or row_major(mine.shape)
     lead = mine.ndim - view.ndim
-    for d, (declared, stride) in enumerate(zip(view.strides, actual[lead:])):
+    for d, (declared, stride) in enumerate(zip(view.strides, actual[lead:], strict=False)):
         one = numbers.setdefault(declared, analyzer.simplify(stride)) if isinstance(declared, Var) else declared
         if isinstance(declared, IntImm | Var) and not analyzer.can_prove_equal(stride, one):
             name = f"{declared} = {one}" if isinstance(declared, Var) else str(declared)
@@ -238,7 +238,7 @@ def _check_strides(
 
 
 def _check_reduction(realize: BlockRealize, analyzer: Analyzer) -> None:
-    for it, value in zip(realize.block.iter_vars, realize.iter_values):
+    for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=False):
         if it.kind == REDUCE and not analyzer.can_prove(it.dom.extent <= 1):
             raise whole_reduction.refuse(
                 Failure(
@@ -256,7 +256,7 @@ def _implemented(matcher: Matcher, block: Block, intrin: TensorIntrin) -> Block:
     boxes = _boxes(matcher)
     scalars: dict[Var, Expr] = {}
     views: list[MatchBufferRegion] = []
-    for described, parameter in zip(intrin.desc.params, impl.params):
+    for described, parameter in zip(intrin.desc.params, impl.params, strict=True):
         if isinstance(described, Buffer) and isinstance(parameter, Buffer):
             views.append(MatchBufferRegion(parameter, boxes[described]))
         elif isinstance(described, Var) and isinstance(parameter, Var):

@@ -395,7 +395,7 @@ def transform_layout(
                 return BufferStore(new, value(v), v)
 
             def outside(v: tuple[Var, ...]) -> Expr:
-                moved: Expr = substitute(where, dict(zip(back.initial_indices, v)))
+                moved: Expr = substitute(where, dict(zip(back.initial_indices, v, strict=False)))
                 return moved
 
             last = _statement_of(tree, home, producers[-1])
@@ -456,7 +456,7 @@ def _cut(factor: int) -> Callable[..., Any]:
 
 def _fused(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
     total = indices[0]
-    for index, dim in zip(indices[1:], shape[1:]):
+    for index, dim in zip(indices[1:], shape[1:], strict=False):
         total = total * dim + index
     return total
 

@@ -174,7 +174,8 @@ def _looked_up(stmt: Stmt, value: Expr, load: BufferLoad, written: set[Buffer]) 
     def change(node: Node) -> Node | None:
         if isinstance(node, BufferLoad) and node.buffer not in written:
             indices = tuple(_replaced(i, value, load) for i in node.indices)
-            return replace(node, indices=indices) if any(a is not b for a, b in zip(indices, node.indices)) else None
+            moved = any(a is not b for a, b in zip(indices, node.indices, strict=True))
+            return replace(node, indices=indices) if moved else None
         return None
 
     return rewrite(stmt, change)
@@ -183,10 +184,14 @@ def _looked_up(stmt: Stmt, value: Expr, load: BufferLoad, written: set[Buffer]) 
 def _stage(cached: Buffer, value: Expr, used: Sequence[IterVar], name: str) -> Stmt:
     loops = [Var(f"ax{k}", it.var.dtype) for k, it in enumerate(used)]
     fresh = [Var(f"v{k}", it.var.dtype) for k, it in enumerate(used)]
-    moved = {it.var: v + it.dom.start for it, v in zip(used, fresh)}
+    moved = {it.var: v + it.dom.start for it, v in zip(used, fresh, strict=True)}
     zero_based = Analyzer().simplify(substitute(value, moved)) if any(_shifted(it) for it in used) else None
-    result = substitute(value, dict(zip((it.var for it in used), fresh))) if zero_based is None else zero_based
-    iters = tuple(IterVar(v, Range(const(0, v.dtype), it.dom.extent), SPATIAL) for v, it in zip(fresh, used))
+    result = (
+        substitute(value, dict(zip((it.var for it in used), fresh, strict=True))) if zero_based is None else zero_based
+    )
+    iters = tuple(
+        IterVar(v, Range(const(0, v.dtype), it.dom.extent), SPATIAL) for v, it in zip(fresh, used, strict=True)
+    )
     block = Block(iters, (), (point_region(cached, fresh),), name, BufferStore(cached, result, tuple(fresh)))
     return nest_around(BlockRealize(tuple(loops), const(True), block), loops, [it.dom.extent for it in used])
 

@@ -265,7 +265,7 @@ def _copy_block(
     """One block that copies a box: an iterator for each loop that the box depends on, loops `ax0`, ... inside it."""
     used = [l for l in around if any(uses(e, [l.var]) for r in box for e in (r.start, r.extent))]
     iters = [IterVar(Var(f"v{k}", l.var.dtype), _domain(l, analyzer, user), SPATIAL) for k, l in enumerate(used)]
-    values = {l.var: it.var for l, it in zip(used, iters)}
+    values = {l.var: it.var for l, it in zip(used, iters, strict=True)}
     inside = Analyzer.inside(*iters)
     loops: list[Var] = []
     extents: list[Expr] = []

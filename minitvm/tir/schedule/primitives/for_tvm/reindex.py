@@ -175,7 +175,7 @@ def _contains(finals: Sequence[Expr], indices: Sequence[Expr]) -> bool:
 def _narrowed(point: Point, finals: Sequence[Expr]) -> tuple[IndexMap, list[Expr]]:
     """(map of the iterators that count, from zero; their extents)."""
     fresh = [it.var.with_name(it.var.name) for it in point.iterators]
-    moved = {it.var: v + it.dom.start for it, v in zip(point.iterators, fresh)}
+    moved = {it.var: v + it.dom.start for it, v in zip(point.iterators, fresh, strict=True)}
     analyzer = Analyzer()
     rows = tuple(analyzer.simplify(substitute(e, moved)) for e in finals)
     return IndexMap(tuple(fresh), rows), [it.dom.extent for it in point.iterators]

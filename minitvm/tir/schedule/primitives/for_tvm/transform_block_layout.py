@@ -24,7 +24,7 @@ def _nest(tree: Tree, block: BlockRealize) -> list[For] | None:
     """The loops around a block, where each has only the next in it, and the innermost the block."""
     loops = tree.loops_above(block)
     inside: list[Stmt] = [*loops[1:], block]
-    return loops if loops and all(loop.body is inner for loop, inner in zip(loops, inside)) else None
+    return loops if loops and all(loop.body is inner for loop, inner in zip(loops, inside, strict=True)) else None
 
 
 @requirement
@@ -51,7 +51,7 @@ def loops_are_iterators(state: ScheduleState, block: BlockRealize) -> Failure | 
         return Failure({block: "this predicate"}, "a block without predicate", str(block.predicate))
     left = dict(loops)
     analyzer = Analyzer()
-    for it, value in zip(block.block.iter_vars, block.iter_values):
+    for it, value in zip(block.block.iter_vars, block.iter_values, strict=True):
         loop = left.pop(value, None) if isinstance(value, Var) else None
         if loop is None:
             return Failure(
@@ -95,7 +95,7 @@ def bijective_map(state: ScheduleState, block: BlockRealize, index_map: Callable
 
 def _kinds(block: BlockRealize, mapping: IndexMap) -> list[str | tuple[str, ...]]:
     """The kind of each new iterator; a tuple of kinds where it mixes several."""
-    by_var = dict(zip(mapping.initial_indices, block.block.iter_vars))
+    by_var = dict(zip(mapping.initial_indices, block.block.iter_vars, strict=True))
     analyzer = Analyzer()
     new_kinds: list[str | tuple[str, ...]] = []
     for e in mapping.final_indices:
@@ -111,7 +111,7 @@ def _kinds(block: BlockRealize, mapping: IndexMap) -> list[str | tuple[str, ...]
 def kinds_stay_apart(state: ScheduleState, block: BlockRealize, index_map: Callable[..., Any]) -> Failure | None:
     """each new iterator comes from spatial iterators only or from reduction iterators only; none is opaque"""
     mapping = made_map(index_map, len(block.block.iter_vars))
-    for e, kind in zip(mapping.final_indices, _kinds(block, mapping)):
+    for e, kind in zip(mapping.final_indices, _kinds(block, mapping), strict=True):
         if isinstance(kind, tuple) or kind == OPAQUE:
             names = {"S": "spatial", "R": "reduction", "O": "opaque"}
             text = " and ".join(names[k] for k in kind)
@@ -171,9 +171,11 @@ def transform_block_layout(state: ScheduleState, block: BlockRealize, index_map:
     loops = [Var(f"axis{k}", d.dtype) for k, d in enumerate(shape)]
     iters = tuple(
         IterVar(Var(f"v{k}", d.dtype), Range(const(0, d.dtype), d), str(kind))
-        for k, (d, kind) in enumerate(zip(shape, _kinds(block, mapping)))
+        for k, (d, kind) in enumerate(zip(shape, _kinds(block, mapping), strict=True))
     )
-    values = dict(zip((it.var for it in block.block.iter_vars), back.map_indices([it.var for it in iters])))
+    values = dict(
+        zip((it.var for it in block.block.iter_vars), back.map_indices([it.var for it in iters]), strict=True)
+    )
     moved = replace(substitute(block.block, values), iter_vars=iters)
     moved = with_simple_indices(moved, state.analyzer(tree.scope(block)))
     nest = nest_around(replace(block, iter_values=tuple(loops), block=moved), loops, shape)
