@@ -60,8 +60,8 @@ def _strictly_before(ascending: bool) -> Any:
     def greater(a: Expr, b: Expr) -> Expr:
         if not a.dtype.is_float:
             return a > b
-        # NaN is greater than numbers: it compares as neither less nor equal to them.
-        return te.all(b == b, te.any(a > b, ~(a == a)))
+        # NaN is greater than numbers: it is not less than or equal to any.
+        return te.all(b == b, ~(a <= b))
 
     return (lambda a, b: greater(b, a)) if ascending else greater
 
