@@ -45,9 +45,8 @@ def explain(options: argparse.Namespace) -> int:
     from ..gallery import refusals  # parses all of its programs
     from ..tir.schedule.gallery import gallery
 
-    # A primitive from outside registers its bad calls, those of the package stand together.
     with blamed_on(Path(options.load)) if options.load else nullcontext():
-        errors = gallery(chosen) if chosen.bad_calls else refusals(chosen.name)
+        errors = gallery(chosen) if loaded else refusals(chosen.name)
     if not errors:
         wanted = f'{chosen.name}.refuses(a_requirement, "sch.{chosen.name}(...)")'
         raise InputError(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from minitvm.tir.schedule import PRIMITIVES, Schedule
-from minitvm.tir.schedule.gallery import refused
+from minitvm.tir.schedule.gallery import prepared, refused
 
 BadCall = Callable[[], tuple[Schedule, Callable[[], Any]]]
-CASES: dict[str, BadCall] = {}  # "primitive.requirement" -> the case
+CASES: dict[str, BadCall] = {}  # "primitive.requirement" -> the case; `cases` has those beside the primitives, too
 
 
 def on(func: Any, call: Callable[[Schedule], Any], prepare: Callable[[Schedule], Any] | None = None) -> BadCall:
@@ -29,15 +30,26 @@ def loop(sch: Schedule, block: str, position: int = 0) -> Any:
     return sch.get_loops(block)[position]
 
 
+def cases() -> dict[str, BadCall]:
+    """All cases: those that stand here, and those that stand beside the package's primitives (`Primitive.refuses`)."""
+    beside = {
+        f"{primitive.name}.{bad.requirement.name}": partial(prepared, primitive, bad)
+        for primitive in PRIMITIVES.values()
+        if primitive.function.__module__.startswith("minitvm.")
+        for bad in primitive.bad_calls
+    }
+    return beside | CASES
+
+
 def refusal(case: str) -> str:
     """The error that a case ends in; raises as `minitvm.tir.schedule.gallery.refused` does."""
-    sch, call = CASES[case]()
+    sch, call = cases()[case]()
     return refused(sch, call, case.split(".")[1], f"the bad call of {case}")
 
 
 def refusals(primitive: str) -> dict[str, str]:
     """The errors of a primitive's bad calls, by the names of its requirements, in their order, then of its steps'."""
     needed = [requirement.name for requirement in PRIMITIVES[primitive].requires]
-    there = [name for owner, name in (case.split(".") for case in CASES) if owner == primitive]
+    there = [name for owner, name in (case.split(".") for case in cases()) if owner == primitive]
     first = [name for name in needed if name in there]
     return {name: refusal(f"{primitive}.{name}") for name in (*first, *(name for name in there if name not in first))}

@@ -66,8 +66,6 @@ CASES["loop_partition.starts_in_one_part"] = on(
     programs.fused_reduction, lambda s: s.loop_partition(loop(s, "B"), [12])
 )
 
-CASES["reorder_block_iter_var.permutation"] = on(M, lambda s: s.reorder_block_iter_var("C", [0, 1]))
-CASES["add_unit_loop.inside_root"] = on(M, lambda s: s.add_unit_loop("root"))
 
 _stored = {
     "storage_align": lambda s, block="B", index=0: s.storage_align(block, index, 0, 8, 1),

@@ -38,9 +38,9 @@ ALL_MODES = ("exact", "field", "shadow", "order")
 
 def gallery() -> dict[str, Any]:
     """The bad calls of the error gallery: "primitive.requirement" -> how to make the case."""
-    from minitvm.gallery import CASES
+    from minitvm.gallery import cases
 
-    return CASES
+    return cases()
 
 
 def refusals(name: str) -> Workload:

@@ -21,15 +21,22 @@ def bad_call_program(primitive: Primitive, bad: BadCall) -> PrimFunc:
     return program_of(bad.before) if bad.before else example_program(primitive)
 
 
-def refusal(primitive: Primitive, bad: BadCall) -> str:
-    """The text of the error that a bad call raises; raises itself as `refused` does."""
+def prepared(primitive: Primitive, bad: BadCall) -> tuple[Schedule, Callable[[], Any]]:
+    """The schedule on which a bad call is made, after the statements before it, and the call."""
     sch = Schedule(bad_call_program(primitive, bad))
-    subject = f"{primitive.name}: the bad call for {bad.requirement.name}, `{bad.call}`,"
     *first, last = bad.call.split("; ")
     names: dict[str, Any] = {"sch": sch, "T": T, **loops_by_name(sch)}
     for statement in first:
         exec(statement, names)
-    return refused(sch, lambda: exec(last, names), bad.requirement.name, subject)
+    return sch, lambda: exec(last, names)
+
+
+def refusal(primitive: Primitive, bad: BadCall) -> str:
+    """The text of the error that a bad call raises; raises itself as `refused` does."""
+    sch, call = prepared(primitive, bad)
+    return refused(
+        sch, call, bad.requirement.name, f"{primitive.name}: the bad call for {bad.requirement.name}, `{bad.call}`,"
+    )
 
 
 def refused(sch: Schedule, call: Callable[[], Any], requirement: str, subject: str) -> str:

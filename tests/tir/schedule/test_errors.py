@@ -12,13 +12,13 @@ import pytest
 
 from minitvm.cli import main
 from minitvm.errors import ScheduleError
-from minitvm.gallery.case import CASES, refusal, refusals
+from minitvm.gallery.case import cases, refusal, refusals
 from minitvm.tir.schedule.registry import PRIMITIVES, transforms
 
 PINNED = Path(__file__).resolve().parents[2] / "errors" / "schedule"
 
 
-@pytest.mark.parametrize("case", sorted(CASES))
+@pytest.mark.parametrize("case", sorted(cases()))
 def test_the_text_of_each_refusal(case: str) -> None:
     text = refusal(case) + "\n"
     path = PINNED / f"{case}.txt"
@@ -30,11 +30,11 @@ def test_the_text_of_each_refusal(case: str) -> None:
 
 def test_every_requirement_has_its_bad_call() -> None:
     needed = {f"{p.name}.{r.name}" for p in transforms() for r in p.requires}
-    assert sorted(needed - CASES.keys()) == []
+    assert sorted(needed - cases().keys()) == []
 
 
 def test_a_refusal_knows_its_requirement() -> None:
-    sch, call = CASES["split.covers"]()
+    sch, call = cases()["split.covers"]()
     with pytest.raises(ScheduleError) as told:
         call()
     assert told.value.requirement == "covers"
@@ -49,7 +49,7 @@ def test_errors_are_shown_in_the_order_of_the_requirements() -> None:
         needed, shown = [needed.name for needed in primitive.requires], list(refusals(primitive.name))
         assert shown[: len(needed)] == needed
         assert {f"{primitive.name}.{name}" for name in shown} == {
-            case for case in CASES if case.startswith(f"{primitive.name}.")
+            case for case in cases() if case.startswith(f"{primitive.name}.")
         }
 
 

@@ -93,3 +93,7 @@ def _add_unit_loop_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for block in tree.blocks.values():
         if block is not tree.root:
             yield (block,)
+
+
+reorder_block_iter_var.refuses(permutation, "sch.reorder_block_iter_var('B', [0])")
+add_unit_loop.refuses(inside_root, "sch.add_unit_loop('root')")
