@@ -116,6 +116,11 @@ def nhwc(b: GraphBuilder, lanes: int) -> Value:
     return b.op("nn.conv2d", x, w, padding=1, data_layout="NHWC", kernel_layout="HWIO")
 
 
+def interpolate(b: GraphBuilder, lanes: int) -> Value:
+    x, places, weights = b.input("x", (1, 2, 3, 32)), b.input("places", (2, 4), "int32"), b.input("weights", (2, 4))
+    return b.op("image.interpolate", x, places, weights, axis=2)
+
+
 def one(op: str, *shape: Any, dtype: str = "float32", **attrs: Any) -> Build:
     """One operator of one input; -1 in the shape stands for two vectors and a tail."""
 
@@ -192,7 +197,7 @@ CASES = [
     Case("sum", one("sum", 3, 64, axis=1), wider=4),
     Case("sum_columns", one("sum", 5, -1, axis=0)),
     Case("transpose", one("transpose", 32, 35, axes=(1, 0))),
-    Case("resize", one("image.resize2d", 1, 2, 3, 16, size=(4, 32), method="linear")),
+    Case("resize", interpolate),
     Case("concat", concat),
     Case("chain", chain),
     Case("quantize", quantize),

@@ -389,6 +389,10 @@ def _resize(d: Drawing) -> Call:
         "rounding_method": d.one("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"),
         "cubic_alpha": d.one(-0.75, -0.5), "cubic_exclude": d.flag(),
     }  # fmt: skip
+    if d.int(0, 3) == 0:
+        axis, table = d.axis(len(shape)), [d.int(1, 3), d.int(1, 6)]
+        tables = d.data(table, d.one("int8", "int32", "int64"), -7, 7), d.data(table, "float32", -3, 3)
+        return Call("image.interpolate", (d.data(shape, "float32"), *tables), {"axis": axis})
     return Call("image.resize", (d.data(shape),), attrs)
 
 
