@@ -14,9 +14,9 @@ def register(commands: Any) -> None:
 
 def models(options: argparse.Namespace) -> int:
     """Print a line for each network: its name and where its architecture comes from."""
-    from ..models import NETWORKS, light
+    from ..models import ALL, light
 
-    for name, network in NETWORKS.items():
+    for name, network in ALL.items():
         print(f"{name:<28} {(inspect.getdoc(network) or '').splitlines()[0]}")
     for file_name in light.NETWORKS.values():
         print(f"{file_name:<28} of the onnx package (extra `onnx`), with seeded random weights")

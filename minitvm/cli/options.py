@@ -49,11 +49,11 @@ def onnx_model(text: str) -> Any:
 
 def _network_meant(path: Path) -> str:
     """The networks whose names come near to a bare name that is no file."""
-    from ..models import NETWORKS, light
+    from ..models import ALL, light
 
     if path.parent != Path("."):
         return ""
-    near = difflib.get_close_matches(path.name, [*NETWORKS, *light.NETWORKS.values()], n=2, cutoff=0.75)
+    near = difflib.get_close_matches(path.name, [*ALL, *light.NETWORKS.values()], n=2, cutoff=0.75)
     return f"; did you mean {' or '.join(near)}? (minitvm models lists the networks)" if near else ""
 
 
@@ -128,10 +128,10 @@ def read_graph(text: str, shapes: Sequence[str], arrays: Mapping[str, np.ndarray
     """
     from ..build import to_graph
     from ..frontend.onnx.loading import load
-    from ..models import NETWORKS
+    from ..models import ALL
 
-    if text in NETWORKS and not Path(text).exists():
-        return to_graph(NETWORKS[text](0), parse_shapes(shapes))
+    if text in ALL and not Path(text).exists():
+        return to_graph(ALL[text](0), parse_shapes(shapes))
     model, given = load(onnx_model(text)), parse_shapes(shapes)
     still_open = open_inputs(model, given)
     for name, dims in list(still_open.items()):

@@ -9,6 +9,7 @@ meaning, not in text: what the importer folded stays folded.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -68,6 +69,10 @@ class _Writer:
         """One ONNX node; attributes that are None are left out."""
         given = {name: value for name, value in attributes.items() if value is not None}
         self.nodes.append(self._helper.make_node(op, list(inputs), list(outputs), **given))
+
+    def element_type(self, value: Value) -> int:
+        """ONNX's number of a value's dtype."""
+        return int(self._helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype.numpy)))
 
     def weight(self, name: str, array: Any, dtype: str = "int64") -> str:
         """The name of a new constant."""
@@ -146,7 +151,8 @@ for _ours, _theirs in (
     ("add", "Add"), ("subtract", "Sub"), ("multiply", "Mul"), ("power", "Pow"), ("nn.relu", "Relu"), ("sqrt", "Sqrt"),
     ("sigmoid", "Sigmoid"), ("tanh", "Tanh"), ("exp", "Exp"), ("log", "Log"), ("erf", "Erf"), ("abs", "Abs"),
     ("negative", "Neg"), ("copy", "Identity"), ("nn.global_avg_pool", "GlobalAveragePool"),
-    ("nn.global_max_pool", "GlobalMaxPool"),
+    ("nn.global_max_pool", "GlobalMaxPool"), ("nn.hard_swish", "HardSwish"), ("divide", "Div"), ("where", "Where"),
+    ("maximum", "Max"), ("minimum", "Min"), ("sin", "Sin"), ("cos", "Cos"), ("reciprocal", "Reciprocal"),
 ):  # fmt: skip
     _plain(_ours, _theirs)
 
@@ -274,3 +280,148 @@ def _lrn(writer: _Writer, node: OpNode) -> None:
         raise UnsupportedOperator(f"nn.lrn: ONNX has the channels on axis 1, found {node.attrs['axis']}")
     settings = {name: node.attrs[name] for name in ("size", "bias", "alpha", "beta")}
     writer.node("LRN", [node.inputs[0].name], [node.outputs[0].name], **settings)
+
+
+@_export("nn.silu")
+def _silu(writer: _Writer, node: OpNode) -> None:
+    data, made = node.inputs[0].name, node.outputs[0].name
+    writer.node("Sigmoid", [data], [f"{made}_gate"])
+    writer.node("Mul", [data, f"{made}_gate"], [made])
+
+
+@_export("nn.hard_sigmoid")
+def _hard_sigmoid(writer: _Writer, node: OpNode) -> None:
+    writer.node("HardSigmoid", [node.inputs[0].name], [node.outputs[0].name], **node.attrs)
+
+
+@_export("nn.gelu")
+def _gelu(writer: _Writer, node: OpNode) -> None:
+    """Written as PyTorch's exporter writes it: ONNX has an operator for it from opset 20 on only."""
+    data, made, dtype = node.inputs[0].name, node.outputs[0].name, str(node.inputs[0].dtype)
+
+    def number(name: str, value: float) -> str:
+        return writer.weight(f"{made}_{name}", value, dtype)
+
+    def step(op: str, name: str, *inputs: str) -> str:
+        writer.node(op, inputs, [f"{made}_{name}"])
+        return f"{made}_{name}"
+
+    if node.attrs["approximate"] == "none":
+        erf = step("Erf", "erf", step("Div", "scaled", data, number("sqrt_2", math.sqrt(2))))
+        doubled = step("Mul", "doubled", data, step("Add", "weight", erf, number("one", 1)))
+        writer.node("Mul", [doubled, number("half", 0.5)], [made])
+        return
+    cube = step("Mul", "cubic", step("Pow", "cube", data, number("three", 3)), number("cubic_weight", 0.044715))
+    inner = step("Mul", "inner", step("Add", "polynomial", data, cube), number("scale", math.sqrt(2 / math.pi)))
+    weight = step("Add", "weight", step("Tanh", "tanh", inner), number("one", 1))
+    writer.node("Mul", [step("Mul", "halved", data, number("half", 0.5)), weight], [made])
+
+
+@_export("nn.layer_norm")
+def _layer_norm(writer: _Writer, node: OpNode) -> None:
+    axis = _last_axes(node)
+    names = [v.name for v in node.inputs]
+    writer.node("LayerNormalization", names, [node.outputs[0].name], axis=axis, epsilon=node.attrs["epsilon"])
+
+
+@_export("nn.rms_norm")
+def _rms_norm(writer: _Writer, node: OpNode) -> None:
+    """Written as exporters of language models do: ONNX has an operator for it from opset 23 on only."""
+    (data, weight), made, axis = (v.name for v in node.inputs), node.outputs[0].name, _last_axes(node)
+    dtype, rank = str(node.inputs[0].dtype), node.inputs[0].ndim
+    writer.node("Pow", [data, writer.weight(f"{made}_two", 2, dtype)], [f"{made}_square"])
+    writer.node("ReduceMean", [f"{made}_square"], [f"{made}_mean"], axes=list(range(axis % rank, rank)), keepdims=1)
+    epsilon = writer.weight(f"{made}_epsilon", node.attrs["epsilon"], dtype)
+    writer.node("Add", [f"{made}_mean", epsilon], [f"{made}_shifted"])
+    writer.node("Sqrt", [f"{made}_shifted"], [f"{made}_root"])
+    writer.node("Div", [data, f"{made}_root"], [f"{made}_normal"])
+    writer.node("Mul", [f"{made}_normal", weight], [made])
+
+
+def _last_axes(node: OpNode) -> int:
+    """The first of the axes that are normalised; ONNX takes it and all behind."""
+    rank = node.inputs[0].ndim
+    axes = sorted(axis % rank for axis in _known(node, "axis"))
+    if axes != list(range(axes[0], rank)):
+        raise UnsupportedOperator(f"{node.op}: ONNX normalises over the last axes, found {node.attrs['axis']}")
+    return axes[0] - rank
+
+
+@_export("mean", "sum", "max", "min", "prod")
+def _reduced(writer: _Writer, node: OpNode) -> None:
+    data, made, keepdims = node.inputs[0], node.outputs[0].name, int(node.attrs["keepdims"])
+    axes = list(range(data.ndim)) if node.attrs["axis"] is None else list(_known(node, "axis"))
+    if node.op == "sum":  # the only one whose axes are an input in opset 13
+        writer.node("ReduceSum", [data.name, writer.weight(f"{made}_axes", axes)], [made], keepdims=keepdims)
+    else:
+        writer.node(f"Reduce{node.op.capitalize()}", [data.name], [made], axes=axes, keepdims=keepdims)
+
+
+@_export("split")
+def _split(writer: _Writer, node: OpNode) -> None:
+    data, axis = node.inputs[0], node.attrs["axis"] % node.inputs[0].ndim
+    sizes = [_dim(v.shape[axis]) for v in node.outputs]
+    if not all(isinstance(size, int) for size in sizes):
+        raise UnsupportedOperator(f"split: ONNX wants the parts as numbers, found {data.type}")
+    parts = writer.weight(f"{node.outputs[0].name}_sizes", sizes)
+    writer.node("Split", [data.name, parts], [v.name for v in node.outputs], axis=axis)
+
+
+@_export("strided_slice")
+def _strided_slice(writer: _Writer, node: OpNode) -> None:
+    data, made = node.inputs[0], node.outputs[0].name
+    begin, end = _known(node, "begin"), _known(node, "end")
+    axes = range(len(begin)) if node.attrs["axes"] is None else _known(node, "axes")
+    strides = (1,) if node.attrs["strides"] is None else _known(node, "strides")
+    steps = strides * len(begin) if len(strides) == 1 else strides
+    settings = {"begin": begin, "end": end, "axes": axes, "steps": steps}
+    names = [writer.weight(f"{made}_{name}", list(values)) for name, values in settings.items()]
+    writer.node("Slice", [data.name, *names], [made])
+
+
+@_export("take")
+def _take(writer: _Writer, node: OpNode) -> None:
+    data, indices = (v.name for v in node.inputs)
+    axis = node.attrs["axis"]
+    if axis is None:
+        flat = f"{node.outputs[0].name}_flat"
+        writer.node("Reshape", [data, writer.weight(f"{flat}_shape", [-1])], [flat])
+        data, axis = flat, 0
+    writer.node("Gather", [data, indices], [node.outputs[0].name], axis=axis)
+
+
+@_export("cast")
+def _cast(writer: _Writer, node: OpNode) -> None:
+    writer.node("Cast", [node.inputs[0].name], [node.outputs[0].name], to=writer.element_type(node.outputs[0]))
+
+
+@_export("nn.pad")
+def _pad(writer: _Writer, node: OpNode) -> None:
+    data, made, mode = node.inputs[0], node.outputs[0].name, node.attrs["pad_mode"]
+    if mode == "wrap":
+        raise UnsupportedOperator("nn.pad: ONNX has no wrapping pad before opset 19")
+    width = node.attrs["pad_width"]
+    amounts = writer.weight(f"{made}_amounts", [pair[0] for pair in width] + [pair[1] for pair in width])
+    inputs = [data.name, amounts]
+    if mode == "constant":
+        given = len(node.inputs) > 1
+        value = (
+            node.inputs[1].name if given else writer.weight(f"{made}_value", node.attrs["pad_value"], str(data.dtype))
+        )
+        inputs.append(value)
+    writer.node("Pad", inputs, [made], mode=mode)
+
+
+@_export("nn.conv2d_transpose")
+def _conv_transpose(writer: _Writer, node: OpNode) -> None:
+    rank = node.inputs[0].ndim - 2
+    writer.node(
+        "ConvTranspose",
+        [v.name for v in node.inputs],
+        [node.outputs[0].name],
+        strides=_spatial(node, "strides", rank),
+        pads=_pads(node, rank),
+        dilations=_spatial(node, "dilation", rank),
+        output_padding=_spatial(node, "output_padding", rank),
+        group=node.attrs["groups"],
+    )

@@ -21,11 +21,15 @@ from ..errors import ModelError, nearest
 from ..graph import Graph
 from .alexnet import alexnet
 from .densenet import densenet121
+from .efficientnet import efficientnet_b0
 from .inception import inception_v3
 from .layers import extent
 from .mobilenet import mobilenet, mobilenet_v2
+from .mobilenet_v3 import mobilenet_v3
 from .pictures import picture
+from .regnet import regnet_y_400mf
 from .resnet import resnet18, resnet50
+from .shufflenet import shufflenet_v2
 from .squeezenet import squeezenet1_0, squeezenet1_1
 from .vgg import vgg16, vgg19
 
@@ -37,12 +41,19 @@ NETWORKS: dict[str, Callable[[int], Graph]] = {
     )
 }  # fmt: skip
 
+# Today's networks, which are built of other operators than those: `family: {name: network}`.
+FAMILIES: dict[str, dict[str, Callable[[int], Graph]]] = {
+    "mobile": {network.__name__: network for network in (efficientnet_b0, mobilenet_v3, regnet_y_400mf, shufflenet_v2)},
+}
+MORE = {name: network for family in FAMILIES.values() for name, network in family.items()}
+ALL = {**NETWORKS, **MORE}
+
 
 def get(name: str, seed: int = 0) -> Graph:
-    """A network by its name, one of NETWORKS; the same seed gives the same bits. Raises ModelError for another name."""
-    if name not in NETWORKS:
-        raise ModelError(f"no network is called {name!r}: {nearest(name, list(NETWORKS))}")
-    return NETWORKS[name](seed)
+    """A network by its name, one of ALL; the same seed gives the same bits. Raises ModelError for another name."""
+    if name not in ALL:
+        raise ModelError(f"no network is called {name!r}: {nearest(name, list(ALL))}")
+    return ALL[name](seed)
 
 
 def example_inputs(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:

@@ -22,15 +22,31 @@ class Layers:
     network alone. Convolutions have a bias or a batch norm behind them, as the architecture says.
     """
 
-    def __init__(self, name: str, seed: int, shape: Sequence[int] = PICTURE) -> None:
+    def __init__(
+        self, name: str, seed: int, shape: Sequence[int] = PICTURE, input_name: str = "data", dtype: str = "float32"
+    ) -> None:
         self._builder = GraphBuilder(name)
         self._seed = seed
         self._weights = 0
-        self.input = self._builder.input("data", tuple(shape))
+        self.input = self.another_input(input_name, shape, dtype)
 
     def build(self, output: Value) -> Graph:
         """The finished graph."""
         return self._builder.build(output)
+
+    def another_input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
+        """A new input of the network."""
+        return self._builder.input(name, tuple(shape), dtype)
+
+    def op(self, name: str, *inputs: Any, **attrs: Any) -> Value:
+        """An operator of the graph with one output; arrays and numbers among its inputs are constants."""
+        output: Value = self._builder.op(name, *inputs, **attrs)
+        return output
+
+    def split(self, x: Value, parts: int, axis: int) -> Sequence[Value]:
+        """Equal parts along an axis."""
+        values: Sequence[Value] = self._builder.op("split", x, indices_or_sections=parts, axis=axis)
+        return values
 
     # ------------------------------------------------------------------ layers with weights
 
@@ -47,67 +63,85 @@ class Layers:
         """A convolution of NCHW data; `kernel` and `padding` are one number or (height, width)."""
         size = (kernel, kernel) if isinstance(kernel, int) else kernel
         shape = (channels, extent(x.shape[1]) // groups, *size)
-        y = self._op("nn.conv2d", x, self._filters(shape), strides=(stride, stride), padding=padding, groups=groups)
-        return self._op("nn.bias_add", y, self._normal((channels,), 0.1)) if bias else y
+        y = self.op("nn.conv2d", x, self._filters(shape), strides=(stride, stride), padding=padding, groups=groups)
+        return self.op("nn.bias_add", y, self._normal((channels,), 0.1)) if bias else y
 
     def batch_norm(self, x: Value, gain: float = 1.0) -> Value:
         """Batch norm with statistics that are constants, as in inference; `gain` scales the result."""
         channels = (extent(x.shape[1]),)
         gamma = self._uniform(channels, 0.6 * gain, 1.4 * gain)
         beta, mean = self._normal(channels, 0.1), self._normal(channels, 0.1)
-        return self._op("nn.batch_norm", x, gamma, beta, mean, self._uniform(channels, 0.6, 1.4))
+        return self.op("nn.batch_norm", x, gamma, beta, mean, self._uniform(channels, 0.6, 1.4))
 
     def conv_norm(self, x: Value, channels: int, kernel: int | tuple[int, int], stride: int = 1,
                   padding: int | tuple[int, int] = 0, groups: int = 1, gain: float = 1.0) -> Value:  # fmt: skip
         """A convolution without bias and its batch norm."""
         return self.batch_norm(self.conv(x, channels, kernel, stride, padding, groups), gain)
 
-    def dense(self, x: Value, units: int) -> Value:
-        """A fully connected layer with bias, of data [batch, features]."""
-        y = self._op("nn.dense", x, self._filters((units, extent(x.shape[1]))))
-        return self._op("add", y, self._normal((units,), 0.1))
+    def dense(self, x: Value, units: int, bias: bool = True, gain: float = 1.0) -> Value:
+        """A fully connected layer of data [..., features]; `gain` scales its weights."""
+        y = self.op("nn.dense", x, self._filters((units, extent(x.shape[-1]))) * np.float32(gain))
+        return self.op("add", y, self._normal((units,), 0.1)) if bias else y
+
+    def layer_norm(self, x: Value, epsilon: float = 1e-5) -> Value:
+        """Each row, along the last axis, with a mean and a variance that are learnt."""
+        width = (extent(x.shape[-1]),)
+        gamma, beta = self._uniform(width, 0.6, 1.4), self._normal(width, 0.1)
+        return self.op("nn.layer_norm", x, gamma, beta, axis=-1, epsilon=epsilon)
+
+    def rms_norm(self, x: Value, epsilon: float = 1e-5) -> Value:
+        """Each row, along the last axis, divided by its root mean square, times weights (Zhang and Sennrich 2019)."""
+        return self.op("nn.rms_norm", x, self._uniform((extent(x.shape[-1]),), 0.6, 1.4), axis=-1, epsilon=epsilon)
+
+    def squeeze_excite(self, x: Value, squeezed: int, activation: str = "nn.relu", gate: str = "sigmoid",
+                       **settings: float) -> Value:  # fmt: skip
+        """x with each channel scaled by a gate, computed from the means of all channels (Hu et al. 2017)."""
+        means = self.op("nn.global_avg_pool", x)
+        hidden = self.op(activation, self.conv(means, squeezed, 1, bias=True))
+        scale = self.op(gate, self.conv(hidden, extent(x.shape[1]), 1, bias=True), **settings)
+        return self.op("multiply", x, scale)
+
+    def table(self, shape: Sequence[int], deviation: float = 0.5) -> np.ndarray:
+        """Weights that are looked up or added: normal numbers."""
+        return self._normal(tuple(shape), deviation)
 
     # ------------------------------------------------------------------ layers without
 
     def relu(self, x: Value) -> Value:
         """max(x, 0)"""
-        return self._op("nn.relu", x)
+        return self.op("nn.relu", x)
 
     def relu6(self, x: Value) -> Value:
         """min(max(x, 0), 6)"""
-        return self._op("clip", x, a_min=0.0, a_max=6.0)
+        return self.op("clip", x, a_min=0.0, a_max=6.0)
 
     def max_pool(self, x: Value, size: int, stride: int, padding: int = 0, ceil_mode: bool = False) -> Value:
         """The largest of each window; `ceil_mode` keeps a last window that hangs over."""
-        return self._op("nn.max_pool2d", x, pool_size=(size, size), strides=(stride, stride),
+        return self.op("nn.max_pool2d", x, pool_size=(size, size), strides=(stride, stride),
                         padding=(padding, padding), ceil_mode=ceil_mode)  # fmt: skip
 
     def avg_pool(self, x: Value, size: int, stride: int, padding: int = 0) -> Value:
         """The mean of each window, padding counted as zeros."""
-        return self._op("nn.avg_pool2d", x, pool_size=(size, size), strides=(stride, stride),
+        return self.op("nn.avg_pool2d", x, pool_size=(size, size), strides=(stride, stride),
                         padding=(padding, padding), count_include_pad=True)  # fmt: skip
 
     def global_avg_pool(self, x: Value) -> Value:
         """The mean over height and width, as [batch, channels]."""
-        return self.flatten(self._op("nn.global_avg_pool", x))
+        return self.flatten(self.op("nn.global_avg_pool", x))
 
     def flatten(self, x: Value) -> Value:
         """[batch, everything else]"""
-        return self._op("reshape", x, newshape=(x.shape[0], math.prod(extent(d) for d in x.shape[1:])))
+        return self.op("reshape", x, newshape=(x.shape[0], math.prod(extent(d) for d in x.shape[1:])))
 
     def add(self, a: Value, b: Value) -> Value:
         """a + b"""
-        return self._op("add", a, b)
+        return self.op("add", a, b)
 
     def concat(self, parts: Sequence[Value]) -> Value:
         """Joined along the channels."""
-        return self._op("concatenate", *parts, axis=1)
+        return self.op("concatenate", *parts, axis=1)
 
     # ------------------------------------------------------------------ weights
-
-    def _op(self, name: str, *inputs: Any, **attrs: Any) -> Value:
-        made: Value = self._builder.op(name, *inputs, **attrs)
-        return made
 
     def _generator(self) -> np.random.Generator:
         self._weights += 1
@@ -132,3 +166,9 @@ class Layers:
 def extent(dim: Any) -> int:
     """A dimension of a network here: all of them are numbers."""
     return int(dim)
+
+
+def rounded_to_eight(channels: float) -> int:
+    """The nearest multiple of eight, but no less than nine tenths of it: how MobileNets round their widths."""
+    nearest = max(8, int(channels + 4) // 8 * 8)
+    return nearest + 8 if nearest < 0.9 * channels else nearest

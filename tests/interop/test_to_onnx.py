@@ -18,10 +18,28 @@ from minitvm.reference import graph as reference
 onnxruntime = pytest.importorskip("onnxruntime")
 
 IMAGE, ROWS = (2, 4, 9, 7), (3, 6)
-# operator -> input shapes and attributes, several where they change what is written
+# operator -> input shapes and attributes, several where they change what is written; of the attributes, "positive" is
+# for all inputs, and "whole" has the dtype of some, and the number below which their elements are
 CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
-    **{name: [([ROWS, (6,)], {})] for name in ("add", "subtract", "multiply")},
-    **{name: [([ROWS], {})] for name in ("nn.relu", "sigmoid", "tanh", "exp", "erf", "abs", "negative", "copy")},
+    **{name: [([ROWS, (6,)], {})] for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum")},
+    **{
+        name: [([ROWS], {})]
+        for name in (
+            "nn.relu",
+            "sigmoid",
+            "tanh",
+            "exp",
+            "erf",
+            "abs",
+            "negative",
+            "copy",
+            "sin",
+            "cos",
+            "reciprocal",
+            "nn.silu",
+            "nn.hard_swish",
+        )
+    },
     **{name: [([ROWS], {"positive": True})] for name in ("sqrt", "log")},
     "power": [([ROWS, (6,)], {"positive": True})],
     "nn.matmul": [([(2, 3, 4), (4, 5)], {})],
@@ -53,6 +71,29 @@ CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
     "expand_dims": [([ROWS], {"axis": 1})],
     "nn.batch_flatten": [([IMAGE], {})],
     "clip": [([ROWS], {"a_min": -0.5, "a_max": 0.25})],
+    "nn.hard_sigmoid": [([ROWS], {"alpha": 1 / 6})],
+    "nn.gelu": [([ROWS], {"approximate": form}) for form in ("none", "tanh")],
+    "nn.layer_norm": [([ROWS, (6,), (6,)], {"epsilon": 1e-3}), ([(2, 3, 4), (3, 4), (3, 4)], {"axis": (1, 2)})],
+    "nn.rms_norm": [([ROWS, (6,)], {"epsilon": 1e-3}), ([(2, 3, 4), (3, 4)], {"axis": (-2, -1)})],
+    **{
+        name: [([IMAGE], {"axis": (1, -1), "keepdims": True}), ([ROWS], {})]
+        for name in ("mean", "sum", "max", "min", "prod")
+    },
+    "split": [([IMAGE], {"indices_or_sections": 2, "axis": -3}), ([IMAGE], {"indices_or_sections": (2, 5), "axis": 2})],
+    "strided_slice": [
+        ([IMAGE], {"begin": (0, 1), "end": (2, 4), "strides": (1, 2)}),
+        ([IMAGE], {"begin": (-1, 2), "end": (1, 7), "strides": (-2, 3), "axes": (2, 3)}),
+    ],
+    "take": [([IMAGE, (2, 3)], {"axis": 1, "whole": {1: ("int64", 4)}}), ([ROWS, (5,)], {"whole": {1: ("int32", 18)}})],
+    "cast": [([ROWS], {"dtype": dtype}) for dtype in ("int32", "float64", "bool")],
+    "where": [([ROWS, ROWS, (6,)], {"whole": {0: ("bool", 2)}})],
+    "nn.pad": [
+        ([IMAGE], {"pad_width": ((0, 0), (0, 1), (2, 0), (1, 3)), "pad_mode": mode, "pad_value": 0.5})
+        for mode in ("constant", "edge", "reflect")
+    ],
+    "nn.conv2d_transpose": [
+        ([IMAGE, (4, 3, 2, 3)], {"strides": 2, "padding": (0, 1), "output_padding": (1, 0), "groups": 2}),
+    ],
     "nn.lrn": [([IMAGE], {"size": 3, "bias": 1.5, "alpha": 0.1, "beta": 0.7})],
 }
 
@@ -62,10 +103,13 @@ def _made(op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any]) -> tupl
     positive = settings.pop("positive", False)
     rng = np.random.default_rng(0)
     b = GraphBuilder()
-    inputs = [b.input(f"x{k}", shape) for k, shape in enumerate(shapes)]
+    whole = settings.pop("whole", {})
+    inputs = [b.input(f"x{k}", shape, whole.get(k, ("float32",))[0]) for k, shape in enumerate(shapes)]
     arrays = {v.name: rng.standard_normal(s).astype(np.float32) for v, s in zip(inputs, shapes, strict=True)}
     if positive:
         arrays = {name: np.abs(array) + np.float32(0.5) for name, array in arrays.items()}
+    for k, (dtype, below) in whole.items():
+        arrays[f"x{k}"] = rng.integers(0, below, shapes[k]).astype(dtype)
     return b.build(b.op(op, *inputs, **settings)), arrays
 
 
@@ -78,13 +122,13 @@ def test_every_export_has_its_case() -> None:
 )
 def test_exported_operators_mean_the_same(op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any]) -> None:
     graph, arrays = _made(op, shapes, attrs)
-    (wanted,) = reference.run(graph, arrays)
+    expected = reference.run(graph, arrays)
     model = to_onnx(graph)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    (found,) = session.run(None, arrays)
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
-    (back,) = reference.run(from_onnx(model), arrays)
-    np.testing.assert_allclose(back, wanted, rtol=1e-4, atol=1e-5)
+    for results in (session.run(None, arrays), reference.run(from_onnx(model), arrays)):
+        for result, value in zip(results, expected, strict=True):
+            assert result.dtype == value.dtype
+            np.testing.assert_allclose(result, value, rtol=1e-4, atol=1e-5)
 
 
 def test_names_open_dimensions_and_odd_outputs_are_kept() -> None:
@@ -112,6 +156,8 @@ def test_names_open_dimensions_and_odd_outputs_are_kept() -> None:
         ("nn.matmul", [(3, 4), (5, 4)], {"transpose_b": True}, "does not transpose"),
         ("nn.batch_norm", [(2, 4), (2,), (2,), (2,), (2,)], {"axis": 0}, "the channels on axis 1"),
         ("nn.lrn", [IMAGE], {"axis": 2}, "the channels on axis 1"),
+        ("nn.layer_norm", [IMAGE, (4,), (4,)], {"axis": 1}, "over the last axes"),
+        ("nn.pad", [ROWS], {"pad_width": ((1, 1), (0, 0)), "pad_mode": "wrap"}, "no wrapping pad"),
         ("nn.avg_pool2d", [IMAGE], {"pool_size": 2, "dilation": 2}, "no dilated average pooling"),
     ],
 )

@@ -1,0 +1,85 @@
+"""Today's networks: as published; light forms against ONNX Runtime, in the interpreter and compiled.
+
+A light form has fewer layers and a smaller input, and every kind of layer that the whole has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+
+import minitvm
+from minitvm import models
+from minitvm.graph import Graph
+from minitvm.interop.to_onnx import to_onnx
+from minitvm.reference import graph as reference
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Millions of weights of the whole network as published, and its light form; whether that is compiled each time."""
+
+    weights: float
+    light: Callable[[], Graph]
+    quick: bool = False
+
+
+SMALL_PICTURE = (1, 3, 64, 64)
+
+CASES = {
+    "efficientnet_b0": Case(5.29, partial(models.efficientnet_b0, shape=SMALL_PICTURE, stages=3)),
+    "mobilenet_v3": Case(5.48, partial(models.mobilenet_v3, shape=SMALL_PICTURE, blocks=7)),
+    "regnet_y_400mf": Case(4.34, partial(models.regnet_y_400mf, shape=SMALL_PICTURE, depths=(1, 2, 0, 0))),
+    "shufflenet_v2": Case(2.28, partial(models.shufflenet_v2, shape=(1, 3, 32, 32), depths=(2, 0, 0)), quick=True),
+}
+
+
+def _answers(graph: Graph, seed: int) -> np.ndarray:
+    session = onnxruntime.InferenceSession(to_onnx(graph).SerializeToString(), providers=["CPUExecutionProvider"])
+    answer: np.ndarray = session.run(None, models.example_inputs(graph, seed))[0]
+    return answer
+
+
+def _agree(answer: np.ndarray, expected: np.ndarray) -> None:
+    assert np.abs(answer - expected).max() <= 1e-3 * np.abs(expected).max()
+
+
+def test_every_network_has_its_case() -> None:
+    assert sorted(CASES) == sorted(models.MORE)
+    assert not set(models.NETWORKS) & set(models.MORE)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_light_forms_mean_what_onnx_runtime_computes(name: str) -> None:
+    graph = CASES[name].light()
+    expected = _answers(graph, 0)
+    _agree(reference.run(graph, models.example_inputs(graph))[0], expected)
+    largest = np.abs(expected).max()
+    assert 0.5 < largest < 5000
+    assert np.abs(expected - _answers(graph, 1)).max() > 0.05 * largest, "the answer hardly depends on the input"
+
+
+@pytest.mark.parametrize(
+    "name", [name if case.quick else pytest.param(name, marks=pytest.mark.full) for name, case in CASES.items()]
+)
+def test_compiled_light_forms_answer_as_onnx_runtime_does(name: str) -> None:
+    graph = CASES[name].light()
+    for threads in (1, 2):
+        module = minitvm.build(graph, threads=threads)
+        _agree(np.asarray(module(**models.example_inputs(graph))), _answers(graph, 0))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", CASES)
+def test_whole_networks_are_as_published_and_right(name: str) -> None:
+    graph = models.get(name)
+    assert sum(c.data.size for c in graph.constants) / 1e6 == pytest.approx(CASES[name].weights, rel=0.02)
+    expected = _answers(graph, 0)
+    assert 0.5 < np.abs(expected).max() < 5000
+    _agree(np.asarray(minitvm.build(graph)(**models.example_inputs(graph))), expected)
