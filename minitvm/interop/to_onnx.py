@@ -425,3 +425,10 @@ def _conv_transpose(writer: _Writer, node: OpNode) -> None:
         output_padding=_spatial(node, "output_padding", rank),
         group=node.attrs["groups"],
     )
+
+
+@_export("broadcast_to")
+def _broadcast_to(writer: _Writer, node: OpNode) -> None:
+    made = node.outputs[0].name
+    shape = writer.weight(f"{made}_shape", list(_known(node, "shape")))
+    writer.node("Expand", [node.inputs[0].name, shape], [made])

@@ -18,12 +18,16 @@ from collections.abc import Callable
 import numpy as np
 
 from ..errors import ModelError, nearest
-from ..graph import Graph
+from ..graph import Graph, Value
 from .alexnet import alexnet
+from .bert import bert
+from .convnext import convnext_tiny
 from .densenet import densenet121
 from .efficientnet import efficientnet_b0
+from .gpt2 import gpt2
 from .inception import inception_v3
 from .layers import extent
+from .llama import llama
 from .mobilenet import mobilenet, mobilenet_v2
 from .mobilenet_v3 import mobilenet_v3
 from .pictures import picture
@@ -31,7 +35,11 @@ from .regnet import regnet_y_400mf
 from .resnet import resnet18, resnet50
 from .shufflenet import shufflenet_v2
 from .squeezenet import squeezenet1_0, squeezenet1_1
+from .swin import swin_t
+from .unet import unet
 from .vgg import vgg16, vgg19
+from .vit import vit_small
+from .whisper import whisper_encoder
 
 NETWORKS: dict[str, Callable[[int], Graph]] = {
     network.__name__: network
@@ -43,8 +51,16 @@ NETWORKS: dict[str, Callable[[int], Graph]] = {
 
 # Today's networks, which are built of other operators than those: `family: {name: network}`.
 FAMILIES: dict[str, dict[str, Callable[[int], Graph]]] = {
-    "mobile": {network.__name__: network for network in (efficientnet_b0, mobilenet_v3, regnet_y_400mf, shufflenet_v2)},
-}
+    family: {network.__name__: network for network in networks}
+    for family, networks in {
+        "pictures, convolutions": (
+            convnext_tiny, efficientnet_b0, mobilenet_v3, regnet_y_400mf, shufflenet_v2, unet,
+        ),
+        "pictures, attention": (swin_t, vit_small),
+        "text": (bert, gpt2, llama),
+        "sound": (whisper_encoder,),
+    }.items()
+}  # fmt: skip
 MORE = {name: network for family in FAMILIES.values() for name, network in family.items()}
 ALL = {**NETWORKS, **MORE}
 
@@ -57,6 +73,22 @@ def get(name: str, seed: int = 0) -> Graph:
 
 
 def example_inputs(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
-    """A float32 picture for each input, by name: see `models.pictures`."""
+    """Something to show to a network, by the names of its inputs.
+
+    Floats are pictures (see `models.pictures`). Integers that are looked up in a table are tokens of it; others are a
+    mask, whose last quarter is behind the text.
+    """
     generator = np.random.default_rng([seed, 1])
-    return {value.name: picture([extent(d) for d in value.shape], generator) for value in graph.inputs}
+    return {value.name: _example(graph, value, generator) for value in graph.inputs}
+
+
+def _example(graph: Graph, value: Value, generator: np.random.Generator) -> np.ndarray:
+    shape = [extent(d) for d in value.shape]
+    if value.dtype == "float32":
+        return picture(shape, generator)
+    table = next((n.inputs[0] for n in graph.nodes if n.op == "take" and n.inputs[1] is value), None)
+    if table is not None:
+        return generator.integers(0, extent(table.shape[0]), shape).astype(value.dtype.numpy)
+    mask = np.ones(shape, value.dtype.numpy)
+    mask[..., -(shape[-1] // 4) :] = 0
+    return mask

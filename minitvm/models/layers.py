@@ -48,6 +48,10 @@ class Layers:
         values: Sequence[Value] = self._builder.op("split", x, indices_or_sections=parts, axis=axis)
         return values
 
+    def constant(self, array: np.ndarray) -> Value:
+        """A constant that several layers read."""
+        return self._builder.constant(array)
+
     # ------------------------------------------------------------------ layers with weights
 
     def conv(
@@ -65,6 +69,19 @@ class Layers:
         shape = (channels, extent(x.shape[1]) // groups, *size)
         y = self.op("nn.conv2d", x, self._filters(shape), strides=(stride, stride), padding=padding, groups=groups)
         return self.op("nn.bias_add", y, self._normal((channels,), 0.1)) if bias else y
+
+    def conv1d(self, x: Value, channels: int, kernel: int, stride: int = 1, padding: int = 0) -> Value:
+        """A convolution of NCW data, with bias."""
+        weight = self._filters((channels, extent(x.shape[1]), kernel))
+        y = self.op("nn.conv1d", x, weight, strides=stride, padding=padding)
+        return self.op("nn.bias_add", y, self._normal((channels,), 0.1))
+
+    def conv_transpose(self, x: Value, channels: int, kernel: int, stride: int) -> Value:
+        """A transposed convolution of NCHW data, with bias: a picture `stride` times as large."""
+        # Of the taps that a filter has, kernel^2 / stride^2 meet in one point.
+        weight = self._filters((channels, extent(x.shape[1]), kernel, kernel)).swapaxes(0, 1) * np.float32(stride)
+        y = self.op("nn.conv2d_transpose", x, np.ascontiguousarray(weight), strides=stride)
+        return self.op("nn.bias_add", y, self._normal((channels,), 0.1))
 
     def batch_norm(self, x: Value, gain: float = 1.0) -> Value:
         """Batch norm with statistics that are constants, as in inference; `gain` scales the result."""
@@ -115,6 +132,10 @@ class Layers:
         """min(max(x, 0), 6)"""
         return self.op("clip", x, a_min=0.0, a_max=6.0)
 
+    def gelu(self, x: Value, approximate: str = "none") -> Value:
+        """x times the normal distribution function of x; `approximate="tanh"` is its usual approximation."""
+        return self.op("nn.gelu", x, approximate=approximate)
+
     def max_pool(self, x: Value, size: int, stride: int, padding: int = 0, ceil_mode: bool = False) -> Value:
         """The largest of each window; `ceil_mode` keeps a last window that hangs over."""
         return self.op("nn.max_pool2d", x, pool_size=(size, size), strides=(stride, stride),
@@ -136,6 +157,14 @@ class Layers:
     def add(self, a: Value, b: Value) -> Value:
         """a + b"""
         return self.op("add", a, b)
+
+    def to_channels_last(self, x: Value) -> Value:
+        """NCHW as NHWC."""
+        return self.op("transpose", x, axes=(0, 2, 3, 1))
+
+    def to_channels_first(self, x: Value) -> Value:
+        """NHWC as NCHW."""
+        return self.op("transpose", x, axes=(0, 3, 1, 2))
 
     def concat(self, parts: Sequence[Value]) -> Value:
         """Joined along the channels."""

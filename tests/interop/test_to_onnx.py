@@ -85,6 +85,14 @@ CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
         ([IMAGE], {"begin": (-1, 2), "end": (1, 7), "strides": (-2, 3), "axes": (2, 3)}),
     ],
     "take": [([IMAGE, (2, 3)], {"axis": 1, "whole": {1: ("int64", 4)}}), ([ROWS, (5,)], {"whole": {1: ("int32", 18)}})],
+    "broadcast_to": [
+        (
+            [
+                (3, 1),
+            ],
+            {"shape": (2, 3, 4)},
+        )
+    ],
     "cast": [([ROWS], {"dtype": dtype}) for dtype in ("int32", "float64", "bool")],
     "where": [([ROWS, ROWS, (6,)], {"whole": {0: ("bool", 2)}})],
     "nn.pad": [

@@ -23,7 +23,11 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 @dataclass(frozen=True)
 class Case:
-    """Millions of weights of the whole network as published, and its light form; whether that is compiled each time."""
+    """Millions of numbers that the whole network holds, and its light form; whether that is compiled each time.
+
+    They are the weights as published, less the layers that are left out (BERT, GPT-2), and with the masks and the biases
+    by distance written out (Swin).
+    """
 
     weights: float
     light: Callable[[], Graph]
@@ -33,10 +37,20 @@ class Case:
 SMALL_PICTURE = (1, 3, 64, 64)
 
 CASES = {
+    "bert": Case(51.9, partial(models.bert, length=12, depth=1, width=24, heads=2, vocabulary=50), quick=True),
+    "convnext_tiny": Case(28.59, partial(models.convnext_tiny, shape=SMALL_PICTURE, depths=(1, 1, 0, 0))),
     "efficientnet_b0": Case(5.29, partial(models.efficientnet_b0, shape=SMALL_PICTURE, stages=3)),
+    "gpt2": Case(67.0, partial(models.gpt2, length=10, depth=1, width=24, heads=2, vocabulary=50)),
+    "llama": Case(
+        74.3, partial(models.llama, length=10, depth=1, width=32, heads=4, key_heads=2, hidden=40, vocabulary=50)
+    ),
     "mobilenet_v3": Case(5.48, partial(models.mobilenet_v3, shape=SMALL_PICTURE, blocks=7)),
     "regnet_y_400mf": Case(4.34, partial(models.regnet_y_400mf, shape=SMALL_PICTURE, depths=(1, 2, 0, 0))),
     "shufflenet_v2": Case(2.28, partial(models.shufflenet_v2, shape=(1, 3, 32, 32), depths=(2, 0, 0)), quick=True),
+    "swin_t": Case(29.5, partial(models.swin_t, shape=(1, 3, 56, 56), depths=(2, 1))),
+    "unet": Case(7.76, partial(models.unet, shape=(1, 3, 32, 32), width=8, depth=2)),
+    "vit_small": Case(22.05, partial(models.vit_small, shape=(1, 3, 48, 64), depth=1, width=64)),
+    "whisper_encoder": Case(8.21, partial(models.whisper_encoder, frames=40, depth=1, width=32, heads=2)),
 }
 
 
