@@ -25,7 +25,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 class Case:
     """Millions of numbers that the whole network holds, and its light form; whether that is compiled each time.
 
-    They are the weights as published, less the layers that are left out (BERT, GPT-2), and with the masks and the biases
+    They are the weights as published, without the layers that are left out (BERT, GPT-2), and with masks and biases
     by distance written out (Swin).
     """
 
