@@ -154,8 +154,8 @@ class Layers:
         """[batch, everything else]"""
         return self.op("reshape", x, newshape=(x.shape[0], math.prod(extent(d) for d in x.shape[1:])))
 
-    def add(self, a: Value, b: Value) -> Value:
-        """a + b"""
+    def add(self, a: Value, b: Value | np.ndarray) -> Value:
+        """a + b; an array is a constant."""
         return self.op("add", a, b)
 
     def to_channels_last(self, x: Value) -> Value:

@@ -46,9 +46,10 @@ def _windowed(net: Layers, x: Value, heads: int, shift: int) -> Value:
     windows, points = height * width // WINDOW**2, WINDOW**2
     y = _windows(net, _rolled(net, x, shift))
     combined = net.split(net.dense(y, 3 * channels), 3, axis=-1)
+    query, key, value = (split_heads(net, part, heads) for part in combined)
     distances = _distance_bias(net, heads)
     mask = distances[None] if not shift else distances[None] + _shift_mask(height, width, shift)[:, None]
-    y = join_heads(net, attend(net, *(split_heads(net, part, heads) for part in combined), mask))
+    y = join_heads(net, attend(net, query, key, value, mask))
     y = net.dense(net.op("reshape", y, newshape=(batch * windows, points, channels)), channels)
     return _rolled(net, _picture(net, y, height, width), -shift)
 

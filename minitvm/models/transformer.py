@@ -17,8 +17,8 @@ def attention(
 ) -> Value:
     """Self-attention of data [batch, sequence, features]; `mask` is added to the scores [batch, heads, query, key]."""
     width = extent(x.shape[-1])
-    query, key, value = net.dense(x, width), net.dense(x, width, bias=key_bias), net.dense(x, width)
-    mixed = attend(net, *(split_heads(net, part, heads) for part in (query, key, value)), mask)
+    query, key, value = (split_heads(net, net.dense(x, width, bias), heads) for bias in (True, key_bias, True))
+    mixed = attend(net, query, key, value, mask)
     return net.dense(join_heads(net, mixed), width)
 
 
