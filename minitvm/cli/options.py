@@ -128,10 +128,10 @@ def read_graph(text: str, shapes: Sequence[str], arrays: Mapping[str, np.ndarray
     """
     from ..build import to_graph
     from ..frontend.onnx.loading import load
-    from ..models import ALL
+    from ..models import ALL, get
 
     if text in ALL and not Path(text).exists():
-        return to_graph(ALL[text](0), parse_shapes(shapes))
+        return get(text, shapes=parse_shapes(shapes))
     model, given = load(onnx_model(text)), parse_shapes(shapes)
     still_open = open_inputs(model, given)
     for name, dims in list(still_open.items()):

@@ -13,11 +13,12 @@ ones. The packages that carry these are located, never imported.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ..errors import ModelError, nearest
+from ..errors import ModelError, nearest, report
 from ..graph import Graph, Value
 from .alexnet import alexnet
 from .bert import bert
@@ -41,7 +42,7 @@ from .vgg import vgg16, vgg19
 from .vit import vit_small
 from .whisper import whisper_encoder
 
-NETWORKS: dict[str, Callable[[int], Graph]] = {
+NETWORKS: dict[str, Callable[..., Graph]] = {
     network.__name__: network
     for network in (
         alexnet, densenet121, inception_v3, mobilenet, mobilenet_v2, resnet18, resnet50, squeezenet1_0, squeezenet1_1,
@@ -50,7 +51,7 @@ NETWORKS: dict[str, Callable[[int], Graph]] = {
 }  # fmt: skip
 
 # Today's networks, which are built of other operators than those: `family: {name: network}`.
-FAMILIES: dict[str, dict[str, Callable[[int], Graph]]] = {
+FAMILIES: dict[str, dict[str, Callable[..., Graph]]] = {
     family: {network.__name__: network for network in networks}
     for family, networks in {
         "pictures, convolutions": (
@@ -65,11 +66,35 @@ MORE = {name: network for family in FAMILIES.values() for name, network in famil
 ALL = {**NETWORKS, **MORE}
 
 
-def get(name: str, seed: int = 0) -> Graph:
-    """A network by its name, one of ALL; the same seed gives the same bits. Raises ModelError for another name."""
+def get(name: str, seed: int = 0, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
+    """A network by its name, one of ALL; the same seed gives the same bits.
+
+    `shapes` has the shapes of inputs by their names, for a network that can be built for others than its own. Raises
+    ModelError for another name, and for shapes that the network does not have.
+    """
     if name not in ALL:
         raise ModelError(f"no network is called {name!r}: {nearest(name, list(ALL))}")
-    return ALL[name](seed)
+    graph = ALL[name](seed)
+    if shapes and _differ(graph, shapes) and "shape" in inspect.signature(ALL[name]).parameters:
+        first = graph.inputs[0]
+        shape = tuple(shapes.get(first.name, ()))
+        if len(shape) == len(first.shape):
+            graph = ALL[name](seed, shape=shape)
+    if shapes and _differ(graph, shapes):
+        raise ModelError(
+            report(
+                f"{name} is not built for these shapes",
+                wanted=", ".join(f"{value.name}: {tuple(map(extent, value.shape))}" for value in graph.inputs),
+                found=", ".join(f"{key}: {tuple(shape)}" for key, shape in shapes.items()),
+            )
+        )
+    return graph
+
+
+def _differ(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether some of the shapes are not those of the graph's inputs."""
+    own = {value.name: tuple(map(extent, value.shape)) for value in graph.inputs}
+    return any(own.get(name) != tuple(shape) for name, shape in shapes.items())
 
 
 def example_inputs(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..graph import Graph, Value
@@ -13,7 +15,7 @@ VOCABULARY = 32000
 
 def llama(
     seed: int = 0,
-    length: int = 64,
+    shape: Sequence[int] = (1, 64),
     depth: int = 4,
     width: int = 768,
     heads: int = 12,
@@ -23,11 +25,11 @@ def llama(
 ) -> Graph:
     """Four layers of 768 features, where three query heads share a key head, on 64 tokens: logits; 3.1 GMAC.
 
-    `input_ids` is int64 [1, length].
+    `input_ids` is int64 of `shape`, [batch, length].
     """
-    net = Layers("llama", seed, (1, length), "input_ids", "int64")
+    net = Layers("llama", seed, shape, "input_ids", "int64")
     x = net.op("take", net.table((vocabulary, width)), net.input, axis=0)
-    cosines, sines = _rotations(length, width // heads)
+    cosines, sines = _rotations(shape[1], width // heads)
     for _ in range(depth):
         y = net.rms_norm(x)
         query = _rotated(net, split_heads(net, net.dense(y, width, bias=False), heads), cosines, sines)
@@ -35,7 +37,7 @@ def llama(
         key = _rotated(net, split_heads(net, net.dense(y, narrow, bias=False), key_heads), cosines, sines)
         value = split_heads(net, net.dense(y, narrow, bias=False), key_heads)
         key, value = (_repeated(net, part, heads // key_heads) for part in (key, value))
-        mixed = attend(net, query, key, value, causal_mask(length))
+        mixed = attend(net, query, key, value, causal_mask(shape[1]))
         x = net.add(x, net.dense(join_heads(net, mixed), width, bias=False))
         y = net.rms_norm(x)
         gate = net.op("nn.silu", net.dense(y, hidden, bias=False))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..errors import ModelError
 from ..graph import Graph, Value
 from .layers import PICTURE, Layers, extent
 from .transformer import attend, feed_forward, join_heads, split_heads
@@ -16,6 +17,9 @@ HIDDEN = -100.0  # added to the score of a point that was not a neighbour before
 
 def swin_t(seed: int = 0, shape: Sequence[int] = PICTURE, depths: Sequence[int] = (2, 2, 6, 2)) -> Graph:
     """Swin tiny: twelve blocks of attention in windows of 7 x 7 points; 4.5 GMAC."""
+    whole = WINDOW * 4 << len(depths) - 1
+    if any(size % whole for size in shape[2:]):
+        raise ModelError(f"swin_t takes pictures of whole windows: multiples of {whole}, found {tuple(shape)}")
     net = Layers("swin_t", seed, shape)
     x = net.layer_norm(net.to_channels_last(net.conv(net.input, 96, 4, 4, bias=True)))
     for stage, depth in enumerate(depths):
@@ -43,15 +47,15 @@ def _merged(net: Layers, x: Value) -> Value:
 def _windowed(net: Layers, x: Value, heads: int, shift: int) -> Value:
     """Attention of the points of each window, with a bias by their distance in the picture."""
     batch, height, width, channels = (extent(d) for d in x.shape)
-    windows, points = height * width // WINDOW**2, WINDOW**2
     y = _windows(net, _rolled(net, x, shift))
     combined = net.split(net.dense(y, 3 * channels), 3, axis=-1)
     query, key, value = (split_heads(net, part, heads) for part in combined)
     distances = _distance_bias(net, heads)
-    mask = distances[None] if not shift else distances[None] + _shift_mask(height, width, shift)[:, None]
-    y = join_heads(net, attend(net, query, key, value, mask))
-    y = net.dense(net.op("reshape", y, newshape=(batch * windows, points, channels)), channels)
-    return _rolled(net, _picture(net, y, height, width), -shift)
+    mask = distances[None]
+    if shift:
+        mask = mask + np.tile(_shift_mask(height, width, shift)[:, None], (batch, 1, 1, 1))
+    y = net.dense(join_heads(net, attend(net, query, key, value, mask)), channels)
+    return _rolled(net, _picture(net, y, (batch, height, width)), -shift)
 
 
 def _rolled(net: Layers, x: Value, shift: int) -> Value:
@@ -66,19 +70,19 @@ def _rolled(net: Layers, x: Value, shift: int) -> Value:
 
 
 def _windows(net: Layers, x: Value) -> Value:
-    """[1, height, width, channels] as [windows, points, channels]."""
-    _, height, width, channels = (extent(d) for d in x.shape)
-    tiles = net.op("reshape", x, newshape=(height // WINDOW, WINDOW, width // WINDOW, WINDOW, channels))
+    """[batch, height, width, channels] as [windows, points, channels]."""
+    batch, height, width, channels = (extent(d) for d in x.shape)
+    tiles = net.op("reshape", x, newshape=(batch * height // WINDOW, WINDOW, width // WINDOW, WINDOW, channels))
     tiles = net.op("transpose", tiles, axes=(0, 2, 1, 3, 4))
-    return net.op("reshape", tiles, newshape=(height * width // WINDOW**2, WINDOW**2, channels))
+    return net.op("reshape", tiles, newshape=(batch * height * width // WINDOW**2, WINDOW**2, channels))
 
 
-def _picture(net: Layers, x: Value, height: int, width: int) -> Value:
-    """[windows, points, channels] as [1, height, width, channels]."""
-    channels = extent(x.shape[-1])
-    tiles = net.op("reshape", x, newshape=(height // WINDOW, width // WINDOW, WINDOW, WINDOW, channels))
+def _picture(net: Layers, x: Value, shape: tuple[int, int, int]) -> Value:
+    """[windows, points, channels] as [batch, height, width, channels], `shape` being the first three of these."""
+    (batch, height, width), channels = shape, extent(x.shape[-1])
+    tiles = net.op("reshape", x, newshape=(batch * height // WINDOW, width // WINDOW, WINDOW, WINDOW, channels))
     tiles = net.op("transpose", tiles, axes=(0, 2, 1, 3, 4))
-    return net.op("reshape", tiles, newshape=(1, height, width, channels))
+    return net.op("reshape", tiles, newshape=(batch, height, width, channels))
 
 
 def _distance_bias(net: Layers, heads: int) -> np.ndarray:

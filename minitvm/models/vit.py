@@ -15,7 +15,7 @@ def vit_small(seed: int = 0, shape: Sequence[int] = PICTURE, depth: int = 12, wi
     x = net.conv(net.input, width, 16, 16, bias=True)
     batch, _, rows, columns = (extent(d) for d in x.shape)
     x = net.op("transpose", net.op("reshape", x, newshape=(batch, width, rows * columns)), axes=(0, 2, 1))
-    x = net.op("concatenate", net.table((batch, 1, width)), x, axis=1)
+    x = net.op("concatenate", net.table((1, 1, width)).repeat(batch, 0), x, axis=1)
     x = net.add(x, net.table((1, rows * columns + 1, width)))
     for _ in range(depth):
         x = net.add(x, attention(net, net.layer_norm(x, 1e-6), width // 64))

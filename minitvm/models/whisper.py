@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,9 +12,11 @@ from .layers import Layers, extent
 from .transformer import attention, feed_forward
 
 
-def whisper_encoder(seed: int = 0, frames: int = 3000, depth: int = 4, width: int = 384, heads: int = 6) -> Graph:
+def whisper_encoder(
+    seed: int = 0, shape: Sequence[int] = (1, 80, 3000), depth: int = 4, width: int = 384, heads: int = 6
+) -> Graph:
     """The encoder of Whisper tiny: 80 mel bands of 30 s, four layers on 1500 tokens; 17 GMAC."""
-    net = Layers("whisper_encoder", seed, (1, 80, frames), "mel")
+    net = Layers("whisper_encoder", seed, shape, "mel")
     x = net.gelu(net.conv1d(net.input, width, 3, padding=1))
     x = net.gelu(net.conv1d(x, width, 3, stride=2, padding=1))
     x = net.op("transpose", x, axes=(0, 2, 1))

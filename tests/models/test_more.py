@@ -14,6 +14,7 @@ import pytest
 
 import minitvm
 from minitvm import models
+from minitvm.errors import ModelError
 from minitvm.graph import Graph
 from minitvm.interop.to_onnx import to_onnx
 from minitvm.reference import graph as reference
@@ -30,19 +31,19 @@ class Case:
     """
 
     weights: float
-    light: Callable[[], Graph]
+    light: Callable[..., Graph]
     quick: bool = False
 
 
 SMALL_PICTURE = (1, 3, 64, 64)
 
 CASES = {
-    "bert": Case(51.9, partial(models.bert, length=12, depth=1, width=24, heads=2, vocabulary=50), quick=True),
+    "bert": Case(51.9, partial(models.bert, shape=(1, 12), depth=1, width=24, heads=2, vocabulary=50), quick=True),
     "convnext_tiny": Case(28.59, partial(models.convnext_tiny, shape=SMALL_PICTURE, depths=(1, 1, 0, 0))),
     "efficientnet_b0": Case(5.29, partial(models.efficientnet_b0, shape=SMALL_PICTURE, stages=3)),
-    "gpt2": Case(67.0, partial(models.gpt2, length=10, depth=1, width=24, heads=2, vocabulary=50)),
+    "gpt2": Case(67.0, partial(models.gpt2, shape=(1, 10), depth=1, width=24, heads=2, vocabulary=50)),
     "llama": Case(
-        74.3, partial(models.llama, length=10, depth=1, width=32, heads=4, key_heads=2, hidden=40, vocabulary=50)
+        74.3, partial(models.llama, shape=(1, 10), depth=1, width=32, heads=4, key_heads=2, hidden=40, vocabulary=50)
     ),
     "mobilenet_v3": Case(5.48, partial(models.mobilenet_v3, shape=SMALL_PICTURE, blocks=7)),
     "regnet_y_400mf": Case(4.34, partial(models.regnet_y_400mf, shape=SMALL_PICTURE, depths=(1, 2, 0, 0))),
@@ -50,7 +51,7 @@ CASES = {
     "swin_t": Case(29.5, partial(models.swin_t, shape=(1, 3, 56, 56), depths=(2, 1))),
     "unet": Case(7.76, partial(models.unet, shape=(1, 3, 32, 32), width=8, depth=2)),
     "vit_small": Case(22.05, partial(models.vit_small, shape=(1, 3, 48, 64), depth=1, width=64)),
-    "whisper_encoder": Case(8.21, partial(models.whisper_encoder, frames=40, depth=1, width=32, heads=2)),
+    "whisper_encoder": Case(8.21, partial(models.whisper_encoder, shape=(1, 80, 40), depth=1, width=32, heads=2)),
 }
 
 
@@ -87,6 +88,40 @@ def test_compiled_light_forms_answer_as_onnx_runtime_does(name: str) -> None:
     for threads in (1, 2):
         module = minitvm.build(graph, threads=threads)
         _agree(np.asarray(module(**models.example_inputs(graph))), _answers(graph, 0))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_batch_of_two_is_two_of_one(name: str) -> None:
+    light = CASES[name].light
+    single = light()
+    double = light(shape=(2, *single.inputs[0].shape[1:]))
+    first, second = (models.example_inputs(single, seed) for seed in (0, 1))
+    both = {key: np.concatenate([first[key], second[key]]) for key in first}
+    alone = [reference.run(single, inputs)[0] for inputs in (first, second)]
+    _agree(reference.run(double, both)[0], np.concatenate(alone))
+
+
+def test_networks_are_built_for_other_shapes() -> None:
+    graph = models.get("shufflenet_v2", shapes={"data": (2, 3, 96, 64)})
+    assert [tuple(v.shape) for v in (*graph.inputs, *graph.outputs)] == [(2, 3, 96, 64), (2, 1000)]
+    assert tuple(models.get("alexnet", shapes={"data": (1, 3, 227, 227)}).inputs[0].shape) == (1, 3, 227, 227)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "message"),
+    [
+        ("squeezenet1_1", {"data": (2, 3, 224, 224)}, "wanted: data: (1, 3, 224, 224)"),
+        ("shufflenet_v2", {"picture": (1, 3, 96, 64)}, "found:  picture: (1, 3, 96, 64)"),
+        ("shufflenet_v2", {"data": (1, 3, 96)}, "found:  data: (1, 3, 96)"),
+        ("swin_t", {"data": (1, 3, 230, 224)}, "multiples of 224"),
+    ],
+)
+def test_shapes_that_a_network_does_not_have_are_refused(
+    name: str, shapes: dict[str, tuple[int, ...]], message: str
+) -> None:
+    with pytest.raises(ModelError) as error:
+        models.get(name, shapes=shapes)
+    assert message in str(error.value)
 
 
 @pytest.mark.full
