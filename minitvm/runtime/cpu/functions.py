@@ -24,11 +24,6 @@ def horner(x: Value, coefficients: tuple[float, ...]) -> Value:
     return total
 
 
-def power_of_two(n: Value) -> Value:
-    """2^n as float32 for int32 n in [-126, 127], by building the exponent field."""
-    return ((n + 127) << 23).bitcast(F32)
-
-
 def sign(x: Value) -> Value:
     if x.kind == "u":
         return (x == 0).select(x, x.constant(1))
@@ -44,19 +39,39 @@ _LN2_HIGH = 0.693145751953125  # 15 bits: n * _LN2_HIGH is exact for |n| < 512
 _LN2_LOW = 1.42860682030941723212e-6
 
 
+# Added to a number below 2^22 this rounds it to an integer, which is left in the low bits.
+_ROUND = 1.5 * 2**23
+
+
 def exp_f32(x: Value) -> Value:
     """e^x within 2 ulp, subnormal results included."""
-    # Beyond these bounds the result has overflowed to infinity or rounds to zero.
-    clamped = (x < -104.0).select(x.constant(-104.0), (x > 89.0).select(x.constant(89.0), x))
-    n = (clamped * (1.0 / math.log(2.0))).intrinsic("rint")
-    r = n.intrinsic("fma", n.constant(-_LN2_HIGH), clamped)
+    # Above 89 the result has overflowed to infinity.
+    return _exp_below_89((x > 89.0).select(x.constant(89.0), x))
+
+
+def _exp_below_89(x: Value) -> Value:
+    """e^x for x up to 89, or NaN."""
+    # Below -104 the result rounds to zero.
+    p, n = _exp_parts((x < -104.0).select(x.constant(-104.0), x), 254)
+    # 2^n in two factors: n runs from -150 to 128, further than one exponent field reaches. Half of n + 254 is half of n
+    # and the bias of the exponent; what else is in the bits leaves them by the shift.
+    half = n >> 1
+    return p * (half << 23).bitcast(F32) * ((n - half) << 23).bitcast(F32)
+
+
+def _exp_normal(x: Value) -> Value:
+    """e^x for x from -87 to 88, where the result is a normal number, or NaN."""
+    p, n = _exp_parts(x, 127)
+    return p * (n << 23).bitcast(F32)
+
+
+def _exp_parts(x: Value, bias: int) -> tuple[Value, Value]:
+    """(p, n + bias in the low 9 bits) with e^x = p 2^n and p from sqrt(1/2) to sqrt(2)."""
+    rounded = x.intrinsic("fma", x.constant(1.0 / math.log(2.0)), x.constant(_ROUND + bias))
+    n = rounded - (_ROUND + bias)
+    r = n.intrinsic("fma", n.constant(-_LN2_HIGH), x)
     r = n.intrinsic("fma", n.constant(-_LN2_LOW), r)
-    p = (r * r).intrinsic("fma", horner(r, _EXP), r) + 1.0
-    # 2^n in two factors: n runs from -150 to 128, further than one exponent field reaches.
-    k = n.cast(I32)
-    half = k >> 1
-    result = p * power_of_two(half) * power_of_two(k - half)
-    return x.is_nan().select(x, result)
+    return (r * r).intrinsic("fma", horner(r, _EXP), r) + 1.0, rounded.bitcast(I32)
 
 
 # ln(1 + f) = f - f^2/2 + f^3 p(f) on sqrt(1/2) <= 1 + f <= sqrt(2)
@@ -94,13 +109,15 @@ def tanh_f32(x: Value) -> Value:
     magnitude = x.intrinsic("fabs")
     square = x * x
     near = (x * square).intrinsic("fma", horner(square, _TANH), x)
-    far = 1.0 - 2.0 / (exp_f32(magnitude + magnitude) + 1.0)
+    bounded = (magnitude > 10.0).select(x.constant(10.0), magnitude)  # beyond, the result rounds to 1
+    far = 1.0 - 2.0 / (_exp_normal(bounded + bounded) + 1.0)
     return (magnitude < 0.625).select(near, far.intrinsic("copysign", x))
 
 
-def sigmoid(x: Value, exp: Callable[[Value], Value]) -> Value:
-    """1 / (1 + e^-x), written so that no intermediate overflows; within 4 ulp."""
-    e = exp(-x.intrinsic("fabs"))
+def sigmoid(x: Value) -> Value:
+    """1 / (1 + e^-x), written so that no intermediate overflows; in float32 within 4 ulp."""
+    exponent = -x.intrinsic("fabs")
+    e = _exp_below_89(exponent) if x.element is F32 else _exp(exponent)
     return (x < 0.0).select(e, x.constant(1.0)) / (e + 1.0)
 
 
@@ -120,7 +137,7 @@ def erf_f32(x: Value) -> Value:
     magnitude = x.intrinsic("fabs")
     near = x * horner(x * x, _ERF_NEAR)
     bounded = (magnitude > 4.0).select(x.constant(4.0), magnitude)
-    far = (1.0 - exp_f32(-horner(bounded, _ERF_FAR))).intrinsic("copysign", x)
+    far = (1.0 - _exp_normal(-horner(bounded, _ERF_FAR))).intrinsic("copysign", x)
     return (magnitude < 0.9375).select(near, x.is_nan().select(x, far))
 
 
@@ -162,7 +179,7 @@ UNARY: dict[str, Callable[..., Value]] = {
     "exp": _exp,
     "log": _with_float32("log", log_f32),
     "tanh": _with_float32("tanh", tanh_f32),
-    "sigmoid": in_float32(lambda x: sigmoid(x, _exp)),
+    "sigmoid": in_float32(sigmoid),
     "erf": _with_float32("erf", erf_f32),
     "exp10": in_float32(_exp10),
     **{name: in_float32(libm(name, 1)) for name in _LIBM_UNARY},
