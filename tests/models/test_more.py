@@ -39,7 +39,7 @@ SMALL_PICTURE = (1, 3, 64, 64)
 
 CASES = {
     "bert": Case(51.9, partial(models.bert, shape=(1, 12), depth=1, width=24, heads=2, vocabulary=50), quick=True),
-    "convnext_tiny": Case(28.59, partial(models.convnext_tiny, shape=SMALL_PICTURE, depths=(1, 1, 0, 0))),
+    "convnext_tiny": Case(28.59, partial(models.convnext_tiny, shape=(1, 3, 32, 32), depths=(1, 1, 0, 0))),
     "efficientnet_b0": Case(5.29, partial(models.efficientnet_b0, shape=SMALL_PICTURE, stages=3)),
     "gpt2": Case(67.0, partial(models.gpt2, shape=(1, 10), depth=1, width=24, heads=2, vocabulary=50)),
     "llama": Case(
@@ -47,7 +47,7 @@ CASES = {
     ),
     "mobilenet_v3": Case(5.48, partial(models.mobilenet_v3, shape=SMALL_PICTURE, blocks=7)),
     "regnet_y_400mf": Case(4.34, partial(models.regnet_y_400mf, shape=SMALL_PICTURE, depths=(1, 2, 0, 0))),
-    "shufflenet_v2": Case(2.28, partial(models.shufflenet_v2, shape=(1, 3, 32, 32), depths=(2, 0, 0)), quick=True),
+    "shufflenet_v2": Case(2.28, partial(models.shufflenet_v2, shape=(1, 3, 32, 32), depths=(2, 0, 0))),
     "swin_t": Case(29.5, partial(models.swin_t, shape=(1, 3, 56, 56), depths=(2, 1))),
     "unet": Case(7.76, partial(models.unet, shape=(1, 3, 32, 32), width=8, depth=2)),
     "vit_small": Case(22.05, partial(models.vit_small, shape=(1, 3, 48, 64), depth=1, width=64)),
