@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import traceback
 
-from . import artifact, layers, matmul, networks, oracle, resnet50, runtime_overhead, schedule
+from . import artifact, cases, layers, matmul, networks, oracle, resnet50, runtime_overhead, schedule
 
 
 def main() -> int:
     """The number of benchmarks that failed."""
     failed = []
-    for module in (matmul, layers, networks, artifact, resnet50, runtime_overhead, schedule, oracle):
+    for module in (matmul, layers, cases, networks, artifact, resnet50, runtime_overhead, schedule, oracle):
         try:
             module.main()
         except Exception:

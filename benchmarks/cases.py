@@ -188,14 +188,20 @@ def main(arguments: list[str] | None = None) -> None:
         del arguments[at : at + 2]
     names = [name for name in CASES if not arguments or any(part in name for part in arguments)]
     rows: list[harness.Row] = []
+    failed: list[str] = []
     for threads in counts:
         for name in names:
             try:
                 rows += measured(name, threads)
             except (RuntimeError, MinitvmError) as error:
-                print(f"  {name}: {str(error).splitlines()[0]}")
+                failed.append(f"{name}: {str(error).splitlines()[0]}")
     harness.table("single operators", rows)
-    harness.save("cases", rows)
+    means = {f"{t} threads": harness.geometric_mean([r.ratio for r in rows if r.threads == t]) for t in counts if rows}
+    for threads, mean in means.items():
+        print(f"  geometric mean, {threads}: {mean:.2f}")
+    harness.save("cases", rows, geometric_means=means)
+    if failed:
+        raise RuntimeError("\n".join(failed))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,9 @@ def sum_over(f: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
     budget.spend()
     from .sympy_bridge import functions
 
+    whole = _tiles(f, v, low, high)
+    if whole is not None:
+        return whole
     node = _innermost(f, v, (*extremes(), functions()[0]))
     if isinstance(node, extremes()):
         return _divided(f, node, v, low, high, budget)
@@ -58,6 +61,27 @@ def sum_over(f: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
             raise NoClosedForm
         total += coefficient * (_powers(int(power), high) - _powers(int(power), low))
     return sympy.expand(total)
+
+
+def _tiles(f: Any, v: Any, low: Any, high: Any) -> Any:
+    """The sum over the tiles of c elements, ceil(c / t) of t each, of what is linear in the elements of a tile.
+
+    Those of all tiles are the c elements, however many the last one has.
+    """
+    import sympy
+
+    kinds, x = extremes(), sympy.Dummy("x")
+    for tile in f.atoms(kinds[1]):
+        inside = next((a for a in tile.args if isinstance(a, kinds[0]) and len(a.args) == 2), None)
+        if inside is None or set(tile.args) != {sympy.Integer(0), inside}:
+            continue
+        for size, rest in (inside.args, inside.args[::-1]):
+            parts, count = linear(rest, v), linear(f.xreplace({tile: x}), x)
+            if parts is None or count is None or not size.is_Integer or size < 1 or parts[0] != -size:
+                continue
+            if low == 0 and high == quotient(parts[1] + size - 1, size) and not any(part.has(v) for part in count):
+                return sympy.expand(count[0] * maximum(sympy.Integer(0), parts[1]) + count[1] * high)
+    return None
 
 
 @lru_cache(maxsize=1024)

@@ -75,7 +75,7 @@ class IndexMap:
         ndim: int | None = None,
         inverse_index_map: Callable[..., Any] | IndexMap | None = None,
         *,
-        index_dtype: str = "int32",
+        index_dtype: str | Sequence[str] = "int32",
     ) -> IndexMap:
         """The map of a Python function from variables to an expression or a list of them; `ndim` where it has `*args`.
 
@@ -94,7 +94,7 @@ class IndexMap:
         ndim: int | None = None,
         inverse_index_map: Callable[..., Any] | IndexMap | None = None,
         *,
-        index_dtype: str = "int32",
+        index_dtype: str | Sequence[str] = "int32",
     ) -> tuple[IndexMap, list[int]]:
         """(map, positions at which the function gave `IndexMap.AXIS_SEPARATOR`): the axes that follow are physical."""
         variables = index_variables(mapping_function, ndim, index_dtype)
@@ -407,8 +407,13 @@ def checked_indices(result: Any) -> Any:
     raise InputError(f"a function of indices gives expressions, or lists of them; found {result!r}")
 
 
-def index_variables(function: Callable[..., Any], ndim: int | None, dtype: str = "int32") -> tuple[Var, ...]:
-    """The variables to run a function of indices on, `ndim` of them where it takes `*indices`; raises `InputError`."""
+def index_variables(
+    function: Callable[..., Any], ndim: int | None, dtype: str | Sequence[str] = "int32"
+) -> tuple[Var, ...]:
+    """The variables to run a function of indices on, `ndim` of them where it takes `*indices`; raises `InputError`.
+
+    They are of one dtype, or each of its own.
+    """
     names: list[str] = []
     parameters = getattr(function, "parameters", None)  # of a function that a trace has kept
     if parameters is not None:
@@ -425,7 +430,8 @@ def index_variables(function: Callable[..., Any], ndim: int | None, dtype: str =
                 raise InputError(f"an index map takes indices by position; found {parameter}")
     if ndim is not None and len(names) != ndim:
         raise InputError(f"an index map of {ndim} indices: its function takes {len(names)}")
-    return tuple(Var(name, DType(dtype)) for name in names)
+    dtypes = [dtype] * len(names) if isinstance(dtype, str) else dtype
+    return tuple(Var(name, DType(one)) for name, one in zip(names, dtypes, strict=True))
 
 
 def _divisor(e: Expr) -> int | None:

@@ -177,17 +177,20 @@ def depthwise_conv2d_rows(
     return te.compute((n, channels, out_height, out_width), lambda *i: made[i], name="rows_cut")
 
 
-def dense_packed(data: Tensor, weight: Tensor) -> Tensor:
-    """`data` [M, K] times packed `weight` [N/x, K, x]: [M, N], N = N/x * x."""
-    rows, depth = dims(data)
+def dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor:
+    """`data` [.., K] times packed `weight` [N/x, K, x]: the first `units` columns (0: all) of [.., N/x * x]."""
+    *leading, depth = dims(data)
     blocks, _, block = dims(weight)
+    if not leading:
+        raise InputError(f"dense_packed: wanted data of two dimensions or more, found {data}")
     k = te.reduce_axis((0, depth), name="k")
-    return te.compute(
-        (rows, blocks, block),
-        lambda i, jb, j: te.sum(data[i, k] * weight[jb, k, j], axis=k),
-        name="dense",
-        attrs={"op": "nn.contrib_dense_packed"},
-    )
+
+    def element(*index: Expr) -> Expr:
+        *rows, column = index
+        return te.sum(data[(*rows, k)] * weight[column // block, k, column % block], axis=k)
+
+    attrs = {"op": "nn.contrib_dense_packed"}
+    return te.compute((*leading, units or blocks * block), element, name="dense", attrs=attrs)
 
 
 def _padded(data: Tensor, padding: int | Sequence[int]) -> tuple[Tensor, int, int]:

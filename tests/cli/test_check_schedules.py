@@ -21,25 +21,25 @@ from minitvm.strategy.registry import RULES
 from minitvm.target import Target
 
 
-def network(groups: int = 1) -> Graph:
+def network(dtype: str = "float32") -> Graph:
     b = GraphBuilder("small")
-    x = b.input("x", (1, 32, 8, 8))
+    x = b.input("x", (8, 32), dtype)
     for _ in range(2):
-        weight = b.constant(np.ones((32, 32 // groups, 3, 3), "float32"), "weight")
-        x = b.op("nn.relu", b.op("nn.conv2d", x, weight, padding=1, groups=groups))
+        weight = b.constant(np.ones((32, 32), dtype), "weight")
+        x = b.op("nn.relu", b.op("nn.matmul", x, weight))
     return b.build(x)
 
 
-@pytest.mark.parametrize(("groups", "status"), [(1, 0), (2, 1)])
-def test_grouped_convolutions_fall_through(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], groups: int, status: int
+@pytest.mark.parametrize(("dtype", "status"), [("float32", 0), ("int64", 1)])
+def test_products_that_no_rule_takes_fall_through(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], dtype: str, status: int
 ) -> None:
     path = tmp_path / "small.onnx"
-    path.write_bytes(to_onnx(network(groups)).SerializeToString())
+    path.write_bytes(to_onnx(network(dtype)).SerializeToString())
     assert main(["check-schedules", str(path)]) == status
     out = capsys.readouterr().out
     if status:
-        assert "conv2d_relu (2 times): float32[1, 32, 8, 8], float32[32, 16, 3, 3] -> float32[1, 32, 8, 8]" in out
+        assert "matmul_relu (2 times): int64[8, 32], int64[32, 32] -> int64[8, 32]" in out
         assert "  scheduled by: generic\n" in out
         assert out.endswith("2 of 2 operators have no schedule of their own\n")
     else:

@@ -72,15 +72,42 @@ def _depthwise_rows(draw: Draw) -> PrimFunc:
 
 
 def _dense(draw: Draw) -> PrimFunc:
-    x = te.placeholder((_size(draw, 1, 9), _size(draw, 1, 9)), name="x")
-    w = te.placeholder((_size(draw, 1, 9), x.shape[1], LANES), name="w")
-    return _with_epilogue(draw, [x, w], topi.dense_packed(x, w))
+    rows: Any = te.size_var("m") if draw(st.integers(0, 2)) == 0 else _size(draw, 1, 9)
+    leading = draw(st.sampled_from([(rows,), (rows, 3), (2, rows), (rows, 2, 2)]))
+    x = te.placeholder((*leading, _size(draw, 1, 9)), name="x")
+    w = te.placeholder((_size(draw, 1, 9), x.shape[-1], LANES), name="w")
+    cut = draw(st.integers(0, LANES - 1))
+    return _with_epilogue(draw, [x, w], topi.dense_packed(x, w, units=int(w.shape[0]) * LANES - cut))
 
 
 def _matmul(draw: Draw) -> PrimFunc:
-    a = te.placeholder((_size(draw, 1, 9), _size(draw, 1, 9)), name="a")
-    b = te.placeholder((a.shape[1], _size(draw, 2, 40)), name="b")
-    return _with_epilogue(draw, [a, b], topi.matmul(a, b))
+    """Products of matrices in all their forms, some of the extents open."""
+    m, k, n = _size(draw, 1, 9), _size(draw, 1, 9), _size(draw, 2, 40)
+    rows, columns = (te.size_var(name) if draw(st.integers(0, 3)) == 0 else n for name, n in (("m", m), ("n", n)))
+    across, turned = draw(st.booleans()), draw(st.booleans())
+    batch = (_size(draw, 1, 3),) if draw(st.integers(0, 2)) == 0 else ()
+    a = te.placeholder((*batch, k, rows) if across else (*batch, rows, k), name="a")
+    b = te.placeholder((columns, k) if turned else (k, columns), name="b")
+    return _with_epilogue(draw, [a, b], topi.matmul(a, b, transpose_a=across, transpose_b=turned))
+
+
+def _plain_conv(draw: Draw) -> PrimFunc:
+    """Convolutions on plain layouts, of any rank, grouped, dilated, with steps; the batch may be open."""
+    rank, groups = _size(draw, 1, 3), _size(draw, 1, 2)
+    kernel = [_size(draw, 1, 3) for _ in range(rank)]
+    image = [_size(draw, 5, 7) for _ in range(rank - 1)] + [_size(draw, 5, 20)]
+    batch: Any = te.size_var("b") if draw(st.integers(0, 3)) == 0 else 1
+    inner, outer = groups * _size(draw, 1, 3), groups * _size(draw, 1, 5)
+    x = te.placeholder((batch, inner, *image), name="x")
+    w = te.placeholder((outer, inner // groups, *kernel), name="w")
+    conv = (topi.conv1d, topi.conv2d, topi.conv3d)[rank - 1]
+    attrs = {"strides": _size(draw, 1, 2), "padding": _size(draw, 0, 1), "dilation": _size(draw, 1, 2)}
+    return _with_epilogue(draw, [x, w], conv(x, w, groups=groups, **attrs))
+
+
+def contractions(draw: Draw) -> PrimFunc:
+    """Sums of products in many forms, some of their extents open."""
+    return draw(st.sampled_from([_matmul, _plain_conv, _dense]))(draw)  # type: ignore[no-any-return]
 
 
 def _matvec(draw: Draw) -> PrimFunc:
@@ -113,8 +140,7 @@ FAMILIES = [
     Family("winograd_conv2d_nchwc", _winograd, examples=0),
     Family("depthwise_conv2d_nchwc", _depthwise, examples=2),
     Family("depthwise_conv2d_rows", _depthwise_rows, examples=2),
-    Family("dense_packed", _dense),
-    Family("matmul", _matmul),
+    Family("contraction", contractions, examples=6),
     Family("matvec", _matvec),
     Family("pool", _pool),
     Family("generic", _generic),

@@ -14,7 +14,7 @@ from minitvm import reference, script, strategy, te, topi
 from minitvm.errors import InputError, ScheduleError
 from minitvm.events import Listener, Refusal, listening
 from minitvm.strategy import Candidate, Cost, Option, choice_of
-from minitvm.strategy.candidate import cheapest_first, reason
+from minitvm.strategy.candidate import Unfit, cheapest_first, reason
 from minitvm.strategy.choice import Weighed
 from minitvm.strategy.registry import RULES, chosen, rule
 from minitvm.strategy.text import lines
@@ -97,10 +97,10 @@ def test_knobs_are_overridden() -> None:
 @pytest.mark.parametrize(
     ("knobs", "text"),
     [
-        ({"row": 2}, "matmul has no knob 'row': did you mean rows or task_rows?"),
-        ({"rows": 0}, "knob 'rows' of matmul: wanted an integer of at least 1, found 0"),
-        ({"rows": True}, "knob 'rows' of matmul: wanted an integer of at least 1, found True"),
-        ({"pack": 1}, "knob 'pack' of matmul: wanted True or False, found 1"),
+        ({"rowz": 2}, "contraction has no knob 'rowz': did you mean row or rows?"),
+        ({"rows": 0}, "knob 'rows' of contraction: wanted an integer of at least 1, found 0"),
+        ({"rows": True}, "knob 'rows' of contraction: wanted an integer of at least 1, found True"),
+        ({"pack": 1}, "knob 'pack' of contraction: wanted True or False, found 1"),
     ],
 )
 def test_wrong_knobs_are_refused(knobs: dict[str, Any], text: str) -> None:
@@ -165,7 +165,7 @@ def test_a_fall_to_another_rule_is_reported(picky: list[int]) -> None:
     listener = Refusals()
     with listening(listener):
         made = chosen(product(4, 4, 4), CPU)
-    assert made.rule == "matmul" and len(listener.heard) == len(made.choice.refused) == 3
+    assert made.rule == "contraction" and len(listener.heard) == len(made.choice.refused) == 3
     chosen(product(4, 4, 4), CPU)
     assert len(listener.heard) == 3, "it listens inside of the block only"
 
@@ -177,19 +177,38 @@ def test_a_rule_without_a_candidate_says_so() -> None:
         made = chosen(product(4, 4, 4), CPU)
     finally:
         RULES["cpu"][:] = before
-    assert made.rule == "matmul" and made.choice.refused[0].refused == "_nothing: no candidate for these extents"
+    assert made.rule == "contraction" and made.choice.refused[0].refused == "_nothing: no candidate for these extents"
 
 
 def test_a_function_that_a_rule_cannot_schedule_is_refused_once() -> None:
-    """Two blocks beside a product, which no knob changes."""
+    """What no knob changes is not tried with other knobs."""
+    before = list(RULES["cpu"])
+
+    @rule("cpu", lambda func: True, first=True)
+    def never(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+        def apply(sch: Schedule, number: int) -> None:
+            raise Unfit("never: wanted another function")
+
+        for number in (1, 2, 3):
+            yield Candidate(knobs={"number": number}, price=lambda number: Cost(number, 1.0), apply=apply)
+
+    try:
+        made = chosen(product(4, 4, 4), CPU)
+    finally:
+        RULES["cpu"][:] = before
+    (refused,) = made.choice.refused
+    assert made.rule == "contraction" and not refused.knobs
+    assert refused.refused == "never: wanted another function"
+
+
+def test_a_sum_may_be_read_by_several() -> None:
     a, b = te.placeholder((4, 6), name="a"), te.placeholder((6, 8), name="b")
     c = topi.matmul(a, b)
     func = te.create_prim_func([a, b, c, te.compute((4, 8), lambda i, j: c[i, j] + 1.0, name="first"),
                                 te.compute((4, 8), lambda i, j: c[i, j] * 2.0, name="second")])  # fmt: skip
     made = chosen(func, CPU)
-    (refused,) = made.choice.refused
-    assert made.rule == "generic" and not refused.knobs
-    assert refused.refused == "matmul: wanted one block at most beside the product, found first, second"
+    assert made.rule == "contraction" and not made.choice.refused
+    assert reference.check(func, made.schedule.func).equal
 
 
 def _nothing(func: PrimFunc, target: Any) -> list[Candidate]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,8 +10,9 @@ from hypothesis import strategies as st
 from minitvm import strategy, te, topi
 from minitvm.strategy import Cost
 from minitvm.strategy.cpu.conv2d import DirectConvolution, conv_tiles, weighted_loads
-from minitvm.strategy.cpu.matmul import MatmulBlock, MatmulPlan, matmul_cost
+from minitvm.strategy.cpu.panels import PanelPlan, contraction_cost
 from minitvm.strategy.cpu.register_tile import chain_cycles
+from minitvm.strategy.cpu.roles import Product
 from minitvm.strategy.cpu.tiling import RegisterTile, cpu_of
 from minitvm.strategy.cpu.winograd_plan import WinogradPlan, WinogradShape, winograd_cost
 from minitvm.target import Target
@@ -55,23 +55,24 @@ def test_fewer_registers_never_pay(results: int, kept: int) -> None:
 
 
 @given(
-    shape=st.tuples(extents, extents, extents), rows=st.integers(1, 16), vectors=st.integers(1, 16),
-    depth=extents, pack=st.booleans(), task_rows=extents,
+    shape=st.tuples(extents, extents, extents, st.integers(1, 5)), rows=st.integers(1, 16), vectors=st.integers(1, 16),
+    pack=st.booleans(), task_rows=extents, is_open=st.booleans(),
 )  # fmt: skip
 @QUICK
-def test_a_larger_product_costs_more(
-    shape: tuple[int, int, int], rows: int, vectors: int, depth: int, pack: bool, task_rows: int
+def test_a_larger_contraction_costs_more(
+    shape: tuple[int, int, int, int], rows: int, vectors: int, pack: bool, task_rows: int, is_open: bool
 ) -> None:
-    m, n, k = shape
-    plan = MatmulPlan(RegisterTile(rows, vectors, 8), depth, pack, -(-task_rows // rows) * rows)
+    m, n, depth, outside = shape
+    plan = PanelPlan(RegisterTile(rows, vectors, 8), task_rows)
 
-    def cost(m: int, n: int, k: int) -> Cost:
-        block: Any = None  # the cost looks at the extents alone
-        return matmul_cost(MatmulBlock(block, 0, 1, 2, m, n, k, 0, True), plan, 4, TARGET)
+    def cost(m: int, n: int, depth: int, outside: int) -> Cost:
+        return contraction_cost(Product(m, n, depth, outside, is_open), plan, pack, 4, CPU)
 
-    assert positive(cost(m, n, k)) and cost(m, n, k).cycles < cost(m, n, k + 1).cycles
-    whole = MatmulPlan(plan.tile, k, pack, plan.rows)
-    assert matmul_cost(MatmulBlock(None, 0, 1, 2, m, n, k, 0, True), whole, 4, TARGET).compute == cost(m, n, k).compute  # type: ignore[arg-type]
+    some = cost(m, n, depth, outside)
+    assert positive(some)
+    assert some.cycles < cost(m, n, depth + 1, outside).cycles and some.cycles < cost(m, n, depth, outside + 1).cycles
+    apart = Product(m, n, depth, outside, is_open, contiguous=False)
+    assert not pack or some.cycles < contraction_cost(apart, plan, pack, 4, CPU).cycles
 
 
 @given(

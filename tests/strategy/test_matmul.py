@@ -60,7 +60,7 @@ def test_one_row_takes_all_registers_for_its_result() -> None:
 
 
 def test_large_products_pack_panels_and_run_them_in_parallel() -> None:
-    sch = strategy.schedule(product(256, 1024, 128, True), Target("cpu -vector_bits=512 -vector_registers=32 -cores=2"))
+    sch = strategy.schedule(product(512, 512, 128, True), Target("cpu -vector_bits=512 -vector_registers=32 -cores=2"))
     kinds = [node.kind for node in walk(sch.func.body) if isinstance(node, For)]
     assert ForKind.PARALLEL in kinds and ForKind.VECTORIZED in kinds and ForKind.UNROLLED in kinds
     assert sch.get_block("B_local") is not None

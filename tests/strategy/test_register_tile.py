@@ -114,7 +114,7 @@ def test_dense(rng, rows, depth, blocks):
     machine = target(256)
     x, w = te.placeholder((rows, depth), name="x"), te.placeholder((blocks, depth, 8), name="w")
     func = te.create_prim_func([x, w, topi.dense_packed(x, w)])
-    same_meaning(func, scheduled(func, machine, "dense_packed").func, rng)
+    same_meaning(func, scheduled(func, machine, "contraction").func, rng)
 
 
 def test_the_tile_lives_in_registers_and_the_epilogue_reads_it_there():

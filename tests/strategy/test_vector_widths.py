@@ -94,7 +94,7 @@ def winograd(tile: int) -> Build:
 def dense(rows: int) -> Build:
     def build(b: GraphBuilder, lanes: int) -> Value:
         y = b.op("nn.contrib_dense_packed", b.input("x", (rows, 9)), b.input("w", (3, 9, lanes)))
-        return normal(y, b, (3, lanes))
+        return normal(y, b, (3 * lanes,))
 
     return build
 
@@ -179,12 +179,12 @@ CASES = [
     Case("depthwise", depthwise, "depthwise_conv2d_nchwc", counted=True),
     Case("winograd2", winograd(2), "winograd_conv2d_nchwc", bits=(128, 256)),  # large: seconds to lower
     Case("winograd4", winograd(4), "winograd_conv2d_nchwc", bits=(512,)),
-    Case("dense", dense(5), "dense_packed", counted=True),
-    Case("dense_one_row", dense(1), "dense_packed", counted=True),
-    Case("matmul", matmul, "matmul", counted=True),
-    Case("batch_matmul", batch_matmul, "matmul", counted=True),
-    Case("grouped", grouped),
-    Case("nhwc", nhwc),
+    Case("dense", dense(5), "contraction", counted=True),
+    Case("dense_one_row", dense(1), "contraction", counted=True),
+    Case("matmul", matmul, "contraction", counted=True),
+    Case("batch_matmul", batch_matmul, "contraction", counted=True),
+    Case("grouped", grouped, "contraction", counted=True),
+    Case("nhwc", nhwc, "contraction", counted=True),
     Case("max_pool", blocked_pool("nn.max_pool3d"), "pool"),
     Case("avg_pool", blocked_pool("nn.avg_pool3d"), "pool"),
     Case("plain_pool", one("nn.max_pool2d", 1, 2, 4, -1, pool_size=(2, 1)), "pool"),
@@ -206,7 +206,7 @@ CASES = [
 
 
 # The number of registers decides about tiles alone; the others share their model.
-EVERY_NUMBER_OF_REGISTERS = {"direct", "pointwise", "depthwise", "dense", "matmul", "batch_matmul"}
+EVERY_NUMBER_OF_REGISTERS = {"direct", "pointwise", "depthwise", "dense", "matmul", "batch_matmul", "grouped", "nhwc"}
 RUNS = [
     (case, bits, registers)
     for case in CASES

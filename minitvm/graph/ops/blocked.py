@@ -93,6 +93,6 @@ def depthwise_conv2d_rows(
 
 
 @register("nn.contrib_dense_packed", pattern=Pattern.COMPLEX_OUT_FUSABLE)
-def dense_packed(data: Any, weight: Any) -> Any:
-    """[M, K] times weights packed as [N/x, K, x], giving [M, N/x, x]."""
-    return topi.dense_packed(data, weight)
+def dense_packed(data: Any, weight: Any, *, units: int = 0) -> Any:
+    """[.., K] times weights packed as [N/x, K, x], giving the first `units` columns (0: all)."""
+    return topi.dense_packed(data, weight, units=units)

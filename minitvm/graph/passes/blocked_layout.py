@@ -105,9 +105,11 @@ class _Blocking:
 
     def block(self, value: Value) -> int | None:
         """The block of a value's channels, where it can be blocked at all."""
-        if value.ndim != 4 or not value.is_static or value.dtype not in _BLOCKED or 0 in value.shape:
+        if value.ndim != 4 or value.dtype not in _BLOCKED or 0 in value.shape:
             return None
-        channels = int(value.shape[1])  # type: ignore[arg-type]
+        channels = value.shape[1]
+        if not isinstance(channels, int):
+            return None
         # What fills an incomplete block is never read by a sum over channels: it need not be zero, nor finite.
         if channels % self.lanes and channels >= WORTH_PADDING * self.lanes and channels not in self.whole:
             return self.lanes
@@ -205,7 +207,8 @@ class _Blocking:
         if data.dtype != "float32" or self.goes_into_blocks(item.output):
             return False
         attrs = {name: item.attrs[name] for name in ("strides", "padding", "dilation")}
-        lanes = _row_lanes(int(item.output.shape[3]), self.lanes)  # type: ignore[arg-type]
+        width = item.output.shape[3]
+        lanes = _row_lanes(width, self.lanes) if isinstance(width, int) else self.lanes
         self.plain[item.output] = self.op(
             "nn.contrib_depthwise_conv2d_rows",
             self.as_plain(data),
@@ -233,13 +236,16 @@ class _Blocking:
         """A convolution without groups, by the algorithm that costs the least."""
         data, weight = item.inputs[:2]
         out_channels, in_channels, *kernel = (int(d) for d in weight.shape)  # type: ignore[arg-type]
-        batch, _, *image = (int(d) for d in item.output.shape)  # type: ignore[arg-type]
+        # Of an open batch one image is weighed; an image of open extents is not divided into Winograd's tiles.
+        batch, _, *image = (d if isinstance(d, int) else 1 for d in item.output.shape)
+        is_open = not all(isinstance(d, int) for d in item.output.shape[2:])
         strides, dilation = (per_axis(attrs[name], 2, name) for name in ("strides", "dilation"))
         what = Convolution(
             batch, in_channels, out_channels, _pair(image), _pair(kernel), _pair(strides), _pair(dilation)
         )
         exact = not item.output.dtype.is_float  # the fractions of Winograd's transforms are no integers
-        algorithms = convolution_algorithms(what, out_block, self.target, "strict" if exact else self.accuracy)
+        accuracy = "strict" if exact or is_open else self.accuracy
+        algorithms = convolution_algorithms(what, out_block, self.target, accuracy)
         best, weighed, name = algorithms[0], records(algorithms), item.output.name
         if best.rule == WINOGRAD:
             tile, panel = best.knobs["tile"], best.knobs["panel"]
@@ -260,7 +266,7 @@ class _Blocking:
             elif kind == "winograd":
                 made = self.b.constant(_pack_winograd(self.data[weight], *blocks), f"{weight.name}_transformed")
             elif kind == "dense":
-                made = self.op("layout.block_axis", self.as_plain(weight), axis=0, block=blocks[0])
+                made = self.b.constant(_pack_dense(self.data[weight], *blocks), f"{weight.name}_packed")
             else:
                 in_block, out_block = blocks
                 made = self.op("layout.pack_weights", self.as_plain(weight), in_block=in_block, out_block=out_block)
@@ -323,15 +329,20 @@ class _Blocking:
         return True
 
     def dense(self, item: OpNode) -> bool:
+        """A product with a constant matrix: its columns are packed into panels, as wide as a vector."""
         data, weight = item.inputs[:2]
-        if len(item.inputs) != 2 or weight not in self.data or weight.dtype != "float32" or data.ndim != 2:
+        if len(item.inputs) != 2 or weight not in self.data or weight.ndim != 2 or data.ndim < 2:
             return False
-        columns = int(weight.shape[0])  # type: ignore[arg-type]
-        if columns < self.lanes or any(item.attrs.get(flag) for flag in ("transpose_a", "transpose_b")):
+        if {data.dtype, weight.dtype, item.output.dtype} != {"float32"} or item.attrs.get("transpose_a"):
             return False
-        packed = self.pack(weight, ("dense", self.lanes))
-        made = self.op("nn.contrib_dense_packed", self.as_plain(data), packed, name=item.output.name)
-        self.plain[item.output] = self.op("layout.unblock_axis", made, axis=1, extent=columns)
+        turned = item.op == "nn.dense" or bool(item.attrs.get("transpose_b"))
+        depth, columns = (int(d) for d in (weight.shape[::-1] if turned else weight.shape))  # type: ignore[arg-type]
+        if columns < self.lanes or depth == 0:
+            return False
+        packed = self.pack(weight, ("dense", self.lanes, turned))
+        self.plain[item.output] = self.op(
+            "nn.contrib_dense_packed", self.as_plain(data), packed, name=item.output.name, units=columns
+        )
         return True
 
 
@@ -354,6 +365,13 @@ def _pack_depthwise(weight: np.ndarray, block: int) -> np.ndarray:
     """[C, 1, kh, kw] as [C/x, kh, kw, x]."""
     channels, _, kh, kw = weight.shape
     return np.ascontiguousarray(np.moveaxis(weight.reshape(channels // block, block, kh, kw), 1, -1))
+
+
+def _pack_dense(weight: np.ndarray, block: int, turned: bool) -> np.ndarray:
+    """[N, K] where `turned`, else [K, N], as [N/x, K, x], zeros filling an incomplete panel."""
+    columns = weight if turned else weight.T
+    full = np.pad(columns, [(0, -columns.shape[0] % block), (0, 0)])
+    return np.ascontiguousarray(full.reshape(-1, block, full.shape[1]).transpose(0, 2, 1))
 
 
 def _pack_winograd(weight: np.ndarray, tile: int, in_block: int, out_block: int, panel: int) -> np.ndarray:
@@ -382,4 +400,5 @@ _RULES: Mapping[str, Callable[[_Blocking, OpNode], bool]] = {
     "nn.bias_add": _Blocking.bias_add,
     "concatenate": _Blocking.concatenate,
     "nn.dense": _Blocking.dense,
+    "nn.matmul": _Blocking.dense,
 }

@@ -20,8 +20,8 @@ from .rebuild import rebuild
 Evaluate = Callable[[OpNode, list[np.ndarray]], list[np.ndarray]]
 
 # A constant that is much larger than all that it is made of (a `full`, a `tile`) is kept as computation beyond a size;
-# packed weights may grow by the zeros that fill their last block.
-_GROWN_BYTES = 1 << 16
+# packed weights may grow by the zeros that fill their last block. Elements count: a conversion makes none.
+_GROWN_ELEMENTS = 1 << 14
 _GROWTH = 2
 
 
@@ -63,9 +63,9 @@ def _folded(item: OpNode, arrays: dict[Value, np.ndarray], evaluate: Evaluate | 
 
 
 def _grows(item: OpNode) -> bool:
-    size = sum(map(_bytes, item.outputs))
-    return size > _GROWN_BYTES and size > _GROWTH * sum(map(_bytes, item.inputs))
+    size = sum(map(_elements, item.outputs))
+    return size > _GROWN_ELEMENTS and size > _GROWTH * sum(map(_elements, item.inputs))
 
 
-def _bytes(value: Value) -> int:
-    return math.prod([d for d in value.shape if isinstance(d, int)]) * value.dtype.bytes
+def _elements(value: Value) -> int:
+    return math.prod([extent for extent in value.shape if isinstance(extent, int)])

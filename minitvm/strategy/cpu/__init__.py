@@ -1,6 +1,6 @@
 """Schedules for CPUs: the specific ones first, the generic one for everything else."""
 
-from . import conv2d, depthwise, winograd, dense, pool, matvec, matmul  # isort: skip  (the order of registration is the order in which rules are tried)
+from . import conv2d, depthwise, winograd, pool, matvec, contraction  # isort: skip  (the order of registration is the order in which rules are tried)
 from . import generic  # isort: skip
 
 from typing import Any  # isort: skip

@@ -48,6 +48,12 @@ def extents(shape: Iterable[Any]) -> list[int | None]:
     return [d if isinstance(d, int) else int(d.value) if isinstance(d, IntImm) else None for d in shape]
 
 
+def constant_extent(sch: Schedule, loop: Any) -> int | None:
+    """A loop's number of iterations, or None when it is symbolic."""
+    extent = getattr(sch.get(loop), "extent", None)
+    return extent.value if isinstance(extent, IntImm) else None
+
+
 def volume(shape: Iterable[Any], symbolic: int = 1) -> int:
     """The product of extents, in which symbolic ones count as `symbolic`."""
     return prod(symbolic if extent is None else extent for extent in extents(shape))

@@ -48,6 +48,8 @@ class DirectConvolution:
     def of(block: Block) -> DirectConvolution:
         """Those of a block. If a row is of symbolic width it is taken for a long one, other symbolic extents for 1."""
         batch, blocks, height, width, lanes = shape_written(block)
+        if pixel_axis(block) == 2:
+            height, width = width, height
         depth = volume(reduced(block))
         item = block.writes[0].buffer.dtype.bytes
         weights = item * depth * (blocks or 1) * (lanes or 1)
@@ -64,6 +66,11 @@ class DirectConvolution:
         return self.cost(cpu, *conv_tile(self.width, self.blocks, cpu))
 
 
+def pixel_axis(block: Block) -> int:
+    """The axis of the result along which pixels of a tile lie: rows, or columns of an image that is one pixel wide."""
+    return 2 if shape_written(block)[3] == 1 else 3
+
+
 @rule("cpu", computes("nn.contrib_conv2d_NCHWc"))
 def conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """[N, O/y, OH, OW, y]: tiles of pixels along a row times a few blocks of output channels.
@@ -73,7 +80,7 @@ def conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     conv, cpu = block_named(func, "conv2d"), cpu_of(target)
     shape = DirectConvolution.of(conv)
     last = _unblocking(func)
-    turned = None if last is None else _Turned.of(conv, last, cpu)
+    turned = None if last is None or pixel_axis(conv) == 2 else _Turned.of(conv, last, cpu)
     for number, ((pixels, blocks), _) in enumerate(conv_tiles(shape.width, shape.blocks, cpu)):
         tile = {"pixels": pixels, "blocks": blocks}
         if turned is None:
@@ -88,7 +95,9 @@ def conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
 def _blocked(target: Any, before: str, sch: Schedule, pixels: int, blocks: int) -> None:
     """Tiles in registers, the epilogue up to the block `before`; the other blocks each by itself."""
-    used = tile_in_registers(sch, sch.get_block("conv2d"), {1: blocks, 3: pixels}, parallel_axes=3, before=before)
+    conv = sch.get_block("conv2d")
+    axis = pixel_axis(block_of(sch, conv))
+    used = tile_in_registers(sch, conv, {1: blocks, axis: pixels}, parallel_axes=3, before=before)
     schedule_other_blocks(sch, target, used)
 
 

@@ -63,12 +63,21 @@ def kernel_figures(func: PrimFunc, target: Any, sizes: Mapping[Var, int] | None 
 
     Of symbolic dimensions `sizes` gives values; where they are open, `formulas` has what depends on them.
     """
-    module = lower(func, target, "kernel")
-    kernels = [f for _, f in module.items() if not f.attrs.get("host")]
-    return tuple(_figures(kernel, cpu_of(target), sizes or {}) for kernel in kernels)
+    kernels, plain = _kernels(func, target), None
+    if not all(set(sizes_of(kernel)) <= set(sizes or {}) for kernel in kernels):
+        # Versions of a tile for each number of rows that may be left do the same work, but no formula says so.
+        plain = _kernels(func, target, without=["unswitch_tiles", "unroll"])
+    return tuple(
+        _figures(kernel, written, cpu_of(target), sizes or {})
+        for kernel, written in zip(kernels, plain or kernels, strict=True)
+    )
 
 
-def _figures(kernel: PrimFunc, cpu: Any, sizes: Mapping[Var, int]) -> KernelFigures:
+def _kernels(func: PrimFunc, target: Any, without: Collection[str] = ()) -> list[PrimFunc]:
+    return [f for _, f in lower(func, target, "kernel", without=without).items() if not f.attrs.get("host")]
+
+
+def _figures(kernel: PrimFunc, plain: PrimFunc, cpu: Any, sizes: Mapping[Var, int]) -> KernelFigures:
     work = count(kernel, sizes)
     moved = work.moved(kernel)
     lanes = max((p.dtype.lanes for p in _accessed(kernel)), default=1)
@@ -84,7 +93,7 @@ def _figures(kernel: PrimFunc, cpu: Any, sizes: Mapping[Var, int]) -> KernelFigu
         loops, accumulators, operations, loads = (), 0, 0.0, 0
     return KernelFigures(
         kernel.name, accumulators, lanes, operations, loads, loops, work.flops, moved, compute, memory, work.exact,
-        () if set(sizes_of(kernel)) <= set(sizes) else _formulas(kernel, cpu, full),
+        () if set(sizes_of(kernel)) <= set(sizes) else _formulas(plain, cpu, full),
     )  # fmt: skip
 
 

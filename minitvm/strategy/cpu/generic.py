@@ -19,7 +19,14 @@ from ...tir.annotations import LANES
 from ...tir.nodes import Block, BufferStore, PrimFunc
 from ..candidate import Candidate, Cost
 from ..registry import rule
-from .blocks import blocks_of, contiguous_along_last, inline_injective, is_reduction, reduces_along_last
+from .blocks import (
+    blocks_of,
+    constant_extent,
+    contiguous_along_last,
+    inline_injective,
+    is_reduction,
+    reduces_along_last,
+)
 from .model import L3_BYTES, MEMORY_BYTES, shared
 from .streams import Stream, streams
 from .tiling import cpu_of
@@ -219,12 +226,6 @@ def vector_lanes(block: Block, target: Any) -> int:
 def widest(block: Block) -> int:
     """Bytes of the widest element that a block touches."""
     return max((r.buffer.dtype.bytes for r in (*block.reads, *block.writes)), default=4)
-
-
-def constant_extent(sch: Schedule, loop: Any) -> int | None:
-    """A loop's number of iterations, or None when it is symbolic."""
-    extent = getattr(sch.get(loop), "extent", None)
-    return extent.value if isinstance(extent, IntImm) else None
 
 
 def work(block: Block) -> int:

@@ -11,31 +11,54 @@ One vector more than the latency of a multiply-add allows for would do; several 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import ceil, log2
 from typing import Any
 
+from ...expr import REDUCE, IntImm
+from ...expr.conditions import is_const
 from ...tir import Schedule
 from ...tir.annotations import LANES
-from ...tir.nodes import PrimFunc
+from ...tir.nodes import Block, PrimFunc
 from ..candidate import Candidate, Cost, Unfit
 from ..registry import rule
 from .blocks import blocks_of, inline_injective, is_reduction
 from .generic import parallelized, vector_lanes, work
-from .matmul import MatmulBlock, as_matmul
 from .model import MEMORY_BYTES
+from .roles import contiguous_along, depends, operands
 from .tiling import cpu_of
 
 _VECTORS = 4
 
 
-def _product(func: PrimFunc) -> MatmulBlock | None:
+@dataclass(frozen=True, slots=True)
+class Matvec:
+    """A block `C[i..] += A[f(i, k)] * b[g(k)]` whose sum lies along rows of A; `depth` is the extent of k."""
+
+    block: Block
+    depth: int
+
+
+def _product(func: PrimFunc) -> Matvec | None:
     reductions = [b for b in blocks_of(func) if is_reduction(b)]
-    found = as_matmul(reductions[0]) if len(reductions) == 1 else None
-    return found if found is not None and found.n == 1 else None
+    loads = operands(reductions[0]) if len(reductions) == 1 else None
+    if loads is None:
+        return None
+    block = reductions[0]
+    summed = [axis for axis in block.iter_vars if axis.kind == REDUCE]
+    if len(summed) != 1 or not all(isinstance(axis.dom.extent, IntImm) for axis in block.iter_vars):
+        return None
+    rows = [axis.var for axis in block.iter_vars if axis.kind != REDUCE and not is_const(axis.dom.extent, 1)]
+    for matrix, column in (loads, loads[::-1]):
+        alone = all(depends(matrix, var) and not depends(column, var) for var in rows)
+        along = is_const(summed[0].dom.extent, 1) or contiguous_along(matrix, summed[0].var)
+        if alone and along and depends(column, summed[0].var):
+            return Matvec(block, int(summed[0].dom.extent.value))  # type: ignore[attr-defined]
+    return None
 
 
 def has_matvec(func: PrimFunc) -> bool:
-    """Whether the only reduction is a product with a matrix of one column."""
+    """Whether the only reduction is a product of a matrix, row by row, with one column."""
     return _product(func) is not None
 
 
@@ -73,10 +96,9 @@ def _schedule(sch: Schedule, width: int) -> None:
     others = [b.name for b in blocks_of(sch.func) if not is_reduction(b)]
     if product is None or len(others) > 1:
         raise Unfit(f"matvec: wanted one block at most beside the product, found {', '.join(others)}")
-    loops = list(sch.get_loops(product.block.name))
-    column, depth = loops[product.j], loops[product.k]
-    rows = [loop for loop in loops if loop not in (column, depth)]
-    sch.reorder(*rows, column, depth)
+    *rows, depth = sch.get_loops(product.block.name)
+    if len(rows) + 1 != len(product.block.iter_vars) or product.block.iter_vars[-1].kind != REDUCE:
+        raise Unfit("matvec: wanted the axis of the sum behind those of the result")
     if width > 1:
         sch.annotate(depth, LANES, width)
     if others:

@@ -22,7 +22,7 @@ from ...expr import (
     substitute,
     walk,
 )
-from ..analysis.bindings import why_not_initialised
+from ..analysis.bindings import covers_domain, why_not_initialised
 from ..analysis.block_kinds import Scope
 from ..analysis.boxes import relax
 from ..analysis.effects import effects
@@ -198,7 +198,15 @@ def _in_bounds(point: Point, values: Sequence[Expr], analyzer: Analyzer) -> list
 
 
 def why_not_run_through(tree: Tree, point: Point, within: Stmt) -> str | None:
-    """None where each run of `within` runs through every combination of the iterators, else why that is not shown."""
+    """None where each run of `within` runs through every combination of the iterators, else why that is not shown.
+
+    In a loop these are the values that they take there, in a block their domains: so far a copy runs.
+    """
+    realize = point.realize
+    loops = tree.loops_above(realize)
+    analyzer = Analyzer.inside(*tree.all_loops_above(realize))
+    if not isinstance(within, For) and not covers_domain(realize, loops, analyzer):
+        return f"the loops do not reach every iteration of block {realize.block.name}"
     region = point_region(_of_iterators(point), [it.var for it in point.iterators])
     return why_not_filled(tree, point.realize, [Touch(region, region.buffer, region.region)], region, within)
 

@@ -17,7 +17,7 @@ from ..nodes import Allocate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 from .affine import Ranges, bounds, coefficient, interval, slack, with_loop
 from .hoist_conditions import hoist_conditions
 from .simplify import fold, simplify_stmt
-from .unroll import bind, statement_count
+from .unroll import bind, unrolled_size
 
 CODE_GROWTH = 400  # statements, unrolled, that a cut may copy
 MAX_CUTS = 4  # of one nest
@@ -93,7 +93,7 @@ def _cut(loop: For, ranges: Ranges) -> int | None:
     if not isinstance(loop.extent, IntImm) or not isinstance(loop.start, IntImm):
         return None
     places = [p for p in _thresholds(loop.body, loop, dict(with_loop(loop, ranges))) if 0 < p < loop.extent.value]
-    if not places or _unrolled_size(loop.body) > CODE_GROWTH:
+    if not places or unrolled_size(loop.body) > CODE_GROWTH:
         return None
     return min(places)
 
@@ -125,14 +125,3 @@ def _threshold(condition: Expr, loop: For, ranges: Ranges) -> int | None:
     # step * v + others < 0 for all values of the others: v < -max(others) / step.
     last = (-others[1] + step - 1) // step
     return last - loop.start.value  # type: ignore[attr-defined]
-
-
-def _unrolled_size(stmt: Stmt) -> int:
-    if isinstance(stmt, For):
-        body = _unrolled_size(stmt.body)
-        counted = stmt.kind == ForKind.UNROLLED and isinstance(stmt.extent, IntImm)
-        return body * stmt.extent.value if counted else body  # type: ignore[attr-defined]
-    if isinstance(stmt, Seq):
-        return sum(map(_unrolled_size, stmt.stmts))
-    inner = [getattr(stmt, f) for f in stmt._children if isinstance(getattr(stmt, f), Stmt)]
-    return sum(map(_unrolled_size, inner)) if inner else statement_count(stmt)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,9 @@ from .simplify import simplify
 from .split_host import split_host
 from .strided_loads import strided_loads
 from .transpose_tiles import transpose_tiles
+from .unmask_registers import unmask_registers
 from .unroll import unroll
+from .unswitch_tiles import unswitch_tiles
 from .vector_reductions import vectorize_reductions
 from .vectorize import vectorize
 
@@ -80,12 +82,14 @@ PASSES: tuple[Pass, ...] = (
     _plain(align_storage, "allocations get the strides that a schedule asked for"),
     _plain(flatten_buffers, "buffers get one dimension"),
     _plain(partition_loops, "iterations that need their conditions are peeled off the others"),
+    _plain(unswitch_tiles, "tiles that may stick out of a symbolic extent get versions without conditions"),
     _plain(vectorize_reductions, "annotated reduction loops accumulate in several lanes"),
     _plain(transpose_tiles, "copies that turn a tile around become shuffles of vectors"),
     Pass("vectorize", vectorize, "vectorised loops become vector statements, or plain loops where they cannot"),
     _plain(unroll, "unrolled loops become sequences"),
     Pass("simplify_again", lambda func, target: simplify(func), "constants of unrolled iterations folded"),
     _plain(promote_accumulators, "an element that a loop reduces into stays in a register while it runs"),
+    _plain(unmask_registers, "lanes of accumulators that nobody reads need no masks"),
     _plain(share_loads, "what a straight run of statements loads twice is loaded once"),
     _plain(strided_loads, "loads of every second element become loads of vectors and shuffles"),
     _plain(inject_prefetch, "loops that stream through memory ask for it ahead of time"),
@@ -98,11 +102,16 @@ def _applied(step: Pass, target: Any, func: PrimFunc) -> PrimFunc:
 
 
 def lower(
-    func: PrimFunc, target: Any = None, name: str | None = None, callback: PassCallback | None = None
+    func: PrimFunc,
+    target: Any = None,
+    name: str | None = None,
+    callback: PassCallback | None = None,
+    without: Collection[str] = (),
 ) -> IRModule:
     """Lower a level-3 function to an `IRModule` of one host function `name` and its kernels, by the target's passes.
 
     `callback(pass name, before, after)` sees every step; after the last one, "split_host", it gets the module.
+    Passes named in `without` are left out: those that make kernels faster, not legal, may be.
     With MINITVM_VERIFY=1 the rules of level 3 are checked on `func` and those of the kernel level on the result.
     A nest of loops bound to a GPU's grid is a kernel, for which there is no code generator yet. Raises `Unsupported`
     for a function that calls foreign code, or whose threads compute one result together.
@@ -114,6 +123,8 @@ def lower(
     context = PassContext.current()
     whole = func
     for step in lookup(target, "passes") or PASSES:
+        if step.name in without:
+            continue
         before = func
         func = context.run(step.name, functools.partial(_applied, step, target), func, IRModule.from_expr)
         if callback is not None:
@@ -121,5 +132,6 @@ def lower(
     module = keep_roles(whole, split_host(func, name or func.name), name or func.name)
     if callback is not None:
         callback("split_host", func, module)
-    verify_if_asked("lowering", module, level="kernel")
+    if not without:  # what passes left out would have done is missing
+        verify_if_asked("lowering", module, level="kernel")
     return module

@@ -9,8 +9,6 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from ...expr import (
-    LT,
-    Broadcast,
     Expr,
     IntImm,
     Node,
@@ -26,6 +24,7 @@ from ...expr import (
 from ..conditions import is_const, uses
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
 from .affine import linear, structural_key
+from .unmask_registers import active_lanes
 
 
 def promote_accumulators(func: PrimFunc) -> PrimFunc:
@@ -95,19 +94,8 @@ def _disjoint(accesses: list[Access]) -> bool:
     offsets = [linear(_base(a.indices[0])) - first for a in accesses]
     if any(form.terms for form in offsets):
         return False
-    places = sorted((form.const, _active_lanes(a)) for form, a in zip(offsets, accesses, strict=True))
+    places = sorted((form.const, active_lanes(a)) for form, a in zip(offsets, accesses, strict=True))
     return all(a + width <= b for (a, width), (b, _) in pairwise(places))
-
-
-def _active_lanes(access: Access) -> int:
-    """The lanes that a mask of the form "the first n" leaves; all lanes for any other mask."""
-    lanes = access.indices[0].dtype.lanes
-    mask = access.predicate
-    if not isinstance(mask, LT) or not isinstance(mask.a, Ramp) or not isinstance(mask.b, Broadcast):
-        return lanes
-    unit = is_const(mask.a.stride, 1)
-    rest = linear(mask.b.value) - linear(mask.a.base)
-    return min(lanes, max(0, rest.const)) if unit and not rest.terms else lanes
 
 
 def _base(index: Any) -> Expr:

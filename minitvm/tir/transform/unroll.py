@@ -49,6 +49,18 @@ def _statements(stmt: Stmt) -> list[Stmt]:
     return statements
 
 
+def unrolled_size(stmt: Stmt) -> int:
+    """How many statements there are once the loops that ask for it are unrolled."""
+    if isinstance(stmt, For):
+        body = unrolled_size(stmt.body)
+        counted = stmt.kind == ForKind.UNROLLED and isinstance(stmt.extent, IntImm)
+        return body * stmt.extent.value if counted else body  # type: ignore[attr-defined]
+    if isinstance(stmt, Seq):
+        return sum(map(unrolled_size, stmt.stmts))
+    inner = [getattr(stmt, f) for f in stmt._children if isinstance(getattr(stmt, f), Stmt)]
+    return sum(map(unrolled_size, inner)) if inner else statement_count(stmt)
+
+
 def bind(stmt: Any, values: dict[Var, Expr], buffers: dict[Buffer, Buffer] | None = None) -> Any:
     """Substitute variables by expressions; changed indices get linear. Lets and loops get fresh variables.
 

@@ -9,7 +9,7 @@ import numpy as np
 from minitvm.errors import InputError, TypeMismatch, Unsupported
 from minitvm.expr import DType, Expr, SizeVar, as_expr
 from minitvm.graph import Graph, GraphBuilder, registry, verify_graph
-from minitvm.graph.passes.constant_folding import _GROWN_BYTES, constant_folding
+from minitvm.graph.passes.constant_folding import _GROWN_ELEMENTS, constant_folding
 from minitvm.reference import graph as interpreter
 from minitvm.reference import te as te_interpreter
 from minitvm.te.nodes import PlaceholderOp, Tensor
@@ -62,7 +62,7 @@ def by_folding(call: Call) -> list[np.ndarray]:
     builder = GraphBuilder()
     graph = constant_folding(builder.build(builder.op(call.op, *call.inputs, **call.attrs)))
     if graph.nodes:
-        small = sum(np.asarray(array).nbytes for array in by_graph(call)) <= _GROWN_BYTES
+        small = sum(np.asarray(array).size for array in by_graph(call)) <= _GROWN_ELEMENTS
         assert not small, graph
         return []
     return [graph.arrays()[value] for value in graph.outputs]

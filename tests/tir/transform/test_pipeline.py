@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitvm import te
+from minitvm import strategy, te, topi
 from minitvm.errors import VerificationError
 from minitvm.expr import Add, FloorDiv, FloorMod, IntImm, Mul, Sub, Var, const, structural_equal, walk
 from minitvm.gallery import programs
@@ -18,6 +18,7 @@ from minitvm.reference import kernel as kernel_reference
 from minitvm.reference import tir as reference
 from minitvm.script import from_source
 from minitvm.script import tir as T
+from minitvm.target import Target
 from minitvm.te import create_prim_func
 from minitvm.tir import Schedule
 from minitvm.tir.analysis.software_pipelines import DOUBLE, ORDER, STAGE
@@ -195,6 +196,15 @@ PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
 }
 
 
+def open_rows() -> PrimFunc:
+    """Tiles of rows of which nobody knows how many there are, and vectors whose last lanes are masked."""
+    m = te.size_var("m")
+    a, b = te.placeholder((m, 3), name="a"), te.placeholder((3, 6), name="b")
+    func = te.create_prim_func([a, b, topi.matmul(a, b)])
+    target = Target("cpu -vector_bits=128 -vector_registers=16")
+    return strategy.schedule(func, target, {"rows": 4, "vectors": 2, "pack": False}).func
+
+
 def on_a_grid() -> PrimFunc:
     """A transposition through storage that threads share. Its meaning is that of level 3 at its start only: between
     passes its storage has no owner, and no interpreter is for that."""
@@ -253,7 +263,7 @@ def test_every_pass_changes_one_of_the_programs() -> None:
         if isinstance(after, PrimFunc) and not structural_equal(before.body, after.body):
             changed.add(step)
 
-    for make in (*PROGRAMS.values(), on_a_grid):
+    for make in (*PROGRAMS.values(), on_a_grid, open_rows):
         lower(make(), callback=compare)
     assert [p.name for p in PASSES if p.name not in changed] == []
 

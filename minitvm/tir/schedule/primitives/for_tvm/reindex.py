@@ -134,10 +134,10 @@ Map = IndexMap | Callable[..., Any]
 
 
 def _mapped(block: Block, index_map: Map) -> IndexMap:
-    dtype = str(block.iter_vars[0].var.dtype) if block.iter_vars else "int32"
     if isinstance(index_map, IndexMap):
         return index_map.simplified()
-    return IndexMap.from_func(index_map, ndim=len(block.iter_vars), index_dtype=dtype).simplified()
+    dtypes = [str(axis.var.dtype) for axis in block.iter_vars]
+    return IndexMap.from_func(index_map, ndim=len(dtypes), index_dtype=dtypes).simplified()
 
 
 def _bad_map(part: PartByPoint, index_map: Map) -> Failure | None:

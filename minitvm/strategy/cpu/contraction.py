@@ -1,0 +1,150 @@
+"""Sums of products, whatever they are called: their schedule follows from how the operands are indexed (`roles`).
+
+Matrix products, their transposes and batches of them, convolutions of any rank and layout, grouped or dilated, einsums:
+a tile of rows by vectors of columns is kept in registers (`panels`). Where the vectors are not contiguous in their
+operand, the panel of it is packed first, in the order in which the micro-kernel reads it.
+
+What bounds it is the multiply-add units: a step of an 8 x 3 tile is 24 multiply-adds (12 cycles on two ports) against
+3 vector loads and 8 broadcasts (5.5 cycles on two load ports).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from math import ceil
+from typing import Any
+
+from ...expr import REDUCE
+from ...tir import IndexMap, Schedule
+from ...tir.nodes import Block, PrimFunc
+from ..candidate import Candidate, Cost, Knob, Unfit
+from ..registry import rule
+from .blocks import blocks_of, is_reduction
+from .conv2d import schedule_other_blocks
+from .panels import PanelPlan, contraction_cost, row_block, schedule_panels
+from .register_tile import block_of, epilogue
+from .roles import Roles, depends, roles
+from .tiling import RegisterTile, cpu_of, register_tiles
+
+_TILES = 12  # how many register tiles are weighed, the best first
+
+
+def has_contraction(func: PrimFunc) -> bool:
+    """Whether the only reduction of a function is a contraction, summed in floats or int32."""
+    block = _reduction(func)
+    return block is not None and bool(roles(block))
+
+
+def _reduction(func: PrimFunc) -> Block | None:
+    reductions = [block for block in blocks_of(func) if is_reduction(block)]
+    if len(reductions) != 1:
+        return None
+    dtype = reductions[0].writes[0].buffer.dtype
+    return reductions[0] if dtype.is_float or dtype == "int32" else None
+
+
+@rule("cpu", has_contraction)
+def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """Tiles of `rows` by `vectors` along the axes `row` and `column`, by their names; `task_rows` of the result a task.
+
+    With `pack` the panel that the rows of a task read is copied first. Without rows `row` is `column`.
+    """
+    block, cpu = _reduction(func), cpu_of(target)
+    if block is None:
+        return
+    dtype = block.writes[0].buffer.dtype
+    ways = {_names(way): way for way in roles(block)}
+
+    def plan(rows: int, vectors: int, lanes: int, task_rows: int, **_: Any) -> PanelPlan:
+        return PanelPlan(RegisterTile(rows, vectors, lanes), task_rows)
+
+    def price(row: str, column: str, pack: bool, **tile: Any) -> Cost:
+        return contraction_cost(ways[row, column].product, plan(**tile), pack, dtype.bytes, cpu)
+
+    def apply(sch: Schedule, row: str, column: str, pack: bool, **tile: Any) -> None:
+        used = _schedule(sch, ways[row, column], plan(**tile), pack)
+        schedule_other_blocks(sch, target, used)
+
+    for (row, column), way in ways.items():
+        product = way.product
+        lanes = lanes_for(product.n, max(1, cpu.vector_bytes // dtype.bytes))
+        panel = way.panel if not way.panel or way.panel % lanes == 0 else 0  # vectors would lie in two panels
+        # A single row is bound by reading its operand: each vector is a stream of its own.
+        tiles = (tile for tile, _ in register_tiles(product.m, product.n, dtype, target) if tile.rows <= product.m)
+        fitting = (tile for tile in tiles if way.group is None or way.group % tile.rows == 0)
+        streams = (tile for tile in fitting if tile.rows > 1 or tile.vectors <= cpu.chains)
+        for tile in islice(streams, _TILES):
+            for pack in (True,) if panel == 0 else (False,) if panel else (False, True):
+                # Two tasks with rows of one panel would pack it twice.
+                whole = pack or product.m_open
+                some = row_block(product.m, product.n, tile.rows, lanes * tile.vectors, cpu.cores)
+                knobs: dict[str, Knob] = {
+                    "row": row, "column": column, "rows": tile.rows, "vectors": tile.vectors, "lanes": lanes,
+                    "task_rows": max(1, ceil(product.m / tile.rows)) * tile.rows if whole else some, "pack": pack,
+                }  # fmt: skip
+                yield Candidate(knobs=knobs, price=price, apply=apply)
+
+
+def _names(way: Roles) -> tuple[str, str]:
+    """Names of the row and the column; iterators of one name are told apart by their positions."""
+    names = [axis.var.name for axis in way.block.iter_vars]
+    unique = [name if names.count(name) == 1 else f"{name}_{position}" for position, name in enumerate(names)]
+    row, column = (way.axes[way.column if p is None else p] for p in (way.row, way.column))
+    return "*".join(unique[p] for p in row), "*".join(unique[p] for p in column)
+
+
+def lanes_for(columns: int, widest: int) -> int:
+    """The lanes of vectors for rows of so many columns: the widest, or fewer that are enough for a row."""
+    while widest >= 8 and widest // 2 >= columns:
+        widest //= 2
+    return widest
+
+
+def _schedule(sch: Schedule, way: Roles, plan: PanelPlan, pack: bool) -> set[str]:
+    """The contraction and what follows it element by element; gives the names of the blocks that it scheduled."""
+    kinds = [axis.kind for axis in way.block.iter_vars]
+    spatial = len(kinds) - kinds.count(REDUCE)
+    if kinds != sorted(kinds, key=lambda kind: kind == REDUCE):
+        raise Unfit("contraction: wanted the axes of the sum behind those of the result")
+    block = sch.get_block(way.block.name)
+    main = epilogue(sch, block)
+    if len(sch.get_loops(main)) != spatial:
+        raise Unfit("contraction: wanted as many axes behind the sum as the sum has")
+    if len(way.axes) < spatial:
+        _join(sch, block, main, way)
+    packed = sch.reindex_cache_read(block, way.read, "local", _packed_order(way)) if pack else None
+    init = schedule_panels(
+        sch, block, list(sch.get_loops(main)), way.row, way.column, plan, streams=not pack, packed=packed,
+        group=way.group, inside=way.shared if pack else (),
+    )  # fmt: skip
+    return {block_of(sch, part).name for part in (init, block, main, packed) if part is not None}
+
+
+def _join(sch: Schedule, block: Any, main: Any, way: Roles) -> None:
+    """Make one axis of those that are one wherever they index, in the sum, in its accumulators, and behind it."""
+    iterators = way.block.iter_vars
+
+    def joined(*places: Any) -> list[Any]:
+        axes = []
+        for axis in way.axes:
+            place = places[axis[0]]
+            for position in axis[1:]:
+                place = place * iterators[position].dom.extent + places[position]
+            axes.append(place)
+        return [*axes, *places[sum(map(len, way.axes)) :]]
+
+    spatial = sum(map(len, way.axes))
+    sch.transform_layout(block, ("write", 0), IndexMap.from_func(joined, ndim=spatial))
+    sch.transform_block_layout(block, IndexMap.from_func(joined, ndim=len(iterators)))
+    sch.transform_block_layout(main, IndexMap.from_func(joined, ndim=spatial))
+
+
+def _packed_order(way: Roles) -> IndexMap:
+    """The axes on which the vectors' operand depends: what is outside, those of the sum, the column."""
+    iterators = way.block.iter_vars
+    outside = [p for p in range(len(way.axes)) if p != way.column and way.needed(p)]
+    summed = [axis for axis in iterators if axis.kind == REDUCE]
+    inner = [len(way.axes) + p for p, axis in enumerate(summed) if depends(way.vectors, axis.var)]
+    order = (*outside, *inner, way.column)
+    return IndexMap.from_func(lambda *iters: tuple(iters[p] for p in order), ndim=len(way.axes) + len(summed))

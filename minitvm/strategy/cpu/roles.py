@@ -1,0 +1,218 @@
+"""What the axes of a contraction are for, read off how its operands and its result are indexed.
+
+    C[i.., j..] += A[f(i, k)] * B[g(j, k)]
+
+Vectors lie along a *column*: an axis that is contiguous in the result and that only one operand depends on. That one is
+read in vectors; of the other, elements are broadcast to the *rows*, an axis that only it depends on. All other axes of
+the result are outside: a product of matrices for each of their points. Neighbouring axes that are one axis wherever
+they index (the lines and columns of an image in a 1x1 convolution, a batch of rows) are taken as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ...expr import REDUCE, Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Mul, Node, Var, children, walk
+from ...expr.conditions import is_const
+from ...tir.nodes import Block, BufferLoad, BufferStore
+from ...tir.transform.affine import coefficient, linear, moves
+from .blocks import extents, volume
+
+LONG = 384  # what an open extent counts as
+Axis = tuple[int, ...]  # positions of the iterators that are one axis, outer ones first
+Access = BufferLoad | BufferStore
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The extents on which the cost of a contraction depends: `outside` products of m x depth by depth x n.
+
+    `m_open` and `n_open` say that the extent is only known when the kernel runs, and stands for a long one here;
+    `contiguous` that vectors of the operand are contiguous in memory, `packed` that its panels are.
+    """
+
+    m: int
+    n: int
+    depth: int
+    outside: int = 1
+    m_open: bool = False
+    n_open: bool = False
+    contiguous: bool = True
+    packed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """A way to see a block as a contraction: `row` (None without rows) and `column` are positions among the `axes`.
+
+    Where the vectors' operand depends on the row, it is on its quotient by `group` alone (a grouped convolution): a
+    group of rows is a product of its own. `read` is the position of the vectors' operand among the block's reads,
+    `panel` the columns that are contiguous in it: 0 where neighbours are not, None where all are.
+    """
+
+    block: Block
+    axes: tuple[Axis, ...]
+    row: int | None
+    column: int
+    read: int
+    panel: int | None
+    group: int | None = None
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether vectors are contiguous in their operand."""
+        return self.panel != 0
+
+    @property
+    def vectors(self) -> BufferLoad:
+        """The read of the operand that is read in vectors."""
+        buffer = self.block.reads[self.read].buffer
+        return next(load for load in operands(self.block) or () if load.buffer is buffer)
+
+    @property
+    def shared(self) -> list[int]:
+        """The axes outside on which the vectors' operand does not depend: for all their points it is the same."""
+        others = [p for p in range(len(self.axes)) if p not in (self.row, self.column)]
+        return [p for p in others if not self.needed(p)]
+
+    def needed(self, position: int) -> bool:
+        """Whether the vectors' operand depends on an axis."""
+        return any(depends(self.vectors, self.block.iter_vars[p].var) for p in self.axes[position])
+
+    def extent(self, position: int) -> int | None:
+        """The extent of an axis; None where it is open."""
+        known = extents(self.block.iter_vars[p].dom.extent for p in self.axes[position])
+        return None if None in known else prod(extent or 0 for extent in known)
+
+    @property
+    def product(self) -> Product:
+        """Its extents."""
+        others = [self.extent(p) for p in range(len(self.axes)) if p not in (self.row, self.column)]
+        outside = prod(LONG if extent is None else extent for extent in others)
+        rows, columns = 1 if self.row is None else self.extent(self.row), self.extent(self.column)
+        if self.group is not None and rows is not None:
+            rows, outside = self.group, outside * (rows // self.group)
+        m, n = LONG if rows is None else rows, LONG if columns is None else columns
+        depth = volume((axis.dom.extent for axis in self.block.iter_vars if axis.kind == REDUCE), LONG)
+        return Product(m, n, depth, outside, rows is None, columns is None, self.contiguous, bool(self.panel))
+
+
+def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
+    """The two loads whose products a block adds up, conversions left out; None for any other block."""
+    body = block.body
+    if not isinstance(body, BufferStore) or not isinstance(body.value, Add) or block.init is None:
+        return None
+    product = next((side for side in (body.value.b, body.value.a) if isinstance(side, Mul)), None)
+    if product is None:
+        return None
+    a, b = _load(product.a), _load(product.b)
+    return None if a is None or b is None or a.buffer is b.buffer else (a, b)
+
+
+def roles(block: Block) -> list[Roles]:
+    """The ways to see a block as a contraction; none for a block that is no sum of products of two buffers."""
+    loads, store = operands(block), block.body
+    if loads is None or not isinstance(store, BufferStore):
+        return []
+    axes, ways = _axes(block, (store, *loads)), []
+    last = [block.iter_vars[axis[-1]].var for axis in axes]
+    for column in (p for p in range(len(axes)) if contiguous_along(store, last[p])):
+        for scalars, vectors in (loads, loads[::-1]):
+            read = next((p for p, region in enumerate(block.reads) if region.buffer is vectors.buffer), None)
+            if depends(scalars, last[column]) or not depends(vectors, last[column]) or read is None:
+                continue
+            panel = None if contiguous_along(vectors, last[column]) else _panel(vectors, last[column])
+            rows = [(p, _group(block, axes[p], vectors)) for p in range(len(axes)) if depends(scalars, last[p])]
+            found = [Roles(block, axes, p, column, read, panel, group or None) for p, group in rows if group != 1]
+            ways += found or [Roles(block, axes, None, column, read, panel)]
+    return ways
+
+
+def depends(access: Access, var: Var) -> bool:
+    """Whether a variable decides which element is accessed."""
+    return any(item is var for index in access.indices for item in walk(index))
+
+
+def contiguous_along(access: Access, var: Var) -> bool:
+    """Whether the next along a variable is the next in memory."""
+    indices = list(access.indices)
+    while indices and is_const(access.buffer.shape[len(indices) - 1], 1):
+        indices.pop()  # an axis of extent 1 is in nobody's way
+    if not indices:
+        return False
+    *others, last = indices
+    if any(item is var for index in others for item in walk(index)):
+        return False
+    form = linear(last)
+    return coefficient(form, var) == 1 and not moves(form.without(var), [var])
+
+
+def _axes(block: Block, accesses: Sequence[Access]) -> tuple[Axis, ...]:
+    """The axes of the result, neighbours that are one axis in all accesses together."""
+    spatial = [p for p, axis in enumerate(block.iter_vars) if axis.kind != REDUCE]
+    axes: list[Axis] = []
+    for position in spatial:
+        if axes and axes[-1][-1] == position - 1 and all(_neighbours(block, position, a) for a in accesses):
+            axes[-1] = (*axes[-1], position)
+        else:
+            axes.append((position,))
+    return tuple(axes)
+
+
+def _neighbours(block: Block, position: int, access: Access) -> bool:
+    """Whether an iterator and the one before it index neighbouring dimensions as they are, or neither indexes."""
+    outer, inner = (block.iter_vars[p] for p in (position - 1, position))
+    if not isinstance(inner.dom.extent, IntImm):
+        return False
+    uses = [p for p, e in enumerate(access.indices) if any(item is outer.var or item is inner.var for item in walk(e))]
+    if not uses:
+        return True
+    if len(uses) != 2 or uses[1] != uses[0] + 1:
+        return False
+    first, second = (access.indices[p] for p in uses)
+    whole = is_const(access.buffer.shape[uses[1]], int(inner.dom.extent.value))
+    return first is outer.var and second is inner.var and whole
+
+
+def _panel(access: BufferLoad, var: Var) -> int:
+    """c where neighbours along a variable are contiguous in panels of c: `[var // c, .., var % c]`; else 0."""
+    *others, last = access.indices
+    if not isinstance(last, FloorMod) or last.a is not var or not isinstance(last.b, IntImm):
+        return 0
+    width = int(last.b.value)
+    return width if _quotients(others, var) == {width} else 0
+
+
+def _quotients(nodes: Sequence[Node], var: Var) -> set[int] | None:
+    """The constants by which a variable is divided wherever it occurs; None where it occurs as itself."""
+    constants: set[int] = set()
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if node is var:
+            return None
+        if isinstance(node, FloorDiv) and node.a is var and isinstance(node.b, IntImm):
+            constants.add(int(node.b.value))
+        else:
+            todo += children(node)
+    return constants
+
+
+def _group(block: Block, axis: Axis, vectors: BufferLoad) -> int:
+    """How many neighbours along an axis read the same of `vectors`: 0 where all do, 1 where that cannot be said."""
+    if not any(depends(vectors, block.iter_vars[p].var) for p in axis):
+        return 0
+    inner, extent = block.iter_vars[axis[-1]].var, block.iter_vars[axis[-1]].dom.extent
+    quotients = _quotients(vectors.indices, inner) if len(axis) == 1 else None
+    if not quotients or not isinstance(extent, IntImm):
+        return 1
+    group = min(quotients)
+    return group if all(n % group == 0 for n in (extent.value, *quotients)) else 1
+
+
+def _load(e: Expr) -> BufferLoad | None:
+    while isinstance(e, Cast):
+        e = e.value
+    return e if isinstance(e, BufferLoad) else None

@@ -1,0 +1,46 @@
+"""Faults in what lowering makes of tiles that stick out: versions for open extents, accumulators without masks."""
+
+from __future__ import annotations
+
+from tests.strategy.families import contractions
+
+from ..patch import Faults
+from ..workloads import strategic
+
+TRANSFORM = "minitvm.tir.transform."
+CONTRACTIONS = strategic(contractions, "cpu -vector_bits=128 -vector_registers=16 -cores=2", examples=60)
+
+UNSWITCH = Faults("unswitch_tiles", TRANSFORM + "unswitch_tiles", [CONTRACTIONS])
+UNSWITCH.edit("a version has one row more", "_limit", "const(count, edge.dtype))", "const(count + 1, edge.dtype))")
+UNSWITCH.edit("a version has one row less", "_limit", "const(count, edge.dtype))", "const(count - 1, edge.dtype))")
+UNSWITCH.edit(
+    "a tile is whole with one row less", "_versions", "edge.compare(LT, edge.high)", "edge.compare(LT, edge.high - 1)"
+)
+UNSWITCH.edit(
+    "the versions of two numbers of rows are swapped",
+    "_versions",
+    "edge.compare(EQ, count)",
+    "edge.compare(EQ, edge.high + edge.low + 1 - count)",
+)
+UNSWITCH.edit(
+    "conditions on another extent are taken for the edge's",
+    "_limit",
+    "form is None or any(form.terms.get(term) != times for term, times in edge.outer.terms.items())",
+    "form is None",
+)
+
+UNMASK = Faults("unmask_registers", TRANSFORM + "unmask_registers", [CONTRACTIONS])
+UNMASK.edit(
+    "slots lie as close as their lanes in use",
+    "_layout",
+    "end += register.lanes",
+    "end += active[register]",
+    equivalent="masked loads are zero: a sum leaves what it adds to in its neighbour's lanes as it is",
+)
+UNMASK.edit("all slots lie at the start", "_layout", "end += register.lanes", "end += 0")
+UNMASK.edit(
+    "the buffer is an element short",
+    "_unmasked",
+    "size = sum(register.lanes for register in starts)",
+    "size = sum(register.lanes for register in starts) - 1",
+)

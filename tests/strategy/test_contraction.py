@@ -1,0 +1,116 @@
+"""Contractions: what the axes are is read off the accesses, and kernels of open sizes are right at every size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from minitvm import reference, strategy, te, topi
+from minitvm.errors import ScheduleError
+from minitvm.strategy.cpu.blocks import blocks_of, is_reduction
+from minitvm.strategy.cpu.roles import Roles, roles
+from minitvm.target import Target
+from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.transform import lower
+
+from .families import FAMILIES, TARGET
+
+CPU = Target(TARGET)
+QUICK = settings(derandomize=True, deadline=None, phases=[Phase.generate])
+DRAWN = {family.rule: family.draw for family in FAMILIES}
+
+
+def kernels_are_right(data: Any) -> None:
+    """The kernels of one candidate, from passes and all."""
+    func = DRAWN["contraction"](data.draw)
+    candidates = [one for one in strategy.candidates(func, CPU) if one.rule == "contraction"]
+    candidate = data.draw(st.sampled_from(candidates[:4] + candidates[-4:]))
+    try:
+        schedule = candidate.schedule(func)
+    except ScheduleError:
+        return
+    verdict = reference.check(func, lower(schedule.func, CPU, "main"), modes=["exact"])
+    assert verdict.equal, f"{dict(candidate.knobs)}\n{verdict}"
+
+
+def test_kernels_of_drawn_functions() -> None:
+    given(data=st.data())(settings(QUICK, max_examples=10)(kernels_are_right))()
+
+
+@pytest.mark.full
+def test_kernels_of_many_drawn_functions() -> None:
+    given(data=st.data())(settings(QUICK, max_examples=200)(kernels_are_right))()
+
+
+def reduction(func: PrimFunc) -> Any:
+    return next(block for block in blocks_of(func) if is_reduction(block))
+
+
+def named(func: PrimFunc) -> list[tuple[str | None, str, bool, int | None]]:
+    """(row, column, contiguous, group) of each way to see the sum."""
+    block = reduction(func)
+    return [(None if way.row is None else _name(way, way.row), _name(way, way.column), way.contiguous, way.group)
+            for way in roles(block)]  # fmt: skip
+
+
+def _name(way: Roles, position: int) -> str:
+    return "*".join(way.block.iter_vars[p].var.name for p in way.axes[position])
+
+
+def test_roles_of_products_of_matrices() -> None:
+    a, b, t = te.placeholder((8, 5), name="a"), te.placeholder((5, 16), name="b"), te.placeholder((16, 5), name="t")
+    assert named(te.create_prim_func([a, b, topi.matmul(a, b)])) == [("v_i", "v_j", True, None)]
+    assert named(te.create_prim_func([a, t, topi.dense(a, t)])) == [("v_i", "v_j", False, None)]
+
+
+def test_roles_of_convolutions() -> None:
+    x, w = te.placeholder((2, 4, 6, 20), name="x"), te.placeholder((8, 4, 3, 3), name="w")
+    assert named(te.create_prim_func([x, w, topi.conv2d(x, w)])) == [("v_ff", "v_xx", True, None)]
+    two_apart = te.create_prim_func([x, w, topi.conv2d(x, w, strides=2)])
+    assert named(two_apart) == [("v_ff", "v_xx", False, None)]
+    grouped = te.placeholder((8, 2, 3, 3), name="g")
+    assert named(te.create_prim_func([x, grouped, topi.conv2d(x, grouped, groups=2)])) == [("v_ff", "v_xx", True, 4)]
+    last = te.placeholder((2, 6, 20, 4), name="x")
+    h = te.placeholder((3, 3, 4, 8), name="w")
+    nhwc = te.create_prim_func([last, h, topi.conv2d(last, h, data_layout="NHWC", kernel_layout="HWIO")])
+    assert {way[0] for way in named(nhwc)} == {"v_nn", "v_yy", "v_xx"}
+    assert {way[1:] for way in named(nhwc)} == {("v_ff", True, None)}
+
+
+def test_neighbours_that_are_one_axis_everywhere_are_joined() -> None:
+    x, w = te.placeholder((2, 4, 6, 20), name="x"), te.placeholder((8, 4, 1, 1), name="w")
+    assert named(te.create_prim_func([x, w, topi.conv2d(x, w)])) == [("v_ff", "v_yy*v_xx", True, None)]
+    a, b = te.placeholder((3, 8, 5), name="a"), te.placeholder((5, 16), name="b")
+    assert named(te.create_prim_func([a, b, topi.matmul(a, b)])) == [("v_b0*v_i", "v_j", True, None)]
+    n = te.size_var("n")
+    c = te.placeholder((3, n, 5), name="c")
+    rows = {way[0] for way in named(te.create_prim_func([c, b, topi.matmul(c, b)]))}
+    assert rows == {"v_b0", "v_i"}, "an open extent inside: the place along it is no division by a constant"
+
+
+def test_packed_columns_are_contiguous_in_their_panels() -> None:
+    a, w = te.placeholder((4, 5), name="a"), te.placeholder((3, 5, 8), name="w")
+    (way,) = roles(reduction(te.create_prim_func([a, w, topi.dense_packed(a, w, units=20)])))
+    assert way.panel == 8 and way.contiguous
+    x = te.placeholder((16, 5), name="x")
+    (turned,) = roles(reduction(te.create_prim_func([a, x, topi.dense(a, x)])))
+    assert turned.panel == 0 and not turned.contiguous
+
+
+def test_what_is_no_contraction() -> None:
+    x = te.placeholder((8, 5), name="x")
+    assert named(te.create_prim_func([x, topi.sum(x, axis=1)])) == []
+    assert named(te.create_prim_func([x, topi.dense(x, x)])) == [], "one buffer twice"
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 9])
+def test_an_open_number_of_rows_at_every_remainder(n: int) -> None:
+    m = te.size_var("m")
+    a, b = te.placeholder((m, 6), name="a"), te.placeholder((6, 10), name="b")
+    func = te.create_prim_func([a, b, topi.relu(topi.matmul(a, b))])
+    schedule = strategy.schedule(func, CPU, {"rows": 4, "vectors": 2, "pack": False})
+    module = lower(schedule.func, CPU, "main")
+    assert reference.check(func, module, sizes={"m": n}).equal

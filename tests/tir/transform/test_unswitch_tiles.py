@@ -1,0 +1,119 @@
+"""Tiles of an open extent get versions without conditions, one for each number of rows that may be left."""
+
+from __future__ import annotations
+
+import pytest
+
+from minitvm.expr import walk
+from minitvm.reference import check
+from minitvm.script import from_source
+from minitvm.tir.nodes import BufferStore, If, PrimFunc
+from minitvm.tir.transform import lower
+from minitvm.tir.transform.unmask_registers import unmask_registers
+from minitvm.tir.transform.unswitch_tiles import unswitch_tiles
+
+TILED = """
+@T.prim_func(lowered=True)
+def main(n: T.int32, A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    for i in {loop}:
+        for r in T.unroll({rows}):
+            if i * {rows} + r < n:
+                B[i * {rows} + r] = A[i * {rows} + r]
+"""
+
+
+def tiled(rows: int, loop: str = "range(4)") -> PrimFunc:
+    return from_source(TILED.format(rows=rows, loop=loop))  # type: ignore[return-value]
+
+
+def versions(func: PrimFunc) -> int:
+    return sum(isinstance(node, If) for node in walk(func.body))
+
+
+def test_each_number_of_rows_has_a_version() -> None:
+    text = str(unswitch_tiles(tiled(4)))
+    assert "if i * 4 + 3 < n:" in text
+    assert [f"if i * 4 + {rest} == n:" in text for rest in (3, 2, 1)] == [True] * 3
+    assert "i * 4 + r < n" not in text
+
+
+def test_too_many_versions_are_not_made() -> None:
+    made = unswitch_tiles(tiled(17))
+    assert versions(made) == 2, "one version for a whole tile, one with conditions"
+
+
+def test_a_loop_that_runs_in_parallel_is_not_cut() -> None:
+    made = unswitch_tiles(tiled(4, "T.parallel(4)"))
+    assert str(made).count("T.parallel(4)") == 1 and "if i * 4 + 3 < n:" in str(made)
+
+
+def test_known_extents_are_left_to_the_partition() -> None:
+    func = tiled(4)
+    text = str(func).replace("< n", "< 13")
+    known = from_source(text)
+    assert isinstance(known, PrimFunc) and unswitch_tiles(known) is known
+
+
+def test_a_grid_of_threads_keeps_its_conditions() -> None:
+    """Threads that wait for one another must all come there."""
+    func = tiled(4, 'T.thread_binding(4, thread="threadIdx.x")')
+    assert unswitch_tiles(func) is func
+
+
+@pytest.mark.parametrize("rows", [2, 3, 16])
+def test_versions_compute_the_same(rows: int) -> None:
+    text = f"""
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int32(is_size_var=True)
+    A = T.match_buffer(a, (n, 5))
+    B = T.match_buffer(b, (n,))
+    for i in range((n + {rows - 1}) // {rows}):
+        for k in range(5):
+            for r in T.unroll({rows}):
+                with T.block("b"):
+                    vi = T.axis.spatial(n, i * {rows} + r)
+                    vk = T.axis.reduce(5, k)
+                    T.where(i * {rows} + r < n)
+                    with T.init():
+                        B[vi] = 0.0
+                    B[vi] = B[vi] + A[vi, vk]
+"""
+    func = from_source(text)
+    assert isinstance(func, PrimFunc)
+    module = lower(func, None, "main")
+    for n in (1, rows - 1, rows, rows + 1, 2 * rows + 1):
+        assert check(func, module, sizes={"n": n}).equal, n
+
+
+MASKED = """
+@T.prim_func(lowered=True)
+def main(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
+    S = T.decl_buffer((16,), scope="local")
+    S[T.Ramp(0, 1, 8)] = A[T.Ramp(0, 1, 8)]
+    S.vstore([T.Ramp({second}, 1, 8)], A[T.Ramp(8, 1, 8)], predicate=T.Ramp(0, 1, 8) < T.Broadcast({left}, 8))
+    B[T.Ramp(0, 1, 8)] = S[T.Ramp(0, 1, 8)]
+    B.vstore([T.Ramp(8, 1, 8)], S.vload([T.Ramp({second}, 1, 8)], predicate=T.Ramp(0, 1, 8) < T.Broadcast({read}, 8)), predicate=T.Ramp(0, 1, 8) < T.Broadcast({left}, 8))
+"""  # noqa: E501
+
+
+def masked(second: int = 8, left: int = 5, read: int = 5) -> PrimFunc:
+    return from_source(MASKED.format(second=second, left=left, read=read))  # type: ignore[return-value]
+
+
+def local_masks(func: PrimFunc) -> int:
+    stores = [n for n in walk(func.body) if isinstance(n, BufferStore) and n.buffer.scope == "local"]
+    return sum(store.predicate is not None for store in stores)
+
+
+def test_masks_of_accumulators_go() -> None:
+    made = unmask_registers(masked())
+    assert local_masks(made) == 0 and local_masks(masked()) == 1
+
+
+def test_slots_that_share_lanes_in_use_stay() -> None:
+    assert local_masks(unmask_registers(masked(second=7))) == 1
+
+
+def test_lanes_that_another_mask_reads_stay() -> None:
+    assert local_masks(unmask_registers(masked(left=5, read=6))) == 1
