@@ -281,10 +281,15 @@ RULES: tuple[Rule, ...] = (
 def verify(executable: Executable, dims: Env | None = None) -> None:
     """Check every rule; raises `VerificationError` that names the first broken one and marks the step.
 
-    `dims` gives symbolic dimensions values at which symbolic offsets are compared as well.
+    `dims` gives symbolic dimensions values at which symbolic offsets are compared as well; values at which an output
+    would have a negative extent are left out, since a run with them is refused.
     """
+    env = dims or {}
+    extents = [_value(extent, env) for spec in executable.outputs for extent in spec.shape]
+    if any(extent is not None and extent < 0 for extent in extents):
+        env = {}
     for rule in RULES:
-        for where, found in rule.breaches(executable, dims or {}):
+        for where, found in rule.breaches(executable, env):
             raise VerificationError(
                 report(
                     f"executable {executable.name}: {rule.name}",
