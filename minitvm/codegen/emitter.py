@@ -37,12 +37,12 @@ class Names:
     """Unique, legal names for variables and buffers, close to those that people gave."""
 
     def __init__(self, reserved: Iterable[str]) -> None:
-        self.taken = set(reserved) | set(keyword.kwlist)
+        self.used_names = set(reserved) | set(keyword.kwlist)
         self.of: dict[Node | str, str] = {}
 
     def fresh(self, wish: str) -> str:
         """A name that nothing has yet."""
-        return fresh(identifier(wish), self.taken)
+        return fresh(identifier(wish), self.used_names)
 
     def __getitem__(self, item: Var | Buffer) -> str:
         if item not in self.of:
@@ -110,12 +110,12 @@ class Emitter(ABC):
                 self.stmt(stmt.else_case)
 
     def allocate(self, stmt: Allocate) -> None:
-        found = registers_of(stmt.buffer, stmt.body)
-        if found is None:
+        registers = registers_of(stmt.buffer, stmt.body)
+        if registers is None:
             self.registers.pop(stmt.buffer, None)  # a copy of this nest may have had it in registers
             self.stack_array(stmt.buffer)
         else:
-            names = {r: self.names.fresh(f"{stmt.buffer.name}_{r.start}") for r in found}
+            names = {r: self.names.fresh(f"{stmt.buffer.name}_{r.start}") for r in registers}
             self.registers[stmt.buffer] = names
             for register, name in names.items():
                 if not stored_first(stmt.buffer, register, stmt.body):

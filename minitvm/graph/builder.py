@@ -68,11 +68,11 @@ class GraphBuilder:
 
     def build(self, outputs: Value | Sequence[Value]) -> Graph:
         """The graph with those outputs."""
-        given = (outputs,) if isinstance(outputs, Value) else tuple(outputs)
-        for value in given:
+        values = (outputs,) if isinstance(outputs, Value) else tuple(outputs)
+        for value in values:
             if value not in self._known:
                 raise InputError(f"{value} is no value of this builder")
-        return Graph(tuple(self._inputs), tuple(self._constants), tuple(self._nodes), given, self.name)
+        return Graph(tuple(self._inputs), tuple(self._constants), tuple(self._nodes), values, self.name)
 
     def data(self, value: Value) -> np.ndarray | None:
         """The array of a value that is a constant, else None."""
@@ -81,14 +81,14 @@ class GraphBuilder:
     def _values(self, op: str, inputs: Sequence[Any]) -> tuple[Value, ...]:
         first = next((v for v in inputs if isinstance(v, Value)), None)
         values = []
-        for given in inputs:
-            if isinstance(given, Value):
-                if given not in self._known:
-                    raise InputError(f"{op}: {given} is no value of this builder")
-                values.append(given)
+        for operand in inputs:
+            if isinstance(operand, Value):
+                if operand not in self._known:
+                    raise InputError(f"{op}: {operand} is no value of this builder")
+                values.append(operand)
                 continue
-            number = isinstance(given, bool | int | float)
-            values.append(self.constant(np.array(given, first.dtype.numpy if number and first else None)))
+            number = isinstance(operand, bool | int | float)
+            values.append(self.constant(np.array(operand, first.dtype.numpy if number and first else None)))
         return tuple(values)
 
     def _value(self, name: str, shape: tuple[Dim, ...], dtype: DType) -> Value:

@@ -110,18 +110,18 @@ class _Dimensions:
     def __init__(self, graph: Graph) -> None:
         self.renamed: list[tuple[Expr, Var]] = []
         symbolic = [d for value in graph.inputs for d in value.shape if isinstance(d, Expr)]
-        known: set[Var] = {d for d in symbolic if isinstance(d, Var)}
+        named: set[Var] = {d for d in symbolic if isinstance(d, Var)}
         # Small ones first: n // 4 * 8 beside n // 4 is 8 times the same variable.
         for dim in sorted(symbolic, key=lambda d: sum(1 for _ in walk(d))):
-            if all(v in known for v in free_vars(self._rewrite(dim))):
+            if all(v in named for v in free_vars(self._rewrite(dim))):
                 continue
             own = SizeVar(f"d{len(self.renamed)}", dim.dtype)
             self.renamed.append((dim, own))
-            known.add(own)
-        self.known = known
+            named.add(own)
+        self.named = named
 
     def find(self, dim: Node) -> Var | None:
-        return next((var for known, var in self.renamed if structural_equal(known, dim)), None)
+        return next((var for replaced, var in self.renamed if structural_equal(replaced, dim)), None)
 
     def of(self, dim: Dim) -> Dim:
         return dim if isinstance(dim, int) else self._rewrite(dim)
@@ -137,7 +137,7 @@ class _Dimensions:
 
     def _inferred(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
         """A shape to reshape to, its one dimension that the function cannot name left to be inferred."""
-        unknown = [a for a, d in enumerate(shape) if isinstance(d, Expr) and set(free_vars(d)) - self.known]
+        unknown = [a for a, d in enumerate(shape) if isinstance(d, Expr) and set(free_vars(d)) - self.named]
         return tuple(-1 if a in unknown else d for a, d in enumerate(shape)) if len(unknown) == 1 else shape
 
     def _attribute(self, value: Any) -> Any:
@@ -187,5 +187,5 @@ def _with_scalars(outputs: list[Tensor], scalars: Mapping[Tensor, Expr]) -> list
 
 def _of_one_value(tensor: Tensor, value: Expr) -> Tensor:
     """A tensor of one value, for a function of loops, which takes tensors."""
-    made: Tensor = compute(tensor.shape, lambda *_: value, name=tensor.name)
-    return made
+    filled: Tensor = compute(tensor.shape, lambda *_: value, name=tensor.name)
+    return filled

@@ -142,12 +142,12 @@ class Graph(Node):
 
     def symbolic_dims(self) -> tuple[Var, ...]:
         """The variables in the shapes of the inputs, in order of first use."""
-        found: dict[Var, None] = {}
+        variables: dict[Var, None] = {}
         for value in self.inputs:
             for dim in value.shape:
                 if isinstance(dim, Expr):
-                    found.update((v, None) for v in walk(dim) if isinstance(v, Var))
-        return tuple(found)
+                    variables.update((v, None) for v in walk(dim) if isinstance(v, Var))
+        return tuple(variables)
 
     def script(self) -> str:
         """The graph as Python-like text."""

@@ -28,11 +28,11 @@ class _Names:
 
     def __init__(self) -> None:
         self.names: dict[Value, str] = {}
-        self.taken = set(keyword.kwlist)
+        self.used_names = set(keyword.kwlist)
 
     def __call__(self, value: Value) -> str:
         if value not in self.names:
-            self.names[value] = fresh(identifier(value.name), self.taken)
+            self.names[value] = fresh(identifier(value.name), self.used_names)
         return self.names[value]
 
 

@@ -91,13 +91,13 @@ class Operator:
         """Raise `InputError` unless the operator takes that many inputs."""
         least, most = self.arity
         if count < least or (most is not None and count > most):
-            wanted = str(least) if least == most else f"{least} or more" if most is None else f"{least} to {most}"
-            raise InputError(f"{self.name}: wanted {wanted} inputs, found {count}")
+            counts = str(least) if least == most else f"{least} or more" if most is None else f"{least} to {most}"
+            raise InputError(f"{self.name}: wanted {counts} inputs, found {count}")
 
     def to_te(self, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> list[Tensor]:
         """The outputs as tensor expressions over `inputs`; `attrs` must be normalized."""
-        made = self.compute(*inputs, **attrs)
-        return list(made) if isinstance(made, list | tuple) else [made]
+        outputs = self.compute(*inputs, **attrs)
+        return list(outputs) if isinstance(outputs, list | tuple) else [outputs]
 
     def output_types(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> list[TensorType]:
         """Shape and dtype of each output for inputs of those types; raises an error that names the operator.
@@ -125,8 +125,8 @@ class Operator:
         self.check_arity(len(inputs))
         try:
             if self.infer is not None:
-                given = self.infer(*inputs, **attrs)
-                return [(tuple(as_dim(d) for d in shape), DType(dtype)) for shape, dtype in given]
+                types_of_outputs = self.infer(*inputs, **attrs)
+                return [(tuple(as_dim(d) for d in shape), DType(dtype)) for shape, dtype in types_of_outputs]
             outputs = self.to_te([_placeholder(k, t) for k, t in enumerate(inputs)], attrs)
         except UnsupportedOperator:
             raise

@@ -37,10 +37,10 @@ def shrink(node: OpNode) -> OpNode:
     """The fused operator at sizes that are quickly interpreted; at its own where it accepts no smaller ones."""
     best = node
     for smaller in _candidates():
-        made = _at(node, smaller)
-        if made is None or elements(made) >= elements(best):
+        shrunk = _at(node, smaller)
+        if shrunk is None or elements(shrunk) >= elements(best):
             continue
-        best = made
+        best = shrunk
         if elements(best) <= ENOUGH:
             break
     return best
@@ -119,8 +119,8 @@ def _at(node: OpNode, smaller: Callable[[Shape], Shape]) -> OpNode | None:
                 else value
                 for key, value in item.attrs.items()
             }
-            made = builder.op(item.op, *(new[v] for v in item.inputs), name=item.outputs[0].name, **attrs)
-            for old, fresh in zip(item.outputs, made if isinstance(made, tuple) else (made,), strict=True):
+            results = builder.op(item.op, *(new[v] for v in item.inputs), name=item.outputs[0].name, **attrs)
+            for old, fresh in zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True):
                 new[old] = fresh
         small = builder.build([new[v] for v in graph.outputs])
     except (MinitvmError, ValueError, IndexError, ZeroDivisionError):

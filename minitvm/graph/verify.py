@@ -25,14 +25,14 @@ def defined_once(graph: Graph) -> Iterator[Finding]:
 
 def defined_before_use(graph: Graph) -> Iterator[Finding]:
     """A node reads only what stands before it; an output of the graph is some value of it."""
-    known: set[Value] = {*graph.inputs, *(c.value for c in graph.constants)}
+    defined: set[Value] = {*graph.inputs, *(c.value for c in graph.constants)}
     for item in graph.nodes:
         for value in item.inputs:
-            if value not in known:
+            if value not in defined:
                 yield item, f"{value.name} is read before it is defined"
-        known.update(item.outputs)
+        defined.update(item.outputs)
     for value in graph.outputs:
-        if value not in known:
+        if value not in defined:
             yield value, f"the output {value.name} is never defined"
 
 
@@ -48,9 +48,9 @@ def input_names_differ(graph: Graph) -> Iterator[Finding]:
 def constants_fit(graph: Graph) -> Iterator[Finding]:
     """The array of a constant has its value's shape and dtype."""
     for constant in graph.constants:
-        found = f"{constant.data.dtype.name}{list(constant.data.shape)}"
+        array_type = f"{constant.data.dtype.name}{list(constant.data.shape)}"
         if constant.data.dtype != constant.value.dtype.numpy or constant.data.shape != constant.value.shape:
-            yield constant.value, f"{constant.value.name} is declared {constant.value.type}, its array is {found}"
+            yield constant.value, f"{constant.value.name} is declared {constant.value.type}, its array is {array_type}"
 
 
 def operators_known(graph: Graph) -> Iterator[Finding]:

@@ -88,8 +88,8 @@ def _symbolic(func: LoweredFunc, values: Iterable[Any]) -> dict[Var, Expr]:
     for param, value in zip(func.params, values, strict=True):
         assert isinstance(param, Buffer)
         if len(param.shape) != len(value.shape):
-            wanted, found = len(param.shape), len(value.shape)
-            raise VerificationError(f"{func.name}: {param.name} has {wanted} dimensions, {value.name} has {found}")
+            rank, actual_rank = len(param.shape), len(value.shape)
+            raise VerificationError(f"{func.name}: {param.name} has {rank} dimensions, {value.name} has {actual_rank}")
         for own, actual in zip(param.shape, value.shape, strict=True):
             if isinstance(own, Var):
                 dims.setdefault(own, as_expr(actual))
@@ -98,8 +98,8 @@ def _symbolic(func: LoweredFunc, values: Iterable[Any]) -> dict[Var, Expr]:
 
 def _output_names(fused: Any) -> list[tuple[str, Any]]:
     """The outputs with names that are their own even where one value is returned twice."""
-    taken: set[str] = set()
-    return [(fresh(value.name, taken), value) for value in fused.outputs]
+    used: set[str] = set()
+    return [(fresh(value.name, used), value) for value in fused.outputs]
 
 
 def is_view(node: Any) -> bool:

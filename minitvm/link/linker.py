@@ -96,8 +96,8 @@ class Linker:
     def _kernel(self, kernel: LoweredKernel) -> int:
         if kernel not in self._numbers:
             self._numbers[kernel] = len(self.kernels)
-            taken = {k.name for k in self.kernels}
-            name = kernel.name if kernel.name not in taken else f"{kernel.name}_{len(self.kernels)}"
+            names = {k.name for k in self.kernels}
+            name = kernel.name if kernel.name not in names else f"{kernel.name}_{len(self.kernels)}"
             self.kernels.append(
                 x.Kernel(name, self._language, kernel.source, kernel.name, kernel.params, kernel.script, kernel.program)
             )
@@ -153,16 +153,16 @@ class Linker:
                         )
                 if "w" in mode:
                     written[home] = None if before is None or nbytes is None else before + nbytes
-        found: dict[int, tuple[Slot, list[int | None]]] = {}
+        writers: dict[int, tuple[Slot, list[int | None]]] = {}
         for slot, nbytes in written.items():
             if isinstance(slot.location, x.Output):
-                found.setdefault(slot.location.index, (slot, []))[1].append(nbytes)
+                writers.setdefault(slot.location.index, (slot, []))[1].append(nbytes)
         for index, spec in enumerate(outputs):
             if spec.inout or any(isinstance(d, int) and d == 0 for d in spec.shape):
                 continue
-            if index not in found:
+            if index not in writers:
                 raise InternalError(f"no step writes the output {spec.name}")
-            slot, parts = found[index]
+            slot, parts = writers[index]
             total = None if None in parts else sum(part for part in parts if part is not None)
             if total is not None and isinstance(slot.nbytes, int) and total < slot.nbytes:
                 raise InternalError(f"the steps write {total} of the {slot.nbytes} bytes of output {spec.name} at most")

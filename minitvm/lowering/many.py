@@ -41,10 +41,10 @@ def lower_functions(
     if progress is not None and done:
         progress(len(done), len(functions))
     others = [f for f in absent if not cache.keeps(f)]
-    made = _in_workers([f for f in absent if cache.keeps(f)], target, progress, len(done), len(functions))
-    for lowered in (*done.values(), *made.values()):
+    compiled = _in_workers([f for f in absent if cache.keeps(f)], target, progress, len(done), len(functions))
+    for lowered in (*done.values(), *compiled.values()):
         report_refusals(lowered.host)
-    return {**done, **made, **_here(others, target, None, progress, len(done) + len(made), len(functions))}
+    return {**done, **compiled, **_here(others, target, None, progress, len(done) + len(compiled), len(functions))}
 
 
 def _here(
@@ -70,9 +70,9 @@ def _in_workers(
     requests = [
         json.dumps({"name": f.name, "graph": to_json(f.graph), "target": target.to_json()}).encode() for f in functions
     ]
-    told = None if progress is None else lambda done, all_, number: progress(before + done, total)
+    report = None if progress is None else lambda done, all_, number: progress(before + done, total)
     done = {}
-    for function, data in zip(functions, pool.run(TASK, requests, None, told), strict=True):
+    for function, data in zip(functions, pool.run(TASK, requests, None, report), strict=True):
         cache.put(function, target, data)
         lowered = cache.decode(data)
         assert lowered is not None

@@ -49,15 +49,15 @@ def _converted(what: str, spec: TensorSpec, value: Any) -> Array:
     if not isinstance(value, numbers.Number | list | tuple):
         raise TypeMismatch(f"{what}: {spec.name} is a {type(value).__name__}; wanted an array: {spec_text(spec)}")
     try:
-        found = np.asarray(value)
+        array = np.asarray(value)
     except ValueError:
         raise TypeMismatch(f"{what}: {spec.name} has rows of different lengths; wanted {spec_text(spec)}") from None
-    if found.size and _RANK.get(found.dtype.kind, 9) > _RANK[spec.dtype.numpy.kind]:
-        raise TypeMismatch(f"{what}: {spec.name} holds numbers of {found.dtype}; wanted {spec_text(spec)}")
-    finite = found[np.isfinite(found)] if found.size else found
+    if array.size and _RANK.get(array.dtype.kind, 9) > _RANK[spec.dtype.numpy.kind]:
+        raise TypeMismatch(f"{what}: {spec.name} holds numbers of {array.dtype}; wanted {spec_text(spec)}")
+    finite = array[np.isfinite(array)] if array.size else array
     if finite.size and not (spec.dtype.min <= finite.min() and finite.max() <= spec.dtype.max):
         raise InputError(f"{what}: {spec.name} holds a number that {spec.dtype} does not; wanted {spec_text(spec)}")
-    return found.astype(spec.dtype.numpy)
+    return array.astype(spec.dtype.numpy)
 
 
 def _same_memory(what: str, spec: TensorSpec, value: Any) -> Array:
@@ -76,8 +76,8 @@ def checked_scalar(what: str, spec: ScalarSpec, value: Any) -> int | float:
     """`value` as a Python number that the scalar's dtype holds."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
-    wanted: Any = numbers.Real if spec.dtype.is_float else (numbers.Integral, bool, np.bool_)
-    if not isinstance(value, wanted):
+    accepted: Any = numbers.Real if spec.dtype.is_float else (numbers.Integral, bool, np.bool_)
+    if not isinstance(value, accepted):
         raise TypeMismatch(f"{what}: {spec.name} is {value!r} of type {type(value).__name__}; wanted {spec_text(spec)}")
     if spec.dtype.is_float:
         return float(value)
@@ -113,18 +113,18 @@ def contiguous(array: Array) -> Array:
 
 def named(what: str, specs: Sequence[TensorSpec | ScalarSpec], values: dict[str, Any]) -> list[Any]:
     """Values in the order of the specs. Raises `InputError` for a name too many or too few."""
-    known = [s.name for s in specs]
+    names = [s.name for s in specs]
     for name in values:
-        if name not in known:
+        if name not in names:
             raise InputError(
                 report(
                     f"{what}: there is no input called {name}",
                     wanted=listing(specs),
                     found=", ".join(values),
-                    tries=[nearest(name, known)],
+                    tries=[nearest(name, names)],
                 )
             )
-    missing = [n for n in known if n not in values]
+    missing = [n for n in names if n not in values]
     if missing:
         raise InputError(
             report(
@@ -133,7 +133,7 @@ def named(what: str, specs: Sequence[TensorSpec | ScalarSpec], values: dict[str,
                 found=", ".join(values) or "nothing",
             )
         )
-    return [values[n] for n in known]
+    return [values[n] for n in names]
 
 
 def disjoint(what: str, written: Sequence[tuple[str, Array]], others: Sequence[tuple[str, Array]]) -> None:

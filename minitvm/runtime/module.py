@@ -105,17 +105,17 @@ class GraphModule(TvmMethods):
             trial = {**self._set, **inputs}
             placed = dict.fromkeys(self._names)
             named(self._what, self._inputs, {**placed, **trial})
-            taken: dict[str, Any] = {}  # all of them are good, or none is set
+            checked: dict[str, Any] = {}  # all of them are good, or none is set
             for spec in self._inputs:
                 if spec.name not in inputs:
                     continue
                 if isinstance(spec, ScalarSpec):
-                    taken[spec.name] = checked_scalar(self._what, spec, inputs[spec.name])
+                    checked[spec.name] = checked_scalar(self._what, spec, inputs[spec.name])
                     continue
                 array = checked_array(self._what, spec, inputs[spec.name])
                 check_fixed_dims(self._what, spec, array.shape)
-                taken[spec.name] = np.array(array, order="C")
-            self._set.update(taken)
+                checked[spec.name] = np.array(array, order="C")
+            self._set.update(checked)
 
     def run(self, **inputs: Any) -> None:
         """Run with the inputs set so far, after setting those given here."""
@@ -235,11 +235,12 @@ class GraphModule(TvmMethods):
             ]
         if not isinstance(out, np.ndarray | list | tuple) and not hasattr(out, "__dlpack__"):
             raise InputError(f"{self._what}: out is a {type(out).__name__}; wanted arrays: {listing(specs)}")
-        given = out if isinstance(out, list | tuple) else [out]
-        if len(given) != len(specs):
-            raise InputError(f"{self._what}: out has {len(given)} arrays; wanted {listing(specs)}")
+        arrays_out = out if isinstance(out, list | tuple) else [out]
+        if len(arrays_out) != len(specs):
+            raise InputError(f"{self._what}: out has {len(arrays_out)} arrays; wanted {listing(specs)}")
         results = [
-            destination(self._what, s, a, shape) for s, a, shape in zip(specs, given, bound.output_shapes, strict=True)
+            destination(self._what, s, a, shape)
+            for s, a, shape in zip(specs, arrays_out, bound.output_shapes, strict=True)
         ]
         inputs = [(s.name, a) for s, a in zip(self._inputs, arrays, strict=True) if isinstance(a, np.ndarray)]
         disjoint(self._what, list(zip(self.output_names, results, strict=True)), inputs)

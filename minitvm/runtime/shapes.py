@@ -35,13 +35,13 @@ def bind_dims(
     for spec, shape in specs:
         if len(spec.shape) != len(shape):
             _refuse(what, spec, shape, env, f"{len(spec.shape)} dimensions, found {len(shape)}")
-        for wanted, found in zip(spec.shape, shape, strict=False):
-            if isinstance(wanted, Var):
-                env.setdefault(wanted, found)
+        for expected, actual in zip(spec.shape, shape, strict=False):
+            if isinstance(expected, Var):
+                env.setdefault(expected, actual)
     for spec, shape in specs:
-        for axis, (wanted, found) in enumerate(zip(spec.shape, shape, strict=False)):
-            if evaluate(wanted, env) != found:
-                _refuse(what, spec, shape, env, f"dimension {axis} is {found}, wanted {evaluate(wanted, env)}")
+        for axis, (expected, actual) in enumerate(zip(spec.shape, shape, strict=False)):
+            if evaluate(expected, env) != actual:
+                _refuse(what, spec, shape, env, f"dimension {axis} is {actual}, wanted {evaluate(expected, env)}")
     return env
 
 
@@ -49,9 +49,9 @@ def check_fixed_dims(what: str, spec: TensorSpec, shape: tuple[int, ...]) -> Non
     """Raises `InputError` where a shape cannot fit, whatever the symbolic dimensions will be."""
     if len(spec.shape) != len(shape):
         _refuse(what, spec, shape, {}, f"{len(spec.shape)} dimensions, found {len(shape)}")
-    for axis, (wanted, found) in enumerate(zip(spec.shape, shape, strict=False)):
-        if isinstance(wanted, int) and wanted != found:
-            _refuse(what, spec, shape, {}, f"dimension {axis} is {found}, wanted {wanted}")
+    for axis, (expected, actual) in enumerate(zip(spec.shape, shape, strict=False)):
+        if isinstance(expected, int) and expected != actual:
+            _refuse(what, spec, shape, {}, f"dimension {axis} is {actual}, wanted {expected}")
 
 
 def shape_of(spec: TensorSpec, env: Bindings) -> tuple[int, ...]:

@@ -73,10 +73,10 @@ class Tensor(np.ndarray[Any, Any]):
 
     def copyfrom(self, source: Any) -> Tensor:
         """Fill it from an array of its shape, converted to its dtype."""
-        given = np.asarray(source)
-        if given.shape != self.shape:
-            raise InputError(f"copyfrom: an array of shape {given.shape} into one of shape {self.shape}")
-        self[...] = given
+        values = np.asarray(source)
+        if values.shape != self.shape:
+            raise InputError(f"copyfrom: an array of shape {values.shape} into one of shape {self.shape}")
+        self[...] = values
         return self
 
     def copyto(self, target: Any, mem_scope: Any = None) -> Any:
@@ -90,10 +90,10 @@ class Tensor(np.ndarray[Any, Any]):
 def tensor(array: Any, device: Device | str | None = None, mem_scope: Any = None) -> Tensor:
     """A copy of an array, or of numbers, as a `Tensor` on the CPU. Floats of Python become float32, as in TVM."""
     _require_cpu(device)
-    given = np.asarray(array)
-    if not hasattr(array, "dtype") and given.dtype == np.float64:
-        given = given.astype(np.float32)
-    return np.array(given, order="C", copy=True, subok=False).view(Tensor)
+    values = np.asarray(array)
+    if not hasattr(array, "dtype") and values.dtype == np.float64:
+        values = values.astype(np.float32)
+    return np.array(values, order="C", copy=True, subok=False).view(Tensor)
 
 
 def empty(

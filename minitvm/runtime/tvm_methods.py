@@ -25,9 +25,9 @@ class TvmMethods:
 
     def __getitem__(self, name: str) -> Any:
         """The entry of that name: the function's own, or "main". Raises `InputError` that names what there is."""
-        known = list(dict.fromkeys((self.executable.name, *self.entry_names)))
-        if name not in known:
-            raise InputError(f"the module has no function {name!r}; {nearest(str(name), known)}")
+        names = list(dict.fromkeys((self.executable.name, *self.entry_names)))
+        if name not in names:
+            raise InputError(f"the module has no function {name!r}; {nearest(str(name), names)}")
         return self
 
     get_function = __getitem__

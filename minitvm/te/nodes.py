@@ -56,12 +56,12 @@ class ComputeOp(Operation):
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
         """The tensors that the body reads, in order of first use."""
-        found: dict[Tensor, None] = {}
+        tensors: dict[Tensor, None] = {}
         for body in self.body:
             for item in walk(body):
                 if isinstance(item, TensorLoad):
-                    found.setdefault(item.tensor)
-        return tuple(found)
+                    tensors.setdefault(item.tensor)
+        return tuple(tensors)
 
 
 @node
@@ -106,8 +106,8 @@ class Tensor(Node):
         return len(self.shape)
 
     def __getitem__(self, indices: Any) -> TensorLoad:
-        given = indices if isinstance(indices, tuple) else (indices,)
-        return TensorLoad(self, tuple(as_expr(i) for i in given))
+        values = indices if isinstance(indices, tuple) else (indices,)
+        return TensorLoad(self, tuple(as_expr(i) for i in values))
 
     def __iter__(self) -> NoReturn:
         # Without it Python would ask for A[0], A[1], ... for ever: no index is refused.

@@ -82,7 +82,7 @@ def create_prim_func(
     for tensor in ordered:
         op = tensor.op
         if isinstance(op, PlaceholderOp):
-            _check_given(tensor, tensors)
+            _check_is_argument(tensor, tensors)
             continue
         if not isinstance(op, ComputeOp | ExternOp) or op in done:
             continue
@@ -115,26 +115,26 @@ def _check_args(args: Iterable[Any]) -> None:
         seen.add(arg)
 
 
-def _check_given(tensor: Tensor, given: list[Tensor]) -> None:
-    if any(tensor is other for other in given):
+def _check_is_argument(tensor: Tensor, arguments: list[Tensor]) -> None:
+    if any(tensor is other for other in arguments):
         return
     raise InputError(
         report(
             f"create_prim_func: placeholder {tensor.name} is needed and not a parameter",
             wanted=f"{tensor.name} among the arguments",
-            found=f"[{', '.join(t.name for t in given)}]",
-            tries=[f"create_prim_func([{', '.join([tensor.name, *(t.name for t in given)])}])"],
+            found=f"[{', '.join(t.name for t in arguments)}]",
+            tries=[f"create_prim_func([{', '.join([tensor.name, *(t.name for t in arguments)])}])"],
         )
     )
 
 
 def _check_variables(func: PrimFunc, allocated: list[Buffer]) -> None:
-    known: set[Var] = {p for p in func.params if isinstance(p, Var)}
+    defined: set[Var] = {p for p in func.params if isinstance(p, Var)}
     for buffer in func.buffers:
-        known.update(v for dim in buffer.shape for v in walk(dim) if isinstance(v, Var))
+        defined.update(v for dim in buffer.shape for v in walk(dim) if isinstance(v, Var))
     used = dict.fromkeys(free_vars(func.body))
     used.update({v: None for b in allocated for dim in b.shape for v in free_vars(dim)})
-    unknown = [v.name for v in used if v not in known]
+    unknown = [v.name for v in used if v not in defined]
     if unknown:
         raise InputError(
             f"create_prim_func: {', '.join(unknown)} has no value: it is no parameter, no dimension of one, and no"
@@ -142,15 +142,15 @@ def _check_variables(func: PrimFunc, allocated: list[Buffer]) -> None:
         )
 
 
-def _outputs(op: ComputeOp | ExternOp, first: Tensor, known: list[Tensor]) -> list[Tensor]:
+def _outputs(op: ComputeOp | ExternOp, first: Tensor, tensors: list[Tensor]) -> list[Tensor]:
     """The tensors of all outputs of `op`: those that the program holds, made anew where it holds none."""
-    found = {first.value_index: first}
-    for tensor in known:
+    outputs = {first.value_index: first}
+    for tensor in tensors:
         if tensor.op is op:
-            found.setdefault(tensor.value_index, tensor)
+            outputs.setdefault(tensor.value_index, tensor)
     if isinstance(op, ExternOp):
-        return [found.get(k) or Tensor(op, b.shape, b.dtype, k) for k, b in enumerate(op.results)]
-    return [found.get(k) or Tensor(op, first.shape, body.dtype, k) for k, body in enumerate(op.body)]
+        return [outputs.get(k) or Tensor(op, b.shape, b.dtype, k) for k, b in enumerate(op.results)]
+    return [outputs.get(k) or Tensor(op, first.shape, body.dtype, k) for k, body in enumerate(op.body)]
 
 
 class _Lowering:
@@ -183,8 +183,8 @@ class _Lowering:
     def extern(self, op: ExternOp, outputs: list[Tensor]) -> tuple[Stmt, list[Buffer]]:
         """The loops of a function on the buffers of its tensors, and the buffers that it allocates."""
         root = root_block(op.func)
-        given = zip(op.func.buffers, (*op.inputs, *outputs), strict=True)
-        moved = {buffer: self.buffers[tensor] for buffer, tensor in given}
+        paired = zip(op.func.buffers, (*op.inputs, *outputs), strict=True)
+        moved = {buffer: self.buffers[tensor] for buffer, tensor in paired}
         for buffer in root.alloc_buffers:
             moved[buffer] = replace(buffer, name=fresh(buffer.name, self.buffer_names))
 

@@ -54,9 +54,9 @@ def script(outputs: Tensor | Iterable[Tensor]) -> str:
 
 def statements(tensors: Iterable[Tensor]) -> tuple[list[str], dict[Tensor, str]]:
     """The statements that build tensors, and the name that each tensor has there."""
-    wanted = list(tensors)
-    made = _Script(post_order(wanted))
-    return made.lines, {one: made.names[_key(one.op, one.value_index)] for one in wanted}
+    results = list(tensors)
+    script = _Script(post_order(results))
+    return script.lines, {one: script.names[_key(one.op, one.value_index)] for one in results}
 
 
 class _Script(ExprPrinter):
@@ -81,7 +81,7 @@ class _Script(ExprPrinter):
             ),
         }
         self.names: dict[object, str] = {}
-        self.taken = {"te", *keyword.kwlist}
+        self.used_names = {"te", *keyword.kwlist}
         self.lines: list[str] = []
         self._define(tensors)
         done: set[Operation] = set()
@@ -107,9 +107,9 @@ class _Script(ExprPrinter):
             for axis in axes:
                 self._fresh(axis.var, axis.var.name)
 
-    def _fresh(self, key: object, wanted: str) -> str:
+    def _fresh(self, key: object, wish: str) -> str:
         if key not in self.names:
-            self.names[key] = fresh(identifier(wanted), self.taken)
+            self.names[key] = fresh(identifier(wish), self.used_names)
         return self.names[key]
 
     def _operation(self, op: Operation) -> None:
@@ -130,12 +130,12 @@ class _Script(ExprPrinter):
         first = op.body[0]
         if isinstance(first, Reduce) and first.combiner.name not in _BUILT_IN:
             self._reducer(first.combiner)
-        before = set(self.taken)
+        before = set(self.used_names)
         params = ", ".join(self._fresh(axis.var, axis.var.name) for axis in op.axis)
         self._compute(op, params, self._body(op))
         for axis in op.axis:
             self.names.pop(axis.var)
-        self.taken = before
+        self.used_names = before
 
     def _compute(self, op: ComputeOp, params: str, body: str) -> None:
         results = ", ".join(self.names.get(_key(op, k), "_") for k in range(len(op.body)))
@@ -171,7 +171,7 @@ class _Script(ExprPrinter):
 
     def _reducer(self, combiner: CommReducer) -> None:
         name = self._fresh(combiner, combiner.name)
-        before = set(self.taken)
+        before = set(self.used_names)
         several = len(combiner.lhs) > 1
         for var in (*combiner.lhs, *combiner.rhs):
             self._fresh(var, var.name)
@@ -182,7 +182,7 @@ class _Script(ExprPrinter):
         else:
             params = f"{self.names[combiner.lhs[0]]}, {self.names[combiner.rhs[0]]}"
         result, identity = self._values(combiner.results), self._values(combiner.identity)
-        self.taken = before
+        self.used_names = before
         self.lines.append(
             f'{name} = te.comm_reducer(lambda {params}: {result}, lambda *dtypes: {identity}, "{combiner.name}")'
         )

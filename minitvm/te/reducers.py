@@ -47,8 +47,8 @@ def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., A
         condition = const(True) if where is None else where
         if not condition.dtype.is_bool:
             raise TypeMismatch(f"{name}: `where` is a condition, found {condition} of dtype {condition.dtype}")
-        made = tuple(Reduce(combiner, axes, sources, condition, k, begin) for k in range(len(sources)))
-        return made if several else made[0]
+        reduces = tuple(Reduce(combiner, axes, sources, condition, k, begin) for k in range(len(sources)))
+        return reduces if several else reduces[0]
 
     reducer.__name__ = name
     return reducer

@@ -44,9 +44,9 @@ def decl_tensor_intrin(
     if not isinstance(tensor.op, ComputeOp) or len(tensor.op.body) != 1:
         raise InputError(f"decl_tensor_intrin: {tensor.name} is not one compute of one result")
     inputs = tensor.op.input_tensors
-    for given in inputs:
-        if not isinstance(given.op, PlaceholderOp):
-            raise InputError(f"decl_tensor_intrin: {given.name} is computed; an intrinsic reads placeholders")
+    for source in inputs:
+        if not isinstance(source.op, PlaceholderOp):
+            raise InputError(f"decl_tensor_intrin: {source.name} is computed; an intrinsic reads placeholders")
     scalars = tuple(scalar_params or ())
     desc = _description(create_prim_func([*inputs, tensor, *scalars]), name)
     buffers: list[Buffer] = []
@@ -56,8 +56,10 @@ def decl_tensor_intrin(
         default.pop("offset_factor", None)  # a hint of TVM's; offsets are exact here
         buffers.append(bound or Buffer(declared.name, declared.shape, declared.dtype, **default))
     ins, outs = buffers[:-1], buffers[-1:]
-    made = fcompute(ins, outs, list(scalars)) if scalars else fcompute(ins, outs)
-    body, reset, update = (*made, None, None)[:3] if isinstance(made, tuple | list) else (made, None, None)
+    statements = fcompute(ins, outs, list(scalars)) if scalars else fcompute(ins, outs)
+    body, reset, update = (
+        (*statements, None, None)[:3] if isinstance(statements, tuple | list) else (statements, None, None)
+    )
     reduces = bool(tensor.op.reduce_axis)
     if (reset is not None or update is not None) and not reduces:
         raise InputError(f"decl_tensor_intrin: {tensor.name} is no reduction, so it has no reset and no update")
@@ -70,14 +72,14 @@ def decl_tensor_intrin(
     return TensorIntrin.register(name, desc, impl, override=True)
 
 
-def _stmt(given: Any) -> Stmt:
-    if isinstance(given, Stmt):
-        return given
-    if isinstance(given, Expr):
-        return Evaluate(given)
-    if isinstance(given, list | tuple):
-        return Seq.of(*map(_stmt, given))
-    raise InputError(f"decl_tensor_intrin: wanted a statement or an expression, found {type(given).__name__}")
+def _stmt(value: Any) -> Stmt:
+    if isinstance(value, Stmt):
+        return value
+    if isinstance(value, Expr):
+        return Evaluate(value)
+    if isinstance(value, list | tuple):
+        return Seq.of(*map(_stmt, value))
+    raise InputError(f"decl_tensor_intrin: wanted a statement or an expression, found {type(value).__name__}")
 
 
 def _description(func: PrimFunc, name: str) -> PrimFunc:
@@ -106,8 +108,8 @@ def _implementation(
     pattern = root_block(desc)
     own = dict(zip(desc.buffers, buffers, strict=False))
 
-    def regions(found: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
-        return tuple(BufferRegion(own[r.buffer], r.region) for r in found)
+    def regions(declared: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
+        return tuple(BufferRegion(own[r.buffer], r.region) for r in declared)
 
     block = Block((), regions(pattern.reads), regions(pattern.writes), "root", body, init)
     return PrimFunc((*buffers, *scalars), BlockRealize((), const(True), block), {"global_symbol": "impl"})

@@ -79,9 +79,9 @@ def compute(
         IterVar(Var(axis_name, dim.dtype), Range.of(dim))
         for axis_name, dim in zip(_axis_names(fcompute, len(dims), name, varargs_names), dims, strict=True)
     )
-    given = fcompute(*(a.var for a in axis))
-    several = isinstance(given, list | tuple)
-    body = tuple(as_expr(value) for value in (given if several else (given,)))
+    values = fcompute(*(a.var for a in axis))
+    several = isinstance(values, list | tuple)
+    body = tuple(as_expr(value) for value in (values if several else (values,)))
     _check_body(name, body)
     annotations = dict(attrs or {})
     if tag:
@@ -113,8 +113,8 @@ def post_order(outputs: Iterable[Tensor]) -> list[Tensor]:
 
 def as_shape(shape: Any, name: str) -> tuple[Expr, ...]:
     """A shape as integer expressions; an `Expr` or int alone is a shape of one dimension."""
-    given = tuple(shape) if isinstance(shape, Sequence | Iterable) and not isinstance(shape, Expr) else (shape,)
-    dims = tuple(as_expr(dim) for dim in given)
+    extents = tuple(shape) if isinstance(shape, Sequence | Iterable) and not isinstance(shape, Expr) else (shape,)
+    dims = tuple(as_expr(dim) for dim in extents)
     for dim in dims:
         if not dim.dtype.is_int:
             raise TypeMismatch(f"{name}: a dimension is an integer, found {dim} of dtype {dim.dtype}")

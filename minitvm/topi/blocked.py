@@ -173,8 +173,8 @@ def depthwise_conv2d_rows(
         return te.sum(pixel * weight[c, 0, ky, kx], axis=[ky, kx])
 
     attrs = {"op": "nn.contrib_depthwise_conv2d_rows", "lanes": lanes}
-    made = te.compute((n, channels, out_height, whole), element, name="depthwise_rows", attrs=attrs)
-    return te.compute((n, channels, out_height, out_width), lambda *i: made[i], name="rows_cut")
+    whole_rows = te.compute((n, channels, out_height, whole), element, name="depthwise_rows", attrs=attrs)
+    return te.compute((n, channels, out_height, out_width), lambda *i: whole_rows[i], name="rows_cut")
 
 
 def dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor:

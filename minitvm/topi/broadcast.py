@@ -134,11 +134,11 @@ def bias_add(data: Tensor, bias: Tensor, *, axis: int = 1) -> Tensor:
 
 def broadcast_to(x: Tensor, *, shape: Sequence[Dim]) -> Tensor:
     """x repeated along axes where it has 1 or nothing, to exactly `shape`."""
-    wanted = tuple(shape)
-    met = broadcast_shapes(dims(x), wanted)
-    if len(met) != len(wanted) or not all(same(a, b) for a, b in zip(met, wanted, strict=False)):
-        raise InputError(f"broadcast_to: shape ({', '.join(map(str, x.shape))}) does not become {wanted}")
-    return te.compute(wanted, lambda *i: x[broadcast_index(x, i, wanted)], name="T_broadcast_to")
+    target = tuple(shape)
+    met = broadcast_shapes(dims(x), target)
+    if len(met) != len(target) or not all(same(a, b) for a, b in zip(met, target, strict=False)):
+        raise InputError(f"broadcast_to: shape ({', '.join(map(str, x.shape))}) does not become {target}")
+    return te.compute(target, lambda *i: x[broadcast_index(x, i, target)], name="T_broadcast_to")
 
 
 def full(*, shape: Sequence[Dim], fill_value: float, dtype: str = "float32") -> Tensor:

@@ -64,7 +64,7 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
             plus(times(p, s), times(t.var, l) if k > 1 else 0)
             for p, s, t, l, k in zip(point, stride, taps, dilate, window, strict=True)
         )
-        taken = tuple(t.var if k > 1 else 0 for t, k in zip(taps, window, strict=True))
+        tap_indices = tuple(t.var if k > 1 else 0 for t, k in zip(taps, window, strict=True))
         channel: Any
         place: Any
         if depthwise:
@@ -72,7 +72,7 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
         else:
             channel, place = rc.var if groups == 1 else ff // filters_a_group * group_channels + rc.var, rc.var
         x = padded[order.as_stored((nn, channel, *at))]
-        w = weight[filter_order.as_stored((ff, place, *taken))]
+        w = weight[filter_order.as_stored((ff, place, *tap_indices))]
         axes = [t for t, k in zip(taps, window, strict=True) if k > 1]
         # The sum runs along memory: over the channels last where they stand behind the image.
         last = data_layout.endswith("C")

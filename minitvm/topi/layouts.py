@@ -112,13 +112,13 @@ def transformed_shape(shape: Sequence[Any], source: Layout, target: Layout) -> t
             whole[letter] = times(extent, source.block(letter))
         elif extent != block:
             raise InputError(f"layout_transform: the block {block}{letter.lower()} of {source} has the extent {extent}")
-    made = []
+    extents = []
     for letter, block in target.axes:
         extent, split = whole[letter], target.block(letter)
         if not block and split > 1 and (not isinstance(extent, int) or extent % split):
             raise InputError(f"layout_transform: the axis {letter} of {extent} does not divide into blocks of {split}")
-        made.append(block or (extent // split if split > 1 else extent))
-    return tuple(made)
+        extents.append(block or (extent // split if split > 1 else extent))
+    return tuple(extents)
 
 
 def layout_transform(data: Tensor, *, src_layout: str, dst_layout: str) -> Tensor:

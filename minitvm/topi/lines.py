@@ -56,9 +56,9 @@ def along(
     at places that are data has to begin as something. With `whole`, a further input, the only result has its shape,
     which may be longer along the other axes: the lines that no tensor has stay as they begin.
     """
-    count, given = len(tensors), [*tensors, *([] if whole is None else [whole])]
+    count, operands = len(tensors), [*tensors, *([] if whole is None else [whole])]
     lead, rest = tensors[0].shape[:axis], tensors[0].shape[axis + 1 :]
-    inputs = [Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate(given)]
+    inputs = [Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate(operands)]
     results = [
         Buffer(b.name, (*lead, *_of(b.shape, line, tensors, axis), *rest) if whole is None else whole.shape, b.dtype)
         for b in line.buffers[count:]
@@ -74,16 +74,16 @@ def along(
     func = with_root(
         (*inputs, *results), Seq.of(*begun, body), {"global_symbol": line.name, "tir.noalias": True}
     )  # fmt: skip
-    made = te.extern_primfunc(given, func)
-    return made if isinstance(made, list) else [made]
+    outputs = te.extern_primfunc(operands, func)
+    return outputs if isinstance(outputs, list) else [outputs]
 
 
 def _of(shape: Sequence[Expr], line: PrimFunc, tensors: Sequence[Tensor], axis: int) -> tuple[Expr, ...]:
     """Extents of the line's function as extents of the tensors."""
-    known = {
+    extents = {
         b.shape[0]: t.shape[axis] for b, t in zip(line.buffers, tensors, strict=False) if isinstance(b.shape[0], Var)
     }
-    return tuple(substitute(d, known) for d in shape)
+    return tuple(substitute(d, extents) for d in shape)
 
 
 def _for_a_line(line: PrimFunc, buffers: Sequence[Buffer], axis: int, iterators: Sequence[IterVar]) -> Block:

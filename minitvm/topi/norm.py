@@ -149,7 +149,7 @@ def _check_channels(op: str, data: Tensor, axis: int, *weights: Tensor) -> None:
         _check_shape(op, weight, [dims(data)[axis]])
 
 
-def _check_shape(op: str, weight: Tensor, wanted: Sequence[Any]) -> None:
-    found = dims(weight)
-    if len(found) != len(wanted) or not all(same(a, b) for a, b in zip(found, wanted, strict=True)):
-        raise TypeMismatch(f"{op}: wanted a weight of shape ({', '.join(map(str, wanted))}), found {weight}")
+def _check_shape(op: str, weight: Tensor, expected: Sequence[Any]) -> None:
+    shape = dims(weight)
+    if len(shape) != len(expected) or not all(same(a, b) for a, b in zip(shape, expected, strict=True)):
+        raise TypeMismatch(f"{op}: wanted a weight of shape ({', '.join(map(str, expected))}), found {weight}")

@@ -18,8 +18,8 @@ def _parameter(tensor: Tensor, indices: tuple[Any, ...], axis: int, block_size: 
         place = axis_of(axis, len(indices))
         return tensor[(*indices[:place], indices[place] // block_size, *indices[place + 1 :])]
     if block_size or tensor.ndim != 1:
-        wanted = f"{len(indices)} dimensions in blocks of {block_size}" if block_size else "at most one dimension"
-        raise TypeMismatch(f"a scale or zero point has {wanted}, found {tensor}")
+        rank = f"{len(indices)} dimensions in blocks of {block_size}" if block_size else "at most one dimension"
+        raise TypeMismatch(f"a scale or zero point has {rank}, found {tensor}")
     return tensor[as_expr(0) if is_one(dims(tensor)[0]) else indices[axis_of(axis, len(indices))]]
 
 

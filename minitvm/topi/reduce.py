@@ -46,8 +46,8 @@ def _reduce(
     """A reduction; over no axes it is `one` of each element, what it comes to for a single one."""
     if not axes_of(axis, x.ndim):
         return elementwise(x, one, name)
-    made: Tensor = reduce_over(x, axis, keepdims, lambda value, taps: reducer(value, axis=taps), f"T_{name}")
-    return made
+    reduced: Tensor = reduce_over(x, axis, keepdims, lambda value, taps: reducer(value, axis=taps), f"T_{name}")
+    return reduced
 
 
 def count_of(x: Tensor, axis: Axes) -> Expr:

@@ -71,9 +71,9 @@ def resize(
     return result if exact else elementwise(result, lambda v: te.trunc(v).astype(data.dtype), "cast")
 
 
-def _scale(extent: Dim, size: Dim, given: float | None) -> float:
-    if given is not None:
-        return float(given)
+def _scale(extent: Dim, size: Dim, fixed: float | None) -> float:
+    if fixed is not None:
+        return float(fixed)
     if isinstance(extent, int) and isinstance(size, int):
         return size / extent
     if same(extent, size):
@@ -192,18 +192,20 @@ def _cubic(
     if exclude:
         t = te.reduce_axis((0, 4), name="t")
         total = te.compute((size,), lambda i: te.sum(weights[i, t.var], axis=t), name="T_cubic_total")
-        given = weights
-        weights = te.compute((size, 4), lambda i, k: given[i, k] / total[i], name="T_cubic_shares")
+        unscaled = weights
+        weights = te.compute((size, 4), lambda i, k: unscaled[i, k] / total[i], name="T_cubic_shares")
     tap = te.reduce_axis((0, 4), name="tap")
 
     def element(i: Expr, read: Any) -> Any:
         value = read(_clamped(place(i, tap.var), extent)) * weights[i, tap.var].astype(data.dtype)
         return te.sum(value, axis=tap)
 
-    made = _stage(data, axis, size, element, "T_resize_cubic")
+    resized = _stage(data, axis, size, element, "T_resize_cubic")
     if outside is None:
-        return made
-    return _stage(made, axis, size, lambda i, read: _guarded(read(i), source(i), extent, outside), "T_resize_guarded")
+        return resized
+    return _stage(
+        resized, axis, size, lambda i, read: _guarded(read(i), source(i), extent, outside), "T_resize_guarded"
+    )
 
 
 def cubic_weight(d: Expr, a: float = -0.75) -> Expr:

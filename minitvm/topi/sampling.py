@@ -73,12 +73,12 @@ def grid_sample(
     tap = [te.reduce_axis((0, taps), name=f"t{a}") for a in range(rank)]
 
     def element(n: Any, c: Any, *point: Any) -> Any:
-        chosen = [(n, *point, as_expr(a), t.var) for a, t in enumerate(tap)]
-        value: Expr = data[(n, c, *(te.maximum(places[k], 0) for k in chosen))]
+        keys = [(n, *point, as_expr(a), t.var) for a, t in enumerate(tap)]
+        value: Expr = data[(n, c, *(te.maximum(places[k], 0) for k in keys))]
         if padding_mode == "zeros":
-            inside = te.all(*(places[k] >= 0 for k in chosen))
+            inside = te.all(*(places[k] >= 0 for k in keys))
             value = te.select(inside, value, const(0, value.dtype))
-        for k in chosen:
+        for k in keys:
             value = value * weights[k]
         return te.sum(value, axis=tap)
 

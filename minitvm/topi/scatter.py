@@ -110,8 +110,8 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str
         (places, news, old, y), Seq.of(started(y, lambda *i: old[i]), scattered),
         {"global_symbol": "scatter_nd", "tir.noalias": True},
     )  # fmt: skip
-    made: Tensor = te.extern_primfunc([indices, updates, data], func)
-    return made
+    updated: Tensor = te.extern_primfunc([indices, updates, data], func)
+    return updated
 
 
 def _loops(loops: Any, body: Stmt) -> Stmt:

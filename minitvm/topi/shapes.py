@@ -117,30 +117,30 @@ def axes_of(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
     """Several axes, counted from the front, sorted, without doubles; None is all."""
     if axis is None:
         return tuple(range(rank))
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
-    found = [axis_of(a, rank) for a in given]
-    if len(set(found)) != len(found):
-        raise InputError(f"an axis comes twice in {tuple(given)}")
-    return tuple(sorted(found))
+    listed = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = [axis_of(a, rank) for a in listed]
+    if len(set(axes)) != len(axes):
+        raise InputError(f"an axis comes twice in {tuple(listed)}")
+    return tuple(sorted(axes))
 
 
 def per_axis(value: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
     """One value an axis: an int counts for all of them."""
-    given = (value,) * count if isinstance(value, int) else tuple(value)
-    if len(given) != count:
-        raise InputError(f"{what}: wanted {count} values, found {given}")
-    return given
+    values = (value,) * count if isinstance(value, int) else tuple(value)
+    if len(values) != count:
+        raise InputError(f"{what}: wanted {count} values, found {values}")
+    return values
 
 
 def paddings(padding: int | Sequence[int], count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(before, after) of each spatial axis from one value, one an axis, or all befores and then all afters."""
     if isinstance(padding, int):
         return (padding,) * count, (padding,) * count
-    given = tuple(padding)
-    if len(given) == 1:
-        return given * count, given * count
-    if len(given) == count:
-        return given, given
-    if len(given) == 2 * count:
-        return given[:count], given[count:]
-    raise InputError(f"padding: wanted 1, {count} or {2 * count} values, found {given}")
+    amounts = tuple(padding)
+    if len(amounts) == 1:
+        return amounts * count, amounts * count
+    if len(amounts) == count:
+        return amounts, amounts
+    if len(amounts) == 2 * count:
+        return amounts[:count], amounts[count:]
+    raise InputError(f"padding: wanted 1, {count} or {2 * count} values, found {amounts}")

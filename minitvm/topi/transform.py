@@ -32,10 +32,10 @@ def reshape(x: Tensor, *, newshape: Sequence[Dim], allowzero: bool = False) -> T
     return te.compute(shape, element, name="T_reshape")
 
 
-def _new_shape(x: Tensor, wanted: tuple[Dim, ...], allowzero: bool) -> tuple[Dim, ...]:
+def _new_shape(x: Tensor, requested: tuple[Dim, ...], allowzero: bool) -> tuple[Dim, ...]:
     extents = dims(x)
     shape: list[Dim] = []
-    for axis, dim in enumerate(wanted):
+    for axis, dim in enumerate(requested):
         if isinstance(dim, int) and dim == 0 and not allowzero:
             if axis >= len(extents):
                 raise InputError(f"reshape: 0 at axis {axis} copies a dimension that {x} does not have")
@@ -43,7 +43,7 @@ def _new_shape(x: Tensor, wanted: tuple[Dim, ...], allowzero: bool) -> tuple[Dim
         shape.append(dim)
     unknown = [a for a, d in enumerate(shape) if isinstance(d, int) and d == -1]
     if len(unknown) > 1:
-        raise InputError(f"reshape: -1 comes twice in {wanted}")
+        raise InputError(f"reshape: -1 comes twice in {requested}")
     total = product(extents)
     if unknown:
         shape[unknown[0]] = _quotient(extents, [d for a, d in enumerate(shape) if a != unknown[0]])
@@ -51,7 +51,7 @@ def _new_shape(x: Tensor, wanted: tuple[Dim, ...], allowzero: bool) -> tuple[Dim
             return tuple(shape)  # that a symbolic size divides is the caller's word: -1 asks for it
     if not same(product(shape), total):
         raise TypeMismatch(
-            f"reshape: wanted {total} elements, found {product(shape)}: ({', '.join(map(str, extents))}) to {wanted}"
+            f"reshape: wanted {total} elements, found {product(shape)}: ({', '.join(map(str, extents))}) to {requested}"
         )
     return tuple(shape)
 

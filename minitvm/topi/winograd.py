@@ -159,10 +159,10 @@ def _in_pairs(size: int) -> list[list[int]]:
 
 def _combined(matrix: Matrix, groups: list[list[int]], row: Expr, value: Callable[[int], Expr]) -> Expr:
     """Row `row` of `matrix` times a vector of values; `row` is a loop's variable, one number once it is unrolled."""
-    chosen = _sum(matrix[-1], groups, value)
+    total = _sum(matrix[-1], groups, value)
     for number in reversed(range(len(matrix) - 1)):
-        chosen = Select(row == number, _sum(matrix[number], groups, value), chosen)
-    return chosen
+        total = Select(row == number, _sum(matrix[number], groups, value), total)
+    return total
 
 
 def _sum(coefficients: Sequence[int | Fraction], groups: list[list[int]], value: Callable[[int], Expr]) -> Expr:

@@ -25,7 +25,7 @@ class NodeContext:
     def __init__(self, importer: Importer, proto: Any, inputs: Sequence[Operand | None], version: int) -> None:
         self.importer, self.proto, self.inputs, self.version = importer, proto, inputs, version
         self.attributes = {a.name: a for a in proto.attribute}
-        self.asked: set[str] = set()
+        self.attributes_read: set[str] = set()
         self.scope: dict[str, Operand] = {}
 
     @property
@@ -36,10 +36,10 @@ class NodeContext:
     # --- inputs ---
 
     def __getitem__(self, position: int) -> Operand:
-        found = self.optional(position)
-        if found is None:
+        operand = self.optional(position)
+        if operand is None:
             raise ModelError(f"{self.where}: input {position} is missing")
-        return found
+        return operand
 
     def optional(self, position: int) -> Operand | None:
         """The input, or None where the node leaves it out."""
@@ -62,7 +62,7 @@ class NodeContext:
 
     def attr(self, name: str, default: Any = _MISSING) -> Any:
         """The attribute as a Python value (int, float, str, array, tuple of these); the default where it is absent."""
-        self.asked.add(name)
+        self.attributes_read.add(name)
         if name not in self.attributes:
             if default is _MISSING:
                 raise ModelError(f"{self.where}: attribute {name} is missing")
@@ -75,12 +75,12 @@ class NodeContext:
 
     def dtype_attr(self, name: str, default: Any = None) -> DType | None:
         """An attribute that holds an element type."""
-        found = self.attr(name, None)
-        return default if found is None else dtype_of(found, f"{self.where}, attribute {name}")
+        code = self.attr(name, None)
+        return default if code is None else dtype_of(code, f"{self.where}, attribute {name}")
 
     def ignore(self, *names: str) -> None:
         """Say that attributes change nothing here."""
-        self.asked.update(names)
+        self.attributes_read.update(names)
 
     # --- constants ---
 
@@ -95,10 +95,10 @@ class NodeContext:
 
     def static(self, operand: Operand, what: str) -> np.ndarray:
         """The contents of an operand, which must not be symbolic."""
-        found = self.array(operand, what)
-        if found.dtype == object:
-            raise UnsupportedOperator(f"{self.where}: {what} is symbolic: {found.tolist()}; fix it with shapes=")
-        return found
+        array = self.array(operand, what)
+        if array.dtype == object:
+            raise UnsupportedOperator(f"{self.where}: {what} is symbolic: {array.tolist()}; fix it with shapes=")
+        return array
 
     def dims(self, operand: Operand, what: str) -> tuple[Dim, ...]:
         """A vector of dimensions, some perhaps symbolic."""
@@ -110,10 +110,10 @@ class NodeContext:
 
     def scalar(self, operand: Operand, what: str) -> Any:
         """A number."""
-        found = self.static(operand, what)
-        if found.size != 1:
-            raise ModelError(f"{self.where}: {what} is one number, found the shape {found.shape}")
-        return found.reshape(()).item()
+        array = self.static(operand, what)
+        if array.size != 1:
+            raise ModelError(f"{self.where}: {what} is one number, found the shape {array.shape}")
+        return array.reshape(()).item()
 
     # --- writing operators ---
 
@@ -149,7 +149,7 @@ class NodeContext:
     def check_attributes(self) -> None:
         """Refuse an attribute that the converter did not ask for."""
         for name in self.attributes:
-            if name not in self.asked:
+            if name not in self.attributes_read:
                 raise UnsupportedOperator(f"{self.where}: attribute {name} is not supported")
 
 

@@ -38,8 +38,10 @@ def tensor_type(info: Any, where: str) -> tuple[DType, list[int | str] | None]:
     """Dtype and dimensions of a ValueInfoProto: an integer, a name, or "" where nothing is said; None: rank unknown."""
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type":
-        told = {"sequence_type": "sequence", "map_type": "map", "optional_type": "optional"}.get(str(kind), str(kind))
-        raise UnsupportedOperator(f"{where}: dtype {told.removesuffix('_type')} is not supported")
+        kind_name = {"sequence_type": "sequence", "map_type": "map", "optional_type": "optional"}.get(
+            str(kind), str(kind)
+        )
+        raise UnsupportedOperator(f"{where}: dtype {kind_name.removesuffix('_type')} is not supported")
     tensor = info.type.tensor_type
     dtype = dtype_of(tensor.elem_type, where)
     if not tensor.HasField("shape"):

@@ -38,10 +38,10 @@ def body_of(proto: Any, types: Sequence[tuple[DType, tuple[Dim, ...]] | None], v
         versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
         if versions:
             kinds = [_type_proto(onnx, t).SerializeToString() for t in types]
-            made = schema.get_context_dependent_function_with_opset_version(
+            function = schema.get_context_dependent_function_with_opset_version(
                 max(versions), proto.SerializeToString(), kinds
             )
-            return _complete(onnx, schema, made, proto)
+            return _complete(onnx, schema, function, proto)
     return None
 
 

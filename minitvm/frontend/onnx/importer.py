@@ -75,16 +75,16 @@ class Importer:
 
     def _inputs(self, graph: Any, scope: dict[str, Operand]) -> None:
         inputs = [i for i in graph.input if i.name not in scope]
-        known = [i.name for i in inputs]
-        for option, given in (("shapes", self.shapes), ("values", self.values)):
-            for name in given:
-                if name not in known:
-                    raise InputError(f"{option}: the model has no input {name}; {nearest(name, known or ['(none)'])}")
+        names = [i.name for i in inputs]
+        for option, options in (("shapes", self.shapes), ("values", self.values)):
+            for name in options:
+                if name not in names:
+                    raise InputError(f"{option}: the model has no input {name}; {nearest(name, names or ['(none)'])}")
         types = {i.name: tensor_type(i, f"input {i.name}") for i in inputs}
-        fixed = {n: self._fixed(n, types[n][1]) for n in known}
-        for name in known:
+        fixed = {n: self._fixed(n, types[n][1]) for n in names}
+        for name in names:
             self._bind_symbols(name, types[name][1], fixed[name])
-        for name in known:
+        for name in names:
             dtype, declared = types[name]
             if name in self.values:
                 data = np.asarray(self.values[name])
@@ -100,15 +100,17 @@ class Importer:
             scope[name] = Operand.of(self.builder.input(name, shape, dtype), frozenset((name,)))
 
     def _fixed(self, name: str, declared: list[int | str] | None) -> tuple[Dim, ...] | None:
-        given = self.values[name].shape if name in self.values else self.shapes.get(name)
-        if given is None:
+        dims = self.values[name].shape if name in self.values else self.shapes.get(name)
+        if dims is None:
             return None
-        shape = tuple(self._given(name, axis, d) for axis, d in enumerate(given))
+        shape = tuple(self._given(name, axis, d) for axis, d in enumerate(dims))
         if declared is not None and len(shape) != len(declared):
             raise InputError(f"input {name} has {len(declared)} dimensions ({_dims(declared)}), found {shape}")
-        for axis, (dim, wanted) in enumerate(zip(shape, declared or [], strict=False)):
-            if isinstance(wanted, int) and isinstance(dim, int) and dim != wanted:
-                raise InputError(f"input {name}, dimension {axis}: wanted {wanted} ({_dims(declared)}), found {shape}")
+        for axis, (dim, expected) in enumerate(zip(shape, declared or [], strict=False)):
+            if isinstance(expected, int) and isinstance(dim, int) and dim != expected:
+                raise InputError(
+                    f"input {name}, dimension {axis}: wanted {expected} ({_dims(declared)}), found {shape}"
+                )
             if isinstance(dim, int) and dim < 0:
                 raise InputError(f"input {name}, dimension {axis}: {dim} is negative")
         return shape
@@ -193,11 +195,11 @@ class Importer:
         context = NodeContext(self, proto, inputs, version)
         context.scope = scope
         try:
-            made = function(context)
+            results = function(context)
         except (InputError, TypeMismatch) as error:
             raise self._misfit(proto, error) from error
         context.check_attributes()
-        outputs: list[Operand] = list(made) if isinstance(made, list | tuple) else [made]
+        outputs: list[Operand] = list(results) if isinstance(results, list | tuple) else [results]
         for position, name in enumerate(proto.output):
             if name and position >= len(outputs):
                 raise UnsupportedOperator(f"{context.where}: output {position} is not supported")
@@ -244,18 +246,18 @@ class Importer:
             folded = _fold(operator, operands, operator.normalize(attrs))
             if folded is not None:
                 return folded
-        made = self.builder.op(op, *(self.value(o) for o in operands), name=name, **attrs)
-        if isinstance(made, tuple):
-            return tuple(Operand.of(v, depends) for v in made)
-        return Operand.of(made, depends)
+        results = self.builder.op(op, *(self.value(o) for o in operands), name=name, **attrs)
+        if isinstance(results, tuple):
+            return tuple(Operand.of(v, depends) for v in results)
+        return Operand.of(results, depends)
 
     def _in_float32(self, op: str, operands: Sequence[Operand], attrs: Mapping[str, Any], name: str) -> Any:
         """Half floats as operands of an operator that sums: the sum of many needs more bits than each of them has."""
         wide = [self.apply("cast", [o], {"dtype": "float32"}, name) if o.dtype == "float16" else o for o in operands]
-        made = self.apply(op, wide, attrs, name)
-        results = made if isinstance(made, tuple) else (made,)
+        computed = self.apply(op, wide, attrs, name)
+        results = computed if isinstance(computed, tuple) else (computed,)
         half = [self.apply("cast", [r], {"dtype": "float16"}, name) if r.dtype == "float32" else r for r in results]
-        return tuple(half) if isinstance(made, tuple) else half[0]
+        return tuple(half) if isinstance(computed, tuple) else half[0]
 
     def value(self, operand: Operand, name: str | None = None) -> Value:
         """The operand as a value of the graph; a constant is put into the graph on first use."""
@@ -281,8 +283,8 @@ def _fold(operator: operators.Operator, operands: Sequence[Operand], attrs: dict
     types = operator.output_types([(o.shape, o.dtype) for o in operands], attrs)
     assert operator.fold is not None
     with np.errstate(all="ignore"):
-        made = operator.fold(*(o.data for o in operands), **attrs)
-    results = list(made) if isinstance(made, list | tuple) else [made]
+        arrays = operator.fold(*(o.data for o in operands), **attrs)
+    results = list(arrays) if isinstance(arrays, list | tuple) else [arrays]
     folded = tuple(_known(np.asarray(r), dtype) for r, (_, dtype) in zip(results, types, strict=True))
     return folded[0] if len(folded) == 1 else folded
 
@@ -304,9 +306,9 @@ def _known(array: np.ndarray, dtype: DType) -> Operand:
 
 def _with_attributes(proto: Any, attributes: Mapping[str, Any]) -> Any:
     """A copy of a node of a function body whose references to the function's attributes are filled in."""
-    made = type(proto).FromString(proto.SerializeToString())
+    copy = type(proto).FromString(proto.SerializeToString())
     kept = []
-    for attribute in made.attribute:
+    for attribute in copy.attribute:
         if not attribute.ref_attr_name:
             kept.append(_inside(attribute, attributes))
         elif attribute.ref_attr_name in attributes:
@@ -314,9 +316,9 @@ def _with_attributes(proto: Any, attributes: Mapping[str, Any]) -> Any:
             filled.name = attribute.name
             kept.append(filled)
     copies = [type(a).FromString(a.SerializeToString()) for a in kept]
-    del made.attribute[:]
-    made.attribute.extend(copies)
-    return made
+    del copy.attribute[:]
+    copy.attribute.extend(copies)
+    return copy
 
 
 def _inside(attribute: Any, attributes: Mapping[str, Any]) -> Any:
@@ -350,16 +352,16 @@ def _reads(proto: Any) -> Iterator[str]:
 
 def _named(graph: Graph, names: Sequence[str]) -> Graph:
     """The graph with its outputs under the model's names, where a node makes them and the name is free."""
-    made = {v for item in graph.nodes for v in item.outputs}
+    produced = {v for item in graph.nodes for v in item.outputs}
     renamed: dict[Value, Value] = {}
     for value, name in zip(graph.outputs, names, strict=False):
-        if value in made and value.name != name and value not in renamed:
+        if value in produced and value.name != name and value not in renamed:
             renamed[value] = Value(name, value.shape, value.dtype)
     if not renamed:
         return graph
-    taken = {v.name: v for v in renamed.values()}
+    renamed_of = {v.name: v for v in renamed.values()}
     for value in graph.values():
-        if value not in renamed and value.name in taken and value in made:
+        if value not in renamed and value.name in renamed_of and value in produced:
             renamed[value] = Value(f"{value.name}_inner", value.shape, value.dtype)
 
     def of(values: Iterable[Value]) -> tuple[Value, ...]:

@@ -25,9 +25,9 @@ def transformed(x: np.ndarray, src_layout: str, dst_layout: str) -> np.ndarray:
     plain = x.transpose(order).reshape(extents)
     # Then each axis falls into what the target wants of it.
     split = [n for letter, n in zip(target.plain, extents, strict=True) for n in _pieces(target, letter, n)]
-    found = [axis for letter in target.plain for axis in target.axes if axis[0] == letter]
-    found.sort(key=lambda axis: (target.plain.index(axis[0]), axis[1] > 0))
-    places = {axis: place for place, axis in enumerate(found)}
+    in_plain_order = [axis for letter in target.plain for axis in target.axes if axis[0] == letter]
+    in_plain_order.sort(key=lambda axis: (target.plain.index(axis[0]), axis[1] > 0))
+    places = {axis: place for place, axis in enumerate(in_plain_order)}
     return np.ascontiguousarray(plain.reshape(split).transpose([places[a] for a in target.axes])).reshape(shape)
 
 

@@ -15,8 +15,8 @@ def _numpy(function: Callable[..., Any]) -> Callable[..., Any]:
     """A NumPy reduction that keeps the dtype, as the operator does."""
 
     def fold(x: Any, axis: Any, keepdims: bool) -> Any:
-        made = function(x, axis=axis, keepdims=keepdims)
-        return np.asarray(made, x.dtype)
+        reduced = function(x, axis=axis, keepdims=keepdims)
+        return np.asarray(reduced, x.dtype)
 
     return fold
 

@@ -96,8 +96,8 @@ class _Blocking:
 
     def keep(self, item: OpNode) -> None:
         """The operator as it was, on plain values."""
-        made = self.op(item.op, *(self.as_plain(v) for v in item.inputs), name=item.outputs[0].name, **item.attrs)
-        for old, new in zip(item.outputs, made if isinstance(made, tuple) else (made,), strict=True):
+        results = self.op(item.op, *(self.as_plain(v) for v in item.inputs), name=item.outputs[0].name, **item.attrs)
+        for old, new in zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True):
             self.plain[old] = new
 
     def op(self, op: str, *inputs: Value, name: str | None = None, **attrs: Any) -> Any:
@@ -130,8 +130,8 @@ class _Blocking:
 
     def as_blocked(self, value: Value) -> Value:
         if value not in self.blocked:
-            made = self.op("layout.block_axis", self.as_plain(value), axis=1, block=self.block(value))
-            self.blocked[value] = made
+            blocked = self.op("layout.block_axis", self.as_plain(value), axis=1, block=self.block(value))
+            self.blocked[value] = blocked
         return self.blocked[value]
 
     def rewrite(self, item: OpNode) -> bool:
@@ -195,10 +195,10 @@ class _Blocking:
             return True
         if depthwise:
             packed = self.pack(weight, ("depthwise", in_block))
-            made = self.op("nn.contrib_depthwise_conv2d_NCHWc", self.as_blocked(data), packed, name=name, **attrs)
+            convolved = self.op("nn.contrib_depthwise_conv2d_NCHWc", self.as_blocked(data), packed, name=name, **attrs)
         else:
-            made = self.convolution(item, in_block, out_block, attrs)
-        self.blocked[item.output] = made
+            convolved = self.convolution(item, in_block, out_block, attrs)
+        self.blocked[item.output] = convolved
         return True
 
     def on_rows(self, item: OpNode) -> bool:
@@ -262,15 +262,15 @@ class _Blocking:
         if (weight, form) not in self.packed:
             kind, *blocks = form
             if kind == "depthwise":
-                made = self.b.constant(_pack_depthwise(self.data[weight], *blocks), f"{weight.name}_packed")
+                packed = self.b.constant(_pack_depthwise(self.data[weight], *blocks), f"{weight.name}_packed")
             elif kind == "winograd":
-                made = self.b.constant(_pack_winograd(self.data[weight], *blocks), f"{weight.name}_transformed")
+                packed = self.b.constant(_pack_winograd(self.data[weight], *blocks), f"{weight.name}_transformed")
             elif kind == "dense":
-                made = self.b.constant(_pack_dense(self.data[weight], *blocks), f"{weight.name}_packed")
+                packed = self.b.constant(_pack_dense(self.data[weight], *blocks), f"{weight.name}_packed")
             else:
                 in_block, out_block = blocks
-                made = self.op("layout.pack_weights", self.as_plain(weight), in_block=in_block, out_block=out_block)
-            self.packed[weight, form] = made
+                packed = self.op("layout.pack_weights", self.as_plain(weight), in_block=in_block, out_block=out_block)
+            self.packed[weight, form] = packed
         return self.packed[weight, form]
 
     def pool2d(self, item: OpNode) -> bool:
@@ -283,8 +283,8 @@ class _Blocking:
         del attrs["layout"]
         for name in ("pool_size", "strides", "dilation"):
             attrs[name] = (*per_axis(item.attrs[name], 2, name), 1)
-        made = self.op(item.op.replace("2d", "3d"), self.blocked[data], name=item.output.name, **attrs)
-        self.blocked[item.output] = made
+        pooled = self.op(item.op.replace("2d", "3d"), self.blocked[data], name=item.output.name, **attrs)
+        self.blocked[item.output] = pooled
         return True
 
     def global_pool(self, item: OpNode) -> bool:

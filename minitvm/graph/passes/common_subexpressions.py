@@ -19,10 +19,10 @@ _LARGEST_CONSTANT = 4096
 def common_subexpressions(graph: Graph) -> Graph:
     """The graph with equal computations merged into the first of each."""
     instead: dict[Value, Value] = {}
-    known: dict[Any, tuple[Value, ...]] = {}
+    first_of: dict[Any, tuple[Value, ...]] = {}
     for constant in graph.constants:
         if constant.data.nbytes <= _LARGEST_CONSTANT:
-            first = known.setdefault(("constant", _key(constant.data)), (constant.value,))
+            first = first_of.setdefault(("constant", _key(constant.data)), (constant.value,))
             if first[0] is not constant.value:
                 instead[constant.value] = first[0]
     outputs = set(graph.outputs)
@@ -30,7 +30,7 @@ def common_subexpressions(graph: Graph) -> Graph:
     for item in graph.nodes:
         inputs = tuple(instead.get(v, v) for v in item.inputs)
         key = (item.op, tuple(map(id, inputs)), _key(item.attrs))
-        first = known.setdefault(key, item.outputs)
+        first = first_of.setdefault(key, item.outputs)
         # An output of the graph keeps its own value, and with it its name.
         if item.op == FUSED or first is item.outputs or any(v in outputs for v in item.outputs):
             nodes.append(item)

@@ -28,7 +28,7 @@ _GROWTH = 2
 def constant_folding(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
     """The graph with every node of constant inputs replaced by constants, where its operator can be folded."""
     arrays: dict[Value, np.ndarray] = graph.arrays()
-    made: list[Constant] = []
+    constants: list[Constant] = []
     nodes: list[OpNode] = []
     for item in graph.nodes:
         results = None if item.op == FUSED else _folded(item, arrays, evaluate)
@@ -38,8 +38,8 @@ def constant_folding(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
         for value, array in zip(item.outputs, results, strict=True):
             data = np.ascontiguousarray(np.asarray(array, value.dtype.numpy)).reshape(np.shape(array))
             arrays[value] = data
-            made.append(Constant(value, data))
-    return rebuild(graph, nodes, made)
+            constants.append(Constant(value, data))
+    return rebuild(graph, nodes, constants)
 
 
 def _folded(item: OpNode, arrays: dict[Value, np.ndarray], evaluate: Evaluate | None) -> list[np.ndarray] | None:
@@ -47,19 +47,19 @@ def _folded(item: OpNode, arrays: dict[Value, np.ndarray], evaluate: Evaluate | 
     if not all(value.is_static for value in item.outputs):
         return None
     if operator.fold_types is not None:
-        made = operator.fold_types(*((v.shape, v.dtype) for v in item.inputs), **item.attrs)
-        return None if made.dtype == object else [made]
+        array = operator.fold_types(*((v.shape, v.dtype) for v in item.inputs), **item.attrs)
+        return None if array.dtype == object else [array]
     if not all(value in arrays for value in item.inputs) or _grows(item):
         return None
-    given = [arrays[value] for value in item.inputs]
+    operands = [arrays[value] for value in item.inputs]
     if operator.fold is not None:
         try:
             with np.errstate(all="ignore"):
-                results: Any = operator.fold(*given, **item.attrs)
+                results: Any = operator.fold(*operands, **item.attrs)
         except (IndexError, ValueError) as error:
             raise InputError(f"{item}: {error}") from error
         return list(results) if isinstance(results, tuple) else [results]
-    return evaluate(item, given) if evaluate is not None else None
+    return evaluate(item, operands) if evaluate is not None else None
 
 
 def _grows(item: OpNode) -> bool:

@@ -75,14 +75,14 @@ def _checked(op: str, layouts: Sequence[str]) -> tuple[str, ...]:
             f"ConvertLayout: {op} has the layouts of {' and '.join(kinds)}\n  wanted: a list of {len(kinds)}, such as "
             f"{['NHWC', 'default'][: len(kinds)]}\n  found:  {layouts!r}"
         )
-    given = (*layouts, *("default",) * (len(kinds) - len(layouts)))
-    for kind, layout in zip(kinds, given, strict=True):
+    complete = (*layouts, *("default",) * (len(kinds) - len(layouts)))
+    for kind, layout in zip(kinds, complete, strict=True):
         if layout != "default":
             _check_axes(op, kind, layout)
-    if given[0] == "default" and given[1:] not in ((), ("default",)):
+    if complete[0] == "default" and complete[1:] not in ((), ("default",)):
         raise InputError(f"ConvertLayout: {op}: a layout of the kernel goes with one of the data, found {layouts!r}")
-    _check_blocks(op, given)
-    return given
+    _check_blocks(op, complete)
+    return complete
 
 
 def _check_axes(op: str, kind: str, layout: str) -> None:
@@ -98,8 +98,8 @@ def _check_axes(op: str, kind: str, layout: str) -> None:
         )
 
 
-def _check_blocks(op: str, given: tuple[str, ...]) -> None:
-    data, *kernels = (None if text == "default" else Layout.parse(text) for text in given)
+def _check_blocks(op: str, layouts: tuple[str, ...]) -> None:
+    data, *kernels = (None if text == "default" else Layout.parse(text) for text in layouts)
     kernel = kernels[0] if kernels else None
     if data is None:
         return
@@ -107,7 +107,7 @@ def _check_blocks(op: str, given: tuple[str, ...]) -> None:
         return
     block = data.block("C")
     if data.is_plain or str(data) != f"NCHW{block}c":
-        raise InputError(f"ConvertLayout: {op}: {given} has blocks that there are no operators for\n  wanted: NCHW8c")
+        raise InputError(f"ConvertLayout: {op}: {layouts} has blocks that there are no operators for\n  wanted: NCHW8c")
     if kernel is not None and str(kernel) != f"OIHW{block}i{block}o":
         raise InputError(
             f"ConvertLayout: {op}: the kernel {kernel} does not go with data in {data}"
@@ -139,8 +139,8 @@ class _Conversion:
             self.forms[constant.value] = {ORIGINAL: self.b.constant(constant.data, constant.value.name)}
         for item in self.graph.nodes:
             if not self.converted(item) and not self.followed(item):
-                made = self.b.op(item.op, *map(self.original, item.inputs), name=item.outputs[0].name, **item.attrs)
-                for old, new in zip(item.outputs, made if isinstance(made, tuple) else (made,), strict=True):
+                results = self.b.op(item.op, *map(self.original, item.inputs), name=item.outputs[0].name, **item.attrs)
+                for old, new in zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True):
                     self.forms[old] = {ORIGINAL: new}
         return self.b.build([self.original(value) for value in self.graph.outputs])
 
@@ -149,31 +149,31 @@ class _Conversion:
     def original(self, value: Value) -> Value:
         return self.form(value, ORIGINAL)
 
-    def form(self, value: Value, wanted: str) -> Value:
+    def form(self, value: Value, layout: str) -> Value:
         """The value in a layout, by a `layout_transform` where it is not there; a reshape where no data move."""
-        known = self.forms[value]
-        if wanted not in known:
-            source = next(reversed(known))
-            shape = layout_shape(value.shape, wanted)
-            if _in_order(value.shape, source) == _in_order(value.shape, wanted):
-                known[wanted] = self.b.op("reshape", known[source], newshape=shape, name=value.name)
+        forms = self.forms[value]
+        if layout not in forms:
+            source = next(reversed(forms))
+            shape = layout_shape(value.shape, layout)
+            if _in_order(value.shape, source) == _in_order(value.shape, layout):
+                forms[layout] = self.b.op("reshape", forms[source], newshape=shape, name=value.name)
             else:
                 letters = self.letters.get(value, ORIGINAL)
-                known[wanted] = self.b.op(
+                forms[layout] = self.b.op(
                     "layout_transform",
-                    known[source],
+                    forms[source],
                     src_layout=_renamed(source, ORIGINAL, letters),
-                    dst_layout=_renamed(wanted, ORIGINAL, letters),
+                    dst_layout=_renamed(layout, ORIGINAL, letters),
                     name=value.name,
                 )
-        return known[wanted]
+        return forms[layout]
 
     def layout_of(self, values: Sequence[Value]) -> str | None:
         """The layout other than the original in which one of the values was made."""
         for value in values:
-            made = next(iter(self.forms[value]))
-            if made != ORIGINAL and value.ndim == len(ORIGINAL):
-                return made
+            first = next(iter(self.forms[value]))
+            if first != ORIGINAL and value.ndim == len(ORIGINAL):
+                return first
         return None
 
     def fits(self, value: Value, layout: str) -> bool:
@@ -183,23 +183,23 @@ class _Conversion:
             if Layout.parse(layout).block(letter) > 1
         )
 
-    def give(self, item: OpNode, layout: str, made: Value) -> bool:
-        self.forms[item.output] = {layout: made}
+    def give(self, item: OpNode, layout: str, result: Value) -> bool:
+        self.forms[item.output] = {layout: result}
         return True
 
     # -- operators that the user chose a layout for
 
     def converted(self, item: OpNode) -> bool:
-        wanted = self.desired.get(item.op, ("default",))
-        if wanted[0] == "default":
+        layouts = self.desired.get(item.op, ("default",))
+        if layouts[0] == "default":
             return False
         own = item.attrs["data_layout" if item.op == "nn.conv2d" else "layout"]
-        form = _renamed(wanted[0], own, ORIGINAL)
+        form = _renamed(layouts[0], own, ORIGINAL)
         if not self.fits(item.inputs[0], form) or not self.fits(item.output, form):
             return False
         self.letters.setdefault(item.inputs[0], own)
         self.letters[item.output] = own
-        return self.conv2d(item, form, *wanted) if item.op == "nn.conv2d" else self.pool2d(item, form)
+        return self.conv2d(item, form, *layouts) if item.op == "nn.conv2d" else self.pool2d(item, form)
 
     def conv2d(self, item: OpNode, form: str, data_layout: str, kernel_layout: str) -> bool:
         data, weight = item.inputs
@@ -226,17 +226,17 @@ class _Conversion:
             kernel, op = self.kernel(weight, own, f"OIHW{block}i{block}o"), "nn.contrib_conv2d_NCHWc"
         return self.give(item, form, self.b.op(op, self.form(data, form), kernel, **attrs))
 
-    def kernel(self, weight: Value, own: str, wanted: str) -> Value:
+    def kernel(self, weight: Value, own: str, layout: str) -> Value:
         """Filters in a layout, once however many operators read them; constants are turned here and now."""
-        if own == wanted:
+        if own == layout:
             return self.original(weight)
-        if (weight, own, wanted) not in self.kernels:
+        if (weight, own, layout) not in self.kernels:
             if weight in self.data:
-                made = self.b.constant(transformed(self.data[weight], own, wanted), weight.name)
+                kernel = self.b.constant(transformed(self.data[weight], own, layout), weight.name)
             else:
-                made = self.b.op("layout_transform", self.original(weight), src_layout=own, dst_layout=wanted)
-            self.kernels[weight, own, wanted] = made
-        return self.kernels[weight, own, wanted]
+                kernel = self.b.op("layout_transform", self.original(weight), src_layout=own, dst_layout=layout)
+            self.kernels[weight, own, layout] = kernel
+        return self.kernels[weight, own, layout]
 
     def pool2d(self, item: OpNode, form: str) -> bool:
         own = item.attrs["layout"]
@@ -301,8 +301,8 @@ class _Conversion:
         full = self.b.op("reshape", self.original(value), newshape=whole)
         if all(map(is_one, value.shape)):
             return self.b.op("reshape", full, newshape=())
-        made: Value = self.b.op("layout_transform", full, src_layout=ORIGINAL, dst_layout=form)
-        return made
+        moved: Value = self.b.op("layout_transform", full, src_layout=ORIGINAL, dst_layout=form)
+        return moved
 
     def along_axis(self, item: OpNode, form: str) -> bool:
         """Operators with one axis of their data by number, and parameters along it."""
@@ -334,8 +334,8 @@ class _Conversion:
     def reduce(self, item: OpNode, form: str) -> bool:
         """Sums and the like over axes that are no blocks: kept as 1 they stay in place, dropped the others may."""
         data, attrs = item.inputs[0], dict(item.attrs)
-        given = attrs["axis"]
-        axes = range(data.ndim) if given is None else (given,) if isinstance(given, int) else given
+        axis = attrs["axis"]
+        axes = range(data.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
         gone = {ORIGINAL[a % data.ndim] for a in axes}
         layout = Layout.parse(form)
         attrs["axis"] = _whole_axes(layout, sorted(gone, key=ORIGINAL.index))
@@ -346,8 +346,8 @@ class _Conversion:
         left = [letter for letter in ORIGINAL if letter not in gone]
         if not layout.is_plain or [letter for letter in form if letter not in gone] != left:
             return False
-        made = self.b.op(item.op, self.form(data, form), name=item.output.name, **attrs)
-        self.forms[item.output] = {ORIGINAL: made}
+        reduced = self.b.op(item.op, self.form(data, form), name=item.output.name, **attrs)
+        self.forms[item.output] = {ORIGINAL: reduced}
         return True
 
     def global_pool(self, item: OpNode, form: str) -> bool:
@@ -402,12 +402,12 @@ def _quotient(extent: Any, block: int) -> Any:
 
 def _in_order(shape: Sequence[Any], layout: str) -> str:
     """The axes that are longer than 1 in their order in memory; a block right behind its axis is one with it."""
-    found = [
+    letters = [
         letter
         for (letter, _), n in zip(Layout.parse(layout).axes, layout_shape(shape, layout), strict=True)
         if not is_one(n)
     ]
-    return "".join(letter for k, letter in enumerate(found) if k == 0 or found[k - 1] != letter)
+    return "".join(letter for k, letter in enumerate(letters) if k == 0 or letters[k - 1] != letter)
 
 
 def _renamed(layout: str, letters: str, to: str) -> str:
@@ -424,6 +424,6 @@ def _spread(array: np.ndarray, layout: str) -> np.ndarray:
         for letter, block in parsed.axes
         if not (block and letter in short)
     )
-    made = transformed(array, ORIGINAL, target)
+    spread = transformed(array, ORIGINAL, target)
     ones = [k for k, (letter, block) in enumerate(parsed.axes) if block and letter in short]
-    return np.expand_dims(made, ones) if ones else made
+    return np.expand_dims(spread, ones) if ones else spread

@@ -31,15 +31,15 @@ def fold_batch_norm(graph: Graph) -> Graph:
     consumers = graph.consumers()
     producers = graph.producers()
     outputs = set(graph.outputs)
-    made: list[Constant] = []
+    constants: list[Constant] = []
     rewritten: dict[OpNode, list[OpNode]] = {}
 
     def private(value: Value) -> bool:
         return len(consumers.get(value, [])) == 1 and value not in outputs
 
     def constant(array: np.ndarray, name: str) -> Value:
-        made.append(new_constant(array, name))
-        return made[-1].value
+        constants.append(new_constant(array, name))
+        return constants[-1].value
 
     for item in graph.nodes:
         if item.op != "nn.batch_norm" or not all(v in arrays for v in item.inputs[1:]):
@@ -74,7 +74,7 @@ def fold_batch_norm(graph: Graph) -> Graph:
         add = _node("add", (between, constant(offset.reshape(shape).astype(dtype), "shift")), item)
         rewritten[item] = [multiply, add]
     nodes = [new for item in graph.nodes for new in rewritten.get(item, [item])]
-    return rebuild(graph, nodes, made)
+    return rebuild(graph, nodes, constants)
 
 
 def _foldable(product: OpNode, axis: int, arrays: dict[Value, np.ndarray]) -> bool:

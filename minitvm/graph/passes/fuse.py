@@ -89,10 +89,10 @@ class _Fusion:
     def take_all(self, group: _Group, patterns: tuple[Pattern, ...]) -> None:
         """Join producers of those patterns until there are no more."""
         while True:
-            found = next((v for v, producer in self.candidates(group) if producer.pattern in patterns), None)
-            if found is None:
+            value = next((v for v, producer in self.candidates(group) if producer.pattern in patterns), None)
+            if value is None:
                 return
-            self.take(group, found)
+            self.take(group, value)
 
     def take_anchor(self, group: _Group, absorbing: str = "") -> None:
         """Join one complex-out-fusable producer, and what of its other readers' inputs is element-wise.
@@ -118,15 +118,15 @@ class _Fusion:
 
     def candidates(self, group: _Group) -> list[tuple[Value, _Group]]:
         """The values that the group reads and alone reads, with the groups that make them."""
-        found: dict[Value, _Group] = {}
+        candidates: dict[Value, _Group] = {}
         for item in reversed(group.nodes):
             for value in item.inputs:
                 producer = self.group_of.get(value)
-                if producer is None or value in found or value in self.returned:
+                if producer is None or value in candidates or value in self.returned:
                     continue
                 if self.may_join(group, producer, value):
-                    found[value] = producer
-        return list(found.items())
+                    candidates[value] = producer
+        return list(candidates.items())
 
     def may_join(self, group: _Group, producer: _Group, value: Value) -> bool:
         readers = self.consumers[value]
@@ -174,11 +174,11 @@ def _fused(group: _Group, arrays: dict[Value, np.ndarray]) -> OpNode:
     inner: dict[Value, Value] = {}
     inputs: list[Value] = []
     constants: list[Constant] = []
-    made = {value for item in group.nodes for value in item.outputs}
+    defined = {value for item in group.nodes for value in item.outputs}
     names: set[str] = set()  # a value and the same one in another layout may have one name
     for item in group.nodes:
         for value in item.inputs:
-            if value in inner or value in made:
+            if value in inner or value in defined:
                 continue
             inner[value] = Value(fresh(value.name, names), value.shape, value.dtype)
             if value in arrays and arrays[value].size == 1:

@@ -65,9 +65,9 @@ def optimize(
     `accuracy="strict"` keeps to algorithms that round no worse than the sums as written.
     With MINITVM_VERIFY=1 in the environment the verifier runs after each.
     """
-    chosen = Target.of(target)
+    machine = Target.of(target)
     checked = verification_asked()
-    for name, function in passes(chosen, evaluate, accuracy):
+    for name, function in passes(machine, evaluate, accuracy):
         before, graph = graph, PassContext.current().run(name, function, graph)
         if checked:
             verify_graph(graph)

@@ -35,10 +35,10 @@ def rebuild(
 
 
 def with_replaced(
-    graph: Graph, chosen: Callable[[OpNode], bool], make: Callable[[GraphBuilder, OpNode, list[Value]], Value]
+    graph: Graph, is_replaced: Callable[[OpNode], bool], make: Callable[[GraphBuilder, OpNode, list[Value]], Value]
 ) -> Graph:
     """The graph with some operators of one output replaced by what `make(builder, node, inputs)` adds."""
-    if not any(chosen(item) for item in graph.nodes):
+    if not any(is_replaced(item) for item in graph.nodes):
         return graph
     b = GraphBuilder(graph.name)
     new: dict[Value, Value] = {}
@@ -48,7 +48,7 @@ def with_replaced(
         new[constant.value] = b.constant(constant.data, constant.value.name)
     for item in graph.nodes:
         inputs = [new[v] for v in item.inputs]
-        if chosen(item):
+        if is_replaced(item):
             new[item.output] = make(b, item, inputs)
             continue
         results: Any = b.op(item.op, *inputs, name=item.outputs[0].name, **item.attrs)
@@ -60,9 +60,9 @@ def with_output_names(graph: Graph, like: Graph) -> Graph:
     """`graph` with its outputs named as those of `like`: callers get outputs by name."""
     renamed: dict[Value, Value] = {}
     fixed = {*graph.inputs, *(c.value for c in graph.constants)}
-    for own, wanted in zip(graph.outputs, like.outputs, strict=True):
-        if own.name != wanted.name and own not in fixed:
-            renamed.setdefault(own, Value(wanted.name, own.shape, own.dtype))
+    for own, other in zip(graph.outputs, like.outputs, strict=True):
+        if own.name != other.name and own not in fixed:
+            renamed.setdefault(own, Value(other.name, own.shape, own.dtype))
 
     def of(values: tuple[Value, ...]) -> tuple[Value, ...]:
         return tuple(renamed.get(v, v) for v in values)

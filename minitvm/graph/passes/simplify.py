@@ -106,20 +106,20 @@ def _once(graph: Graph) -> Graph:
     nodes: list[OpNode] = []
     changed = False
     for item in graph.nodes:
-        found = None if item.op == FUSED or len(item.outputs) != 1 else _first(item, facts, outputs)
-        changed = changed or found is not None
-        if isinstance(found, Value):
-            instead[item.output] = found
+        replacement = None if item.op == FUSED or len(item.outputs) != 1 else _first(item, facts, outputs)
+        changed = changed or replacement is not None
+        if isinstance(replacement, Value):
+            instead[item.output] = replacement
             continue
-        nodes.append(found or item)
+        nodes.append(replacement or item)
     return rebuild(graph, nodes, instead=instead) if changed else graph
 
 
 def _first(item: OpNode, facts: Facts, outputs: set[Value]) -> Value | OpNode | None:
     for rule in RULES:
-        found = rule(item, facts)
-        if found is not None and not (isinstance(found, Value) and item.output in outputs):
-            return found
+        replacement = rule(item, facts)
+        if replacement is not None and not (isinstance(replacement, Value) and item.output in outputs):
+            return replacement
     return None
 
 

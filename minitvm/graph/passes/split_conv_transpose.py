@@ -49,15 +49,15 @@ def axis_phases(kernel: int, stride: int, padding: int, dilation: int) -> list[A
     """The phases of an axis, in the order of the outputs. One that no tap reaches has no taps."""
     common = math.gcd(stride, dilation)
     step, apart = stride // common, dilation // common
-    found = []
+    phases = []
     for phase in range(stride):
         reaching = [k for k in range(kernel) if (k * dilation - phase - padding) % stride == 0]
         if not reaching:
-            found.append(AxisPhase(0, step, 0, 0, apart))
+            phases.append(AxisPhase(0, step, 0, 0, apart))
             continue
         nearest = (phase + padding - reaching[0] * dilation) // stride
-        found.append(AxisPhase(reaching[0], step, len(reaching), (len(reaching) - 1) * apart - nearest, apart))
-    return found
+        phases.append(AxisPhase(reaching[0], step, len(reaching), (len(reaching) - 1) * apart - nearest, apart))
+    return phases
 
 
 def split_conv_transpose(graph: Graph) -> Graph:
@@ -133,7 +133,7 @@ class _Split:
     def filters(self, phase: tuple[AxisPhase, ...]) -> Value:
         """The taps of a phase, [i, o / groups, taps...], turned around, as filters [o, i / groups, taps...]."""
         spatial = tuple(range(2, 2 + self.rank))
-        taken = self.b.op(
+        taps_of_phase = self.b.op(
             "strided_slice",
             self.weight,
             begin=[a.first for a in phase],
@@ -142,9 +142,9 @@ class _Split:
             strides=[a.step for a in phase],
         )
         for axis in spatial:
-            taken = self.b.op("reverse", taken, axis=axis)
-        channels, filters, *taps = taken.shape
-        grouped = self.b.op("reshape", taken, newshape=(self.groups, channels // self.groups, filters, *taps))
+            taps_of_phase = self.b.op("reverse", taps_of_phase, axis=axis)
+        channels, filters, *taps = taps_of_phase.shape
+        grouped = self.b.op("reshape", taps_of_phase, newshape=(self.groups, channels // self.groups, filters, *taps))
         turned = self.b.op("transpose", grouped, axes=(0, 2, 1, *(a + 1 for a in spatial)))
         return self.b.op("reshape", turned, newshape=(self.groups * filters, channels // self.groups, *taps))
 

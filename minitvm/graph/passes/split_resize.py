@@ -50,8 +50,8 @@ def _extents(item: OpNode) -> list[tuple[int, int]]:
 
 def _along_the_axes(b: GraphBuilder, item: OpNode, data: Value) -> Value:
     extents = _extents(item)
-    given = item.attrs.get("scales")
-    scales = [size / extent for size, extent in extents] if given is None else [float(s) for s in given]
+    fixed = item.attrs.get("scales")
+    scales = [size / extent for size, extent in extents] if fixed is None else [float(s) for s in fixed]
     changed = [a for a, (size, extent) in enumerate(extents) if size != extent or scales[a] != 1.0]
     shrinking = [a for a in changed if extents[a][0] <= extents[a][1]]
     shrinking.sort(key=lambda a: extents[a][0] / extents[a][1])

@@ -51,11 +51,11 @@ class Container:
 def digest(data: memoryview, threads: int = 1) -> bytes:
     """The digest of a section, by several threads where it is large."""
     pieces = -(-len(data) // _PIECE)
-    found = [b""] * pieces
+    digests = [b""] * pieces
 
     def work(first: int) -> None:
         for i in range(first, pieces, count):
-            found[i] = hashlib.sha256(data[i * _PIECE : (i + 1) * _PIECE]).digest()
+            digests[i] = hashlib.sha256(data[i * _PIECE : (i + 1) * _PIECE]).digest()
 
     count = max(1, min(threads, pieces // 4))
     others = [threading.Thread(target=work, args=(t,)) for t in range(1, count)]
@@ -64,7 +64,7 @@ def digest(data: memoryview, threads: int = 1) -> bytes:
     work(0)
     for other in others:
         other.join()
-    return hashlib.sha256(b"".join(found)).digest()
+    return hashlib.sha256(b"".join(digests)).digest()
 
 
 class _Digest:
@@ -183,13 +183,15 @@ def read(path: str | os.PathLike[str], mapped: Collection[str] = (), threads: in
     head, signature = bytes(data[: _HEAD.size]), bytes(data[_HEAD.size : _HEAD.size + _SIGNATURE])
     if hashlib.sha256(head + signature).digest() != data[_TABLE - _CHECKSUM : _TABLE]:
         raise ArtifactError(f"{name} was altered or damaged: the checksum of its head does not match")
-    _, version, length, wanted, checksum = _HEAD.unpack(head)
+    _, version, length, expected, checksum = _HEAD.unpack(head)
     if version != VERSION:
         raise ArtifactError(
             f"{name} has version {version} of the format; this minitvm reads version {VERSION}: export it again"
         )
-    if size != wanted:
-        raise ArtifactError(f"{name} is {'truncated' if size < wanted else 'too long'}: {size} bytes, wanted {wanted}")
+    if size != expected:
+        raise ArtifactError(
+            f"{name} is {'truncated' if size < expected else 'too long'}: {size} bytes, wanted {expected}"
+        )
     table = bytes(data[_TABLE : _TABLE + length])
     if digest(memoryview(table)) != checksum:
         raise ArtifactError(f"{name} was altered or damaged: the checksum of its table of contents does not match")

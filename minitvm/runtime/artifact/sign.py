@@ -28,9 +28,9 @@ def key_path() -> Path:
 
     Raises `ArtifactError` for a user without a home, as containers have them.
     """
-    chosen = os.environ.get("MINITVM_CONFIG_DIR")
-    if chosen:
-        return Path(chosen) / "artifact.key"
+    folder = os.environ.get("MINITVM_CONFIG_DIR")
+    if folder:
+        return Path(folder) / "artifact.key"
     base = os.environ.get("XDG_CONFIG_HOME")
     try:
         return (Path(base) if base else Path.home() / ".config") / "minitvm" / "artifact.key"
@@ -54,10 +54,10 @@ def user_key() -> bytes | None:
     except OSError as error:
         raise ArtifactError(f"the key {path} cannot be read: {error.strerror}") from None
     with os.fdopen(handle, "rb") as file:
-        found = os.fstat(file.fileno())
-        if found.st_uid != os.getuid():
+        status = os.fstat(file.fileno())
+        if status.st_uid != os.getuid():
             raise ArtifactError(f"the key {path} belongs to another user; it is not used")
-        if stat.S_IMODE(found.st_mode) & 0o077:
+        if stat.S_IMODE(status.st_mode) & 0o077:
             raise ArtifactError(f"the key {path} is open to other users; it is not used: remove it, or chmod 600 it")
         key = file.read()
     if len(key) != _KEY_BYTES:
@@ -67,9 +67,9 @@ def user_key() -> bytes | None:
 
 def make_user_key() -> bytes:
     """This user's key, made on first use, readable by nobody else. Two processes at once agree on one."""
-    found = user_key()
-    if found is not None:
-        return found
+    existing = user_key()
+    if existing is not None:
+        return existing
     path = key_path()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,24 +87,24 @@ def make_user_key() -> bytes:
             f"artifacts are signed with a key of yours, and {path} cannot be made: {error.strerror}; "
             "give export another one (key=), or another folder (MINITVM_CONFIG_DIR)"
         ) from None
-    made = user_key()
-    assert made is not None
-    return made
+    key = user_key()
+    assert key is not None
+    return key
 
 
 def key_bytes(key: Key) -> bytes:
     """A key handed over: bytes, or the path of a file of them. Raises `InputError` for one that is too short."""
     if isinstance(key, bytes | bytearray):
-        found, where = bytes(key), "key"
+        secret, where = bytes(key), "key"
     else:
         where = f"the key {os.fspath(key)}"
         try:
-            found = Path(key).read_bytes()
+            secret = Path(key).read_bytes()
         except OSError as error:
             raise InputError(f"{where} cannot be read: {error.strerror}") from None
-    if len(found) < _LEAST:
-        raise InputError(f"{where} has {len(found)} bytes; wanted at least {_LEAST}, such as secrets.token_bytes(32)")
-    return found
+    if len(secret) < _LEAST:
+        raise InputError(f"{where} has {len(secret)} bytes; wanted at least {_LEAST}, such as secrets.token_bytes(32)")
+    return secret
 
 
 def signature(head: bytes, key: bytes) -> bytes:

@@ -21,8 +21,8 @@ def compile_kernels(jobs: Sequence[Job], workers: int | None = None, progress: P
     any case. Raises `InternalError` for the first job, in order, whose source does not compile.
     """
     requests = [json.dumps(job).encode() for job in jobs]
-    told = None if progress is None else lambda done, total, number: progress(done, total, jobs[number][1])
-    return pool.run(TASK, requests, workers, told)
+    report = None if progress is None else lambda done, total, number: progress(done, total, jobs[number][1])
+    return pool.run(TASK, requests, workers, report)
 
 
 def compile_request(request: bytes) -> bytes:

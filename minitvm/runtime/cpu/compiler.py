@@ -109,15 +109,15 @@ def _types_of_calls_remembered() -> Iterator[None]:
     Only below the compiler's lock: it changes Numba's class.
     """
     resolve = BaseFunction.get_call_type
-    known: dict[Any, Any] = {}
+    types: dict[Any, Any] = {}
 
     def get_call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
         if kws:
             return resolve(self, context, args, kws)
         key = (self, tuple(args))
-        if key not in known:
-            known[key] = resolve(self, context, args, kws)
-        return known[key]
+        if key not in types:
+            types[key] = resolve(self, context, args, kws)
+        return types[key]
 
     BaseFunction.get_call_type = get_call_type
     try:

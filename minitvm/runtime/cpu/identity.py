@@ -23,11 +23,11 @@ def fingerprint(cpuinfo: str = "/proc/cpuinfo") -> str | None:
             first = file.read(1 << 14).split("\n\n")[0]
     except OSError:
         return None
-    said = dict(line.split(":", 1) for line in first.split("\n") if ":" in line)
-    known = {name.strip(): value.strip() for name, value in said.items()}
-    if any(name not in known for name in _FIELDS):
+    fields = dict(line.split(":", 1) for line in first.split("\n") if ":" in line)
+    values = {name.strip(): value.strip() for name, value in fields.items()}
+    if any(name not in values for name in _FIELDS):
         return None
-    text = "\0".join((PLATFORM, *(known[name] for name in _FIELDS)))
+    text = "\0".join((PLATFORM, *(values[name] for name in _FIELDS)))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

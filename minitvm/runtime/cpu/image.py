@@ -74,13 +74,13 @@ def _make_executable(address: int, size: int) -> None:
 @functools.cache
 def _libraries() -> Sequence[ctypes.CDLL]:
     """This process, and the mathematical library, whose names an interpreter that has it linked in does not export."""
-    found = [ctypes.CDLL(None)]
+    libraries = [ctypes.CDLL(None)]
     for name in ("libm.so.6", "libm.so"):
         try:
-            return [*found, ctypes.CDLL(name)]
+            return [*libraries, ctypes.CDLL(name)]
         except OSError:
             continue
-    return found
+    return libraries
 
 
 def _address_of(name: str) -> int | None:

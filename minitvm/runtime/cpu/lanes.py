@@ -401,8 +401,8 @@ def _f64_to_f16(x: Value) -> Value:
 
 def declare(builder: ir.IRBuilder, name: str, function_type: ir.FunctionType) -> ir.Function:
     """Declare an external function in the module under construction, once."""
-    known = builder.module.globals.get(name)
-    return known if known is not None else ir.Function(builder.module, function_type, name)
+    existing = builder.module.globals.get(name)
+    return existing if existing is not None else ir.Function(builder.module, function_type, name)
 
 
 def value_of(builder: ir.IRBuilder, ty: types.Type, llvm: ir.Value) -> Value:

@@ -68,13 +68,13 @@ class _Object:
 
     def symbols(self) -> list[tuple[str, int, int]]:
         """(name, section number, offset in it) of each symbol."""
-        found: list[tuple[str, int, int]] = []
+        symbols: list[tuple[str, int, int]] = []
         for table in self.sections:
             if table.kind == _SYMBOLS:
                 names = self.sections[table.link].data
                 for name, _, _, section, value, _ in struct.iter_unpack("<IBBHQQ", table.data):
-                    found.append((_text(names, name), section, value))
-        return found
+                    symbols.append((_text(names, name), section, value))
+        return symbols
 
 
 def _text(data: bytes, at: int) -> str:
@@ -104,10 +104,10 @@ def link(objects: Sequence[tuple[bytes, str]]) -> CodeImage:
     entries = []
     for (item, entry), place in zip(read, places, strict=True):
         symbols = item.symbols()
-        found = [place[section] + value for name, section, value in symbols if name == entry and section in place]
-        if len(found) != 1:
+        offsets = [place[section] + value for name, section, value in symbols if name == entry and section in place]
+        if len(offsets) != 1:
             raise Unsupported(f"object code does not define {entry} once")
-        entries.append(found[0])
+        entries.append(offsets[0])
         for section in item.sections:
             if section.kind == _RELOCATIONS and section.info in place:
                 raise Unsupported("object code has relocations without addends")

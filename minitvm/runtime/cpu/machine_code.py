@@ -52,8 +52,8 @@ def unpack(about: Mapping[str, Any], data: memoryview, count: int) -> list[Loade
     """The kernels, ready to be called; None if the machine code is for another CPU."""
     if not identity.is_here(about["cpu"]):
         return None
-    found = _from_image(about, data) if about["form"] == "image" else _from_objects(about, data)
-    kernels = [found[number] for number in about["kernels"]]
+    loaded = _from_image(about, data) if about["form"] == "image" else _from_objects(about, data)
+    kernels = [loaded[number] for number in about["kernels"]]
     if len(kernels) != count + 1:
         raise ValueError(f"{len(kernels)} kernels with code, {count} in the program")
     if about["executor"] == hashlib.sha256(executor.SOURCE.encode()).hexdigest():
@@ -69,8 +69,8 @@ def _from_image(about: Mapping[str, Any], data: memoryview) -> list[LoadedCode]:
 def _from_objects(about: Mapping[str, Any], data: memoryview) -> list[LoadedCode]:
     from .loader import load_kernel
 
-    found: list[LoadedCode] = []
+    kernels: list[LoadedCode] = []
     for entry, size in zip(about["entries"], about["sizes"], strict=True):
-        found.append(load_kernel(bytes(data[:size]), entry))
+        kernels.append(load_kernel(bytes(data[:size]), entry))
         data = data[size:]
-    return found
+    return kernels

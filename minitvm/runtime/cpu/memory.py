@@ -401,8 +401,8 @@ def _select_type(mask: types.Type, a: types.Type, b: types.Type) -> types.Type |
 def select(builder: ir.IRBuilder, sig: Any, mask: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
     to = shape_of(sig.return_type)
     assert to is not None
-    chosen = bring(builder, sig.args[1], a, to), bring(builder, sig.args[2], b, to)
-    return value_of(builder, sig.args[0], mask).select(*chosen).llvm
+    operands = bring(builder, sig.args[1], a, to), bring(builder, sig.args[2], b, to)
+    return value_of(builder, sig.args[0], mask).select(*operands).llvm
 
 
 def _shuffle_type(a: types.Type, b: types.Type, *lanes: types.Type) -> types.Type | None:

@@ -99,10 +99,10 @@ class CpuProgram:
 
     def bind(self, key: Any, env: Bindings) -> BoundProgram:
         """The program at the dimensions `env`; `key` is what the caller recognises them by (the input shapes)."""
-        found = self._bound.get(key)
-        if found is not None:
+        earlier = self._bound.get(key)
+        if earlier is not None:
             self._bound.move_to_end(key)
-            return found
+            return earlier
         bound = self._bound[key] = BoundProgram(self, env)
         if len(self._bound) > BOUND_LIMIT:
             self._bound.popitem(last=False)

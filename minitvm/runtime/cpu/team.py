@@ -56,19 +56,19 @@ def _core_of_caller() -> int | None:
 @functools.cache
 def _sched_getcpu() -> Callable[[], int] | None:
     try:
-        found: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
+        function: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
     except (AttributeError, OSError):
         return None
-    return found
+    return function
 
 
 def default_threads() -> int:
     """MINITVM_NUM_THREADS, or the number of cores this process may run on."""
-    chosen = os.environ.get("MINITVM_NUM_THREADS")
-    if chosen:
-        if not chosen.isdigit() or not 1 <= int(chosen) <= MAX_THREADS:
-            raise InputError(f"MINITVM_NUM_THREADS is {chosen!r}; wanted a number from 1 to {MAX_THREADS}")
-        return int(chosen)
+    setting = os.environ.get("MINITVM_NUM_THREADS")
+    if setting:
+        if not setting.isdigit() or not 1 <= int(setting) <= MAX_THREADS:
+            raise InputError(f"MINITVM_NUM_THREADS is {setting!r}; wanted a number from 1 to {MAX_THREADS}")
+        return int(setting)
     return len(available_cores())
 
 

@@ -130,8 +130,8 @@ EMITTER = Faults("numba_cpu emitter", CODEGEN + "emitter", [MATMULS, TILES, LANE
 EMITTER.edit(
     "all slots of a buffer are one variable",
     "Emitter.allocate",
-    'self.names.fresh(f"{stmt.buffer.name}_{r.start}") for r in found',
-    'f"{self.names[stmt.buffer]}_register" for r in found',
+    'self.names.fresh(f"{stmt.buffer.name}_{r.start}") for r in registers',
+    'f"{self.names[stmt.buffer]}_register" for r in registers',
 )
 EMITTER.edit(
     "else becomes then",

@@ -103,8 +103,8 @@ FOLD = Faults("graph constant_folding", PASSES + "constant_folding", [graphs(con
 FOLD.edit(
     "operands in the wrong order",
     "_folded",
-    "operator.fold(*given, **item.attrs)",
-    "operator.fold(*given[::-1], **item.attrs)",
+    "operator.fold(*operands, **item.attrs)",
+    "operator.fold(*operands[::-1], **item.attrs)",
     by=[
         graphs(
             constant_folding, "constant_folding of arithmetic", ("arithmetic", "arithmetic", "reduction", "transpose")
@@ -150,8 +150,8 @@ CONVERT = Faults("graph convert_layout", PASSES + "convert_layout", [
     graphs(LAYOUTS, "convert_layout", ("conv2d", "conv2d", "pool", "arithmetic", "concatenate", "pad")),
 ])  # fmt: skip
 CONVERT.edit("a reshape for a transpose", "_Conversion.form",
-             "if _in_order(value.shape, source) == _in_order(value.shape, wanted):",
-             "if sorted(source) == sorted(wanted):")  # fmt: skip
+             "if _in_order(value.shape, source) == _in_order(value.shape, layout):",
+             "if sorted(source) == sorted(layout):")  # fmt: skip
 CONVERT.edit(
     "the tensor that a pad is filled with is lost",
     "_Conversion.pad",
@@ -169,8 +169,8 @@ CONVERT.edit(
 CONVERT.edit(
     "filters are cut anew, not turned",
     "_Conversion.kernel",
-    "self.b.constant(transformed(self.data[weight], own, wanted), weight.name)",
-    "self.b.constant(self.data[weight].reshape(transformed(self.data[weight], own, wanted).shape), weight.name)",
+    "self.b.constant(transformed(self.data[weight], own, layout), weight.name)",
+    "self.b.constant(self.data[weight].reshape(transformed(self.data[weight], own, layout).shape), weight.name)",
 )
 
 SPLIT = Faults("graph split_conv_transpose", PASSES + "split_conv_transpose", [

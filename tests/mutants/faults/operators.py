@@ -21,15 +21,15 @@ TE_SHAPES = Faults("topi shapes", "minitvm.topi.shapes", [])
 TE_SHAPES.edit(
     "paddings are read as pairs",
     "paddings",
-    "return given[:count], given[count:]",
-    "return given[::2], given[1::2]",
+    "return amounts[:count], amounts[count:]",
+    "return amounts[::2], amounts[1::2]",
     by=[imported("conv")],
 )
 TE_SHAPES.edit(
     "axes are reduced in the order given",
     "axes_of",
-    "return tuple(sorted(found))",
-    "return tuple(found)",
+    "return tuple(sorted(axes))",
+    "return tuple(axes)",
     by=[imported("reduce", "arg")],
 )
 

@@ -60,8 +60,8 @@ def power(n: NodeContext) -> Any:
     if base.dtype.is_float:
         return n.op("power", base, n.cast(exponent, base.dtype))
     if exponent.dtype.is_float:
-        made = n.op("power", n.cast(base, "float64"), n.cast(exponent, "float64"))
-        return n.cast(made, base.dtype)
+        result = n.op("power", n.cast(base, "float64"), n.cast(exponent, "float64"))
+        return n.cast(result, base.dtype)
     return n.op("power", base, n.cast(exponent, base.dtype))
 
 
@@ -83,11 +83,11 @@ def gemm(n: NodeContext) -> Any:
     if a.ndim != 2 or b.ndim != 2:
         n.refuse(f"A and B have two dimensions, found {a} and {b}")
     a = n.op("transpose", a, axes=(1, 0)) if n.attr("transA", 0) else a
-    made = n.op("nn.dense", a, b) if n.attr("transB", 0) else n.op("nn.matmul", a, b)
-    made = _scaled(n, made, alpha)
+    product = n.op("nn.dense", a, b) if n.attr("transB", 0) else n.op("nn.matmul", a, b)
+    product = _scaled(n, product, alpha)
     if c is None or beta == 0:
-        return made
-    return n.op("add", made, _scaled(n, c, beta))
+        return product
+    return n.op("add", product, _scaled(n, c, beta))
 
 
 def _scaled(n: NodeContext, x: Operand, factor: float) -> Operand:

@@ -16,9 +16,9 @@ LONGEST = 256  # steps that a loop is written out to
 @converter("If")
 def if_(n: NodeContext) -> Any:
     """The branch that a constant condition takes, in the place of the node."""
-    taken = n.scalar(n[0], "the condition")
+    condition = n.scalar(n[0], "the condition")
     then, other = n.attr("then_branch"), n.attr("else_branch")
-    return n.importer.subgraph(then if taken else other, n.scope)
+    return n.importer.subgraph(then if condition else other, n.scope)
 
 
 def _count(n: NodeContext, steps: Any) -> int:
@@ -35,8 +35,8 @@ def _body(n: NodeContext, graph: Any, inputs: list[Operand]) -> list[Operand]:
 def _stacked(n: NodeContext, rows: list[Operand], axis: int = 0) -> Operand:
     if not rows:
         n.refuse("a loop without a step has outputs of unknown shape")
-    made: Operand = n.op("stack", *rows, axis=axis)
-    return made
+    stacked: Operand = n.op("stack", *rows, axis=axis)
+    return stacked
 
 
 @converter("Loop")
@@ -52,10 +52,10 @@ def loop(n: NodeContext) -> Any:
     while going and (steps is None or number < steps):
         _count(n, number)
         flag = Operand.known(np.array(True))
-        made = _body(n, body, [Operand.known(np.array(number, np.int64)), flag, *state])
-        going = bool(n.scalar(made[0], "the condition"))
-        state = made[1 : 1 + len(state)]
-        for row, value in zip(rows, made[1 + len(state) :], strict=True):
+        outputs = _body(n, body, [Operand.known(np.array(number, np.int64)), flag, *state])
+        going = bool(n.scalar(outputs[0], "the condition"))
+        state = outputs[1 : 1 + len(state)]
+        for row, value in zip(rows, outputs[1 + len(state) :], strict=True):
             row.append(value)
         number += 1
     return [*state, *(_stacked(n, row) for row in rows)]
@@ -79,9 +79,9 @@ def scan(n: NodeContext) -> Any:
             at = steps - 1 - t if turned else t
             part = n.op("strided_slice", x, begin=(at,), end=(at + 1,), strides=(1,), axes=(axis,))
             slices.append(n.op("squeeze", part, axis=(axis,)))
-        made = _body(n, body, [*state, *slices])
-        state = made[:states]
-        for row, value in zip(rows, made[states:], strict=True):
+        results = _body(n, body, [*state, *slices])
+        state = results[:states]
+        for row, value in zip(rows, results[states:], strict=True):
             row.append(value)
     ordered = [row[::-1] if turned else row for row, turned in zip(rows, out_turns, strict=True)]
     return [*state, *(_stacked(n, row, axis) for row, axis in zip(ordered, out_axes, strict=True))]

@@ -57,10 +57,10 @@ def conv(n: NodeContext) -> Any:
     kernel = n.attr("kernel_shape", None) or static_kernel(n, w.shape[2:])
     strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
     padding = window_padding(n, x.shape[2:], kernel, strides, dilations)
-    made = n.op(
+    convolved = n.op(
         f"nn.conv{rank}d", x, w, strides=strides, padding=padding, dilation=dilations, groups=n.attr("group", 1)
     )
-    return made if bias is None else n.op("nn.bias_add", made, bias)
+    return convolved if bias is None else n.op("nn.bias_add", convolved, bias)
 
 
 @converter("ConvTranspose")
@@ -73,11 +73,11 @@ def conv_transpose(n: NodeContext) -> Any:
     strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
     extra = n.attr("output_padding", (0,) * rank)
     padding = _transposed_padding(n, x.shape[2:], kernel, strides, dilations, extra)
-    made = n.op(
+    convolved = n.op(
         f"nn.conv{rank}d_transpose", x, w, strides=strides, padding=padding, output_padding=extra, dilation=dilations,
         groups=n.attr("group", 1),
     )  # fmt: skip
-    return made if bias is None else n.op("nn.bias_add", made, bias)
+    return convolved if bias is None else n.op("nn.bias_add", convolved, bias)
 
 
 def _transposed_padding(
@@ -99,8 +99,8 @@ def _transposed_padding(
     for axis, (extent, k, s, d, e) in enumerate(zip(spatial, kernel, strides, dilations, extra, strict=False)):
         if isinstance(extent, Expr):
             n.refuse(f"output_shape and auto_pad with the symbolic dimension {extent}")
-        wanted = extent * s if shape is None else shape[len(shape) - rank + axis]
-        total = (extent - 1) * s + e + (k - 1) * d + 1 - wanted
+        size = extent * s if shape is None else shape[len(shape) - rank + axis]
+        total = (extent - 1) * s + e + (k - 1) * d + 1 - size
         small = total // 2
         upper = mode == "SAME_UPPER"
         before.append(small if upper else total - small)

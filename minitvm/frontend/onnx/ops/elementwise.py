@@ -150,12 +150,12 @@ def swish(n: NodeContext) -> Any:
 @converter("IsInf")
 def is_inf(n: NodeContext) -> Any:
     up, down = n.attr("detect_positive", 1), n.attr("detect_negative", 1)
-    found = n.op("isinf", n[0])
+    infinite = n.op("isinf", n[0])
     if up and down:
-        return found
+        return infinite
     if not up and not down:
         return n.op("full", shape=n[0].shape, fill_value=0, dtype="bool")
-    return n.op("logical_and", found, n.op("greater" if up else "less", n[0], 0.0))
+    return n.op("logical_and", infinite, n.op("greater" if up else "less", n[0], 0.0))
 
 
 @converter("PRelu")

@@ -78,8 +78,8 @@ def pad_by_attributes(n: NodeContext) -> Any:
 @converter("Pad", since=11)
 def pad(n: NodeContext) -> Any:
     pads = n.ints(n[1], "the pads")
-    given = n.optional(3)
-    axes = tuple(range(n[0].ndim)) if given is None else tuple(a % n[0].ndim for a in n.ints(given, "the axes"))
+    listed = n.optional(3)
+    axes = tuple(range(n[0].ndim)) if listed is None else tuple(a % n[0].ndim for a in n.ints(listed, "the axes"))
     return _pad(n, pads, axes, n.optional(2))
 
 

@@ -38,8 +38,8 @@ def _softmax(relay: str) -> Any:
 def _half_softmax(n: NodeContext, x: Operand, axis: int) -> Operand:
     """Of half floats, step by step as the specification's function body has it, each step rounded."""
     powers = n.op("exp", n.op("subtract", x, n.op("max", x, axis=(axis,), keepdims=True)))
-    made: Operand = n.op("divide", powers, n.op("sum", powers, axis=(axis,), keepdims=True))
-    return made
+    shares: Operand = n.op("divide", powers, n.op("sum", powers, axis=(axis,), keepdims=True))
+    return shares
 
 
 for _name, _relay in {"Softmax": "nn.softmax", "LogSoftmax": "nn.log_softmax"}.items():
@@ -68,8 +68,8 @@ def _hardmax(n: NodeContext, x: Operand, axis: int) -> Operand:
     if not isinstance(depth, int):
         n.refuse(f"the dimension {depth} is symbolic")
     best = n.op("argmax", x, axis=axis)
-    made: Operand = n.op("one_hot", best, depth=depth, axis=axis, dtype=str(x.dtype))
-    return made
+    hot: Operand = n.op("one_hot", best, depth=depth, axis=axis, dtype=str(x.dtype))
+    return hot
 
 
 @converter("BatchNormalization", since=7)
@@ -95,8 +95,8 @@ def _batch_norm_of_batch(n: NodeContext) -> Any:
 
     def moved(old: Operand, new: Operand) -> Operand:
         kept = n.op("multiply", old, momentum)
-        made: Operand = n.op("add", kept, n.op("multiply", n.cast(new, old.dtype), 1 - momentum))
-        return made
+        average: Operand = n.op("add", kept, n.op("multiply", n.cast(new, old.dtype), 1 - momentum))
+        return average
 
     y = n.op("nn.batch_norm", x, scale, bias, own_mean, own_variance, epsilon=epsilon)
     return [y, moved(mean, own_mean), moved(variance, own_variance)]
@@ -117,8 +117,8 @@ def layer_norm(n: NodeContext) -> Any:
         return _layer_norm_parts(n, axis)
     axes = tuple(range(axis % x.ndim, x.ndim))
     wide = "float32" if x.dtype == "float16" else x.dtype
-    given = [n.cast(v, wide) for v in (x, scale, bias) if v is not None]
-    return n.cast(n.op("nn.layer_norm", *given, axis=axes, epsilon=n.attr("epsilon", 1e-5)), x.dtype)
+    operands = [n.cast(v, wide) for v in (x, scale, bias) if v is not None]
+    return n.cast(n.op("nn.layer_norm", *operands, axis=axes, epsilon=n.attr("epsilon", 1e-5)), x.dtype)
 
 
 def _layer_norm_parts(n: NodeContext, axis: int) -> Any:
@@ -129,8 +129,8 @@ def _layer_norm_parts(n: NodeContext, axis: int) -> Any:
     spread = n.op("variance", wide, axis=axes, keepdims=True)
     inverse = n.op("reciprocal", n.op("sqrt", n.op("add", spread, n.attr("epsilon", 1e-5))))
     normal = n.cast(n.op("multiply", n.op("subtract", wide, mean), inverse), x.dtype)
-    made = n.op("multiply", normal, scale)
-    return [made if bias is None else n.op("add", made, bias), mean, inverse]
+    scaled = n.op("multiply", normal, scale)
+    return [scaled if bias is None else n.op("add", scaled, bias), mean, inverse]
 
 
 @converter("RMSNormalization", since=23)
@@ -141,8 +141,8 @@ def rms_norm(n: NodeContext) -> Any:
     axes = tuple(range(axis % x.ndim, x.ndim))
     wide = "float32" if x.dtype == "float16" else x.dtype
     if scale.shape == x.shape[axis:]:
-        made = n.op("nn.rms_norm", n.cast(x, wide), n.cast(scale, wide), axis=axes, epsilon=n.attr("epsilon", 1e-5))
-        return n.cast(made, x.dtype)
+        normal = n.op("nn.rms_norm", n.cast(x, wide), n.cast(scale, wide), axis=axes, epsilon=n.attr("epsilon", 1e-5))
+        return n.cast(normal, x.dtype)
     wide_x = n.cast(x, wide)
     square = n.op("mean", n.op("multiply", wide_x, wide_x), axis=axes, keepdims=True)
     root = n.op("sqrt", n.op("add", square, n.attr("epsilon", 1e-5)))

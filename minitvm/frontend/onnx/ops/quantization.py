@@ -53,8 +53,8 @@ def _shifted(n: NodeContext, x: Operand, zero: Operand | None, columns: bool = F
     wide, shift = n.cast(x, dtype), n.cast(zero, dtype)
     if shift.ndim == 1 and not columns and x.ndim > 1:
         shift = n.op("expand_dims", shift, axis=(1,))
-    made: Operand = n.op("subtract", wide, shift)
-    return made
+    shifted: Operand = n.op("subtract", wide, shift)
+    return shifted
 
 
 @converter("MatMulInteger", since=10)
@@ -65,8 +65,8 @@ def matmul_integer(n: NodeContext) -> Any:
 def _product(n: NodeContext, a: Operand, a_zero: Operand | None, b: Operand, b_zero: Operand | None) -> Operand:
     """The matrix product of two quantised tensors less their zero points, summed in int32."""
     shifted = [_shifted(n, a, a_zero), _shifted(n, b, b_zero, columns=True)]
-    made: Operand = n.op("nn.matmul", *shifted, out_dtype="int32")
-    return made
+    product: Operand = n.op("nn.matmul", *shifted, out_dtype="int32")
+    return product
 
 
 @converter("ConvInteger", since=10)
@@ -88,18 +88,18 @@ def _convolution(n: NodeContext, x: Operand, x_zero: Operand | None, w: Operand,
     x_zero = None if x_zero is None else _flat(n, x_zero)
     w_zero = None if w_zero is None else _along_first(n, w_zero, w.ndim)
     shifted = [_shifted(n, x, x_zero, columns=True), _shifted(n, w, w_zero, columns=True)]
-    made: Operand = n.op(
+    total: Operand = n.op(
         f"nn.conv{rank}d", *shifted, strides=strides, padding=padding, dilation=dilations, groups=n.attr("group", 1),
         out_dtype="int32",
     )  # fmt: skip
-    return made
+    return total
 
 
 def _along_first(n: NodeContext, x: Operand, rank: int) -> Operand:
     """One parameter for all as a scalar, or one for each place along the first of `rank` axes."""
     flat = _flat(n, x)
-    made: Operand = n.op("reshape", flat, newshape=(-1, *(1,) * (rank - 1))) if flat.ndim else flat
-    return made
+    column: Operand = n.op("reshape", flat, newshape=(-1, *(1,) * (rank - 1))) if flat.ndim else flat
+    return column
 
 
 @converter("QLinearMatMul", since=10)
@@ -128,8 +128,8 @@ def _flat(n: NodeContext, x: Operand) -> Operand:
 def _requantized(n: NodeContext, total: Operand, factor: Operand, zero: Operand) -> Operand:
     """saturate(round(total * factor) + zero)."""
     scaled = n.op("multiply", n.cast(total, "float32"), factor)
-    made: Operand = n.op("qnn.quantize", scaled, _ONE, zero, axis=0, out_dtype=str(zero.dtype))
-    return made
+    quantized: Operand = n.op("qnn.quantize", scaled, _ONE, zero, axis=0, out_dtype=str(zero.dtype))
+    return quantized
 
 
 @converter("QLinearConv", since=10)

@@ -31,8 +31,8 @@ class _Cells:
     def _rows(self, weights: Operand, direction: int, gate: int) -> Operand:
         begin, end = (direction, gate * self.hidden), (direction + 1, (gate + 1) * self.hidden)
         part = self.n.op("strided_slice", weights, begin=begin, end=end, strides=(1, 1), axes=(0, 1))
-        made: Operand = self.n.op("squeeze", part, axis=(0,))
-        return made
+        rows: Operand = self.n.op("squeeze", part, axis=(0,))
+        return rows
 
     def of_input(self, x: Operand, gate: int) -> Operand:
         """x W' + Wb."""
@@ -43,12 +43,12 @@ class _Cells:
         return self._affine(h, self.r[gate], self.rb[gate])
 
     def both(self, x: Operand, h: Operand, gate: int) -> Operand:
-        made: Operand = self.n.op("add", self.of_input(x, gate), self.of_state(h, gate))
-        return made
+        total: Operand = self.n.op("add", self.of_input(x, gate), self.of_state(h, gate))
+        return total
 
     def _affine(self, x: Operand, weights: Operand, bias: Operand | None) -> Operand:
-        made: Operand = self.n.op("nn.dense", x, weights)
-        return made if bias is None else self.n.op("add", made, bias)
+        product: Operand = self.n.op("nn.dense", x, weights)
+        return product if bias is None else self.n.op("add", product, bias)
 
 
 def _activations(n: NodeContext, defaults: tuple[str, ...], directions: int) -> list[list[str]]:
@@ -99,15 +99,15 @@ def _recurrent(n: NodeContext, gates: int, states: int, defaults: tuple[str, ...
 
 
 def _initial(n: NodeContext, position: int, d: int, batch: Any, hidden: int, layout: int, x: Operand) -> Operand:
-    given = n.optional(position)
-    made: Operand
-    if given is None:
-        made = n.op("full", shape=(batch, hidden), fill_value=0.0, dtype=str(x.dtype))
-        return made
+    states = n.optional(position)
+    state: Operand
+    if states is None:
+        state = n.op("full", shape=(batch, hidden), fill_value=0.0, dtype=str(x.dtype))
+        return state
     axis = 1 if layout else 0
-    part = n.op("strided_slice", given, begin=(d,), end=(d + 1,), strides=(1,), axes=(axis,))
-    made = n.op("squeeze", part, axis=(axis,))
-    return made
+    part = n.op("strided_slice", states, begin=(d,), end=(d + 1,), strides=(1,), axes=(axis,))
+    state = n.op("squeeze", part, axis=(axis,))
+    return state
 
 
 @converter("RNN", since=7)
@@ -154,13 +154,13 @@ def lstm(n: NodeContext) -> Any:
                 return None
             begin, end = (d, k * hidden), (d + 1, (k + 1) * hidden)
             weights = n.op("strided_slice", peepholes, begin=begin, end=end, strides=(1, 1), axes=(0, 1))
-            made: Operand = n.op("multiply", cell, weights)
-            return made
+            result: Operand = n.op("multiply", cell, weights)
+            return result
 
         def gate(x: Operand, h: Operand, number: int, seen: Operand | None, name: str) -> Operand:
             total = cells.both(x, h, number)
-            made: Operand = n.op(name, total if seen is None else n.op("add", total, seen))
-            return made
+            result: Operand = n.op(name, total if seen is None else n.op("add", total, seen))
+            return result
 
         def step(x: Operand, state: State) -> State:
             h, c = state

@@ -22,11 +22,11 @@ def _register(onnx_name: str, relay: str, axes_since: int) -> None:
     def _(n: NodeContext) -> Any:
         axes = n.optional(1)
         keep_all = bool(n.attr("noop_with_empty_axes", 0))
-        found = None if axes is None or axes.shape == (0,) else n.ints(axes, "the axes")
-        if found is None and keep_all:
+        listed = None if axes is None or axes.shape == (0,) else n.ints(axes, "the axes")
+        if listed is None and keep_all:
             # The element-wise part of the operator, without a reduction.
             return _reduce(n, relay, ())
-        return _reduce(n, relay, found)
+        return _reduce(n, relay, listed)
 
 
 def _reduce(n: NodeContext, relay: str, axes: tuple[int, ...] | None) -> Any:

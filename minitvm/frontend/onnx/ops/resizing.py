@@ -78,40 +78,40 @@ def resize(n: NodeContext) -> Any:
     scales, sizes = n.optional(2), n.optional(3)
     policy = n.attr("keep_aspect_ratio_policy", "stretch")
     if scales is not None and scales.shape != (0,):
-        given = [float(v) for v in n.static(scales, "the scales").tolist()]
+        ratios = [float(v) for v in n.static(scales, "the scales").tolist()]
         factors = [1.0] * x.ndim
-        for a, f in zip(axes, given, strict=True):
+        for a, f in zip(axes, ratios, strict=True):
             factors[a] = f
         return _resized(n, tuple(factors), None, **attrs)
     if sizes is None:
         n.refuse("neither scales nor sizes are given")
-    wanted = list(n.dims(sizes, "the sizes"))
+    sizes_of_axes = list(n.dims(sizes, "the sizes"))
     size: list[Dim] = list(x.shape)
     if policy != "stretch":
-        return _keeping_ratio(n, axes, wanted, policy, attrs)
-    for a, d in zip(axes, wanted, strict=True):
+        return _keeping_ratio(n, axes, sizes_of_axes, policy, attrs)
+    for a, d in zip(axes, sizes_of_axes, strict=True):
         size[a] = d
     return _resized(n, None, tuple(size), **attrs)
 
 
 def _spread_roi(n: NodeContext, roi: Operand, axes: tuple[int, ...]) -> tuple[float, ...]:
-    given = [float(v) for v in n.static(roi, "the region").tolist()]
+    bounds = [float(v) for v in n.static(roi, "the region").tolist()]
     rank = n[0].ndim
     starts, ends = [0.0] * rank, [1.0] * rank
     for k, a in enumerate(axes):
-        starts[a], ends[a] = given[k], given[len(axes) + k]
+        starts[a], ends[a] = bounds[k], bounds[len(axes) + k]
     return (*starts, *ends)
 
 
-def _keeping_ratio(n: NodeContext, axes: tuple[int, ...], wanted: list[Dim], policy: str, attrs: dict[str, Any]) -> Any:
+def _keeping_ratio(n: NodeContext, axes: tuple[int, ...], sizes: list[Dim], policy: str, attrs: dict[str, Any]) -> Any:
     """One scale for all axes: the smallest (not_larger) or the largest (not_smaller) of those asked for."""
     x = n[0]
     extents = [x.shape[a] for a in axes]
-    if not all(isinstance(d, int) for d in (*extents, *wanted)):
+    if not all(isinstance(d, int) for d in (*extents, *sizes)):
         n.refuse(f"keep_aspect_ratio_policy={policy} with symbolic dimensions")
     if policy not in ("not_larger", "not_smaller"):
         n.refuse_attribute("keep_aspect_ratio_policy")
-    ratios: list[Any] = [w / e for w, e in zip(wanted, extents, strict=True)]
+    ratios: list[Any] = [w / e for w, e in zip(sizes, extents, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
     size, factors = list(x.shape), [1.0] * x.ndim
     for a, e in zip(axes, extents, strict=True):

@@ -65,7 +65,7 @@ def dft_by_attribute(n: NodeContext) -> Any:
 
 def _dft(n: NodeContext, axis: int) -> Any:
     """Products with matrices of cosines and sines, in float64; the last axis holds real and imaginary parts."""
-    x, given = n[0], n.optional(1)
+    x, signal_length = n[0], n.optional(1)
     axis = axis % x.ndim
     inverse, onesided = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
     extent, parts = x.shape[axis], x.shape[-1]
@@ -76,7 +76,13 @@ def _dft(n: NodeContext, axis: int) -> Any:
     if not isinstance(extent, int) or parts not in (1, 2):
         n.refuse(f"a transform of {x} is not supported")
     halved = inverse and onesided
-    length = int(n.scalar(given, "the length")) if given is not None else 2 * (extent - 1) if halved else extent
+    length = (
+        int(n.scalar(signal_length, "the length"))
+        if signal_length is not None
+        else 2 * (extent - 1)
+        if halved
+        else extent
+    )
     outputs = length // 2 + 1 if onesided and not inverse else length
     used = min(extent, length // 2 + 1 if halved else length)
     angle = 2 * np.pi * np.outer(np.arange(used), np.arange(outputs)) / length
@@ -91,8 +97,8 @@ def _dft(n: NodeContext, axis: int) -> Any:
         cut = n.op("strided_slice", x, begin=(0, k), end=(used, k + 1), strides=(1, 1), axes=(axis, x.ndim - 1))
         return n.cast(n.op("transpose", n.op("squeeze", cut, axis=(x.ndim - 1,)), axes=order), "float64")
 
-    def result(made: Operand) -> Operand:
-        return n.cast(n.op("transpose", made, axes=back), x.dtype)
+    def result(product: Operand) -> Operand:
+        return n.cast(n.op("transpose", product, axes=back), x.dtype)
 
     real = part(0)
     re, im = n.op("nn.matmul", real, cosines), n.op("nn.matmul", real, sines)
@@ -136,8 +142,8 @@ def compress(n: NodeContext) -> Any:
 
 @converter("ArrayFeatureExtractor", domain="ai.onnx.ml")
 def array_feature_extractor(n: NodeContext) -> Any:
-    made = n.op("take", n[0], n.op("reshape", n[1], newshape=(-1,)), axis=n[0].ndim - 1)
-    return made if n[0].ndim > 1 else n.op("expand_dims", made, axis=(0,))
+    features = n.op("take", n[0], n.op("reshape", n[1], newshape=(-1,)), axis=n[0].ndim - 1)
+    return features if n[0].ndim > 1 else n.op("expand_dims", features, axis=(0,))
 
 
 @converter("Binarizer", domain="ai.onnx.ml")

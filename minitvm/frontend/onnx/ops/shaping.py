@@ -117,10 +117,10 @@ def concat(n: NodeContext) -> Any:
 @converter("Expand", since=8)
 def expand(n: NodeContext) -> Any:
     x = n[0]
-    wanted = list(n.dims(n[1], "the shape"))
-    own = (*(1,) * (len(wanted) - x.ndim), *x.shape)
-    wanted = [*(1,) * (x.ndim - len(wanted)), *wanted]
-    met = tuple(o if isinstance(w, int) and w == 1 else w for o, w in zip(own, wanted, strict=False))
+    shape = list(n.dims(n[1], "the shape"))
+    own = (*(1,) * (len(shape) - x.ndim), *x.shape)
+    shape = [*(1,) * (x.ndim - len(shape)), *shape]
+    met = tuple(o if isinstance(w, int) and w == 1 else w for o, w in zip(own, shape, strict=False))
     return n.op("broadcast_to", x, shape=met)
 
 
