@@ -71,12 +71,12 @@ ABSENT: dict[str, str] = {
 }
 
 
-def absent(module: str, name: str, known: list[str]) -> AttributeError:
+def absent(module: str, name: str, names: list[str]) -> AttributeError:
     """The error for an attribute that a module does not have: what takes its place here, or the nearest names."""
     inside = module.partition(".")[2]
     key = f"{inside}.{name}" if inside else name
     headline = f"module {module!r} has no attribute {name!r}"
     if key in ABSENT:
         return AttributeError(f"{headline}: TVM's {key} is not here\n  try:    {ABSENT[key]}")
-    near = get_close_matches(name, known, 3)
+    near = get_close_matches(name, names, 3)
     return AttributeError(f"{headline}: did you mean {' or '.join(near)}?" if near else headline)

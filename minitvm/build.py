@@ -93,14 +93,14 @@ def build(
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads}: wanted a number from 1")
     _require_accuracy(accuracy)
-    chosen = code_target(target)
+    machine = code_target(target)
     if isinstance(model, IRModule) and len(model.functions) > 1 and not _has_host(model):
         from .runtime import Functions
 
-        built = {name: build(func, chosen, threads, progress=progress) for name, func in model.items()}
+        built = {name: build(func, machine, threads, progress=progress) for name, func in model.items()}
         return Functions(built)
     is_function = isinstance(model, PrimFunc | IRModule)
-    executable = compile_executable(model, chosen, params=params, shapes=shapes, progress=progress, accuracy=accuracy)
+    executable = compile_executable(model, machine, params=params, shapes=shapes, progress=progress, accuracy=accuracy)
     compiling = (lambda done, total, name: progress("compiling", done, total)) if progress else None
     make = Function if is_function else GraphModule
     return make(executable, threads=threads, progress=compiling)
@@ -147,20 +147,20 @@ def lower(
     if stop_at not in STOPS:
         raise InputError(f"stop_at={stop_at!r}: wanted one of {', '.join(STOPS)}; {nearest(stop_at, STOPS)}")
     _require_accuracy(accuracy)
-    chosen = Target.of(target) if stop_at in ("graph", "fused", "te", "tir") else code_target(target)
+    machine = Target.of(target) if stop_at in ("graph", "fused", "te", "tir") else code_target(target)
     if stop_at == "executable":
         return compile_executable(
-            model, chosen, params=params, shapes=shapes, callback=callback, progress=progress, accuracy=accuracy
+            model, machine, params=params, shapes=shapes, callback=callback, progress=progress, accuracy=accuracy
         )
     if isinstance(model, PrimFunc | IRModule):
         func = _single(model)
         if stop_at in ("graph", "fused", "te"):
             raise InputError(f"stop_at={stop_at!r}: a tir function begins at 'tir'")
-        return {func.name: _descend(func, chosen, stop_at, callback, schedule=False)}
+        return {func.name: _descend(func, machine, stop_at, callback, schedule=False)}
     graph = to_graph(model, shapes, params)
     if stop_at == "graph":
         return graph
-    fused = optimize_graph(graph, chosen, callback, accuracy)
+    fused = optimize_graph(graph, machine, callback, accuracy)
     if stop_at == "fused":
         return fused
     nodes = _selected(fused, only)
@@ -170,15 +170,15 @@ def lower(
         return {name: to_te(node) for name, node in nodes}
     units = to_units(nodes)
     levels: dict[bytes, Any] = {}
-    found: dict[str, Any] = {}
+    programs: dict[str, Any] = {}
     for count, unit in enumerate(units):
         key = unit.function.key
         if key not in levels:
-            levels[key] = _descend(unit.func, chosen, stop_at, callback)
-        found[unit.name] = levels[key]
+            levels[key] = _descend(unit.func, machine, stop_at, callback)
+        programs[unit.name] = levels[key]
         if progress:
             progress(f"lowering to {stop_at}", count + 1, len(units))
-    return found
+    return programs
 
 
 def _require_accuracy(accuracy: str) -> None:
@@ -188,9 +188,9 @@ def _require_accuracy(accuracy: str) -> None:
 
 def code_target(target: str | Target) -> Target:
     """The target, which is one that code can be generated for; raises `TargetError` otherwise."""
-    chosen = Target.of(target)
-    get_backend(chosen)
-    return chosen
+    machine = Target.of(target)
+    get_backend(machine)
+    return machine
 
 
 def to_graph(
@@ -276,8 +276,8 @@ def evaluate_node(node: Any, arrays: Sequence[np.ndarray], target: Target) -> li
 
     builder = GraphBuilder(node.op)
     inputs = [builder.input(f"x{k}", v.shape, v.dtype) for k, v in enumerate(node.inputs)]
-    made = builder.op(node.op, *inputs, **node.attrs)
-    graph = builder.build(made)
+    outputs = builder.op(node.op, *inputs, **node.attrs)
+    graph = builder.build(outputs)
     results = GraphModule(compile_executable(graph, target), threads=1)(*arrays)
     return list(results) if isinstance(results, tuple) else [results]
 
@@ -299,10 +299,10 @@ def _selected(fused: Any, only: str | None) -> list[tuple[str, Any]]:
     nodes = named(fused)
     if only is None:
         return nodes
-    chosen = [(name, node) for name, node in nodes if name == only]
-    if not chosen:
+    selected = [(name, node) for name, node in nodes if name == only]
+    if not selected:
         raise InputError(f"no operator {only}; {nearest(only, [name for name, _ in nodes])}")
-    return chosen
+    return selected
 
 
 def _bind(graph: Any, params: Mapping[str, np.ndarray]) -> Any:
@@ -310,17 +310,17 @@ def _bind(graph: Any, params: Mapping[str, np.ndarray]) -> Any:
     from .expr import replace
     from .graph import Constant
 
-    known = {value.name: value for value in graph.inputs}
-    made = []
+    inputs = {value.name: value for value in graph.inputs}
+    constants = []
     for name, data in params.items():
-        if name not in known:
-            raise InputError(f"params: the graph has no input {name}; {nearest(name, list(known))}")
-        value, array = known[name], np.asarray(data)
+        if name not in inputs:
+            raise InputError(f"params: the graph has no input {name}; {nearest(name, list(inputs))}")
+        value, array = inputs[name], np.asarray(data)
         fits = len(array.shape) == value.ndim and all(
             not isinstance(dim, int) or dim == size for dim, size in zip(value.shape, array.shape, strict=True)
         )
         if array.dtype.name != value.dtype or not fits:
             raise InputError(f"params: {name} wanted {value.type}, found {array.dtype.name}{list(array.shape)}")
-        made.append(Constant(value, array))
+        constants.append(Constant(value, array))
     rest = tuple(value for value in graph.inputs if value.name not in params)
-    return replace(graph, inputs=rest, constants=(*graph.constants, *made))
+    return replace(graph, inputs=rest, constants=(*graph.constants, *constants))

@@ -40,9 +40,9 @@ class StoreInfo:
 
 def directory() -> Path:
     """MINITVM_CACHE_DIR, or ~/.cache/minitvm (XDG_CACHE_HOME is respected); not created by asking."""
-    chosen = os.environ.get("MINITVM_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
+    setting = os.environ.get("MINITVM_CACHE_DIR")
+    if setting:
+        return Path(setting)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "minitvm"
 

@@ -118,9 +118,9 @@ class _Machine:
 
     def _learn(self, spec: n.TensorSpec, array: Any) -> None:
         if not isinstance(array, np.ndarray) or array.dtype != spec.dtype.numpy or array.ndim != len(spec.shape):
-            found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+            actual = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
             raise InputError(
-                f"{spec.name} takes an array of {spec.dtype}[{', '.join(map(str, spec.shape))}], found {found}"
+                f"{spec.name} takes an array of {spec.dtype}[{', '.join(map(str, spec.shape))}], found {actual}"
             )
         for dim, size in zip(spec.shape, array.shape, strict=False):
             if isinstance(dim, x.Var):
@@ -128,9 +128,9 @@ class _Machine:
 
     def _check(self, spec: n.TensorSpec, array: Any) -> None:
         self._learn(spec, array)
-        wanted = tuple(self.size(d) for d in spec.shape)
-        if wanted != array.shape:
-            raise InputError(f"{spec.name}: the shape does not fit\n  wanted: {wanted}\n  found:  {array.shape}")
+        shape = tuple(self.size(d) for d in spec.shape)
+        if shape != array.shape:
+            raise InputError(f"{spec.name}: the shape does not fit\n  wanted: {shape}\n  found:  {array.shape}")
 
     def _piece(self, kind: str, index: int, array: np.ndarray, initialised: bool) -> None:
         self.pieces[kind, index] = _Bytes(array.reshape(-1).view(np.uint8), initialised)
@@ -160,17 +160,17 @@ class _Machine:
     def initialised(self, place: _Place) -> np.ndarray:
         """Which bytes of a place hold values that were written through it, or through a part or the whole around it."""
         writers = self.pieces[place.key].writer[place.start : place.stop]
-        found = writers != 0
-        known = {number: other for other, number in self.places.items()}
+        written = writers != 0
+        by_number = {number: other for other, number in self.places.items()}
         for number in np.unique(writers):
-            other = known.get(int(number))
+            other = by_number.get(int(number))
             if other is None:
                 continue
             within = place.start <= other.start and other.stop <= place.stop
             around = other.start <= place.start and place.stop <= other.stop
             if not within and not around:
-                found &= writers != number
-        return found
+                written &= writers != number
+        return written
 
     # --- steps -----------------------------------------------------------------------------------------------------
 

@@ -97,14 +97,14 @@ def _bind(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Arra
 def _node(item: OpNode, arrays: Arrays, dims: dict[x.Var, Any]) -> None:
     inputs = [arrays[v] for v in item.inputs]
     results = _fused(item.graph, inputs, dims) if item.op == FUSED else _operator(item, inputs, dims)
-    for value, made in zip(item.outputs, results, strict=True):
-        wanted = _concrete(value.shape, dims)
-        if made.dtype != value.dtype.numpy or made.shape != wanted:
+    for value, array in zip(item.outputs, results, strict=True):
+        shape = _concrete(value.shape, dims)
+        if array.dtype != value.dtype.numpy or array.shape != shape:
             raise ExecutionError(
-                f"{item}\n  wanted: {value.dtype}{list(wanted)} as the graph declares\n"
-                f"  found:  {made.dtype}{list(made.shape)}"
+                f"{item}\n  wanted: {value.dtype}{list(shape)} as the graph declares\n"
+                f"  found:  {array.dtype}{list(array.shape)}"
             )
-        arrays[value] = made
+        arrays[value] = array
 
 
 def _fused(graph: Graph, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -> list[np.ndarray]:
@@ -122,8 +122,8 @@ def _fused(graph: Graph, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -
 def _operator(item: OpNode, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -> list[np.ndarray]:
     if item.op not in OPERATORS:
         raise Unsupported(f"the graph interpreter has no operator {item.op}; {nearest(item.op, list(OPERATORS))}")
-    made = OPERATORS[item.op](*inputs, **{name: _concrete(value, dims) for name, value in item.attrs.items()})
-    return [np.asarray(m) for m in made] if isinstance(made, list | tuple) else [np.asarray(made)]
+    results = OPERATORS[item.op](*inputs, **{name: _concrete(value, dims) for name, value in item.attrs.items()})
+    return [np.asarray(m) for m in results] if isinstance(results, list | tuple) else [np.asarray(results)]
 
 
 def _concrete(value: Any, dims: Mapping[x.Var, Any]) -> Any:
@@ -146,8 +146,8 @@ def _last_uses(graph: Graph) -> dict[int, list[Value]]:
         for value in (*item.inputs, *item.outputs):
             last[value] = index
     kept = set(graph.outputs)
-    found: dict[int, list[Value]] = {}
+    unused_after: dict[int, list[Value]] = {}
     for value, index in last.items():
         if value not in kept:
-            found.setdefault(index, []).append(value)
-    return found
+            unused_after.setdefault(index, []).append(value)
+    return unused_after

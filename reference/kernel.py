@@ -134,8 +134,8 @@ def _checked_args(s: t.KernelCall, module: Mapping[str, t.PrimFunc] | t.IRModule
 
 def kernel_dimensions(kernel: t.PrimFunc) -> list[tuple[t.Buffer, int, x.Expr]]:
     """(parameter, axis, dimension) of each buffer parameter, plain variables first: they take their value there."""
-    found = [(p, k, d) for p in kernel.buffers for k, d in enumerate(p.shape)]
-    return sorted(found, key=lambda row: not isinstance(row[2], x.Var))
+    dimensions = [(p, k, d) for p in kernel.buffers for k, d in enumerate(p.shape)]
+    return sorted(dimensions, key=lambda row: not isinstance(row[2], x.Var))
 
 
 class _Call:
@@ -159,11 +159,11 @@ class _Call:
             env[slot] = value
         for slot, buffer, axis in self.bind:
             env[slot] = env[buffer].shape[axis]
-        for param, buffer, axis, wanted in self.check:
-            found, size = env[buffer].shape, wanted(env)
-            if axis >= len(found) or found[axis] < size:
+        for param, buffer, axis, least in self.check:
+            shape, size = env[buffer].shape, least(env)
+            if axis >= len(shape) or shape[axis] < size:
                 raise ExecutionError(
-                    f"{self.kernel.name}: {param.name} is too small\n  wanted: {size} elements\n  found:  {found}"
+                    f"{self.kernel.name}: {param.name} is too small\n  wanted: {size} elements\n  found:  {shape}"
                 )
         self.execute(env)
 
@@ -351,17 +351,17 @@ class LockstepKernels(LockstepCompiler):
         if func.name not in facts:
             facts[func.name] = facts_of(func)
         super().__init__(func, settings, in_order, facts[func.name])
-        self.module, self.known = module, facts
+        self.module, self.facts_of_kernels = module, facts
         self.calls: dict[str, _Call] = {}
 
     def note_masks(self, buffer: t.Buffer) -> None:
-        for facts in self.known.values():
+        for facts in self.facts_of_kernels.values():
             facts.several_masks.add(buffer)
 
     def kernel_call(self, s: t.KernelCall) -> Execute:
         kernel = _checked_args(s, self.module)
         if s.kernel not in self.calls:
-            compiler = type(self)(kernel, self.settings, self.in_order, self.module, self.known)
+            compiler = type(self)(kernel, self.settings, self.in_order, self.module, self.facts_of_kernels)
             compiler.calls = self.calls
             compiler.counter = self.counter
             self.calls[s.kernel] = _Call(compiler, kernel)
@@ -406,7 +406,7 @@ class Prepared:
         self.func, self.settings = func, settings
         self.module = t.IRModule({func.name: func})
         self.written = stored_buffers(func)
-        self.known: dict[str, Dependence] = {}
+        self.facts_of_kernels: dict[str, Dependence] = {}
         self.in_order: set[t.For] = set()
         self.in_lockstep = mode == "fast" and not settings.listeners
         self._fast: _Call | None = None
@@ -423,7 +423,8 @@ class Prepared:
             try:
                 if self._fast is None:
                     self._fast = _Call(
-                        LockstepKernels(self.func, self.settings, self.in_order, self.module, self.known), self.func
+                        LockstepKernels(self.func, self.settings, self.in_order, self.module, self.facts_of_kernels),
+                        self.func,
                     )
                 views = [GridView.of(a) if isinstance(a, View) else a for a in args]
                 self._fast.enter(self._fast.compiler.environment(), views)
@@ -434,9 +435,9 @@ class Prepared:
                     break
                 self.in_order.add(conflict.loop)
                 self._fast = None
-            except SeveralMasks as found:
+            except SeveralMasks as masks:
                 self._undo(before)
-                self.known[self.func.name].several_masks.add(found.buffer)
+                self.facts_of_kernels[self.func.name].several_masks.add(masks.buffer)
                 self._fast = None
             except NeedsOrder:
                 self._undo(before)

@@ -49,7 +49,7 @@ def evaluate(
     """
     if mode not in ("fast", "slow"):
         raise InputError(f"mode {mode!r} is unknown; known: fast, slow")
-    wanted = [outputs] if isinstance(outputs, te.Tensor) else list(outputs)
+    targets = [outputs] if isinstance(outputs, te.Tensor) else list(outputs)
     values: dict[x.Var, Any] = dict(scalars or {})
     arrays: dict[te.Tensor, np.ndarray] = {}
     for tensor, array in inputs.items():
@@ -58,18 +58,18 @@ def evaluate(
     for tensor, array in inputs.items():
         _check_shape(tensor, array, values)
     with np.errstate(all="ignore"):
-        for tensor in wanted:
+        for tensor in targets:
             fast = watched(compiler or TensorCompiler, coverage)
             kind = in_domain(_ElementCompiler if mode == "slow" else fast, domain)
             loops = None if compiler is not None else Settings(domain=domain, coverage=coverage)
             _compute(tensor, arrays, values, mode, kind, loops)
-    return [arrays[tensor] for tensor in wanted]
+    return [arrays[tensor] for tensor in targets]
 
 
-def _bind(tensor: te.Tensor, array: Any, values: dict[x.Var, Any], wanted: np.dtype) -> None:
-    if not isinstance(array, np.ndarray) or array.dtype != wanted or array.ndim != len(tensor.shape):
-        found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
-        raise InputError(f"{tensor.name} takes an array of {tensor}, found {found}")
+def _bind(tensor: te.Tensor, array: Any, values: dict[x.Var, Any], dtype: np.dtype) -> None:
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != len(tensor.shape):
+        actual = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+        raise InputError(f"{tensor.name} takes an array of {tensor}, found {actual}")
     for dim, size in zip(tensor.shape, array.shape, strict=True):
         if isinstance(dim, x.Var):
             values.setdefault(dim, int(size))
@@ -77,9 +77,9 @@ def _bind(tensor: te.Tensor, array: Any, values: dict[x.Var, Any], wanted: np.dt
 
 def _check_shape(tensor: te.Tensor, array: np.ndarray, values: dict[x.Var, Any]) -> None:
     for axis, (dim, size) in enumerate(zip(tensor.shape, array.shape, strict=True)):
-        wanted = _size(dim, values)
-        if wanted != size:
-            raise InputError(f"{tensor.name}: dimension {axis} does not fit\n  wanted: {wanted}\n  found:  {size}")
+        expected = _size(dim, values)
+        if expected != size:
+            raise InputError(f"{tensor.name}: dimension {axis} does not fit\n  wanted: {expected}\n  found:  {size}")
 
 
 def _size(dim: x.Expr, values: Mapping[x.Var, Any]) -> int:
@@ -127,11 +127,11 @@ def _loops(op: te.ExternOp, arrays: Mapping[te.Tensor, np.ndarray], values: Mapp
 
 
 def _domain(axes: Sequence[x.IterVar], values: Mapping[x.Var, Any]) -> list[range]:
-    found = []
+    ranges = []
     for axis in axes:
         first = _size(axis.dom.start, values)
-        found.append(range(first, first + _size(axis.dom.extent, values)))
-    return found
+        ranges.append(range(first, first + _size(axis.dom.extent, values)))
+    return ranges
 
 
 def _reduction(op: te.ComputeOp) -> x.Reduce | None:
@@ -187,16 +187,16 @@ def _slow(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict
     for point in itertools.product(*spatial):
         for slot, value in zip(slots, point, strict=True):
             env[slot] = value
-        found = [f(env) for f in elements] if reduce is None else fold.run(env)
+        values_at_point = [f(env) for f in elements] if reduce is None else fold.run(env)
         where = tuple(v - r.start for v, r in zip(point, spatial, strict=True))
-        for result, value in zip(results, _chosen(op, found), strict=True):
+        for result, value in zip(results, _chosen(op, values_at_point), strict=True):
             result[where] = value
     return results
 
 
-def _chosen(op: te.ComputeOp, found: list[Value]) -> Iterator[Value]:
+def _chosen(op: te.ComputeOp, results: list[Value]) -> Iterator[Value]:
     for k, body in enumerate(op.body):
-        yield found[body.value_index] if isinstance(body, x.Reduce) else found[k]
+        yield results[body.value_index] if isinstance(body, x.Reduce) else results[k]
 
 
 def _results(op: te.ComputeOp, values: Mapping[x.Var, Any], compiler: ScalarCompiler) -> list[np.ndarray]:
@@ -266,8 +266,8 @@ class TensorCompiler(GridCompiler):
                 if wrong is not None:
                     shape = np.broadcast_shapes(wrong.shape, *(np.shape(p(env)) for p in places))
                     where = np.unravel_index(int(np.argmax(np.broadcast_to(wrong, shape))), shape)
-                    found = tuple(int(np.broadcast_to(np.asarray(p(env)), shape)[where]) for p in places)
-                    raise _out_of_bounds(e, found, array.shape)
+                    point = tuple(int(np.broadcast_to(np.asarray(p(env)), shape)[where]) for p in places)
+                    raise _out_of_bounds(e, point, array.shape)
                 index.append(safe)
             if any(type(i) is np.ndarray for i in index):
                 return array[tuple(index)]
@@ -322,8 +322,8 @@ def _fast(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict
         for axis, (slot, part, whole) in enumerate(zip(slots, box, spatial, strict=True)):
             along = np.arange(part.start, part.stop) + whole.start
             env[slot] = axis_values(0, along, axis, rank, op.axis[axis].var.dtype)
-        found = [f(env) for f in elements] if reduce is None else fold.run(env)
-        for result, value in zip(results, _chosen(op, found), strict=True):
+        values_of_axes = [f(env) for f in elements] if reduce is None else fold.run(env)
+        for result, value in zip(results, _chosen(op, values_of_axes), strict=True):
             result[box] = value[..., 0] if type(value) is np.ndarray else value
     return results
 
@@ -340,10 +340,10 @@ def _boxes(shape: list[int]) -> Iterator[tuple[slice, ...]]:
     yield from itertools.product(*ranges)
 
 
-def _out_of_bounds(e: te.TensorLoad, found: tuple[int, ...], shape: tuple[int, ...]) -> ExecutionError:
-    axis = next(k for k, (i, n) in enumerate(zip(found, shape, strict=False)) if not 0 <= i < n)
+def _out_of_bounds(e: te.TensorLoad, point: tuple[int, ...], shape: tuple[int, ...]) -> ExecutionError:
+    axis = next(k for k, (i, n) in enumerate(zip(point, shape, strict=False)) if not 0 <= i < n)
     return ExecutionError(
-        f"out of bounds: {e} at index ({', '.join(map(str, found))})\n"
+        f"out of bounds: {e} at index ({', '.join(map(str, point))})\n"
         f"  wanted: 0 <= {e.indices[axis]} < {shape[axis]} in dimension {axis} of {e.tensor.name}\n"
-        f"  found:  {found[axis]}"
+        f"  found:  {point[axis]}"
     )

@@ -64,9 +64,9 @@ def _entry(program: t.PrimFunc | t.IRModule, entry: str | None) -> t.PrimFunc:
     if isinstance(program, t.PrimFunc):
         return program
     names = [n for n, f in program.items() if f.attrs.get("host")] or list(program.functions)
-    chosen = entry or (names[0] if len(names) == 1 else "main")
-    if chosen not in program:
+    name = entry or (names[0] if len(names) == 1 else "main")
+    if name not in program:
         raise InputError(
-            f"the module has no function {chosen!r}; it has {', '.join(names) or 'none'}\n  try:    entry=..."
+            f"the module has no function {name!r}; it has {', '.join(names) or 'none'}\n  try:    entry=..."
         )
-    return program[chosen]
+    return program[name]

@@ -208,14 +208,14 @@ def divide_monomial(numerator: Affine, divisor: Affine) -> tuple[Affine, Affine]
     if len(divisor.terms) != 1 or divisor.const:
         return None
     ((by, scale),) = divisor.terms.items()
-    wanted = list(factors(by))
+    divisor_factors = list(factors(by))
     quotient: dict[Any, int] = {}
     constant = 0
     rest: dict[Any, int] = {}
     for term, coefficient in numerator.terms.items():
         remaining = list(factors(term))
         divisible = coefficient % scale == 0
-        for factor in wanted:
+        for factor in divisor_factors:
             if factor not in remaining:
                 divisible = False
                 break

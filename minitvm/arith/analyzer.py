@@ -339,15 +339,15 @@ class Analyzer:
         kind = type(e)
         if kind is IntImm:
             return e
-        found = self._memo.get(e)
-        if found is None:
-            found = self._simplify(e)
-            if found is not e and _alike(found, e):
-                found = e
+        simpler = self._memo.get(e)
+        if simpler is None:
+            simpler = self._simplify(e)
+            if simpler is not e and _alike(simpler, e):
+                simpler = e
             if len(self._memo) > _MEMO_LIMIT:
                 self._memo.clear()
-            self._memo[e] = found
-        return found
+            self._memo[e] = simpler
+        return simpler
 
     def _simplify(self, e: Expr) -> Expr:
         if isinstance(e, (*_ARITHMETIC, Var)):

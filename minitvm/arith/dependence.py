@@ -145,12 +145,12 @@ def find_dependence(
             )
             continue
         try:
-            found = _violation(source, sink, before, after, unordered)
+            dependence = _violation(source, sink, before, after, unordered)
         except _NotAffine as error:
             undecided = Undecided(str(error))
             continue
-        if found is not None:
-            return found
+        if dependence is not None:
+            return dependence
     return undecided
 
 

@@ -97,18 +97,18 @@ class Domain:
 
     def term_interval(self, term: Term) -> Interval:
         """Bounds of one term."""
-        found = self._intervals.get(term)
-        if found is None:
-            found = self._intervals[term] = self._term_interval(term)
-        return found
+        interval = self._intervals.get(term)
+        if interval is None:
+            interval = self._intervals[term] = self._term_interval(term)
+        return interval
 
     def _term_interval(self, term: Term) -> Interval:
-        known = self.ranges.get(term, UNKNOWN)
+        declared = self.ranges.get(term, UNKNOWN)
         if isinstance(term, Var):
             if isinstance(term, SizeVar):
-                return intersect(known, (0, None))
-            return intersect(known, (int(term.dtype.min), int(term.dtype.max))) if _is_data(term) else known
-        return intersect(known, self._structure_interval(term))
+                return intersect(declared, (0, None))
+            return intersect(declared, (int(term.dtype.min), int(term.dtype.max))) if _is_data(term) else declared
+        return intersect(declared, self._structure_interval(term))
 
     def _structure_interval(self, atom: Atom) -> Interval:
         if atom.kind == PRODUCT:
@@ -254,16 +254,16 @@ class Domain:
 
     def _inner_first(self, f: Affine) -> list[Any]:
         """The factors of f that a bound may replace: those with symbolic bounds first, of them the innermost."""
-        found: dict[Any, None] = {}
+        seen: dict[Any, None] = {}
         products = any(isinstance(t, Atom) and t.kind == PRODUCT for t in f.terms)
         for term in f.terms:
             for factor in factors(term):
-                found.setdefault(factor)
+                seen.setdefault(factor)
 
         def rank(term: Any) -> tuple[bool, int]:
             return term not in self.symbolic, -self.order.get(term, -1) if isinstance(term, Var) else 0
 
-        candidates = [t for t in found if t in self.symbolic or products or _symbolic_modulo(t)]
+        candidates = [t for t in seen if t in self.symbolic or products or _symbolic_modulo(t)]
         return sorted(candidates, key=rank)
 
     def _eliminate(self, f: Affine, term: Term) -> Affine | None:

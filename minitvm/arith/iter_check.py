@@ -116,29 +116,29 @@ def _before(a: IterSplit, b: IterSplit, detector: Detector) -> bool:
 # the splits of an iterator determine its value (their digits meet without a gap up to its extent), and every loop is
 # determined in the end.
 def _injectivity(sums: tuple[IterSum, ...], detector: Detector) -> list[str]:
-    known: dict[IterMark, list[IterSplit]] = {}
+    splits_of: dict[IterMark, list[IterSplit]] = {}
     for row in sums:
         for split in row.args:
-            known.setdefault(split.mark, []).append(split)
+            splits_of.setdefault(split.mark, []).append(split)
     determined: set[IterMark] = set()
     progress = True
     while progress:
         progress = False
-        for mark, splits in list(known.items()):
+        for mark, splits in list(splits_of.items()):
             if mark in determined or not _determines(mark, splits, detector):
                 continue
             determined.add(mark)
             progress = True
             if not isinstance(mark.source, Var):
                 for inner in mark.source.args:
-                    known.setdefault(inner.mark, []).append(inner)
+                    splits_of.setdefault(inner.mark, []).append(inner)
     errors = []
     for var, mark in detector.marks.items():
         if mark in determined or detector.equal(mark.extent, _ONE):
             continue
-        found = known.get(mark)
+        used = splits_of.get(mark)
         errors.append(
-            f"only {', '.join(map(str, found))} of loop {var.name} is used" if found else f"loop {var.name} is not used"
+            f"only {', '.join(map(str, used))} of loop {var.name} is used" if used else f"loop {var.name} is not used"
         )
     return errors
 
@@ -222,17 +222,17 @@ def _mark_expr(mark: IterMark, analyzer: Analyzer, dtype: str) -> Expr:
     return to_expr(mark.source, analyzer, dtype)
 
 
-def inverse(found: IterMap, outputs: Sequence[Any], analyzer: Analyzer | None = None) -> dict[Var, Expr]:
+def inverse(mapping: IterMap, outputs: Sequence[Any], analyzer: Analyzer | None = None) -> dict[Var, Expr]:
     """The loops as expressions of the bindings' values, for a map that was detected as injective or bijective.
 
     Correct for values that the map reaches. TVM's `inverse_affine_iter_map`. Loops of extent 1 are left out.
     """
-    if not found or found.level not in ("injective", "bijective"):
+    if not mapping or mapping.level not in ("injective", "bijective"):
         raise ValueError("only a map detected at level injective or bijective has an inverse")
     analyzer = analyzer or Analyzer()
     values: dict[IterMark, list[tuple[IterSplit, Expr]]] = {}
     loops: dict[Var, Expr] = {}
-    for row, output in zip(found.sums, outputs, strict=True):
+    for row, output in zip(mapping.sums, outputs, strict=True):
         rest = as_expr(output)
         rest = rest - analyzer.to_expr(row.base, rest.dtype)
         _take_apart(row.args, rest, values, analyzer)
@@ -308,8 +308,8 @@ def _assemble(parts: list[tuple[IterSplit, Expr]], analyzer: Analyzer) -> Expr:
         if b.is_const:
             exact = b.const and a.const % b.const == 0 and all(c % b.const == 0 for c in a.terms.values())
             return a.divided(b.const) if exact else None
-        found = divide_monomial(a, b)
-        return found[0] if found is not None and found[1] == Affine({}) else None
+        division = divide_monomial(a, b)
+        return division[0] if division is not None and division[1] == Affine({}) else None
 
     progress = True
     while progress:

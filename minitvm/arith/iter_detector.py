@@ -118,10 +118,10 @@ class Detector:
             self.marks[var] = IterMark(var, self.affine(r.extent), self.affine(r.start))
 
     def affine(self, e: Any) -> Affine:
-        found = self.analyzer.normal_form(as_expr(e))
-        if found is None:
+        form = self.analyzer.normal_form(as_expr(e))
+        if form is None:
             raise NotAffine(f"{e} is not an index expression")
-        return found
+        return form
 
     # -- sizes ------------------------------------------------------------------------------------------------------
 
@@ -145,13 +145,13 @@ class Detector:
             if b.const == 0 or a.const % b.const or any(c % b.const for c in a.terms.values()):
                 return None
             return a.divided(b.const)
-        found = divide_monomial(a, b)
-        if found is not None:
-            return found[0] if found[1] == NOTHING else None
+        division = divide_monomial(a, b)
+        if division is not None:
+            return division[0] if division[1] == NOTHING else None
         from .sympy_bridge import divide
 
-        found = divide(a, b)
-        return found[0] if found is not None and found[1] == NOTHING else None
+        division = divide(a, b)
+        return division[0] if division is not None and division[1] == NOTHING else None
 
     # -- reading ----------------------------------------------------------------------------------------------------
 

@@ -92,8 +92,8 @@ def _detect(
         return IterMap((), tuple(errors), level, bindings=bindings)
     if not understood and level in ("surjective", "bijective"):
         errors.append(f"the predicate {predicate} is not a bound of one fused iterator")
-    found, repeats = check(tuple(sums), detector, level)
-    errors += found
+    failures, repeats = check(tuple(sums), detector, level)
+    errors += failures
     return IterMap(() if errors else tuple(sums), tuple(errors), level, detector.padded, repeats, bindings)
 
 
@@ -105,13 +105,13 @@ def simplify(
     with analyzer.constraint():
         for var, r in iters.items():
             analyzer.bind(var, r)
-        found = detect(bindings, iters, predicate, "none", analyzer)
+        mapping = detect(bindings, iters, predicate, "none", analyzer)
         with analyzer.constraint(as_expr(predicate)):
             plain = tuple(analyzer.simplify(b) for b in bindings)
-            if not found:
+            if not mapping:
                 return plain
             rows = (
                 analyzer.simplify(to_expr(s, analyzer, as_expr(b).dtype))
-                for s, b in zip(found.sums, bindings, strict=True)
+                for s, b in zip(mapping.sums, bindings, strict=True)
             )
             return tuple(min(r, p, key=lambda e: len(str(e))) for r, p in zip(rows, plain, strict=True))

@@ -25,9 +25,9 @@ def simplify_bindings(
     moving = {v for binding in bindings for v in free_vars(binding)}
     domains = {v: r for v, r in iters.items() if v in moving}
     for condition in (predicate, const(True)):
-        found = detect(bindings, domains, condition, "surjective", analyzer, not keep_unit, fuse_first=True)
-        if found and not any(_shifted(split.mark) for row in found.sums for split in row.args):
-            return tuple(_sum(row, analyzer, b.dtype) for row, b in zip(found.sums, bindings, strict=True))
+        mapping = detect(bindings, domains, condition, "surjective", analyzer, not keep_unit, fuse_first=True)
+        if mapping and not any(_shifted(split.mark) for row in mapping.sums for split in row.args):
+            return tuple(_sum(row, analyzer, b.dtype) for row, b in zip(mapping.sums, bindings, strict=True))
     return tuple(analyzer.simplify(binding) for binding in bindings)
 
 

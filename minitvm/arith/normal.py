@@ -89,9 +89,9 @@ class Normalizer:
 
     def affine(self, e: Expr) -> Affine:
         """The normal form of an expression of index dtype."""
-        found = self.memo.get(e)
-        if found is not None:
-            return found
+        kept = self.memo.get(e)
+        if kept is not None:
+            return kept
         terms: dict[Any, int] = {}
         constant = self._add(e, 1, terms)
         if not terms and not _LIMITS[e.dtype][0] <= constant <= _LIMITS[e.dtype][1]:
@@ -158,9 +158,9 @@ class Normalizer:
         if self.may_wrap(x, e.dtype) or self.may_wrap(d, e.dtype):
             return self._opaque(e)
         if not d.is_const:
-            found = symbolic.floordiv(self.domain, x, d) if quotient else symbolic.floormod(self.domain, x, d)
-            if found is not None and not any(self._wraps_inside(term, e.dtype) for term in found.terms):
-                return found
+            result = symbolic.floordiv(self.domain, x, d) if quotient else symbolic.floormod(self.domain, x, d)
+            if result is not None and not any(self._wraps_inside(term, e.dtype) for term in result.terms):
+                return result
             return Affine.of(Atom(FLOORDIV if quotient else FLOORMOD, (x, d)))
         by = d.const
         # a // -d == -a // d and a % -d == -(-a % d), but for data whose negative wraps
@@ -340,8 +340,8 @@ class Normalizer:
             multiple = isinstance(term, Atom) and term.kind == "product"
             outermost = order.get(term) if isinstance(term, Var) else None
             if outermost is None:
-                known = [order[v] for v in term_variables(term) if v in order]
-                outermost = min(known, default=1 << 30)
+                positions = [order[v] for v in term_variables(term) if v in order]
+                outermost = min(positions, default=1 << 30)
             return not multiple, -abs(c), outermost
 
         return sorted(x.terms.items(), key=rank)

@@ -55,18 +55,18 @@ def nonnegative(domain: Domain, f: Affine) -> bool:
 
 def _relations(domain: Domain, shape: Shape) -> list[Any]:
     """Sums that are >= 0 and tie the variables of the question to each other: symbolic ends of ranges, and facts."""
-    found: list[Affine] = []
+    from_ranges: list[Affine] = []
     for term in list(shape.terms):
         low, high = domain.symbolic.get(term, (None, None))
         if isinstance(term, Atom) and term.kind == FLOORMOD and not term.args[1].is_const:
             high = term.args[1] - 1 if (domain.interval(term.args[1])[0] or 0) > 0 else None
         if high is not None:
-            found.append(high - Affine.of(term))
+            from_ranges.append(high - Affine.of(term))
         if low is not None:
-            found.append(Affine.of(term) - low)
-    known = set(shape.terms)
-    facts = [f for f in domain.facts if any(factor in known for t in f.terms for factor in factors(t))]
-    short = [r for r in (*found, *facts) if len(r.terms) <= 4][:_RELATIONS]
+            from_ranges.append(Affine.of(term) - low)
+    factors_asked = set(shape.terms)
+    facts = [f for f in domain.facts if any(factor in factors_asked for t in f.terms for factor in factors(t))]
+    short = [r for r in (*from_ranges, *facts) if len(r.terms) <= 4][:_RELATIONS]
     return [shape.monomials(r) for r in short]
 
 
@@ -77,8 +77,8 @@ def _shown(f: Monomials, relations: tuple[Monomials, ...], ranges: tuple[Range, 
 
     symbols = dummies(len(ranges))
     x = _expression(f, symbols)
-    known = [_expression(r, symbols) for r in relations]
-    direct = _by_ranges(x, known, symbols, ranges)
+    facts = [_expression(r, symbols) for r in relations]
+    direct = _by_ranges(x, facts, symbols, ranges)
     if direct is not None:
         return direct
     constant, parts = sympy.factor_list(x)
@@ -89,9 +89,9 @@ def _shown(f: Monomials, relations: tuple[Monomials, ...], ranges: tuple[Range, 
     for part, power in parts:
         if power % 2 == 0:
             continue
-        if _by_ranges(part, known, symbols, ranges) is not None:
+        if _by_ranges(part, facts, symbols, ranges) is not None:
             shown.append(f"{part} >= 0")
-        elif _by_ranges(-part, known, symbols, ranges) is not None:
+        elif _by_ranges(-part, facts, symbols, ranges) is not None:
             sign = -sign
             shown.append(f"{part} <= 0")
         else:
@@ -108,9 +108,9 @@ def _by_ranges(x: Any, relations: list[Any], symbols: tuple[Any, ...], ranges: t
     A polynomial whose coefficients are all >= 0, in variables that are all >= 0, is >= 0.
     """
     for largest_first in (True, False):
-        found = _put_in(x, relations, symbols, ranges, largest_first)
-        if found is not None:
-            return found
+        reason = _put_in(x, relations, symbols, ranges, largest_first)
+        if reason is not None:
+            return reason
     return None
 
 
@@ -178,10 +178,10 @@ def common_factor(x: Affine, d: Affine) -> tuple[Affine, Affine, Affine] | None:
     count = len(shape.terms)
     if count > _VARIABLES or any(sum(p.values()) > _DEGREE for _, p in (*top, *bottom)):
         return None
-    found = _gcd(dense(top, count), dense(bottom, count), count)
-    if found is None:
+    division = _gcd(dense(top, count), dense(bottom, count), count)
+    if division is None:
         return None
-    g, a, b = (shape.affine(rows) for rows in found)
+    g, a, b = (shape.affine(rows) for rows in division)
     return g, a, b
 
 
@@ -217,10 +217,10 @@ def _divisors(d: Monomials, count: int) -> tuple[Monomials, ...]:
     if abs(constant) > 1:
         listed.append(sympy.Poly(abs(constant), *symbols, domain="ZZ"))
     products: dict[Any, None] = {}
-    for chosen in range(1, 2 ** min(len(listed), 4) - 1):
+    for subset in range(1, 2 ** min(len(listed), 4) - 1):
         product = sympy.Poly(1, *symbols, domain="ZZ")
         for i, part in enumerate(listed[:4]):
-            if chosen >> i & 1:
+            if subset >> i & 1:
                 product = product * part
         products[product] = None
     ordered = sorted(products, key=lambda p: (-p.total_degree(), str(p)))

@@ -75,8 +75,8 @@ class Moving:
         seen: set[Var] = set()
         for d, index in enumerate(map(as_expr, indices)):
             x = analyzer.normal_form(index)
-            found = None if x is None else extremes(x, ends, analyzer.domain)
-            if x is None or found is None:
+            bounds = None if x is None else extremes(x, ends, analyzer.domain)
+            if x is None or bounds is None:
                 unbounded.append(d)
                 box.append(fallback[d] if fallback is not None else Range.of(as_expr(0), as_expr(1)))
                 dense = False
@@ -86,7 +86,7 @@ class Moving:
             dense = dense and not bound & seen and _dense(x, ends, set(moving))
             dense = dense and all(_joins_on(ends[v], used, moving) for v in used if len(reach[v]) > 1)
             seen |= bound
-            low, high = found
+            low, high = bounds
             dtype = index.dtype
             extent = rules.merge_splits(analyzer.domain, high - low + 1)
             box.append(Range(analyzer.to_expr(low, dtype), analyzer.to_expr(extent, dtype)))

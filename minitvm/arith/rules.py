@@ -23,9 +23,9 @@ def floordiv(domain: Domain, x: Affine, d: int) -> Affine:
     quotient, rest = split_multiples(x, d)
     if rest.terms:
         for rule in DIV_RULES:
-            found = rule(domain, rest, d)
-            if found is not None:
-                return quotient + found
+            simpler = rule(domain, rest, d)
+            if simpler is not None:
+                return quotient + simpler
         return quotient + Affine.of(Atom(FLOORDIV, (rest, Affine({}, d))))
     return quotient + rest.const // d
 
@@ -37,9 +37,9 @@ def floormod(domain: Domain, x: Affine, d: int) -> Affine:
     _, rest = split_multiples(x, d)
     if rest.terms:
         for rule in MOD_RULES:
-            found = rule(domain, rest, d)
-            if found is not None:
-                return found
+            simpler = rule(domain, rest, d)
+            if simpler is not None:
+                return simpler
         return Affine.of(Atom(FLOORMOD, (rest, Affine({}, d))))
     return Affine({}, rest.const % d)
 
@@ -85,8 +85,8 @@ def _div_in_range(domain: Domain, x: Affine, d: int) -> Affine | None:
 
 def _div_grouped(domain: Domain, x: Affine, d: int) -> Affine | None:
     """(g*y + z) // d -> y // (d/g)              where g divides d and 0 <= z < g"""
-    found = grouping(domain, x, d)
-    return None if found is None else floordiv(domain, found[1], d // found[0])
+    groups = grouping(domain, x, d)
+    return None if groups is None else floordiv(domain, groups[1], d // groups[0])
 
 
 def _div_nested(domain: Domain, x: Affine, d: int) -> Affine | None:
@@ -139,10 +139,10 @@ def _mod_of_mod(domain: Domain, x: Affine, d: int) -> Affine | None:
 
 def _mod_grouped(domain: Domain, x: Affine, d: int) -> Affine | None:
     """(g*y + z) % d -> g*(y % (d/g)) + z        where g divides d and 0 <= z < g"""
-    found = grouping(domain, x, d)
-    if found is None:
+    groups = grouping(domain, x, d)
+    if groups is None:
         return None
-    g, high, low = found
+    g, high, low = groups
     return floormod(domain, high, d // g).scaled(g) + low
 
 
@@ -172,13 +172,13 @@ def merge_splits(domain: Domain, x: Affine) -> Affine:
             if not isinstance(term, Atom) or term.kind != FLOORMOD:
                 continue
             if term.args[1].is_const:
-                found = _merge_one(domain, x, term, c)
+                merged_sum = _merge_one(domain, x, term, c)
             else:
                 from . import symbolic
 
-                found = symbolic.merged(domain, x, term, c)
-            if found is not None:
-                x, merged = found, True
+                merged_sum = symbolic.merged(domain, x, term, c)
+            if merged_sum is not None:
+                x, merged = merged_sum, True
                 break
     return x
 
@@ -204,5 +204,5 @@ def _merge_one(domain: Domain, x: Affine, term: Atom, c: int) -> Affine | None:
 
 def tighten(domain: Domain, x: Affine) -> Affine:
     """g*y + z >= 0 -> y >= 0 where 0 <= z < g; in particular divided by the common factor."""
-    found = grouping(domain, x, 0) if x.terms else None
-    return x if found is None else tighten(domain, found[1])
+    groups = grouping(domain, x, 0) if x.terms else None
+    return x if groups is None else tighten(domain, groups[1])

@@ -71,13 +71,13 @@ class _Indivisible(Exception):
 def _divided(bindings: list[Expr], predicate: Expr, within: Loops, around: Loops, analyzer: Analyzer) -> Divided:
     sides = [_sides(e, within, around, analyzer) for e in bindings]
     inner = [inside for _, inside in sides]
-    found = detect(inner, within, level="bijective", analyzer=Analyzer(around))
-    if not found:
-        raise _Indivisible(*found.errors)
+    mapping = detect(inner, within, level="bijective", analyzer=Analyzer(around))
+    if not mapping:
+        raise _Indivisible(*mapping.errors)
     detector = Detector(around, analyzer, keep_unit=True)
     quotients = [
         _quotient(e, outside, inside, row, detector)
-        for e, (outside, inside), row in zip(bindings, sides, found.sums, strict=True)
+        for e, (outside, inside), row in zip(bindings, sides, mapping.sums, strict=True)
     ]
     outer, extents = [e for e, _ in quotients], [extent for _, extent in quotients]
     outer_condition, inner_condition = _split_conditions(predicate, within, around)

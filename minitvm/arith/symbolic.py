@@ -18,15 +18,15 @@ from .sympy_bridge import divide
 
 def _split(x: Affine, d: Affine) -> tuple[Affine, Affine] | None:
     """(q, r) with x == q*d + r and r closer to [0, d) than x; None where nothing divides."""
-    found = divide_monomial(x, d)
-    if found is None:
-        found = divide(x, d)
-        if found is not None and found[0] != Affine({}):
-            q, r = found
+    division = divide_monomial(x, d)
+    if division is None:
+        division = divide(x, d)
+        if division is not None and division[0] != Affine({}):
+            q, r = division
             note(lambda: Reason("x = q*d + r", f"{text(x)} by {text(d)}", f"q = {text(q)}, r = {text(r)}", "division of polynomials"))  # fmt: skip # noqa: E501
-    if found is None or found[0] == Affine({}):
+    if division is None or division[0] == Affine({}):
         return None
-    return found
+    return division
 
 
 def _in_range(domain: Domain, r: Affine, d: Affine) -> int | None:
@@ -73,9 +73,9 @@ def floormod(domain: Domain, x: Affine, d: Affine) -> Affine | None:
 def _smaller(domain: Domain, x: Affine, d: Affine, kind: str) -> Affine | None:
     """x // d or x % d by one of the rules; None where none applies."""
     for rule in RULES:
-        found = rule(domain, x, d, kind)
-        if found is not None:
-            result, fact = found
+        answer = rule(domain, x, d, kind)
+        if answer is not None:
+            result, fact = answer
             sign = "//" if kind == FLOORDIV else "%"
             name = (rule.__doc__ or "").split("    ")[0].strip()
             note(lambda: Reason(name, f"({text(x)}) {sign} ({text(d)})", text(result), fact))  # noqa: B023
@@ -87,16 +87,16 @@ def _again(domain: Domain, x: Affine, d: Affine, kind: str) -> Affine:
     """x // d or x % d for a divisor that may be a number by now."""
     if d.is_const and d.const > 0:
         return (rules.floordiv if kind == FLOORDIV else rules.floormod)(domain, x, d.const)
-    found = (floordiv if kind == FLOORDIV else floormod)(domain, x, d)
-    return Affine.of(Atom(kind, (x, d))) if found is None else found
+    quotient = (floordiv if kind == FLOORDIV else floormod)(domain, x, d)
+    return Affine.of(Atom(kind, (x, d))) if quotient is None else quotient
 
 
 def _cancel(domain: Domain, x: Affine, d: Affine, kind: str) -> tuple[Affine, str] | None:
     """(g*a) // (g*b) -> a // b, (g*a) % (g*b) -> g*(a % b)    for no g but a divisor of what is not zero"""
-    found = common_factor(x, d)
-    if found is None:
+    common = common_factor(x, d)
+    if common is None:
         return None
-    g, a, b = found
+    g, a, b = common
     if b.is_const and b.const <= 0:
         return None
     result: Affine | None = _again(domain, a, b, kind)

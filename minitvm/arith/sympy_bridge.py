@@ -57,8 +57,8 @@ def divide(x: Affine, d: Affine) -> tuple[Affine, Affine] | None:
     count = len(shape.terms)
     if not {i for _, powers in divisor for i in powers} <= {i for _, powers in dividend for i in powers}:
         return None
-    found = _divide(dense(dividend, count), dense(divisor, count), count)
-    return None if found is None else (shape.affine(found[0]), shape.affine(found[1]))
+    division = _divide(dense(dividend, count), dense(divisor, count), count)
+    return None if division is None else (shape.affine(division[0]), shape.affine(division[1]))
 
 
 def dense(rows: list[tuple[int, dict[int, int]]], count: int) -> Monomials:

@@ -58,9 +58,9 @@ def check(options: argparse.Namespace) -> int:
         for level in INTERPRETED:
             wrong, omitted = check_level(level, cases, report, options.seconds)
             failures, incomplete = failures + wrong, incomplete + bool(omitted)
-    told = "1 level disagrees" if failures == 1 else f"{failures} levels disagree"
+    disagreed = "1 level disagrees" if failures == 1 else f"{failures} levels disagree"
     agreed = "all levels agree" + (f", {incomplete} of them in part: more with --seconds" if incomplete else "")
-    print(told if failures else agreed)
+    print(disagreed if failures else agreed)
     return 1 if failures else 0
 
 
@@ -73,8 +73,8 @@ def _check_programs(options: argparse.Namespace, target: Any) -> int:
     if options.shape:
         raise InputError("--shape is for models; a program's dimensions stand in its text")
     faults = check_file(path, target, options.seed)
-    told = "1 check failed" if faults == 1 else f"{faults} checks failed"
-    print(told if faults else "all agree")
+    failed = "1 check failed" if faults == 1 else f"{faults} checks failed"
+    print(failed if faults else "all agree")
     return 1 if faults else 0
 
 
@@ -89,10 +89,10 @@ def check_model(graph: Any, target: Any, seed: int, report: Report) -> int:
     start = time.perf_counter()
     # A softmax that saturates is 0 and 1 whatever a compiler makes of its logits, so these are compared beside it.
     logits = softmax_inputs(graph)
-    wanted = replace(graph, outputs=(*graph.outputs, *logits))
+    extended = replace(graph, outputs=(*graph.outputs, *logits))
     # Three runs: in float32, in float64, and of the outputs alone.
     steps = Steps(report, "interpreting the graph", 3 * len(graph.nodes))
-    outputs = determined_outputs(wanted, inputs, TOLERANCE / 10, listeners=[steps])
+    outputs = determined_outputs(extended, inputs, TOLERANCE / 10, listeners=[steps])
     notes = [
         f"  {value.name} is left out: float32 does not determine it (float64 gives another answer); "
         f"compared {', '.join(v.name for v in outputs if v not in graph.outputs)} in front of it"
@@ -102,9 +102,9 @@ def check_model(graph: Any, target: Any, seed: int, report: Report) -> int:
     graph = replace(graph, outputs=outputs)
     expected = interpreter.run(graph, inputs, listeners=[steps])
     seconds = time.perf_counter() - start
-    found = build(graph, target, progress=report)(**inputs)
-    found = found if isinstance(found, tuple | list) else (found,)
-    worst = max((relative_difference(f, e) for f, e in zip(found, expected, strict=True)), default=0.0)
+    results = build(graph, target, progress=report)(**inputs)
+    results = results if isinstance(results, tuple | list) else (results,)
+    worst = max((relative_difference(f, e) for f, e in zip(results, expected, strict=True)), default=0.0)
     what = "the whole model" + (" with what its last softmax reads" if logits else "")
     return report_level("graph", what, worst, TOLERANCE, seconds, notes)
 
@@ -114,13 +114,13 @@ def softmax_inputs(graph: Any) -> list[Any]:
     from ..graph import registry
 
     producers = graph.producers()
-    found = []
+    values = []
     for value in graph.outputs:
         while value in producers and registry.get(producers[value].op).view:
             value = producers[value].inputs[0]
         if value in producers and producers[value].op in ("nn.softmax", "nn.log_softmax"):
-            found.append(producers[value].inputs[0])
-    return found
+            values.append(producers[value].inputs[0])
+    return values
 
 
 @dataclass(frozen=True, slots=True)

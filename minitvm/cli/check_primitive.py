@@ -24,12 +24,12 @@ def check_primitive(primitive: Primitive, seed: int) -> Iterator[tuple[str, bool
     for name, prove in _PROOFS.items():
         start = time.perf_counter()
         try:
-            told, right = prove(primitive, seed), True
+            text, right = prove(primitive, seed), True
         except MissingExtra:
             raise
         except MinitvmError as error:
-            told, right = indented(error), False
-        yield line(name, "ok" if right else "WRONG", told, time.perf_counter() - start), right
+            text, right = indented(error), False
+        yield line(name, "ok" if right else "WRONG", text, time.perf_counter() - start), right
 
 
 def _example(primitive: Primitive, seed: int) -> str:
@@ -48,20 +48,20 @@ def _refusals(primitive: Primitive, seed: int) -> str:
 
 def _random(primitive: Primitive, seed: int) -> str:
     if primitive.calls is None:
-        wanted = f"a function under @{primitive.name}.space"
-        raise InternalError(f"{primitive.name} has no space of calls\n  wanted: {wanted}")
+        space = f"a function under @{primitive.name}.space"
+        raise InternalError(f"{primitive.name} has no space of calls\n  wanted: {space}")
     from ..reference.strategies import draw_pairs
 
     drawn = draw_pairs(primitive.name, PAIRS, seed=seed)
     if not drawn.pairs:
-        found = f"{drawn.calls} legal calls in {drawn.programs} random programs, none of them judged"
-        wanted = "a space of calls that are worth trying on programs such as those of `minitvm.reference.strategies`"
-        raise InternalError(f"{primitive.name}: {found}\n  wanted: {wanted}")
+        drawn_calls = f"{drawn.calls} legal calls in {drawn.programs} random programs, none of them judged"
+        space = "a space of calls that are worth trying on programs such as those of `minitvm.reference.strategies`"
+        raise InternalError(f"{primitive.name}: {drawn_calls}\n  wanted: {space}")
     drawn_on = f"{drawn.pairs} legal calls on {drawn.programs} random programs"
-    told = f"{drawn_on} keep the meaning, as loops and as kernels"
+    kept_meaning = f"{drawn_on} keep the meaning, as loops and as kernels"
     if drawn.pairs >= PAIRS:
-        return told
-    return f"{told}\n    fewer than {PAIRS}: its space has no more legal calls on these programs"
+        return kept_meaning
+    return f"{kept_meaning}\n    fewer than {PAIRS}: its space has no more legal calls on these programs"
 
 
 _PROOFS: dict[str, Callable[[Primitive, int], str]] = {

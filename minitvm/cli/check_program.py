@@ -50,14 +50,14 @@ def check_function(func: Any, target: Target, seed: int) -> Iterator[tuple[str, 
     for level in ("verifier", *levels):
         start = time.perf_counter()
         try:
-            verdict, told = trial.run(level)
+            verdict, note = trial.run(level)
         except (ExecutionError, VerificationError) as error:
-            verdict, told = "WRONG", indented(error)
+            verdict, note = "WRONG", indented(error)
         except (InternalError, MissingExtra):
             raise
         except MinitvmError as error:
-            verdict, told = "none", f"not run: {indented(error)}"
-        yield line(level, verdict, told, time.perf_counter() - start), verdict != "WRONG"
+            verdict, note = "none", f"not run: {indented(error)}"
+        yield line(level, verdict, note, time.perf_counter() - start), verdict != "WRONG"
         if verdict == "WRONG" and level in ("verifier", "tir"):
             return  # machine code for it would write where it must not
 
@@ -71,7 +71,7 @@ class _Trial:
     def __init__(self, func: Any, target: Target, seed: int) -> None:
         self.func, self.seed = func, seed
         self.descent = Descent(func, target)
-        self.wanted: list[np.ndarray] | None = None
+        self.expected: list[np.ndarray] | None = None
 
     @cached_property
     def inputs(self) -> list[Any]:
@@ -108,12 +108,12 @@ class _Trial:
         inout = [self.entry.params[k].name for k in self.updated]
         options = {"inout": inout} if inout and level in INTERPRETED else {}
         LEVELS[level](self.descent, args, **options)
-        found = [a for a in args if isinstance(a, np.ndarray)]
-        if self.wanted is None:
-            self.wanted = found
-            told = f"; in and out: {', '.join(inout)} (what the caller passes in is read)" if inout else ""
-            return "ok", f"ran {_shapes(args)}{told}"
-        worst = max((relative_difference(f, w) for f, w in zip(found, self.wanted, strict=True)), default=0.0)
+        arrays = [a for a in args if isinstance(a, np.ndarray)]
+        if self.expected is None:
+            self.expected = arrays
+            note = f"; in and out: {', '.join(inout)} (what the caller passes in is read)" if inout else ""
+            return "ok", f"ran {_shapes(args)}{note}"
+        worst = max((relative_difference(f, w) for f, w in zip(arrays, self.expected, strict=True)), default=0.0)
         return judged(worst, TOLERANCE_OF_INTEGERS)
 
 

@@ -141,9 +141,9 @@ def show_operator(graph: Any) -> None:
     print(f"\nthe operator {unit.name} at all of its levels; `minitvm show --op` prints them in full")
     for level in LEVELS_OF_OPERATOR:
         start = time.perf_counter()
-        made = stage(unit, target, level)
+        program_at_level = stage(unit, target, level)
         seconds = time.perf_counter() - start
-        program = level_text(made)
+        program = level_text(program_at_level)
         if level == "source":  # its header repeats the schedule
             program = "\n".join(line for line in program.split("\n") if not line.startswith("#"))
         print(f"\n--- {level}  ({seconds * 1e3:.0f} ms)")
@@ -158,8 +158,8 @@ def readable(units: list[Any]) -> Any:
         several = unit.node.outputs[0].ndim > 3 and unit.node.outputs[0].shape[3] != 1
         return "conv2d" in inner[0].op and several and any(n.op in ACTIVATIONS for n in inner)
 
-    found = [unit for unit in units if suits(unit)] or units
-    return min(found, key=lambda unit: len(unit.func.script()))
+    suitable = [unit for unit in units if suits(unit)] or units
+    return min(suitable, key=lambda unit: len(unit.func.script()))
 
 
 class _Clock:

@@ -8,18 +8,18 @@ TOLERANCE = 1e-3  # of the largest value, on a whole model with its rounding
 TOLERANCE_OF_INTEGERS = 1e-5  # of the largest value, on one function fed with integers
 
 
-def relative_difference(found: np.ndarray, wanted: np.ndarray) -> float:
+def relative_difference(actual: np.ndarray, expected: np.ndarray) -> float:
     """max |found - wanted| / max |wanted|; infinite where shapes, integers, NaNs or infinities do not agree."""
-    if found.shape != wanted.shape:
+    if actual.shape != expected.shape:
         return float("inf")
-    if not wanted.size:
+    if not expected.size:
         return 0.0
-    if wanted.dtype.kind != "f":
-        return 0.0 if np.array_equal(found, wanted) else float("inf")
-    special = ~np.isfinite(wanted)
-    if not np.array_equal(found[special], wanted[special], equal_nan=True):
+    if expected.dtype.kind != "f":
+        return 0.0 if np.array_equal(actual, expected) else float("inf")
+    special = ~np.isfinite(expected)
+    if not np.array_equal(actual[special], expected[special], equal_nan=True):
         return float("inf")
-    a, b = found[~special].astype(np.float64), wanted[~special].astype(np.float64)
+    a, b = actual[~special].astype(np.float64), expected[~special].astype(np.float64)
     if not b.size:
         return 0.0
     scale = float(np.abs(b).max()) or 1.0
@@ -33,9 +33,9 @@ def judged(worst: float, allowed: float) -> tuple[str, str]:
     return verdict, f"largest difference {worst:.1e} of the largest value"
 
 
-def line(name: str, verdict: str, told: str, seconds: float) -> str:
+def line(name: str, verdict: str, text: str, seconds: float) -> str:
     """A line for a check."""
-    return f"{name:<10} {verdict:<6} {told + ', ' if told else ''}{seconds:.1f} s"
+    return f"{name:<10} {verdict:<6} {text + ', ' if text else ''}{seconds:.1f} s"
 
 
 def indented(error: object) -> str:

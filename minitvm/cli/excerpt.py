@@ -24,9 +24,7 @@ def fold(lines: list[str]) -> list[str]:
     kept: list[str] = []
     at = 0
     while at < len(lines):
-        period, times = max(
-            ((p, _repetitions(likeness, at, p)) for p in PERIODS), key=lambda found: found[0] * found[1]
-        )
+        period, times = max(((p, _repetitions(likeness, at, p)) for p in PERIODS), key=lambda pair: pair[0] * pair[1])
         if times < 3 or not lines[at].strip():
             kept.append(lines[at])
             at += 1

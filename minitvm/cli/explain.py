@@ -36,23 +36,23 @@ def explain(options: argparse.Namespace) -> int:
         print(filled(lines_of(loaded) if loaded else overview(PRIMITIVES.values()), columns()))
         return 0
     try:
-        chosen = lookup(options.primitive)
+        primitive = lookup(options.primitive)
     except KeyError as error:
         raise InputError(error.args[0]) from None
     if not options.errors:
-        print(filled(chosen.document(), columns()))
+        print(filled(primitive.document(), columns()))
         return 0
     from ..gallery import refusals  # parses all of its programs
     from ..tir.schedule.gallery import gallery
 
     with blamed_on(Path(options.load)) if options.load else nullcontext():
-        errors = gallery(chosen) if loaded else refusals(chosen.name)
+        errors = gallery(primitive) if loaded else refusals(primitive.name)
     if not errors:
-        wanted = f'{chosen.name}.refuses(a_requirement, "sch.{chosen.name}(...)")'
+        bad_call = f'{primitive.name}.refuses(a_requirement, "sch.{primitive.name}(...)")'
         raise InputError(
-            f"{chosen.name} has no bad calls\n  wanted: {wanted}"
-            if chosen.requires
-            else f"{chosen.name} has no requirements: nothing is refused by name"
+            f"{primitive.name} has no bad calls\n  wanted: {bad_call}"
+            if primitive.requires
+            else f"{primitive.name} has no requirements: nothing is refused by name"
         )
     for number, (name, text) in enumerate(errors.items()):
         print(("\n" if number else "") + f"--- {name}\n{text}")

@@ -104,14 +104,14 @@ def start(folder: Path) -> int:
 
 def cells(text: str) -> list[tuple[int, bool, str]]:
     """The cells of a file in percent format: (first line number, is it Markdown?, source with its comment signs)."""
-    found: list[tuple[int, bool, str]] = []
+    cells: list[tuple[int, bool, str]] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("# %%"):
-            found.append((number + 1, "[markdown]" in line, ""))
-        elif found:
-            first, is_markdown, body = found[-1]
-            found[-1] = (first, is_markdown, body + line + "\n")
-    return found
+            cells.append((number + 1, "[markdown]" in line, ""))
+        elif cells:
+            first, is_markdown, body = cells[-1]
+            cells[-1] = (first, is_markdown, body + line + "\n")
+    return cells
 
 
 def read_and_run(path: Path) -> None:

@@ -58,8 +58,8 @@ def _te(descent: Descent, args: Sequence[Any]) -> None:
     results = te.evaluate(tensors[count:], dict(zip(tensors[:count], args[:count], strict=True)))
     for tensor, result, output in zip(tensors[count:], results, args[count:], strict=True):
         if (result.shape, result.dtype) != (output.shape, output.dtype):
-            found = f"{result.dtype.name}{list(result.shape)}"
-            raise InternalError(f"{tensor.name}: wanted {output.dtype.name}{list(output.shape)}, found {found}")
+            actual = f"{result.dtype.name}{list(result.shape)}"
+            raise InternalError(f"{tensor.name}: wanted {output.dtype.name}{list(output.shape)}, found {actual}")
         output[...] = result
 
 
@@ -77,12 +77,12 @@ def _schedule(descent: Descent, args: Sequence[Any], **options: Any) -> None:
 
 def _kernel(descent: Descent, args: Sequence[Any], threads: int = 2, **options: Any) -> None:
     from ..reference import kernel
-    from ..reference.judging.inputs.arguments import told_sizes
+    from ..reference.judging.inputs.arguments import sizes_from_shapes
     from ..reference.judging.programs import is_lowered
 
     module = descent.program if is_lowered(descent.program) else descent.lowered.module
     # Flat buffers no longer tell what a symbolic dimension is.
-    kernel.run(module, *args, sizes=told_sizes(descent.program, args), threads=threads, **options)
+    kernel.run(module, *args, sizes=sizes_from_shapes(descent.program, args), threads=threads, **options)
 
 
 def _executable(descent: Descent, args: Sequence[Any]) -> None:
@@ -91,9 +91,9 @@ def _executable(descent: Descent, args: Sequence[Any]) -> None:
 
     program = descent.executable
     order = list(zip(program.calling_order, args, strict=True))
-    given = {program.inputs[p.index].name: a for p, a in order if isinstance(p, Input)}
+    inputs = {program.inputs[p.index].name: a for p, a in order if isinstance(p, Input)}
     outputs = [(program.outputs[p.index], a) for p, a in order if not isinstance(p, Input)]
-    results = executable.run(program, given | {spec.name: a for spec, a in outputs if spec.inout})
+    results = executable.run(program, inputs | {spec.name: a for spec, a in outputs if spec.inout})
     for place, array in order:
         if not isinstance(place, Input):
             array[...] = results[place.index]

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 def add_model(parser: argparse.ArgumentParser, programs: bool = False) -> None:
     """MODEL, --shape and --target. `programs`: a Python file with TVMScript is taken too."""
-    told = "an ONNX file, or the name of a network such as resnet50 or light_squeezenet.onnx"
+    description = "an ONNX file, or the name of a network such as resnet50 or light_squeezenet.onnx"
     if programs:
-        told += "; or a Python file with TVMScript"
-    parser.add_argument("model", metavar="FILE" if programs else "MODEL.onnx", help=told)
+        description += "; or a Python file with TVMScript"
+    parser.add_argument("model", metavar="FILE" if programs else "MODEL.onnx", help=description)
     parser.add_argument(
         "--shape", action="append", default=[], metavar="NAME=1,3,224,224",
         help="the shape of an input whose dimensions the model leaves open; may be repeated",
@@ -88,9 +88,9 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_key(parser: argparse.ArgumentParser, told: str) -> None:
+def add_key(parser: argparse.ArgumentParser, description: str) -> None:
     """--key."""
-    parser.add_argument("--key", metavar="FILE", help=told)
+    parser.add_argument("--key", metavar="FILE", help=description)
 
 
 def thread_count(text: str) -> int:
@@ -132,21 +132,21 @@ def read_graph(text: str, shapes: Sequence[str], arrays: Mapping[str, np.ndarray
 
     if text in ALL and not Path(text).exists():
         return get(text, shapes=parse_shapes(shapes))
-    model, given = load(onnx_model(text)), parse_shapes(shapes)
-    still_open = open_inputs(model, given)
+    model, fixed = load(onnx_model(text)), parse_shapes(shapes)
+    still_open = open_inputs(model, fixed)
     for name, dims in list(still_open.items()):
         if arrays is not None and name in arrays and arrays[name].ndim == len(dims):
-            given[name] = arrays[name].shape
+            fixed[name] = arrays[name].shape
             del still_open[name]
     try:
-        return to_graph(model, given)
+        return to_graph(model, fixed)
     except UnsupportedOperator as error:
         if not still_open:
             raise
         where = str(error).split(":", 1)[0]
-        wanted = " ".join(_shape_option(name, dims) for name, dims in still_open.items())
+        options = " ".join(_shape_option(name, dims) for name, dims in still_open.items())
         raise UnsupportedOperator(
-            f"{where} does not take the dimensions that the model leaves open; give {wanted}"
+            f"{where} does not take the dimensions that the model leaves open; give {options}"
         ) from error
 
 
@@ -155,14 +155,14 @@ def open_inputs(model: Any, shapes: Mapping[str, Sequence[int]]) -> dict[str, li
     from ..frontend.onnx.dtypes import tensor_type
 
     constants = {tensor.name for tensor in model.graph.initializer}
-    found = {}
+    open_dims = {}
     for info in model.graph.input:
         if info.name in constants or info.name in shapes:
             continue
         _, dims = tensor_type(info, f"input {info.name}")
         if dims is not None and not all(isinstance(dim, int) for dim in dims):
-            found[info.name] = dims
-    return found
+            open_dims[info.name] = dims
+    return open_dims
 
 
 def _shape_option(name: str, dims: Sequence[Any]) -> str:
@@ -184,11 +184,11 @@ def open_dimensions(name: str, shape: Sequence[Any]) -> InputError:
 
 def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray]) -> None:
     """Refuse arrays that do not fit the graph's inputs, before anything is compiled."""
-    known = {value.name: value for value in graph.inputs}
+    values = {value.name: value for value in graph.inputs}
     for name in arrays:
-        if name not in known:
-            raise InputError(f"--input: the model has no input {name}; {nearest(name, list(known))}")
-    for name, value in known.items():
+        if name not in values:
+            raise InputError(f"--input: the model has no input {name}; {nearest(name, list(values))}")
+    for name, value in values.items():
         if name not in arrays:
             raise InputError(f"--input: no array for {name}, wanted {value.type}")
         array = arrays[name]

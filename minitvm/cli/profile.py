@@ -49,38 +49,38 @@ def profile(options: argparse.Namespace) -> int:
         from ..profile import roofline
 
         roofline.require()
-    given = opt.load_arrays(options.input) if options.input else None
-    module, inputs = artifact(options, given) if is_artifact(options.model) else model(options, given)
-    found = module.profile(runs=options.runs, **inputs)
-    print(found.table(by_time=not options.in_order))
+    arrays = opt.load_arrays(options.input) if options.input else None
+    module, inputs = artifact(options, arrays) if is_artifact(options.model) else model(options, arrays)
+    result = module.profile(runs=options.runs, **inputs)
+    print(result.table(by_time=not options.in_order))
     if picture is not None:
-        print(f"roofline: {found.save_roofline(picture)}")
+        print(f"roofline: {result.save_roofline(picture)}")
     if timeline is not None:
-        print(f"timeline: {found.save_trace(timeline)} (open it at https://ui.perfetto.dev)")
+        print(f"timeline: {result.save_trace(timeline)} (open it at https://ui.perfetto.dev)")
     return 0
 
 
 Compiled = tuple[Any, Mapping[str, Any]]  # a module, and its inputs by name
 
 
-def model(options: argparse.Namespace, given: Mapping[str, np.ndarray] | None) -> Compiled:
+def model(options: argparse.Namespace, arrays: Mapping[str, np.ndarray] | None) -> Compiled:
     """A model of the command line, compiled."""
     from .. import build
 
     if options.trust or options.key is not None:
         raise InputError("--trust and --key go with an artifact, a file that `minitvm export` wrote")
     target = opt.target(options.target)
-    graph = opt.read_graph(options.model, options.shape, given)
-    if given is None:
+    graph = opt.read_graph(options.model, options.shape, arrays)
+    if arrays is None:
         opt.fixed_shapes(graph)
     else:
-        opt.check_inputs(graph, given)
-    inputs = opt.random_inputs(graph.inputs) if given is None else given
+        opt.check_inputs(graph, arrays)
+    inputs = opt.random_inputs(graph.inputs) if arrays is None else arrays
     with progress() as report:
         return build(graph, target=target, threads=options.threads, progress=report), inputs
 
 
-def artifact(options: argparse.Namespace, given: Mapping[str, np.ndarray] | None) -> Compiled:
+def artifact(options: argparse.Namespace, arrays: Mapping[str, np.ndarray] | None) -> Compiled:
     """An artifact of the command line, loaded."""
     from ..runtime import load
 
@@ -90,4 +90,4 @@ def artifact(options: argparse.Namespace, given: Mapping[str, np.ndarray] | None
     if not hasattr(module, "profile"):
         raise InputError(f"{options.model} is a tir function; profiles are of models")
     shapes = opt.parse_shapes(options.shape)
-    return module, random_inputs(module.executable.inputs, shapes) if given is None else given
+    return module, random_inputs(module.executable.inputs, shapes) if arrays is None else arrays

@@ -55,37 +55,37 @@ def read_programs(path: Path) -> Programs:
     from ..tir.schedule import Schedule
 
     names, primitives = _run(path)
-    found = Programs(primitives=primitives)
+    programs = Programs(primitives=primitives)
     schedules: dict[str, Schedule] = {}
     for name, value in names.items():
         whole = isinstance(value, IRModule) and any(f.attrs.get("host") for _, f in value.items())
         if isinstance(value, PrimFunc) or whole:
-            found.functions[name] = value
+            programs.functions[name] = value
         elif isinstance(value, IRModule):
-            found.functions |= {f"{name}.{inner}": f for inner, f in value.items()}
+            programs.functions |= {f"{name}.{inner}": f for inner, f in value.items()}
         elif isinstance(value, Schedule):
             schedules[name] = value
-    for name, value in found.functions.items():
+    for name, value in programs.functions.items():
         partner = _partner(name)
-        if partner is not None and partner in found.functions:
-            found.pairs.append(Pair(f"{name}, {partner}", value, found.functions[partner]))
+        if partner is not None and partner in programs.functions:
+            programs.pairs.append(Pair(f"{name}, {partner}", value, programs.functions[partner]))
     for name, sch in schedules.items():
         began, ended = sch.began_with, sch.mod
-        found.pairs += [Pair(f"{name}: {inner}", began[inner], ended[inner]) for inner in began.functions]
+        programs.pairs += [Pair(f"{name}: {inner}", began[inner], ended[inner]) for inner in began.functions]
     if not schedules:
-        _apply(path, names, found)
-    if not found.functions and not found.pairs and not primitives:
-        wanted = "@T.prim_func, @I.ir_module, a tir.Schedule or a function under @primitive(...)"
-        raise InputError(f"{path}: holds no program\n  wanted: {wanted}")
-    return found
+        _apply(path, names, programs)
+    if not programs.functions and not programs.pairs and not primitives:
+        expected = "@T.prim_func, @I.ir_module, a tir.Schedule or a function under @primitive(...)"
+        raise InputError(f"{path}: holds no program\n  wanted: {expected}")
+    return programs
 
 
 def read_primitives(path: Path) -> list[Primitive]:
     """Run a file and give the schedule primitives that it registers; raises `InputError` where it registers none."""
-    _, found = _run(path)
-    if not found:
+    _, primitives = _run(path)
+    if not primitives:
         raise InputError(f"{path}: registers no schedule primitive\n  wanted: a function under @primitive(...)")
-    return found
+    return primitives
 
 
 def _partner(name: str) -> str | None:
@@ -95,7 +95,7 @@ def _partner(name: str) -> str | None:
     return "after_" + name.removeprefix("before_") if name.startswith("before_") else None
 
 
-def _apply(path: Path, names: dict[str, Any], found: Programs) -> None:
+def _apply(path: Path, names: dict[str, Any], programs: Programs) -> None:
     from ..tir.schedule import Schedule
 
     step = next((names[n] for n in ("apply_trace", "schedule") if callable(names.get(n))), None)
@@ -103,13 +103,13 @@ def _apply(path: Path, names: dict[str, Any], found: Programs) -> None:
         return
     from ..reference.judging.programs import is_lowered
 
-    for name, func in found.functions.items():
+    for name, func in programs.functions.items():
         if is_lowered(func):
             continue
         sch = Schedule(func)
         with blamed_on(path):
             step(sch)
-        found.pairs.append(Pair(f"{name}, scheduled", func, sch.func))
+        programs.pairs.append(Pair(f"{name}, scheduled", func, sch.func))
 
 
 def _run(path: Path) -> tuple[dict[str, Any], list[Primitive]]:
@@ -137,7 +137,7 @@ def _run(path: Path) -> tuple[dict[str, Any], list[Primitive]]:
             exec(code, module.__dict__)
         finally:
             sys.modules.pop(MODULE, None)
-    return dict(module.__dict__), [made for name, made in PRIMITIVES.items() if before.get(name) is not made]
+    return dict(module.__dict__), [p for name, p in PRIMITIVES.items() if before.get(name) is not p]
 
 
 @contextmanager

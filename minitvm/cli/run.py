@@ -45,23 +45,23 @@ def run(options: argparse.Namespace) -> int:
         raise InputError("--trust and --key go with an artifact, a file that `minitvm export` wrote")
     target = opt.target(options.target)
     destination = output_path(options.output, "--output") if options.output else None
-    given = opt.load_arrays(options.input) if options.input else None
-    graph = opt.read_graph(options.model, options.shape, given)
-    if given is None:
+    arrays_read = opt.load_arrays(options.input) if options.input else None
+    graph = opt.read_graph(options.model, options.shape, arrays_read)
+    if arrays_read is None:
         opt.fixed_shapes(graph)
         inputs = opt.random_inputs(graph.inputs)
     else:
-        opt.check_inputs(graph, given)
-        inputs = given
+        opt.check_inputs(graph, arrays_read)
+        inputs = arrays_read
     start = time.perf_counter()
     with progress() as report:
         module = build(graph, target=target, threads=options.threads, progress=report)
     compiled = time.perf_counter() - start
     arrays = [inputs[value.name] for value in graph.inputs]
     start = time.perf_counter()
-    found = module(*arrays)
+    results = module(*arrays)
     first = time.perf_counter() - start
-    outputs = found if isinstance(found, tuple) else (found,)
+    outputs = results if isinstance(results, tuple) else (results,)
     print(f"compiled in {compiled:.2f} s, ran in {first * 1e3:.2f} ms on {module.threads} threads")
     named = dict(zip(module.output_names, outputs, strict=True))
     print(opt.describe(named))
@@ -114,8 +114,8 @@ def check(graph: Any, inputs: Mapping[str, np.ndarray], outputs: tuple[np.ndarra
     with progress() as report:
         steps = Steps(report, "interpreting the graph", len(graph.nodes))
         expected = interpreter.run(graph, dict(inputs), listeners=[steps])
-    for value, found, wanted in zip(graph.outputs, outputs, expected, strict=True):
-        difference = relative_difference(found, wanted)
+    for value, actual, expected_output in zip(graph.outputs, outputs, expected, strict=True):
+        difference = relative_difference(actual, expected_output)
         ok = difference <= TOLERANCE
         wrong += not ok
         print(f"check {value.name}: {'ok' if ok else 'WRONG'}, difference {difference:.2e} of the largest value")

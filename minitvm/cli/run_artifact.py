@@ -25,15 +25,15 @@ def run(options: argparse.Namespace) -> int:
     if options.target != "cpu":
         raise InputError(f"--target {options.target}: an artifact is compiled already")
     destination = output_path(options.output, "--output") if options.output else None
-    given = opt.load_arrays(options.input) if options.input else None
-    if given is not None and options.shape:
+    arrays = opt.load_arrays(options.input) if options.input else None
+    if arrays is not None and options.shape:
         raise InputError("--shape: the arrays of --input have their shapes")
     start = time.perf_counter()
     with progress() as report:
         compiling = lambda done, total, name: report("compiling for this CPU", done, total)  # noqa: E731
         module = load(options.model, options.threads, trust=options.trust, key=options.key, progress=compiling)
     loaded = time.perf_counter() - start
-    inputs = random_inputs(module.executable.inputs, opt.parse_shapes(options.shape)) if given is None else given
+    inputs = random_inputs(module.executable.inputs, opt.parse_shapes(options.shape)) if arrays is None else arrays
     start = time.perf_counter()
     outputs = outputs_of(module, inputs)
     first = time.perf_counter() - start
@@ -71,8 +71,8 @@ def outputs_of(module: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, np.nd
     from ..runtime.shapes import bind_dims, shape_of
 
     if isinstance(module, GraphModule):
-        found = module(**inputs)
-        return dict(zip(module.output_names, found if isinstance(found, tuple) else (found,), strict=True))
+        results = module(**inputs)
+        return dict(zip(module.output_names, results if isinstance(results, tuple) else (results,), strict=True))
     x = module.executable
     destinations = {spec.name: np.array(inputs[spec.name]) for spec in x.outputs if spec.name in inputs}
     read = named(x.name, x.inputs, {name: a for name, a in inputs.items() if name not in destinations})

@@ -62,8 +62,8 @@ def _by_operator(parts: Mapping[str, Any], trace: bool, target: Any) -> str:
     shown = []
     for name, part in parts.items():
         body = text(part, trace, target)
-        known = first.setdefault(body, name)
-        shown.append(f"# --- {name}\n{body}" if known == name else f"# --- {name}: the same as {known}")
+        same_as = first.setdefault(body, name)
+        shown.append(f"# --- {name}\n{body}" if same_as == name else f"# --- {name}: the same as {same_as}")
     return "\n\n".join(shown)
 
 

@@ -51,8 +51,8 @@ def memory_plan(executable: Executable, sizes: Mapping[Var, Number] | None = Non
     """The plan; `sizes` gives symbolic dimensions values."""
 
     def at(n: Dim) -> Dim:
-        known = not isinstance(n, Expr) or sizes is not None
-        return int(evaluate(n, sizes or {})) if known else n
+        can_evaluate = not isinstance(n, Expr) or sizes is not None
+        return int(evaluate(n, sizes or {})) if can_evaluate else n
 
     residents = tuple(
         Resident(r.name, at(r.offset), at(r.nbytes), r.first, r.last) for a in executable.arenas for r in a.residents

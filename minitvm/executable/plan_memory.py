@@ -56,13 +56,13 @@ def plan_memory(values: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Plan:
     return Plan(tuple(offsets[i] for i in range(len(values))), size, _lower_bound(values, fixed))
 
 
-def _best_gap(busy: Sequence[tuple[int, int]], wanted: int) -> int:
-    """The offset of the smallest gap between busy stretches that takes `wanted` bytes; behind them all if none does."""
+def _best_gap(busy: Sequence[tuple[int, int]], size: int) -> int:
+    """The offset of the smallest gap between busy stretches that takes `size` bytes; behind them all if none does."""
     best: tuple[int, int] | None = None
     end = 0
     for offset, length in busy:
         gap = offset - end
-        if gap >= wanted and (best is None or gap < best[0]):
+        if gap >= size and (best is None or gap < best[0]):
             best = (gap, end)
         end = max(end, offset + length)
     return best[1] if best is not None else end

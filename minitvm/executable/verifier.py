@@ -119,9 +119,9 @@ def _indices(x: Executable, env: Env) -> Iterator[Breach]:
 
 
 def _calling(x: Executable, env: Env) -> Iterator[Breach]:
-    wanted = {(Input, i) for i in range(len(x.inputs))} | {(Output, i) for i in range(len(x.outputs))}
-    found = [(type(c), c.index) for c in x.calling_order]
-    if len(found) != len(wanted) or set(found) != wanted:
+    places = {(Input, i) for i in range(len(x.inputs))} | {(Output, i) for i in range(len(x.outputs))}
+    order = [(type(c), c.index) for c in x.calling_order]
+    if len(order) != len(places) or set(order) != places:
         yield None, f"the calling order is {x.calling_order}"
 
 
@@ -139,8 +139,8 @@ def _arguments(x: Executable, env: Env) -> Iterator[Breach]:
         for p, a in zip(params, step.args, strict=False):
             if (p.role == BUFFER) != isinstance(a, Location):
                 yield i, f"{p.name} is a {p.role}, its argument is {a!r}"
-            elif isinstance(a, Input | Output | ConstantRef) and (found := _dtype(x, a)) != p.dtype:
-                yield i, f"{p.name} is {p.dtype}, its argument is {found}"
+            elif isinstance(a, Input | Output | ConstantRef) and (dtype := _dtype(x, a)) != p.dtype:
+                yield i, f"{p.name} is {p.dtype}, its argument is {dtype}"
 
 
 def _dtype(x: Executable, a: Location) -> str | None:
@@ -154,23 +154,23 @@ def _dtype(x: Executable, a: Location) -> str | None:
 def _constants(x: Executable, env: Env) -> Iterator[Breach]:
     for c in x.constants:
         if c.data.dtype != c.dtype.numpy or c.data.shape != c.shape or not c.data.flags.c_contiguous:
-            said, found = f"{c.dtype}{list(c.shape)}", f"{c.data.dtype}{list(c.data.shape)}"
-            yield None, f"constant {c.name} is said to be {said}; its data is {found}"
+            declared, actual = f"{c.dtype}{list(c.shape)}", f"{c.data.dtype}{list(c.data.shape)}"
+            yield None, f"constant {c.name} is said to be {declared}; its data is {actual}"
 
 
 def _symbols(x: Executable, env: Env) -> Iterator[Breach]:
-    known: set[Var] = set()
+    defined: set[Var] = set()
     # Of a function that is handed its destinations, their shapes are known as well.
-    given = (*x.inputs, *x.outputs) if x.calling else x.inputs
-    for spec in given:
+    specs = (*x.inputs, *x.outputs) if x.calling else x.inputs
+    for spec in specs:
         if isinstance(spec, ScalarSpec):
-            known.add(spec.var)
+            defined.add(spec.var)
         else:
-            known |= {d for d in spec.shape if isinstance(d, Var)}
+            defined |= {d for d in spec.shape if isinstance(d, Var)}
     for where, n in _expressions(x):
         if isinstance(n, Expr):
             for v in free_vars(n):
-                if v not in known:
+                if v not in defined:
                     yield where, f"{v.name} is not a dimension of anything that the caller hands over"
 
 
@@ -289,13 +289,13 @@ def verify(executable: Executable, dims: Env | None = None) -> None:
     if any(extent is not None and extent < 0 for extent in extents):
         env = {}
     for rule in RULES:
-        for where, found in rule.breaches(executable, env):
+        for where, breach in rule.breaches(executable, env):
             raise VerificationError(
                 report(
                     f"executable {executable.name}: {rule.name}",
                     program=script(executable, where, "here"),
                     wanted=rule.says,
-                    found=found,
+                    found=breach,
                 )
             )
 

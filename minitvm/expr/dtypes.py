@@ -97,9 +97,9 @@ def _make(text: str) -> DType:
     if kind not in ("bool", "handle") and canonical not in SCALARS:
         raise ValueError(f"{text!r} is not a dtype; known: {', '.join(SCALARS)}, and vectors such as float32x8")
     count = int(lanes) if lanes else 1
-    made = str.__new__(DType, canonical if count == 1 else f"{canonical}x{count}")
-    made.kind, made.bits, made.lanes = kind, width, count
-    return made
+    dtype = str.__new__(DType, canonical if count == 1 else f"{canonical}x{count}")
+    dtype.kind, dtype.bits, dtype.lanes = kind, width, count
+    return dtype
 
 
 def dtype_of_value(value: Any) -> DType:
@@ -130,9 +130,9 @@ def promote(a: DType, b: DType) -> DType:
     if x.kind not in rank or y.kind not in rank:
         raise TypeError(f"no common dtype of {a} and {b}")
     if "float" in (x.kind, y.kind) and x.kind != y.kind:
-        chosen = x if x.kind == "float" else y
+        wider = x if x.kind == "float" else y
     elif x.bits != y.bits:
-        chosen = x if x.bits > y.bits else y
+        wider = x if x.bits > y.bits else y
     else:
-        chosen = x if rank[x.kind] > rank[y.kind] else y
-    return chosen.with_lanes(lanes)
+        wider = x if rank[x.kind] > rank[y.kind] else y
+    return wider.with_lanes(lanes)

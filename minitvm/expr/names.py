@@ -11,11 +11,11 @@ def identifier(wish: str) -> str:
     return f"v{stem}" if stem[0].isdigit() else stem
 
 
-def fresh(wish: str, taken: set[str]) -> str:
+def fresh(wish: str, used_names: set[str]) -> str:
     """The wish, or it with the first number behind it that makes a name which is not taken; now it is."""
     name, count = wish, 0
-    while name in taken:
+    while name in used_names:
         count += 1
         name = f"{wish}_{count}"
-    taken.add(name)
+    used_names.add(name)
     return name

@@ -114,7 +114,7 @@ def substitute(node: N, values: Mapping[Var, Expr]) -> Any:
 
 def free_vars(node: Node) -> list[Var]:
     """Variables that are used and not defined inside, in order of first use."""
-    found: dict[Var, None] = {}
+    used: dict[Var, None] = {}
     defined: set[Var] = set()
 
     for item in walk(node):
@@ -124,5 +124,5 @@ def free_vars(node: Node) -> list[Var]:
                 if isinstance(entry, Var):
                     defined.add(entry)
         if isinstance(item, Var):
-            found.setdefault(item)
-    return [v for v in found if v not in defined]
+            used.setdefault(item)
+    return [v for v in used if v not in defined]

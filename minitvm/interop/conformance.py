@@ -46,8 +46,8 @@ def cases(plain_only: bool = True) -> list[Any]:
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
 
-        found = sorted(collect_testcases(None), key=lambda case: case.name)
-    return [case for case in found if is_plain(case)] if plain_only else found
+        collected = sorted(collect_testcases(None), key=lambda case: case.name)
+    return [case for case in collected if is_plain(case)] if plain_only else collected
 
 
 def is_plain(case: Any) -> bool:
@@ -78,9 +78,9 @@ def run_case(case: Any, prepare: Callable[[Any], Any]) -> Result:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             prepared = prepare(case.model)
-            for inputs, wanted in case.data_sets:
-                found = prepared.run([_array(a) for a in inputs])
-                difference = _difference(found, [_array(a) for a in wanted], case.rtol, case.atol)
+            for inputs, expected in case.data_sets:
+                outputs = prepared.run([_array(a) for a in inputs])
+                difference = _difference(outputs, [_array(a) for a in expected], case.rtol, case.atol)
                 if difference:
                     return Result(case.name, operator, WRONG, difference)
     except UnsupportedOperator as error:
@@ -90,21 +90,21 @@ def run_case(case: Any, prepare: Callable[[Any], Any]) -> Result:
     return Result(case.name, operator, PASS, computed=getattr(prepared, "computes", True))
 
 
-def _array(given: Any) -> Any:
+def _array(value: Any) -> Any:
     """A case's array, some of which stand there as TensorProto."""
     import onnx.numpy_helper
 
-    return onnx.numpy_helper.to_array(given) if isinstance(given, onnx.TensorProto) else given
+    return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [""])[0][:300]
 
 
-def _difference(found: Sequence[Any], wanted: Sequence[Any], rtol: float, atol: float) -> str:
-    if len(found) != len(wanted):
-        return f"{len(wanted)} outputs wanted, {len(found)} found"
-    for number, (a, b) in enumerate(zip(found, wanted, strict=False)):
+def _difference(actual: Sequence[Any], expected: Sequence[Any], rtol: float, atol: float) -> str:
+    if len(actual) != len(expected):
+        return f"{len(expected)} outputs wanted, {len(actual)} found"
+    for number, (a, b) in enumerate(zip(actual, expected, strict=False)):
         b = np.asarray(b)
         if a.dtype != b.dtype or a.shape != b.shape:
             return f"output {number}: {b.dtype}{list(b.shape)} wanted, {a.dtype}{list(a.shape)} found"

@@ -56,20 +56,20 @@ class PreparedModel(BackendRep):
         """The outputs for inputs in the model's order; raises `UnsupportedOperator` for what minitvm does not do."""
         if len(inputs) != len(self.names):
             raise InputError(f"the model takes {len(self.names)} inputs ({', '.join(self.names)}), found {len(inputs)}")
-        given = dict(zip(self.names, inputs, strict=False))
+        arrays = dict(zip(self.names, inputs, strict=False))
         while True:
             try:
-                runner, names = self._runner(given)
+                runner, names = self._runner(arrays)
             except ValueDependent as error:
                 if error.inputs <= self.decisive:
                     raise
                 self.decisive |= error.inputs
                 continue
-            return tuple(runner({name: np.asarray(given[name]) for name in names}))
+            return tuple(runner({name: np.asarray(arrays[name]) for name in names}))
 
-    def _runner(self, given: dict[str, Any]) -> tuple[Runner, list[str]]:
-        values = {name: np.asarray(given[name]) for name in sorted(self.decisive)}
-        shapes = {name: np.shape(array) for name, array in given.items() if name not in self.decisive}
+    def _runner(self, arrays: dict[str, Any]) -> tuple[Runner, list[str]]:
+        values = {name: np.asarray(arrays[name]) for name in sorted(self.decisive)}
+        shapes = {name: np.shape(array) for name, array in arrays.items() if name not in self.decisive}
         key = (tuple(shapes.items()), tuple((name, v.shape, v.tobytes()) for name, v in values.items()))
         if key not in self.runners:
             graph = from_onnx(self.model, shapes=shapes, values=values)
@@ -110,13 +110,13 @@ class OnnxBackend(Backend):
         cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
     ) -> tuple[Any, ...]:
         """Run one node on arrays."""
-        given = dict(zip((n for n in node.input if n), inputs, strict=False))
-        infos = [onnx.helper.make_tensor_value_info(n, _elem_type(a), np.shape(a)) for n, a in given.items()]
+        arrays = dict(zip((n for n in node.input if n), inputs, strict=False))
+        infos = [onnx.helper.make_tensor_value_info(n, _elem_type(a), np.shape(a)) for n, a in arrays.items()]
         outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
         graph = onnx.helper.make_graph([node], "node", infos, outputs)
         version = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
         model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(node.domain, version)])
-        return PreparedModel(model, cls.engine).run(list(given.values()))
+        return PreparedModel(model, cls.engine).run(list(arrays.values()))
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

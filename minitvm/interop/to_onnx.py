@@ -41,14 +41,14 @@ def to_onnx(graph: Graph, opset: int = OPSET) -> Any:
         if node.op not in EXPORTS:
             raise UnsupportedOperator(f"no ONNX operator is known for {node.op}; {nearest(node.op, list(EXPORTS))}")
         EXPORTS[node.op](writer, node)
-    made = helper.make_graph(
+    onnx_graph = helper.make_graph(
         writer.nodes,
         graph.name,
         [_info(helper, v) for v in graph.inputs],
         writer.outputs(helper, graph),
         writer.initializers,
     )
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
+    model = helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
     onnx.checker.check_model(model)
     return model
 
@@ -67,8 +67,8 @@ class _Writer:
 
     def node(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
         """One ONNX node; attributes that are None are left out."""
-        given = {name: value for name, value in attributes.items() if value is not None}
-        self.nodes.append(self._helper.make_node(op, list(inputs), list(outputs), **given))
+        present = {name: value for name, value in attributes.items() if value is not None}
+        self.nodes.append(self._helper.make_node(op, list(inputs), list(outputs), **present))
 
     def element_type(self, value: Value) -> int:
         """ONNX's number of a value's dtype."""
@@ -81,17 +81,17 @@ class _Writer:
 
     def outputs(self, helper: Any, graph: Graph) -> list[Any]:
         """The outputs; one that is an input, a constant or given twice gets a name of its own."""
-        made = {value for node in graph.nodes for value in node.outputs}
-        found = []
+        produced = {value for node in graph.nodes for value in node.outputs}
+        infos = []
         for position, value in enumerate(graph.outputs):
-            if value in made:
-                made.discard(value)
-                found.append(_info(helper, value))
+            if value in produced:
+                produced.discard(value)
+                infos.append(_info(helper, value))
                 continue
             name = f"{value.name}_output_{position}"
             self.node("Identity", [value.name], [name])
-            found.append(_info(helper, value, name))
-        return found
+            infos.append(_info(helper, value, name))
+        return infos
 
 
 def _info(helper: Any, value: Value, name: str | None = None) -> Any:
@@ -268,10 +268,10 @@ def _reshape(writer: _Writer, node: OpNode) -> None:
 
 @_export("clip")
 def _clip(writer: _Writer, node: OpNode) -> None:
-    data, made = node.inputs[0], node.outputs[0]
-    low = writer.weight(f"{made.name}_min", node.attrs["a_min"], str(data.dtype))
-    high = writer.weight(f"{made.name}_max", node.attrs["a_max"], str(data.dtype))
-    writer.node("Clip", [data.name, low, high], [made.name])
+    data, output = node.inputs[0], node.outputs[0]
+    low = writer.weight(f"{output.name}_min", node.attrs["a_min"], str(data.dtype))
+    high = writer.weight(f"{output.name}_max", node.attrs["a_max"], str(data.dtype))
+    writer.node("Clip", [data.name, low, high], [output.name])
 
 
 @_export("nn.lrn")
@@ -284,9 +284,9 @@ def _lrn(writer: _Writer, node: OpNode) -> None:
 
 @_export("nn.silu")
 def _silu(writer: _Writer, node: OpNode) -> None:
-    data, made = node.inputs[0].name, node.outputs[0].name
-    writer.node("Sigmoid", [data], [f"{made}_gate"])
-    writer.node("Mul", [data, f"{made}_gate"], [made])
+    data, output = node.inputs[0].name, node.outputs[0].name
+    writer.node("Sigmoid", [data], [f"{output}_gate"])
+    writer.node("Mul", [data, f"{output}_gate"], [output])
 
 
 @_export("nn.hard_sigmoid")
@@ -297,24 +297,24 @@ def _hard_sigmoid(writer: _Writer, node: OpNode) -> None:
 @_export("nn.gelu")
 def _gelu(writer: _Writer, node: OpNode) -> None:
     """Written as PyTorch's exporter writes it: ONNX has an operator for it from opset 20 on only."""
-    data, made, dtype = node.inputs[0].name, node.outputs[0].name, str(node.inputs[0].dtype)
+    data, output, dtype = node.inputs[0].name, node.outputs[0].name, str(node.inputs[0].dtype)
 
     def number(name: str, value: float) -> str:
-        return writer.weight(f"{made}_{name}", value, dtype)
+        return writer.weight(f"{output}_{name}", value, dtype)
 
     def step(op: str, name: str, *inputs: str) -> str:
-        writer.node(op, inputs, [f"{made}_{name}"])
-        return f"{made}_{name}"
+        writer.node(op, inputs, [f"{output}_{name}"])
+        return f"{output}_{name}"
 
     if node.attrs["approximate"] == "none":
         erf = step("Erf", "erf", step("Div", "scaled", data, number("sqrt_2", math.sqrt(2))))
         doubled = step("Mul", "doubled", data, step("Add", "weight", erf, number("one", 1)))
-        writer.node("Mul", [doubled, number("half", 0.5)], [made])
+        writer.node("Mul", [doubled, number("half", 0.5)], [output])
         return
     cube = step("Mul", "cubic", step("Pow", "cube", data, number("three", 3)), number("cubic_weight", 0.044715))
     inner = step("Mul", "inner", step("Add", "polynomial", data, cube), number("scale", math.sqrt(2 / math.pi)))
     weight = step("Add", "weight", step("Tanh", "tanh", inner), number("one", 1))
-    writer.node("Mul", [step("Mul", "halved", data, number("half", 0.5)), weight], [made])
+    writer.node("Mul", [step("Mul", "halved", data, number("half", 0.5)), weight], [output])
 
 
 @_export("nn.layer_norm")
@@ -327,15 +327,15 @@ def _layer_norm(writer: _Writer, node: OpNode) -> None:
 @_export("nn.rms_norm")
 def _rms_norm(writer: _Writer, node: OpNode) -> None:
     """Written as exporters of language models do: ONNX has an operator for it from opset 23 on only."""
-    (data, weight), made, axis = (v.name for v in node.inputs), node.outputs[0].name, _last_axes(node)
+    (data, weight), output, axis = (v.name for v in node.inputs), node.outputs[0].name, _last_axes(node)
     dtype, rank = str(node.inputs[0].dtype), node.inputs[0].ndim
-    writer.node("Pow", [data, writer.weight(f"{made}_two", 2, dtype)], [f"{made}_square"])
-    writer.node("ReduceMean", [f"{made}_square"], [f"{made}_mean"], axes=list(range(axis % rank, rank)), keepdims=1)
-    epsilon = writer.weight(f"{made}_epsilon", node.attrs["epsilon"], dtype)
-    writer.node("Add", [f"{made}_mean", epsilon], [f"{made}_shifted"])
-    writer.node("Sqrt", [f"{made}_shifted"], [f"{made}_root"])
-    writer.node("Div", [data, f"{made}_root"], [f"{made}_normal"])
-    writer.node("Mul", [f"{made}_normal", weight], [made])
+    writer.node("Pow", [data, writer.weight(f"{output}_two", 2, dtype)], [f"{output}_square"])
+    writer.node("ReduceMean", [f"{output}_square"], [f"{output}_mean"], axes=list(range(axis % rank, rank)), keepdims=1)
+    epsilon = writer.weight(f"{output}_epsilon", node.attrs["epsilon"], dtype)
+    writer.node("Add", [f"{output}_mean", epsilon], [f"{output}_shifted"])
+    writer.node("Sqrt", [f"{output}_shifted"], [f"{output}_root"])
+    writer.node("Div", [data, f"{output}_root"], [f"{output}_normal"])
+    writer.node("Mul", [f"{output}_normal", weight], [output])
 
 
 def _last_axes(node: OpNode) -> int:
@@ -349,12 +349,12 @@ def _last_axes(node: OpNode) -> int:
 
 @_export("mean", "sum", "max", "min", "prod")
 def _reduced(writer: _Writer, node: OpNode) -> None:
-    data, made, keepdims = node.inputs[0], node.outputs[0].name, int(node.attrs["keepdims"])
+    data, output, keepdims = node.inputs[0], node.outputs[0].name, int(node.attrs["keepdims"])
     axes = list(range(data.ndim)) if node.attrs["axis"] is None else list(_known(node, "axis"))
     if node.op == "sum":  # the only one whose axes are an input in opset 13
-        writer.node("ReduceSum", [data.name, writer.weight(f"{made}_axes", axes)], [made], keepdims=keepdims)
+        writer.node("ReduceSum", [data.name, writer.weight(f"{output}_axes", axes)], [output], keepdims=keepdims)
     else:
-        writer.node(f"Reduce{node.op.capitalize()}", [data.name], [made], axes=axes, keepdims=keepdims)
+        writer.node(f"Reduce{node.op.capitalize()}", [data.name], [output], axes=axes, keepdims=keepdims)
 
 
 @_export("split")
@@ -369,14 +369,14 @@ def _split(writer: _Writer, node: OpNode) -> None:
 
 @_export("strided_slice")
 def _strided_slice(writer: _Writer, node: OpNode) -> None:
-    data, made = node.inputs[0], node.outputs[0].name
+    data, output = node.inputs[0], node.outputs[0].name
     begin, end = _known(node, "begin"), _known(node, "end")
     axes = range(len(begin)) if node.attrs["axes"] is None else _known(node, "axes")
     strides = (1,) if node.attrs["strides"] is None else _known(node, "strides")
     steps = strides * len(begin) if len(strides) == 1 else strides
     settings = {"begin": begin, "end": end, "axes": axes, "steps": steps}
-    names = [writer.weight(f"{made}_{name}", list(values)) for name, values in settings.items()]
-    writer.node("Slice", [data.name, *names], [made])
+    names = [writer.weight(f"{output}_{name}", list(values)) for name, values in settings.items()]
+    writer.node("Slice", [data.name, *names], [output])
 
 
 @_export("take")
@@ -397,19 +397,18 @@ def _cast(writer: _Writer, node: OpNode) -> None:
 
 @_export("nn.pad")
 def _pad(writer: _Writer, node: OpNode) -> None:
-    data, made, mode = node.inputs[0], node.outputs[0].name, node.attrs["pad_mode"]
+    data, output, mode = node.inputs[0], node.outputs[0].name, node.attrs["pad_mode"]
     if mode == "wrap":
         raise UnsupportedOperator("nn.pad: ONNX has no wrapping pad before opset 19")
     width = node.attrs["pad_width"]
-    amounts = writer.weight(f"{made}_amounts", [pair[0] for pair in width] + [pair[1] for pair in width])
+    amounts = writer.weight(f"{output}_amounts", [pair[0] for pair in width] + [pair[1] for pair in width])
     inputs = [data.name, amounts]
     if mode == "constant":
-        given = len(node.inputs) > 1
-        value = (
-            node.inputs[1].name if given else writer.weight(f"{made}_value", node.attrs["pad_value"], str(data.dtype))
-        )
-        inputs.append(value)
-    writer.node("Pad", inputs, [made], mode=mode)
+        if len(node.inputs) > 1:
+            inputs.append(node.inputs[1].name)
+        else:
+            inputs.append(writer.weight(f"{output}_value", node.attrs["pad_value"], str(data.dtype)))
+    writer.node("Pad", inputs, [output], mode=mode)
 
 
 @_export("nn.conv2d_transpose")
@@ -429,6 +428,6 @@ def _conv_transpose(writer: _Writer, node: OpNode) -> None:
 
 @_export("broadcast_to")
 def _broadcast_to(writer: _Writer, node: OpNode) -> None:
-    made = node.outputs[0].name
-    shape = writer.weight(f"{made}_shape", list(_known(node, "shape")))
-    writer.node("Expand", [node.inputs[0].name, shape], [made])
+    output = node.outputs[0].name
+    shape = writer.weight(f"{output}_shape", list(_known(node, "shape")))
+    writer.node("Expand", [node.inputs[0].name, shape], [output])

@@ -84,8 +84,8 @@ class Step:
 
     def python(self, schedule: str = "sch") -> str:
         """The call as a line of Python that runs under TVM."""
-        given = [_source(a) for a in self.args] + [f"{k}={_source(v)}" for k, v in self.kwargs.items()]
-        call = f"{schedule}.{self.method}({', '.join(given)})"
+        arguments = [_source(a) for a in self.args] + [f"{k}={_source(v)}" for k, v in self.kwargs.items()]
+        call = f"{schedule}.{self.method}({', '.join(arguments)})"
         if not self.outputs:
             return call
         names = ", ".join(self.outputs)
@@ -152,8 +152,8 @@ class RealTVM:
 
     def replay(self, program: PrimFunc | IRModule, trace: Trace | Sequence[Any]) -> tuple[IRModule, list[Any]]:
         """A trace, as its JSON, applied over there: the module after it, and the trace as TVM writes it."""
-        given = json_of(trace, working_name(program)) if isinstance(trace, Trace) else list(trace)
-        answer = self._ask("replay", text=text_of(program), trace=given)
+        rows = json_of(trace, working_name(program)) if isinstance(trace, Trace) else list(trace)
+        answer = self._ask("replay", text=text_of(program), trace=rows)
         return module_from(answer["text"]), answer["json"]
 
     # ---- the process -------------------------------------------------------------------------------------------
@@ -195,14 +195,14 @@ class RealTVM:
                 raise missing_extra("Apache TVM", "tvm") from None
             raise
         if not str(self._about["version"]).startswith(SERIES):
-            found = self._about["version"]
-            raise InputError(f"the TVM of {self._python} is another\n  wanted: {SERIES}x\n  found:  {found}")
+            version = self._about["version"]
+            raise InputError(f"the TVM of {self._python} is another\n  wanted: {SERIES}x\n  found:  {version}")
 
-    def _ask(self, what: str, **given: Any) -> dict[str, Any]:
+    def _ask(self, what: str, **details: Any) -> dict[str, Any]:
         if self._process is None or self._process.poll() is not None:
             self._end()
             self._start()
-        answer = self._request({"do": what, **given})
+        answer = self._request({"do": what, **details})
         if answer.pop("ok"):
             return answer
         raise TVMRefusal(answer["error"], answer["message"])
@@ -266,9 +266,9 @@ class RealTVM:
     def _as(program: PrimFunc | IRModule, text: str) -> PrimFunc | IRModule:
         if isinstance(program, PrimFunc):
             return function_from(text)
-        found = module_from(text)
+        module = module_from(text)
         # TVM's modules have an order of their own.
-        return IRModule({name: found[name] for name in program.functions if name in found}, found.attrs)
+        return IRModule({name: module[name] for name in program.functions if name in module}, module.attrs)
 
 
 class RemoteSchedule:
@@ -302,10 +302,10 @@ class RemoteSchedule:
         """The trace so far, in TVM's JSON."""
         return list(self._ask("trace")["json"])
 
-    def _ask(self, what: str, **given: Any) -> dict[str, Any]:
+    def _ask(self, what: str, **details: Any) -> dict[str, Any]:
         if self._real._starts != self._start:
             raise TVMCrash("gone", "the schedule went with the process that held it")
-        return self._real._ask(what, schedule=self._number, **given)
+        return self._real._ask(what, schedule=self._number, **details)
 
 
 # ---- texts and arguments -------------------------------------------------------------------------------------------
@@ -352,12 +352,12 @@ def steps_of(trace: Trace) -> Iterator[Step]:
 def json_of(trace: Trace, func_name: str = "main") -> list[Any]:
     """A trace as JSON that TVM 0.27 loads, where a block is an "SBlock", and found in a function by name."""
     rows, decisions = trace.as_json()
-    made = []
+    converted = []
     for kind, inputs, attrs, outputs in rows:
         if kind == "GetBlock":
             attrs = [attrs[0], attrs[1] or func_name]
-        made.append([_KINDS.get(kind, kind), _inputs(kind, inputs), attrs, outputs])
-    return [made, decisions]
+        converted.append([_KINDS.get(kind, kind), _inputs(kind, inputs), attrs, outputs])
+    return [converted, decisions]
 
 
 def working_name(program: PrimFunc | IRModule) -> str:
@@ -377,8 +377,8 @@ def step_of(instruction: Instruction, names: Mapping[Any, str]) -> Step:
     kwargs: dict[str, Any] = {}
     primitive = instruction.primitive
     for name, parameter in primitive.signature.parameters.items():
-        given = instruction.decision if name == "decision" else instruction.arguments[name]
-        value = arguments_of(given, names)
+        argument = instruction.decision if name == "decision" else instruction.arguments[name]
+        value = arguments_of(argument, names)
         if parameter.kind is parameter.VAR_POSITIONAL:
             args.extend(value)
         else:
@@ -441,9 +441,9 @@ def _source(value: Any) -> str:
 
 
 def _interpreter() -> str:
-    chosen = os.environ.get(PYTHON_VARIABLE)
-    if chosen:
-        return chosen
+    setting = os.environ.get(PYTHON_VARIABLE)
+    if setting:
+        return setting
     if importlib.util.find_spec("tvm") is None:
         raise missing_extra("Apache TVM", "tvm")
     return sys.executable

@@ -63,11 +63,11 @@ class Worker:
         self, schedule: int, method: str, args: list[Any], kwargs: dict[str, Any], outputs: list[str]
     ) -> dict[str, Any]:
         """One step; its results get the names `outputs`. The answer holds the program after it."""
-        sch, known = self.schedules[schedule]
-        given = [self.decoded(a, known) for a in args]
-        result = getattr(sch, method)(*given, **{key: self.decoded(a, known) for key, a in kwargs.items()})
+        sch, handles = self.schedules[schedule]
+        arguments = [self.decoded(a, handles) for a in args]
+        result = getattr(sch, method)(*arguments, **{key: self.decoded(a, handles) for key, a in kwargs.items()})
         results = [] if result is None else list(result) if _is_list(result) else [result]
-        known.update(zip(outputs, results, strict=False))
+        handles.update(zip(outputs, results, strict=False))
         return {"results": len(results), "text": sch.mod.script()}
 
     def trace(self, schedule: int) -> dict[str, Any]:
@@ -84,10 +84,10 @@ class Worker:
     def schedule(self, text: str, debug_mask: str) -> Any:
         """A schedule that works on the only function, or on "main"."""
         module = self.program(text)
-        made = self.tvm.s_tir.Schedule(module, debug_mask=debug_mask)
+        schedule = self.tvm.s_tir.Schedule(module, debug_mask=debug_mask)
         names = [variable.name_hint for variable in module.functions]
-        made.work_on("main" if "main" in names else names[0])
-        return made
+        schedule.work_on("main" if "main" in names else names[0])
+        return schedule
 
     def program(self, text: str) -> Any:
         """The module of a text."""
@@ -97,19 +97,19 @@ class Worker:
         attrs = parsed.attrs or {}
         return self.tvm.IRModule({str(attrs["global_symbol"]) if "global_symbol" in attrs else "main": parsed})
 
-    def decoded(self, value: Any, known: dict[str, Any]) -> Any:
+    def decoded(self, value: Any, handles: dict[str, Any]) -> Any:
         """An argument: `{"rv": name}` is an earlier result, `{"index_map": source}` a function over indices."""
         if isinstance(value, list):
-            return [self.decoded(item, known) for item in value]
+            return [self.decoded(item, handles) for item in value]
         if not isinstance(value, dict):
             return value
         if "rv" in value:
-            return known[value["rv"]]
+            return handles[value["rv"]]
         if "tuple" in value:
-            return tuple(self.decoded(item, known) for item in value["tuple"])
+            return tuple(self.decoded(item, handles) for item in value["tuple"])
         if "index_map" in value:
             return eval(value["index_map"], {"T": self.tvm.script.tirx, "tir": self.tvm.tirx})
-        return {key: self.decoded(item, known) for key, item in value.items()}
+        return {key: self.decoded(item, handles) for key, item in value.items()}
 
     def crash(self) -> dict[str, Any]:
         """End as a fault in native code would; for tests of the other side."""

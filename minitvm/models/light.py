@@ -41,22 +41,22 @@ def path(name: str) -> Path:
     """
     file_name = name if name in NETWORKS.values() else NETWORKS.get(name)
     if file_name is None:
-        known = NETWORKS.values() if name.endswith(".onnx") else NETWORKS
-        raise ModelError(f"no light network is called {name!r}: {nearest(name, list(known))}")
+        names = NETWORKS.values() if name.endswith(".onnx") else NETWORKS
+        raise ModelError(f"no light network is called {name!r}: {nearest(name, list(names))}")
     package = importlib.util.find_spec("onnx")
     if package is None or package.origin is None:
         raise missing_extra("onnx", "onnx")
-    found = Path(package.origin).parent / "backend" / "test" / "data" / "light" / file_name
-    if not found.is_file():
+    file = Path(package.origin).parent / "backend" / "test" / "data" / "light" / file_name
+    if not file.is_file():
         raise ModelError(
             report(
                 f"the network {name} is not on this machine",
                 wanted=f"{file_name} inside the onnx package",
-                found=f"no file {found}",
+                found=f"no file {file}",
                 tries=("pip install --force-reinstall onnx",),
             )
         )
-    return found
+    return file
 
 
 def seeded(name: str, seed: int = 0) -> Any:

@@ -77,11 +77,11 @@ def machine(threads: int, again: bool = False) -> Machine:
     """This machine as `threads` threads see it: from the cache, or measured (some two seconds); `again` measures."""
     cpu = Target("cpu").description
     path = _path(cpu, threads)
-    known = _load(path)
-    if known is not None and not again:
-        return known
-    found = measure(cpu, threads)
-    best = found if known is None else _better(known, found)
+    cached = _load(path)
+    if cached is not None and not again:
+        return cached
+    measured = measure(cpu, threads)
+    best = measured if cached is None else _better(cached, measured)
     _save(path, best)
     return best
 
@@ -102,12 +102,12 @@ def measure(cpu: CPU, threads: int) -> Machine:
 
 def _caches(cpu: CPU, cores: int) -> list[tuple[str, int]]:
     """The caches and what they hold for a team on that many cores; one not larger than the one before is left out."""
-    found: list[tuple[str, int]] = []
+    caches: list[tuple[str, int]] = []
     for name, cache in (("L1", cpu.l1), ("L2", cpu.l2), ("L3", cpu.l3)):
         capacity = cache.size * -(-cores // max(cache.shared_by, 1))
-        if capacity > (2 * found[-1][1] if found else 0):
-            found.append((name, capacity))
-    return found
+        if capacity > (2 * caches[-1][1] if caches else 0):
+            caches.append((name, capacity))
+    return caches
 
 
 def _peak(cpu: CPU, threads: int, lanes: int) -> float:
@@ -140,11 +140,11 @@ def _best_rate(run: Callable[[int], None]) -> float:
     while time.perf_counter() < end or runs < _RUNS:
         start = time.perf_counter()
         run(repeats)
-        taken = time.perf_counter() - start
-        if taken < _RUN:
+        seconds = time.perf_counter() - start
+        if seconds < _RUN:
             repeats *= 2
         else:
-            best, runs = min(best, taken / repeats), runs + 1
+            best, runs = min(best, seconds / repeats), runs + 1
     return 1 / best
 
 
@@ -174,15 +174,15 @@ def _load(path: Path) -> Machine | None:
         levels = tuple(
             Level(str(row["name"]), float(row["capacity"] or inf), float(row["bandwidth"])) for row in data["levels"]
         )
-        found = Machine(str(data["name"]), int(data["threads"]), float(data["peak"]), levels, float(data["nominal"]))
+        loaded = Machine(str(data["name"]), int(data["threads"]), float(data["peak"]), levels, float(data["nominal"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    sound = found.peak > 0 and found.levels and all(level.bandwidth > 0 for level in found.levels)
-    return found if sound and found.memory.capacity == inf else None
+    sound = loaded.peak > 0 and loaded.levels and all(level.bandwidth > 0 for level in loaded.levels)
+    return loaded if sound and loaded.memory.capacity == inf else None
 
 
-def _save(path: Path, found: Machine) -> None:
-    data = dataclasses.asdict(found)
+def _save(path: Path, measured: Machine) -> None:
+    data = dataclasses.asdict(measured)
     for row in data["levels"]:
         row["capacity"] = 0 if row["capacity"] == inf else row["capacity"]
     with contextlib.suppress(OSError):

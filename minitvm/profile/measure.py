@@ -54,11 +54,11 @@ def profile(module: GraphModule, *args: Any, runs: int = 20, **inputs: Any) -> P
     executable = module.executable
     work = _work_of_steps(executable, sizes)
     groups = _groups(executable)
-    found = _profile(module, machine(module.threads), plain, stamps, sizes, work, groups)
-    if any(row.share_of_bound > 1 for row in found.rows):
+    result = _profile(module, machine(module.threads), plain, stamps, sizes, work, groups)
+    if any(row.share_of_bound > 1 for row in result.rows):
         # Nothing is faster than its bound: the machine was measured when it was busy.
-        found = _profile(module, machine(module.threads, again=True), plain, stamps, sizes, work, groups)
-    return found
+        result = _profile(module, machine(module.threads, again=True), plain, stamps, sizes, work, groups)
+    return result
 
 
 def _timed(module: GraphModule, args: Any, inputs: Any, runs: int) -> tuple[list[float], Any, Mapping[Var, Any]]:
@@ -118,8 +118,8 @@ def _times(executable: Executable, stamps: Any, group: _Group) -> tuple[float, f
         if isinstance(what, Barrier):
             continue
         everyone = isinstance(what, CallKernel) and what.parallel
-        taken = (stamps[:, :, step + 1] - stamps[:, :, step]) * 1e-9
-        busy += taken.sum(axis=1) if everyone else taken[:, 0]
+        durations = (stamps[:, :, step + 1] - stamps[:, :, step]) * 1e-9
+        busy += durations.sum(axis=1) if everyone else durations[:, 0]
     best = int(np.argmin(seconds))
     team = seconds[best] * stamps.shape[1]
     return float(seconds[best]), float(np.clip(1 - busy[best] / team, 0, 1)) if team else 0.0
@@ -197,11 +197,11 @@ def _kernels(executable: Executable, group: _Group) -> tuple[str, ...]:
 
 def _work_of_steps(executable: Executable, sizes: Mapping[Var, Any]) -> list[_StepWork]:
     functions = [_function(kernel) for kernel in executable.kernels]
-    known: dict[Any, Work] = {}
+    work_of: dict[Any, Work] = {}
     rows = []
     for step in executable.steps:
         if isinstance(step, CallKernel):
-            rows.append(_call(functions[step.kernel], step, sizes, known))
+            rows.append(_call(functions[step.kernel], step, sizes, work_of))
         elif isinstance(step, Copy):
             nbytes = int(evaluate(step.nbytes, sizes))
             rows.append(_StepWork(0, 0, ((step.dst, nbytes), (step.src, nbytes)), True))
@@ -219,11 +219,11 @@ def _function(kernel: Any) -> PrimFunc:
         return func
     from ..script import from_source
 
-    found: Any = from_source(kernel.script)
-    return found if isinstance(found, PrimFunc) else next(iter(found.functions.values()))
+    program: Any = from_source(kernel.script)
+    return program if isinstance(program, PrimFunc) else next(iter(program.functions.values()))
 
 
-def _call(func: PrimFunc, step: CallKernel, sizes: Mapping[Var, Any], known: dict[Any, Work]) -> _StepWork:
+def _call(func: PrimFunc, step: CallKernel, sizes: Mapping[Var, Any], work_of: dict[Any, Work]) -> _StepWork:
     pairs = list(zip(func.params, step.args, strict=True))
     scalars = {
         p: evaluate(a, sizes)
@@ -231,9 +231,9 @@ def _call(func: PrimFunc, step: CallKernel, sizes: Mapping[Var, Any], known: dic
         if isinstance(p, Var) and not isinstance(a, Location) and not p.dtype.is_float
     }
     key = (func, tuple(scalars.values()))
-    if key not in known:
-        known[key] = count(func, {p: int(n) for p, n in scalars.items()})
-    work = known[key]
+    if key not in work_of:
+        work_of[key] = count(func, {p: int(n) for p, n in scalars.items()})
+    work = work_of[key]
     places = tuple(
         (a, work.reads.get(p, 0) + work.writes.get(p, 0))
         for p, a in pairs

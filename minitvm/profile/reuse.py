@@ -38,15 +38,15 @@ def distances(
     pages = _Pages(executable, sizes)
     spans = [[pages.span(place) for place in places] for places in touched]
     last = np.full(pages.count, -1, np.int64)
-    found: list[list[list[tuple[float, float]]]] = []
+    histograms: list[list[list[tuple[float, float]]]] = []
     for turn in range(2):  # the first run warms up
-        found = []
+        histograms = []
         for step, row in enumerate(spans):
             now = turn * len(spans) + step
-            found.append([_histogram(last, span) for span in row])
+            histograms.append([_histogram(last, span) for span in row])
             for first, count in row:
                 last[first : first + count] = now
-    return found
+    return histograms
 
 
 def _histogram(last: np.ndarray[Any, Any], span: Span) -> list[tuple[float, float]]:

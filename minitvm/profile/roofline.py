@@ -86,6 +86,6 @@ def _labels(axes: Any, rows: Sequence[Row], total: float) -> None:
 
 def save(profile: Profile, path: str | os.PathLike[str]) -> Path:
     """Write the plot as a PNG."""
-    found = Path(path)
-    figure(profile).savefig(found, format="png")
-    return found
+    file = Path(path)
+    figure(profile).savefig(file, format="png")
+    return file

@@ -44,6 +44,6 @@ def _named(what: str, thread: int, name: str) -> dict[str, Any]:
 
 def save(profile: Profile, path: str | os.PathLike[str]) -> Path:
     """Write the trace."""
-    found = Path(path)
-    found.write_text(json.dumps(trace(profile)))
-    return found
+    file = Path(path)
+    file.write_text(json.dumps(trace(profile)))
+    return file

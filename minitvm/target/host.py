@@ -76,9 +76,9 @@ def _read(path: Path) -> str:
 
 def _field(text: str, *names: str) -> str:
     for name in names:
-        found = re.search(rf"^{re.escape(name)}\s*:\s*(.*)$", text, re.MULTILINE)
-        if found:
-            return found.group(1).strip()
+        match = re.search(rf"^{re.escape(name)}\s*:\s*(.*)$", text, re.MULTILINE)
+        if match:
+            return match.group(1).strip()
     return ""
 
 
@@ -98,8 +98,8 @@ def _caches(folder: Path) -> dict[int, Cache]:
 
 
 def _bytes(text: str) -> int:
-    found = re.match(r"(\d+)([KMG]?)", text)
-    return int(found.group(1)) * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[found.group(2)] if found else 0
+    match = re.match(r"(\d+)([KMG]?)", text)
+    return int(match.group(1)) * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[match.group(2)] if match else 0
 
 
 def _number(text: str, default: int) -> int:

@@ -130,9 +130,9 @@ def find_kind(name: str) -> Kind:
     if name not in KINDS:
         _import_plug_ins()
     if name not in KINDS:
-        known = ", ".join(sorted(KINDS))
+        names = ", ".join(sorted(KINDS))
         hint = nearest(name, list(KINDS))
-        guess = f"{hint} (known: {known})" if hint.startswith("did you mean") else f"known: {known}"
+        guess = f"{hint} (known: {names})" if hint.startswith("did you mean") else f"known: {names}"
         raise TargetError(f"unknown target {name!r}; {guess}")
     return KINDS[name]
 

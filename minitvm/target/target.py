@@ -67,8 +67,8 @@ class Target:
     @staticmethod
     def current(allow_none: bool = False) -> Any:
         """The target of the innermost `with target:`, else the host's CPU (None if `allow_none`, as in TVM)."""
-        found = _CURRENT.get()
-        return found if found is not None or allow_none else Target("cpu")
+        innermost = _CURRENT.get()
+        return innermost if innermost is not None or allow_none else Target("cpu")
 
     @contextmanager
     def _scope(self) -> Iterator[Target]:

@@ -80,9 +80,9 @@ def _without_tag(kind: str, options: Mapping[str, Any]) -> tuple[str, Mapping[st
         return named, {**more, **options}
     vendor = kind.partition("/")[0]
     if vendor != kind:
-        known = ", ".join(TAGS)
+        tags = ", ".join(TAGS)
         write = "cuda -arch=sm_86" if vendor == "nvidia" else "cpu -mcpu=cortex-a72" if "pi" in vendor else "cpu"
-        raise _refusal(f"target tag {kind!r}", f"known: {known}", write)
+        raise _refusal(f"target tag {kind!r}", f"known: {tags}", write)
     return kind, options
 
 
@@ -107,13 +107,13 @@ def _cpu(options: dict[str, Any]) -> dict[str, Any]:
 def _of_features(text: str) -> dict[str, Any]:
     """The options that LLVM's `+avx2,+fma` stand for."""
     there = [part[1:] for part in text.split(",") if part.startswith("+")]
-    found: dict[str, Any] = {"features": ",".join(name.replace(".", "_") for name in there)}
+    options: dict[str, Any] = {"features": ",".join(name.replace(".", "_") for name in there)}
     widths = [_WIDTHS[name] for name in there if name in _WIDTHS]
     if widths:
-        found["vector_bits"] = max(widths)
+        options["vector_bits"] = max(widths)
     if "fma" in there:
-        found["has_fma"] = True
-    return found
+        options["has_fma"] = True
+    return options
 
 
 def _require_this_machine(triple: str) -> None:

@@ -39,10 +39,10 @@ def prepared(kind: type[R], program: t.PrimFunc | t.IRModule, args: Sequence[Any
     if is_lowered(program):
         lowered = module or t.IRModule({func.name: func})
         own = [flattened(p, a) for p, a in zip(func.params, own, strict=True)]
-        known: dict[str, Dependence] = {}
+        facts_of_kernels: dict[str, Dependence] = {}
 
         def compiler(in_order: set[t.For]) -> LockstepCompiler:
-            return kernels(func, settings, in_order, lowered, known)
+            return kernels(func, settings, in_order, lowered, facts_of_kernels)
     else:
         func = written_out(func)
         facts = facts_of(func)

@@ -126,12 +126,12 @@ class Bounded:
         """Where the bound is infinite."""
         return ~np.isfinite(self.error)
 
-    def wrong(self, found: np.ndarray) -> np.ndarray:
+    def wrong(self, result: np.ndarray) -> np.ndarray:
         """Where a result is farther from the value than its bound; NaN and infinities must be met."""
-        if found.dtype.kind != "f":
-            return np.asarray(found != self.value)
+        if result.dtype.kind != "f":
+            return np.asarray(result != self.value)
         with np.errstate(all="ignore"):
-            wide = found.astype(np.float64)
+            wide = result.astype(np.float64)
             near = np.abs(wide - self.value) <= self.error
         same = (wide == self.value) | (np.isnan(wide) & np.isnan(self.value))
         return ~(near | same | self.undecided)
@@ -155,20 +155,22 @@ def _of_function(program: t.PrimFunc | t.IRModule, args: Sequence[Any], sizes: M
         run.called = [f for _, f in program.items()]
     run.start("fast")
     views: dict[Any, View] = {a.param: a.view for a in run.bound}
-    found: list[Bounded | None] = []
+    bounds: list[Bounded | None] = []
     for param, array in zip(run.func.params, args, strict=True):
         if param not in run.outputs:
-            found.append(None)
+            bounds.append(None)
             continue
         view = views[param]
-        found.append(_bounded(view.data[view.offsets()].reshape(np.shape(array)), param.dtype))
-    return found
+        bounds.append(_bounded(view.data[view.offsets()].reshape(np.shape(array)), param.dtype))
+    return bounds
 
 
 def _of_tensors(program: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     inputs, scalars, outputs = split_tensors(program, args)
-    wanted = [one for one, _ in outputs]
-    results = dict(zip(wanted, tensors.evaluate(wanted, inputs, scalars, compiler=BoundTensors), strict=True))
+    tensors_written = [one for one, _ in outputs]
+    results = dict(
+        zip(tensors_written, tensors.evaluate(tensors_written, inputs, scalars, compiler=BoundTensors), strict=True)
+    )
     return [_bounded(results[one], one.dtype) if one in results else None for one in program]
 
 
@@ -179,15 +181,15 @@ def _bounded(cells: np.ndarray, dtype: x.DType) -> Bounded:
     return Bounded(np.array(cells["value"]), np.asarray(error_of(cells, format_of(dtype))), sums)
 
 
-def compare(program: Program, inputs: Sequence[Any], found: Sequence[Any],
+def compare(program: Program, inputs: Sequence[Any], results: Sequence[Any],
             sizes: Mapping[str, int] | None = None) -> Verdict:  # fmt: skip
     """Whether results may come from a program: each element within its bound, integers equal.
 
-    `inputs` and `found` are arguments in calling order, before and after a run of anything (compiled code, another
+    `inputs` and `results` are arguments in calling order, before and after a run of anything (compiled code, another
     program). Raises `Undecided` where not a single element of an output has a finite bound, and as `evaluate`.
     """
     unsure, total = 0, 0
-    for p, must, result in zip(parameters(program), evaluate(program, inputs, sizes), found, strict=True):
+    for p, must, result in zip(parameters(program), evaluate(program, inputs, sizes), results, strict=True):
         if must is None:
             continue
         wrong = must.wrong(np.asarray(result).reshape(must.value.shape))
@@ -200,12 +202,12 @@ def compare(program: Program, inputs: Sequence[Any], found: Sequence[Any],
     return Verdict(True, "bound", text)
 
 
-def _difference(p: Parameter, must: Bounded, found: np.ndarray, wrong: np.ndarray, inputs: Sequence[Any]) -> Verdict:
+def _difference(p: Parameter, must: Bounded, result: np.ndarray, wrong: np.ndarray, inputs: Sequence[Any]) -> Verdict:
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
     value, error = must.value[index], must.error[index]
-    allowed = f" +- {error:.3g}" if found.dtype.kind == "f" else ""
+    allowed = f" +- {error:.3g}" if result.dtype.kind == "f" else ""
     message = (
         f"the programs differ in {p.name}[{', '.join(map(str, index))}] (bound mode,"
-        f" {int(wrong.sum())} of {wrong.size} elements)\n  before: {value!r}{allowed}\n  after:  {found[index]!r}"
+        f" {int(wrong.sum())} of {wrong.size} elements)\n  before: {value!r}{allowed}\n  after:  {result[index]!r}"
     )
-    return Verdict(False, "bound", message, p.name, index, value, found[index], inputs)
+    return Verdict(False, "bound", message, p.name, index, value, result[index], inputs)

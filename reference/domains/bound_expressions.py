@@ -138,10 +138,10 @@ class BoundCompiler(GridCompiler):
             maybe = np.asarray(holds if conjunction else np.logical_not(holds))
             if unsure is not None:
                 maybe = maybe | unsure
-            found = _under(env, maybe, b)
-            if found is None:
+            operand = _under(env, maybe, b)
+            if operand is None:
                 return holds, unsure
-            other, open_ = found
+            other, open_ = operand
             joined = np.logical_and(holds, other) if conjunction else np.logical_or(holds, other)
             if unsure is None and open_ is None:
                 return joined, None

@@ -157,9 +157,9 @@ def _hypot(a: Value, b: Value, f: Format) -> Value:
 def _copysign(a: Value, b: Value, f: Format) -> Value:
     ea, eb = error_of(a, f), error_of(b, f)
     value = np.copysign(a["value"], b["value"])
-    known = (eb == 0) | (np.abs(b["value"]) > eb)
+    certain = (eb == 0) | (np.abs(b["value"]) > eb)
     turned = np.nextafter(ea + 2 * np.abs(value), np.inf)  # the sum is rounded, and the other sign is exactly as far
-    return single_term(value, np.where(known, ea, turned), sums_of(a, b), f)
+    return single_term(value, np.where(certain, ea, turned), sums_of(a, b), f)
 
 
 def _abs(a: Value, f: Format) -> Value:

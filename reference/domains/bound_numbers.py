@@ -75,8 +75,8 @@ def _cells(value: Value, terms: Value, mass: Value, adds: Value, sums: Value) ->
 
 def pick(condition: Value, yes: Value, no: Value) -> Value:
     """Cells from one side or the other."""
-    chosen: Any = np.where(condition, yes, no)
-    return chosen[()]
+    cells: Any = np.where(condition, yes, no)
+    return cells[()]
 
 
 def error_of(a: Value, f: Format) -> Value:
@@ -209,24 +209,24 @@ def extreme(a: Value, b: Value, f: Format, largest: bool) -> Value:
     first = nan | (va > vb if largest else va < vb)
     sure = nan | np.isnan(vb) | (np.abs(va - vb) > ea + eb) | ((ea == 0) & (eb == 0))
     sure = sure & np.isfinite(ea) & np.isfinite(eb)
-    chosen = pick(first, a, b)
+    larger = pick(first, a, b)
     if np.all(sure):
-        return chosen
-    return pick(sure, chosen, single_term(np.where(first, va, vb), np.maximum(ea, eb), sums_of(a, b), f))
+        return larger
+    return pick(sure, larger, single_term(np.where(first, va, vb), np.maximum(ea, eb), sums_of(a, b), f))
 
 
 def either(holds: Value, unsure: Value, yes: Value, no: Value, f: Format) -> Value:
     """A choice that is not certain everywhere: there, either value."""
-    chosen = pick(holds, yes, no)
+    picked = pick(holds, yes, no)
     if unsure is None or not np.any(unsure):
-        return chosen
+        return picked
     one, other = error_of(yes, f), error_of(no, f)
     apart = np.abs(yes["value"] - no["value"])
     same = (yes["value"] == no["value"]) | (np.isnan(yes["value"]) & np.isnan(no["value"]))
     apart = np.where(same, 0.0, apart)
     error = np.where(holds, np.maximum(one, apart + other), np.maximum(other, apart + one))
-    hull = single_term(chosen["value"], error, sums_of(yes, no), f)
-    return pick(unsure, hull, chosen)
+    hull = single_term(picked["value"], error, sums_of(yes, no), f)
+    return pick(unsure, hull, picked)
 
 
 def too_near(a: Value, b: Value, f: Format) -> Value:

@@ -56,9 +56,9 @@ class Erasing(OrderedField):
         """A quotient in which an erased divisor is no zero."""
         whole = np.array(b)
         whole["r"][..., 1] = np.where(whole["r"][..., 0] == 0, whole["r"][..., 1], np.maximum(whole["r"][..., 1], 1))
-        made = np.array(super().divide(a, whole[()]))
-        made["r"][..., 1] = f.times(np.asarray(a["r"]), f.inverse(np.asarray(b["r"])))[..., 1]
-        return made[()]
+        quotient = np.array(super().divide(a, whole[()]))
+        quotient["r"][..., 1] = f.times(np.asarray(a["r"]), f.inverse(np.asarray(b["r"])))[..., 1]
+        return quotient[()]
 
     def _sign(self, a: Value, b: Value) -> tuple[Any, Any]:
         one, other = _unerased(a), _unerased(b)
@@ -66,15 +66,15 @@ class Erasing(OrderedField):
 
 
 def _erased(value: Value, rounds: Any) -> Value:
-    made = np.array(value)
-    made["r"][..., 1] = np.where(rounds, np.uint64(0), made["r"][..., 1])
-    return made[()]
+    erased = np.array(value)
+    erased["r"][..., 1] = np.where(rounds, np.uint64(0), erased["r"][..., 1])
+    return erased[()]
 
 
 def _unerased(value: Value) -> Value:
-    made = np.array(value)
-    made["r"][..., 1] = made["r"][..., 0]
-    return made[()]
+    restored = np.array(value)
+    restored["r"][..., 1] = restored["r"][..., 0]
+    return restored[()]
 
 
 def _sums(a: Value, b: Value) -> Any:

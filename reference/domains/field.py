@@ -57,9 +57,9 @@ class Field:
         return self.cell
 
     def poison(self, size: int, dtype: x.DType) -> np.ndarray:
-        made = np.zeros(size, self.cell)
-        made["r"] = _POISON  # an element like any other, but not zero; shadow cells tell what was not written
-        return made
+        poisoned = np.zeros(size, self.cell)
+        poisoned["r"] = _POISON  # an element like any other, but not zero; shadow cells tell what was not written
+        return poisoned
 
     # --- elements ----------------------------------------------------------------------------------------------
 
@@ -193,15 +193,15 @@ def lift(parameters: Sequence[Parameter], domain: Field, inputs: Sequence[Any], 
     """Inputs as elements, floats at random with a `seed`; what is written, as storage that nobody wrote yet."""
     rng = np.random.default_rng((seed or 0, 0xF1E1D))
     lifted: list[Any] = []
-    for p, given in zip(parameters, inputs, strict=True):
+    for p, array in zip(parameters, inputs, strict=True):
         if not p.dtype.is_float:
-            lifted.append(given)
-        elif not p.given:
-            lifted.append(domain.poison(np.size(given), p.dtype).reshape(np.shape(given)))
+            lifted.append(array)
+        elif not p.is_input:
+            lifted.append(domain.poison(np.size(array), p.dtype).reshape(np.shape(array)))
         else:
             random = seed is not None
-            made = np.asarray(domain.random(rng, np.shape(given)) if random else domain.lift(np.asarray(given)))
-            lifted.append(made if p.shape is not None else made[()])
+            elements = np.asarray(domain.random(rng, np.shape(array)) if random else domain.lift(np.asarray(array)))
+            lifted.append(elements if p.shape is not None else elements[()])
     return lifted
 
 

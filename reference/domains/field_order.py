@@ -49,9 +49,9 @@ class OrderedField(Field):
         self.span = span
 
     def poison(self, size: int, dtype: x.DType) -> np.ndarray:
-        made = np.zeros(size, CELL)
-        made["c"] = np.nan
-        return made
+        poisoned = np.zeros(size, CELL)
+        poisoned["c"] = np.nan
+        return poisoned
 
     # --- elements ----------------------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class OrderedField(Field):
         for c, e in zip(points, errors, strict=True):
             vague = vague | (e > 1e-3 * (1 + np.abs(c)))
         residues = f.hashed(op, *(a["r"] for a in args))
-        made = np.asarray(_made(residues, np.where(vague, 0.0, value), np.where(vague, UNKNOWN, error)))
+        hashed = np.asarray(_made(residues, np.where(vague, 0.0, value), np.where(vague, UNKNOWN, error)))
         invalid = np.isnan(points[0])
         special = ~np.isfinite(points[0]) | ~args[0]["r"].any(axis=-1)
         for c in points[1:]:
@@ -131,12 +131,12 @@ class OrderedField(Field):
         if np.any(special):
             # At the ends and at zero the function itself is known.
             at = np.where(np.isfinite(points[0]), 0.0, points[0])
-            known = function(at, *points[1:]) if len(args) == 1 else np.full(made.shape, np.nan)
-            whole = np.isinf(known) | (known == np.rint(known))
-            exact = np.asarray(self._whole(known))
-            made = np.where(special & whole & ~invalid, exact, made)
-            made["c"] = np.where(invalid, np.nan, made["c"])
-        return made if made.ndim else made[()]
+            at_ends = function(at, *points[1:]) if len(args) == 1 else np.full(hashed.shape, np.nan)
+            whole = np.isinf(at_ends) | (at_ends == np.rint(at_ends))
+            exact = np.asarray(self._whole(at_ends))
+            hashed = np.where(special & whole & ~invalid, exact, hashed)
+            hashed["c"] = np.where(invalid, np.nan, hashed["c"])
+        return hashed if hashed.ndim else hashed[()]
 
     def _whole(self, value: Any) -> Value:
         """An element for an integer or an end of the order."""
@@ -150,11 +150,11 @@ class OrderedField(Field):
         apart = a["c"] - b["c"]
         ends = (a["c"] == b["c"]) & np.isinf(a["c"])
         equal = ends | ((a["r"] == b["r"]).all(axis=-1) & np.isfinite(a["c"]) & np.isfinite(b["c"]))
-        known = (np.abs(apart) > a["e"] + b["e"]) | equal
-        return np.where(equal, 0.0, np.sign(apart)), known
+        certain = (np.abs(apart) > a["e"] + b["e"]) | equal
+        return np.where(equal, 0.0, np.sign(apart)), certain
 
-    def decided(self, known: Any, needed: Any, at: x.Expr) -> None:
-        open_ = ~np.asarray(known)
+    def decided(self, certain: Any, needed: Any, at: x.Expr) -> None:
+        open_ = ~np.asarray(certain)
         if needed is not None and open_.ndim:
             open_ = open_ & needed
         if open_.any():
@@ -167,8 +167,8 @@ class OrderedField(Field):
             holds = _COMPARE[kind]
 
             def compare(a: Value, b: Value, needed: Any) -> Value:
-                sign, known = self._sign(a, b)
-                self.decided(known, needed, at)
+                sign, certain = self._sign(a, b)
+                self.decided(certain, needed, at)
                 result = holds(sign)
                 return result if np.ndim(result) else bool(result)
 
@@ -184,10 +184,10 @@ class OrderedField(Field):
         raise Unsupported(f"field mode: {kind.__name__} on floats: {at}")
 
     def _extreme(self, a: Value, b: Value, largest: bool) -> Value:
-        sign, known = self._sign(a, b)
+        sign, certain = self._sign(a, b)
         # Not told apart by their companions: a random total order, in which neither comes first by its place.
         one, other = (f.hashed("order", v["r"])[..., 0] for v in (a, b))
-        sign = np.where(known, sign, np.where(one > other, 1.0, -1.0))
+        sign = np.where(certain, sign, np.where(one > other, 1.0, -1.0))
         first = sign >= 0 if largest else sign <= 0
         first = (first | np.isnan(a["c"])) & ~np.isnan(b["c"])
         if np.ndim(first):
@@ -201,8 +201,8 @@ class OrderedField(Field):
         low, high, numpy = float(target.min), float(target.max), target.scalar.numpy
 
         def truncate(v: Value, needed: Any) -> Value:
-            whole, known = self._rounded(np.trunc, v)
-            self.decided(known & np.isfinite(whole), needed, at)
+            whole, certain = self._rounded(np.trunc, v)
+            self.decided(certain & np.isfinite(whole), needed, at)
             inside = (whole >= low) & (whole <= high)
             if not np.all(inside if needed is None else inside | ~np.asarray(needed)):
                 raise Undecided(f"field mode: could not decide {at}: a companion value is outside of {target}")
@@ -237,19 +237,19 @@ class OrderedField(Field):
             function = meaning(op, _FLOAT64, _FLOAT64)
 
             def rounded(needed: Any, v: Value) -> Value:
-                whole, known = self._rounded(function, v)
-                self.decided(known | np.isnan(v["c"]), needed, at)
-                return self._whole(np.where(known, whole, np.nan)[()])
+                whole, certain = self._rounded(function, v)
+                self.decided(certain | np.isnan(v["c"]), needed, at)
+                return self._whole(np.where(certain, whole, np.nan)[()])
 
             return rounded
         if op in ("abs", "copysign"):
             zero = self.embed(0, x.DType("int32"))
 
             def magnitude(needed: Any, v: Value, like: Value | None = None) -> Value:
-                sign, known = self._sign(v, zero)
-                wanted, sure = (1.0, True) if like is None else self._sign(like, zero)
-                self.decided(known & sure, needed, at)
-                negate = np.asarray(sign * np.where(np.asarray(wanted) < 0, -1.0, 1.0) < 0)
+                sign, certain = self._sign(v, zero)
+                like_sign, sure = (1.0, True) if like is None else self._sign(like, zero)
+                self.decided(certain & sure, needed, at)
+                negate = np.asarray(sign * np.where(np.asarray(like_sign) < 0, -1.0, 1.0) < 0)
                 other = self.subtract(zero, v)
                 return np.where(negate, other, v) if negate.ndim else (other if negate else v)
 

@@ -21,10 +21,10 @@ from ..meaning.settings import INDEPENDENT
 
 def facts_of(func: t.PrimFunc) -> Dependence:
     """The facts about a function, found once for as long as it lives."""
-    known = _FACTS.get(func)
-    if known is None:
-        known = _FACTS[func] = Dependence(func)
-    return known
+    facts = _FACTS.get(func)
+    if facts is None:
+        facts = _FACTS[func] = Dependence(func)
+    return facts
 
 
 class Dependence:
@@ -62,13 +62,13 @@ class Dependence:
 
     def variables(self, e: x.Node) -> frozenset[x.Var]:
         """The loop variables and parameters that a value depends on, through blocks, lets and loaded indices."""
-        found: set[x.Var] = set()
+        variables: set[x.Var] = set()
         for node in x.walk(e):
             if isinstance(node, x.Var):
-                found |= self._of_variable(node)
+                variables |= self._of_variable(node)
             elif isinstance(node, t.BufferLoad):
-                found |= self._of_view(node.buffer)
-        return frozenset(found)
+                variables |= self._of_view(node.buffer)
+        return frozenset(variables)
 
     def _of_variable(self, var: x.Var) -> frozenset[x.Var]:
         if var not in self._used:
@@ -109,10 +109,10 @@ class Dependence:
 
     def candidate(self, loop: t.For) -> bool:
         """Whether the iterations of a loop may be independent, as far as its text tells."""
-        known = self._candidates
-        if loop not in known:
-            known[loop] = self._decide(loop)
-        return known[loop]
+        decisions = self._candidates
+        if loop not in decisions:
+            decisions[loop] = self._decide(loop)
+        return decisions[loop]
 
     def _decide(self, loop: t.For) -> bool:
         if isinstance(loop.extent, x.IntImm) and loop.extent.value <= 1:
@@ -139,13 +139,13 @@ _FACTS: WeakKeyDictionary[t.PrimFunc, Dependence] = WeakKeyDictionary()
 
 def allocated_in(nodes: Iterable[x.Node]) -> set[t.Buffer]:
     """The buffers that come to life in these nodes."""
-    found: set[t.Buffer] = set()
+    buffers: set[t.Buffer] = set()
     for node in nodes:
         if isinstance(node, t.Allocate):
-            found.add(node.buffer)
+            buffers.add(node.buffer)
         elif isinstance(node, t.Block):
-            found |= set(node.alloc_buffers)
-    return found
+            buffers |= set(node.alloc_buffers)
+    return buffers
 
 
 def accesses_in(nodes: Iterable[x.Node]) -> list[tuple[t.Buffer, tuple[x.Expr, ...], bool]]:

@@ -69,8 +69,8 @@ class GridCompiler(ScalarCompiler):
         value = self.expr(e)
 
         def evaluate(env: Environment) -> Value:
-            found = value(env)
-            return found.astype(np.float64) if type(found) is np.ndarray else found
+            term = value(env)
+            return term.astype(np.float64) if type(term) is np.ndarray else term
 
         return evaluate
 
@@ -92,8 +92,8 @@ class GridCompiler(ScalarCompiler):
         on_value = operations.cast_value(e.value.dtype.scalar, e.dtype.scalar)
 
         def evaluate(env: Environment) -> Value:
-            given = value(env)
-            return on_array(given, env[MASK]) if type(given) is np.ndarray else on_value(given)
+            operand = value(env)
+            return on_array(operand, env[MASK]) if type(operand) is np.ndarray else on_value(operand)
 
         return evaluate
 
@@ -133,10 +133,10 @@ class GridCompiler(ScalarCompiler):
         numpy = self.cells(e.dtype)
 
         def evaluate(env: Environment) -> Value:
-            chosen, first, second = condition(env), yes(env), no(env)
-            if type(chosen) is not np.ndarray:
-                return first if chosen else second
-            return np.asarray(np.where(chosen, first, second), numpy)
+            holds, first, second = condition(env), yes(env), no(env)
+            if type(holds) is not np.ndarray:
+                return first if holds else second
+            return np.asarray(np.where(holds, first, second), numpy)
 
         return evaluate
 
@@ -146,11 +146,11 @@ class GridCompiler(ScalarCompiler):
         zero = np.zeros((), numpy)[()]
 
         def evaluate(env: Environment) -> Value:
-            chosen = condition(env)
-            if type(chosen) is not np.ndarray:
-                return yes(env) if chosen else no(env)
-            first, second = _where(env, chosen, yes, zero), _where(env, ~chosen, no, zero)
-            return np.asarray(np.where(chosen, first, second), numpy)
+            holds = condition(env)
+            if type(holds) is not np.ndarray:
+                return yes(env) if holds else no(env)
+            first, second = _where(env, holds, yes, zero), _where(env, ~holds, no, zero)
+            return np.asarray(np.where(holds, first, second), numpy)
 
         return evaluate
 

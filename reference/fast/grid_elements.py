@@ -60,8 +60,8 @@ class GridElements(GridCompiler):
             for place, extent, stride in zip(places, view.shape, view.strides, strict=True):
                 index, wrong = inside(place(env), extent, mask)
                 if wrong is not None:
-                    found = _at_first(wrong, [p(env) for p in places])
-                    raise checks.out_of_bounds(buffer, indices, found, view.shape, Access("accessed", node))
+                    point = _at_first(wrong, [p(env) for p in places])
+                    raise checks.out_of_bounds(buffer, indices, point, view.shape, Access("accessed", node))
                 total = total + (index.astype(np.intp) * stride if type(index) is np.ndarray else index * stride)
             return total if view.base is None else total + view.base
 
@@ -73,15 +73,15 @@ class GridElements(GridCompiler):
         Between them: None where accesses have to be tracked; where all are to the same element at the same point, the
         slots of the levels from the outermost of that kind to this one.
         """
-        root, found = self.facts.root(buffer), []
+        root, levels = self.facts.root(buffer), []
         level = self.level
         while level is not None and root not in level.own:
             if root in level.plans:
-                found.append(level)
+                levels.append(level)
             level = level.outer
         watched: list[tuple[Level, list[int] | None, int]] = []
         around: list[int] = []
-        for level in reversed(found):
+        for level in reversed(levels):
             once = level.plans[root] == "once"
             alone = root in self.facts.several_masks
             around = [*([] if alone else around), self.slot(level)] if once else []

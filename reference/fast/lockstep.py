@@ -250,11 +250,11 @@ class LockstepCompiler(Statements, GridElements):
                 raise ExecutionError(
                     f"{m.buffer.name} has {rank} dimensions and views a region of shape {tuple(count)}"
                 )
-            made = env[slot] = GridView(view.memory, tuple(count[kept:]), view.strides[kept:], offset, view.base)
-            for e, actual, wanted, place in unify:
-                if wanted is None:
-                    env[place] = actual(made)
-                elif np.any(wanted(env) != actual(made)):
+            bound = env[slot] = GridView(view.memory, tuple(count[kept:]), view.strides[kept:], offset, view.base)
+            for e, actual, expected, place in unify:
+                if expected is None:
+                    env[place] = actual(bound)
+                elif np.any(expected(env) != actual(bound)):
                     raise ExecutionError(f"{m.buffer.name}: the view does not fit, {e} is wanted")
 
         return bind

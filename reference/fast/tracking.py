@@ -93,11 +93,11 @@ class Execution:
 
         Another execution inside starts without marks, so there a second mask would not be held against the first.
         """
-        known = self.verified.setdefault(key, [])
-        if inner and known:
+        masks = self.verified.setdefault(key, [])
+        if inner and masks:
             raise SeveralMasks(key[1])
-        if len(known) < 4:
-            known.append(mask)
+        if len(masks) < 4:
+            masks.append(mask)
 
     def loop_between(self, one: int, other: int) -> t.For:
         """The outermost loop in which two points differ."""

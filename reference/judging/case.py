@@ -92,11 +92,11 @@ class Facts:
     @cached_property
     def reached(self) -> dict[int, frozenset[Fraction]]:
         """For each parameter, by its place, the values that lead to a site, whatever the others hold."""
-        found: dict[int, frozenset[Fraction]] = {}
+        values: dict[int, frozenset[Fraction]] = {}
         for s in self._solutions[0]:
             if s.values and not s.ground:
-                found[s.place] = found.get(s.place, frozenset()) | s.values
-        return found
+                values[s.place] = values.get(s.place, frozenset()) | s.values
+        return values
 
     @cached_property
     def probes(self) -> list[Solution]:
@@ -158,7 +158,7 @@ class Facts:
         outputs = {k: p.name for k, p in enumerate(self.parameters) if p.written and not p.dtype.is_float}
         if not casts or not outputs:
             return frozenset(outputs.values())
-        floats = {k for k, p in enumerate(self.parameters) if p.dtype.is_float and p.given}
+        floats = {k for k, p in enumerate(self.parameters) if p.dtype.is_float and p.is_input}
         computed: list[set[int]] = []
         for one in (self.before, self.after):
             flow, mine = Flow(one), set()
@@ -178,7 +178,7 @@ class Case:
     """Two programs with the same parameters. `given` are inputs of the caller, None: the modes draw their own.
 
     `sizes` holds a size for every symbolic dimension, `open_sizes` those that the caller left open; cases that differ
-    in these share the facts that are `known`.
+    in these have the same `shared_facts`.
     With `shadow`, runs on plain arrays are watched for undefined behaviour; `watched` tells that both programs had such
     a run.
     """
@@ -187,10 +187,10 @@ class Case:
     after: Program
     seed: int
     sizes: Mapping[str, int]
-    given: Sequence[Any] | None = None
+    fixed_inputs: Sequence[Any] | None = None
     shadow: bool = True
     open_sizes: Mapping[str, int] = field(default_factory=dict)
-    known: Facts | None = None
+    shared_facts: Facts | None = None
     watched: bool = field(default=False, init=False)
     brief: bool = False  # only what every mode does first: these sizes are large
 
@@ -202,7 +202,7 @@ class Case:
     @cached_property
     def facts(self) -> Facts:
         """What the programs say whatever the sizes."""
-        return self.known or Facts(self.before, self.after, frozenset(self.sizes))
+        return self.shared_facts or Facts(self.before, self.after, frozenset(self.sizes))
 
     @property
     def parameters(self) -> list[Parameter]:
@@ -217,7 +217,7 @@ class Case:
     @property
     def judges_chosen(self) -> bool:
         """Whether modes choose inputs of their own beside the first: none are given, and these sizes are small."""
-        return self.given is None and not self.brief
+        return self.fixed_inputs is None and not self.brief
 
     @cached_property
     def _exact(self) -> list[Any] | Unsupported:
@@ -235,7 +235,7 @@ class Case:
 
     def exact_inputs(self) -> list[Any]:
         """Inputs on which `before` does not round; `Unsupported` where there are none, or others are given."""
-        if self.given is not None:
+        if self.fixed_inputs is not None:
             raise Unsupported("exact mode: inputs were given")
         if isinstance(self._exact, Unsupported):
             raise Unsupported(str(self._exact))
@@ -243,8 +243,8 @@ class Case:
 
     def inputs(self) -> Sequence[Any]:
         """What concrete inputs there are: those given, exact ones, else random floats."""
-        if self.given is not None:
-            return self.given
+        if self.fixed_inputs is not None:
+            return self.fixed_inputs
         try:
             return self.exact_inputs()
         except Unsupported:
@@ -271,10 +271,10 @@ class Case:
         self.watched = self.watched or self.shadow
         return args
 
-    def compare(self, mode: str, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any],
+    def compare(self, mode: str, inputs: Sequence[Any], first: Sequence[Any], second: Sequence[Any],
                 accept: Callable[[Parameter, np.ndarray, np.ndarray], bool] | None = None) -> Verdict:  # fmt: skip
         """The outputs of two runs: equal values, and NaN equal to NaN; `accept` may say that a difference is none."""
-        for p, a, b in zip(self.parameters, wanted, found, strict=True):
+        for p, a, b in zip(self.parameters, first, second, strict=True):
             if not p.written:
                 continue
             same = np.asarray(a == b)

@@ -37,17 +37,17 @@ class Coverage:
     def __init__(self) -> None:
         self.sides: dict[x.Expr, int] = {}
 
-    def note(self, site: x.Expr, taken: Value, mask: Any) -> None:
+    def note(self, site: x.Expr, condition: Value, mask: Any) -> None:
         """Add the sides taken at the points of a mask."""
-        if type(taken) is not np.ndarray:
-            self.sides[site] |= 2 if taken else 1
+        if type(condition) is not np.ndarray:
+            self.sides[site] |= 2 if condition else 1
             return
         if mask is not None:
-            taken = np.broadcast_to(taken, np.broadcast_shapes(taken.shape, mask.shape))
-            taken = taken[np.broadcast_to(mask, taken.shape)]
-        if taken.size:
-            yes = np.count_nonzero(taken)
-            self.sides[site] |= (2 if yes else 0) | (1 if yes < taken.size else 0)
+            condition = np.broadcast_to(condition, np.broadcast_shapes(condition.shape, mask.shape))
+            condition = condition[np.broadcast_to(mask, condition.shape)]
+        if condition.size:
+            yes = np.count_nonzero(condition)
+            self.sides[site] |= (2 if yes else 0) | (1 if yes < condition.size else 0)
 
     def forget(self) -> None:
         """Begin anew: nothing was taken."""
@@ -60,14 +60,14 @@ class Coverage:
 
     def never(self) -> list[str]:
         """The sides that were never taken, as text."""
-        found: dict[str, None] = {}
+        texts: dict[str, None] = {}
         for site, sides in self.sides.items():
             if sides in (1, 2):
-                found[_told(site, sides == 2)] = None
-        return list(found)
+                texts[_side_text(site, sides == 2)] = None
+        return list(texts)
 
 
-def _told(site: x.Expr, yes: bool) -> str:
+def _side_text(site: x.Expr, yes: bool) -> str:
     if isinstance(site, _CLIPS):
         return f"{site} {'always' if yes else 'never'} clips"
     return f"{site} {'always' if yes else 'never'} holds"

@@ -19,7 +19,7 @@ from ..meaning.steps import OutOfSteps, limited
 from .case import Case, Facts, Undefined
 from .evidence import NOTHING, Evidence
 from .inplace import marked, positions_of, read_first
-from .inputs.arguments import random_inputs, told_sizes
+from .inputs.arguments import random_inputs, sizes_from_shapes
 from .inputs.exact import exact_arguments
 from .inputs.sizes import Round, rounds_to_try, size_names, sizes_to_try
 from .modes import Mode, known_modes
@@ -60,7 +60,7 @@ def check(
     of `after` is a difference. Raises `Unsupported` where no mode can compare, `InputError` for arguments that are none
     and for programs of different parameters.
     """
-    known, modes = known_modes(), _asked(modes)
+    available, modes = known_modes(), _asked(modes)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed is a whole number, 0 or more, found {seed!r}")
     if several_functions(before) and several_functions(after):
@@ -71,7 +71,7 @@ def check(
     if one_sided:
         return Verdict(False, "signature", one_sided, programs=(before, after), seed=seed)
     if inputs is not None:
-        sizes = {**told_sizes(before, inputs), **(sizes or {})}
+        sizes = {**sizes_from_shapes(before, inputs), **(sizes or {})}
     tried = sizes_to_try(before, after, seed, sizes, several=inputs is None)
     rounds = rounds_to_try(before, after, tried, sizes) if inputs is None else []
     before, after, updated = _in_place(before, after, seed, tried, inputs, inout)
@@ -79,38 +79,38 @@ def check(
     ran: dict[str, Verdict] = {}
     refused: dict[str, str] = {}
     for name in _in_order(modes):
-        if name not in modes and any(known[n].compares for n in ran):
+        if name not in modes and any(available[n].compares for n in ran):
             continue
         try:
-            verdict, case = cases.judged(known[name])
+            verdict, case = cases.judged(available[name])
         except Unsupported as reason:
             refused[name] = str(reason)
             continue
         ran[name] = verdict
         if not verdict:
             if shrink and inputs is None:
-                judge = partial(_verdict, known[name])
-                ran[name] = smallest(case, verdict, judge, known[name].on)
+                judge = partial(_verdict, available[name])
+                ran[name] = smallest(case, verdict, judge, available[name].on)
             break
     if not ran:
         reasons = "".join(f"\n  {name}: {why}" for name, why in refused.items())
         raise Unsupported(f"the programs cannot be compared: every mode refuses{reasons}")
-    told = next((v for v in ran.values() if not v), next(iter(ran.values())))
-    if told and cases.only_empty():
+    overall = next((v for v in ran.values() if not v), next(iter(ran.values())))
+    if overall and cases.only_empty():
         raise Unsupported(
             "the programs cannot be compared: a dimension was 0 at each size that could be judged"
             f"{_at_sizes(cases)}\n  try:    sizes= with a size at which the first program is defined"
         )
-    if told and not JUDGE_ROUNDING & set(ran):
-        told = replace(told, unjudged=cases.rounded())
-    excused = sum(one.excused for one in cases.known) if told else 0
-    tried_sizes = cases.tried() if told else ()
-    short = cases.short() if told else {}
-    if not told:
-        told = replace(told, programs=(before, after), seed=seed)
+    if overall and not JUDGE_ROUNDING & set(ran):
+        overall = replace(overall, unjudged=cases.rounded())
+    excused = sum(one.excused for one in cases.evidence) if overall else 0
+    tried_sizes = cases.tried() if overall else ()
+    short = cases.short() if overall else {}
+    if not overall:
+        overall = replace(overall, programs=(before, after), seed=seed)
     return replace(
-        told, ran=tuple(ran), refused=refused, tried=tried_sizes, inout=updated, excused=excused, short=short,
-        untaken=cases.untaken() if told else (),
+        overall, ran=tuple(ran), refused=refused, tried=tried_sizes, inout=updated, excused=excused, short=short,
+        untaken=cases.untaken() if overall else (),
     )  # fmt: skip
 
 
@@ -136,26 +136,26 @@ def _in_place(
 
 def _asked(modes: Any) -> tuple[str, ...]:
     """The names of modes that were asked for; `InputError` for anything else. One name may stand alone."""
-    known = known_modes()
+    available = known_modes()
     if isinstance(modes, str):
         modes = (modes,)
     names = tuple(modes) if isinstance(modes, Iterable) else (modes,)
     if not all(isinstance(name, str) for name in names):
-        raise InputError(f"modes are names, found {modes!r}; known: {', '.join(known)}")
-    unknown = sorted(set(names) - set(known))
+        raise InputError(f"modes are names, found {modes!r}; known: {', '.join(available)}")
+    unknown = sorted(set(names) - set(available))
     if unknown:
-        raise InputError(f"modes {', '.join(unknown)} are unknown; known: {', '.join(known)}")
+        raise InputError(f"modes {', '.join(unknown)} are unknown; known: {', '.join(available)}")
     if not names:
-        raise InputError(f"modes are empty: there is nothing to do; known: {', '.join(known)}")
+        raise InputError(f"modes are empty: there is nothing to do; known: {', '.join(available)}")
     return names
 
 
 def _in_order(modes: Sequence[str]) -> list[str]:
     """The modes asked for, those that compare first; between them and the others the last resorts of the former."""
-    known = known_modes()
-    comparing = [name for name in known if name in modes and known[name].compares]
+    available = known_modes()
+    comparing = [name for name in available if name in modes and available[name].compares]
     resorts = LAST_RESORTS if comparing and not set(comparing) & set(LAST_RESORTS) else ()
-    return [*comparing, *resorts, *(name for name in known if name in modes and not known[name].compares)]
+    return [*comparing, *resorts, *(name for name in available if name in modes and not available[name].compares)]
 
 
 @dataclass
@@ -167,27 +167,27 @@ class _Cases:
     ran: set[int] = field(default_factory=set)  # the places of those of which a mode gave a verdict
     too_long: set[int] = field(default_factory=set)
     undefined: set[int] = field(default_factory=set)  # the places of those at which `before` is
-    known: list[Evidence] = field(init=False)  # of each case, what all modes have shown so far
+    evidence: list[Evidence] = field(init=False)  # of each case, what all modes have shown so far
 
     def __post_init__(self) -> None:
-        self.known = [NOTHING] * len(self.cases)
+        self.evidence = [NOTHING] * len(self.cases)
 
     @staticmethod
-    def of(before: Program, after: Program, seed: int, given: Mapping[str, int] | None,
+    def of(before: Program, after: Program, seed: int, fixed: Mapping[str, int] | None,
            tried: Sequence[Mapping[str, int]], rounds: Sequence[Round], inputs: Sequence[Any] | None,
            shadow: bool) -> _Cases:  # fmt: skip
         facts = Facts(before, after, frozenset(tried[0]))
 
         def case(sizes: Mapping[str, int], brief: bool = False) -> Case:
-            left_open = {name: n for name, n in sizes.items() if name not in (given or {})}
+            left_open = {name: n for name, n in sizes.items() if name not in (fixed or {})}
             return Case(before, after, seed, sizes, inputs, shadow, left_open, facts, brief)
 
-        made, round_cases = [case(sizes) for sizes in tried], []
+        cases, round_cases = [case(sizes) for sizes in tried], []
         for one in rounds:
             its = [case(sizes, brief=True) for sizes in (one.sizes, *one.otherwise)]
             round_cases.append((one, its))
-            made += its
-        return _Cases(made, round_cases)
+            cases += its
+        return _Cases(cases, round_cases)
 
     def judged(self, mode: Mode) -> tuple[Verdict, Case]:
         """A mode's verdict: the first difference, with its case. `Unsupported` where the mode refuses all sizes.
@@ -196,13 +196,13 @@ class _Cases:
         """
         reason: Unsupported | None = None
         undefined: ExecutionError | None = None
-        told: tuple[Verdict, Case] | None = None
+        first_verdict: tuple[Verdict, Case] | None = None
         for k, case in enumerate(self.cases):
             if k in self.undefined or k in self.too_long or (case.brief and self._not_needed(k, case, mode)):
                 continue
             try:
                 with limited(ROUND_STEPS) if case.brief else nullcontext():
-                    evidence = _judged(mode, case, self.known[k])
+                    evidence = _judged(mode, case, self.evidence[k])
             except OutOfSteps as why:
                 reason = reason or why
                 self.too_long.add(k)
@@ -214,21 +214,21 @@ class _Cases:
                 undefined = undefined or error
                 self.undefined.add(k)
                 continue
-            self.known[k] |= evidence
+            self.evidence[k] |= evidence
             if (verdict := evidence.verdict) is None:
                 reason = reason or Unsupported(evidence.refusal)
                 continue
             self.ran.add(k)
-            told = told or (verdict, case)
+            first_verdict = first_verdict or (verdict, case)
             if not verdict:
                 return verdict, case
         if undefined is not None and all(k in self.undefined for k, case in enumerate(self.cases) if not case.brief):
-            if told is None:
+            if first_verdict is None:
                 raise undefined
-        if told is None:
+        if first_verdict is None:
             assert reason is not None
             raise reason
-        return told
+        return first_verdict
 
     def _not_needed(self, k: int, case: Case, mode: Mode) -> bool:
         """Whether large sizes were compared already, or are those to take in place of others, which `before` has."""
@@ -251,8 +251,8 @@ class _Cases:
     def short(self) -> dict[str, int]:
         """The tiles that no judged size goes round three times, by the name of the dimension."""
         judged = [self.cases[k].sizes for k in self.ran - self.undefined]
-        wanted = {one.name: one.tile for one, _ in self.rounds}
-        return {name: tile for name, tile in wanted.items() if all(sizes[name] < 3 * tile for sizes in judged)}
+        tile_of = {one.name: one.tile for one, _ in self.rounds}
+        return {name: tile for name, tile in tile_of.items() if all(sizes[name] < 3 * tile for sizes in judged)}
 
     def untaken(self) -> tuple[str, ...]:
         """The sides of comparisons and clips that no input took."""
@@ -260,8 +260,8 @@ class _Cases:
 
     def tried(self) -> tuple[Mapping[str, int], ...]:
         """The values of open dimensions at which the programs were compared."""
-        found = [case.open_sizes for k, case in enumerate(self.cases) if k in self.ran - self.undefined]
-        return tuple(sizes for sizes in found if sizes)
+        open_sizes = [case.open_sizes for k, case in enumerate(self.cases) if k in self.ran - self.undefined]
+        return tuple(sizes for sizes in open_sizes if sizes)
 
 
 def _check_each(before: IRModule, after: IRModule, sizes: Mapping[str, int] | None, **options: Any) -> Verdict:
@@ -271,16 +271,16 @@ def _check_each(before: IRModule, after: IRModule, sizes: Mapping[str, int] | No
         raise InputError(f"only one of the modules has {', '.join(sorted(missing))}")
     theirs = {name: size_names(func, after[name]) for name, func in before.items()}
     unknown = set(sizes or {}) - set().union(*theirs.values())
-    told: Verdict | None = None
+    weakest: Verdict | None = None
     for name, func in before.items():
         own = {n: size for n, size in (sizes or {}).items() if n in theirs[name] or n in unknown}
         verdict = check(func, after[name], sizes=own, **options)
         if not verdict:
             return replace(verdict, message=f"{name}: {verdict.message}")
-        if told is None or len(verdict.ran) < len(told.ran):
-            told = verdict
-    assert told is not None
-    return told
+        if weakest is None or len(verdict.ran) < len(weakest.ran):
+            weakest = verdict
+    assert weakest is not None
+    return weakest
 
 
 def _verdict(mode: Mode, case: Case) -> Verdict | None:
@@ -288,10 +288,10 @@ def _verdict(mode: Mode, case: Case) -> Verdict | None:
     return _judged(mode, case, NOTHING).verdict
 
 
-def _judged(mode: Mode, case: Case, known: Evidence) -> Evidence:
+def _judged(mode: Mode, case: Case, evidence: Evidence) -> Evidence:
     """What a mode shows; what is undefined in `after` is a difference too."""
     try:
-        return mode.run(case, known)
-    except Undefined as found:
+        return mode.run(case, evidence)
+    except Undefined as error:
         name = "shadow" if case.shadow else mode.name
-        return Evidence(Verdict(False, name, str(found), inputs=found.inputs, finding=found.finding))
+        return Evidence(Verdict(False, name, str(error), inputs=error.inputs, finding=error.finding))

@@ -38,7 +38,7 @@ class Flow:
     """The flow of one program."""
 
     def __init__(self, program: Program) -> None:
-        self.made: dict[Key, list[x.Node]] = {}  # from which expressions
+        self.sources: dict[Key, list[x.Node]] = {}  # from which expressions
         self.linked: dict[Key, set[Key]] = {}  # other names of the same elements
         self.extents: list[x.Node] = []  # what says how often something runs, or how large it is
         self.places: dict[Key, int] = {}
@@ -64,14 +64,14 @@ class Flow:
 
     def variables(self, expressions: Iterable[x.Node]) -> set[str]:
         """The names of the variables that expressions depend on, by whatever way."""
-        return {key.name for key in self._known(expressions, [])[0] if isinstance(key, x.Var)}
+        return {key.name for key in self._closure(expressions, [])[0] if isinstance(key, x.Var)}
 
     def _reached(self, expressions: Iterable[x.Node], keys: Iterable[Key]) -> Reached:
-        known, seen = self._known(expressions, keys)
-        return Reached(frozenset(self.places[k] for k in known if k in self.places), tuple(seen.values()))
+        keys_reached, seen = self._closure(expressions, keys)
+        return Reached(frozenset(self.places[k] for k in keys_reached if k in self.places), tuple(seen.values()))
 
-    def _known(self, expressions: Iterable[x.Node], keys: Iterable[Key]) -> tuple[set[Key], dict[int, x.Node]]:
-        rest, known = list(keys), set[Key]()
+    def _closure(self, expressions: Iterable[x.Node], keys: Iterable[Key]) -> tuple[set[Key], dict[int, x.Node]]:
+        rest, reached = list(keys), set[Key]()
         todo, seen = list(expressions), dict[int, x.Node]()
         while rest or todo:
             while todo:
@@ -82,20 +82,20 @@ class Flow:
                     todo += [n.value for n in x.walk(e) if isinstance(n, x.Let)]
             if rest:
                 key = rest.pop()
-                if key not in known:
-                    known.add(key)
+                if key not in reached:
+                    reached.add(key)
                     rest += self.linked.get(key, ())
-                    todo += self.made.get(key, ())
-        return known, seen
+                    todo += self.sources.get(key, ())
+        return reached, seen
 
     def _tensors(self, program: Any) -> None:
         self.places = {one: k for k, one in enumerate(keys(program))}
-        rest, known = [one for one in program if isinstance(one, te.Tensor)], set()
+        rest, visited = [one for one in program if isinstance(one, te.Tensor)], set()
         while rest:
             tensor = rest.pop()
-            if tensor in known or isinstance(tensor.op, te.PlaceholderOp):
+            if tensor in visited or isinstance(tensor.op, te.PlaceholderOp):
                 continue
-            known.add(tensor)
+            visited.add(tensor)
             if isinstance(tensor.op, te.ExternOp):
                 self._function(tensor.op.func, t.IRModule({}))
                 for param, one in zip(tensor.op.func.buffers, tensor.op.inputs, strict=False):
@@ -104,7 +104,7 @@ class Flow:
                 rest += tensor.op.inputs
                 continue
             # An input that is a tensor of the program already is an argument, and stays one.
-            self.made[tensor] = [tensor.op]
+            self.sources[tensor] = [tensor.op]
             for n in x.walk(tensor.op):
                 if isinstance(n, te.TensorLoad):
                     rest.append(n.tensor)
@@ -151,7 +151,7 @@ class Flow:
             rest += [(c, inner) for c in x.children(s) if isinstance(c, t.Stmt)]
 
     def _make(self, key: Key, parts: tuple[x.Node, ...]) -> None:
-        self.made.setdefault(key, []).extend(parts)
+        self.sources.setdefault(key, []).extend(parts)
 
     def _link(self, one: Key, other: Key) -> None:
         self.linked.setdefault(one, set()).add(other)
@@ -172,12 +172,12 @@ def computes_with_floats(n: x.Node) -> bool:
 
 def _keys(e: x.Node) -> list[Key]:
     """What an expression reads."""
-    found: list[Key] = []
+    keys: list[Key] = []
     for n in x.walk(e):
         if isinstance(n, t.BufferLoad):
-            found.append(n.buffer)
+            keys.append(n.buffer)
         elif isinstance(n, te.TensorLoad):
-            found.append(n.tensor)
+            keys.append(n.tensor)
         elif isinstance(n, x.Var):
-            found.append(n)
-    return found
+            keys.append(n)
+    return keys

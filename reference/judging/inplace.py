@@ -25,10 +25,10 @@ def marked(program: Program, positions: Sequence[int]) -> Program:
     if not positions or not isinstance(program, t.PrimFunc | t.IRModule):
         return program
     func = entry(program)
-    made = func.with_attr(INOUT, tuple(positions))
+    with_inout = func.with_attr(INOUT, tuple(positions))
     if isinstance(program, t.PrimFunc):
-        return made
-    return program.with_function(next(name for name, f in program.items() if f is func), made)
+        return with_inout
+    return program.with_function(next(name for name, f in program.items() if f is func), with_inout)
 
 
 def positions_of(program: Program, names: Sequence[str]) -> tuple[int, ...]:
@@ -36,36 +36,36 @@ def positions_of(program: Program, names: Sequence[str]) -> tuple[int, ...]:
     written = {p.name: k for k, p in enumerate(parameters(program)) if p.written}
     unknown = [name for name in names if name not in written]
     if unknown:
-        told = ", ".join(written) or "nothing"
-        raise InputError(f"inout names {', '.join(unknown)}, which the program does not write; it writes {told}")
+        listed = ", ".join(written) or "nothing"
+        raise InputError(f"inout names {', '.join(unknown)}, which the program does not write; it writes {listed}")
     return tuple(sorted(written[name] for name in names))
 
 
 def read_first(program: Program, seed: int = 0, sizes: Mapping[str, int] | None = None,
-               inputs: Sequence[Any] | None = None, known: Sequence[int] = ()) -> tuple[int, ...]:  # fmt: skip
-    """The places of the parameters that a program reads before it writes them, found by running it; `known` are some.
+               inputs: Sequence[Any] | None = None, first_places: Sequence[int] = ()) -> tuple[int, ...]:  # fmt: skip
+    """The places of the parameters that a program reads before it writes them; `first_places` are some of them.
 
     What else is undefined in it ends the search; whoever runs it for good says so.
     """
     names = {p.name: k for k, p in enumerate(parameters(program)) if p.written and p.shape is not None}
-    found = list(known)
+    places = list(first_places)
     if not names or not _may_read_first(program):
-        return tuple(found)
-    while len(found) < len(names):
-        trial = marked(program, found)
+        return tuple(places)
+    while len(places) < len(names):
+        trial = marked(program, places)
         args = random_inputs(trial, seed, sizes, _MAGNITUDE) if inputs is None else copies(inputs)
         try:
             execute(trial, args, True, sizes)
         except UndefinedBehaviour as error:
             place = names.get(error.finding.buffer)
-            if error.finding.kind != "uninitialised read" or place is None or place in found:
+            if error.finding.kind != "uninitialised read" or place is None or place in places:
                 break
-            found.append(place)
+            places.append(place)
         except (ExecutionError, Unsupported):
             break
         else:
             break
-    return tuple(sorted(found))
+    return tuple(sorted(places))
 
 
 def _may_read_first(program: Program) -> bool:
@@ -73,7 +73,7 @@ def _may_read_first(program: Program) -> bool:
     if not isinstance(program, t.PrimFunc | t.IRModule):
         return False
     func = entry(program)
-    written = {p for p, told in zip(func.params, parameters(program), strict=True) if told.written}
+    written = {p for p, parameter in zip(func.params, parameters(program), strict=True) if parameter.written}
     if any(isinstance(n, t.KernelCall | t.MatchBufferRegion) for n in x.walk(func)):
         return True
     # What a reduction block has initialised it may read. There may be thousands of statements: no recursion.

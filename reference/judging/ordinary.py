@@ -46,11 +46,11 @@ def apart(case: Case, inputs: Sequence[Any], values: bool = True) -> Verdict | N
     `Unsupported` where `values` are asked for and no bound tells, `ExecutionError` where `before` is undefined, and
     `Undefined` where `after` is.
     """
-    wanted, found = case.run_before(inputs), case.run_after(inputs)
-    for p, w, f in zip(case.parameters, wanted, found, strict=True):
+    before, after = case.run_before(inputs), case.run_after(inputs)
+    for p, w, f in zip(case.parameters, before, after, strict=True):
         if p.written and p.name in case.facts.integral and (unequal := np.asarray(w != f)).any():
             return replace(difference("field", p.name, unequal, w, f, inputs), in_floats=True)
-    lost = [_lost(w, f) if p.written else None for p, w, f in zip(case.parameters, wanted, found, strict=True)]
+    lost = [_lost(w, f) if p.written else None for p, w, f in zip(case.parameters, before, after, strict=True)]
     if not values and not any(one is not None and one.any() for one in lost):
         return None
     bounds = _bounds(case, inputs)
@@ -65,13 +65,13 @@ def apart(case: Case, inputs: Sequence[Any], values: bool = True) -> Verdict | N
         if wrong.any():
             how = " in floats beyond rounding,"
             name = case.parameters[k].name
-            return replace(difference("field", name, wrong, wanted[k], found[k], inputs, how), in_floats=True)
+            return replace(difference("field", name, wrong, before[k], after[k], inputs, how), in_floats=True)
     if bounds is None and values:
         raise Unsupported("field mode: no error bounds tell whether floats agree")
     return None
 
 
-def on_floats(case: Case, inputs: Sequence[Any], known: Evidence, judged: bool = False) -> Verdict | None:
+def on_floats(case: Case, inputs: Sequence[Any], evidence: Evidence, judged: bool = False) -> Verdict | None:
     """A difference in what formulas do not say, on ordinary inputs and on those that reach the programs' constants.
 
     That is numbers that become infinite or NaN, and integers that went through floats. Where both programs round alike,
@@ -79,23 +79,23 @@ def on_floats(case: Case, inputs: Sequence[Any], known: Evidence, judged: bool =
     inputs showed that the programs agree, only what overflows functions is asked. With `judged`, the ordinary inputs
     were judged before, and nobody judged the formulas: values count on all inputs but those.
     """
-    if Shown.FLOATS in known.shown:
+    if Shown.FLOATS in evidence.shown:
         return None
-    chosen: list[tuple[Sequence[Any], bool]] = []
-    if Shown.EXACT not in known.shown:
-        chosen += [] if judged else [(inputs, not case.rounded)]
-        chosen += [(varied(inputs, variation), judged) for variation in variations(case, inputs)]
-    chosen += [(varied(inputs, variation), False) for variation in poles(case, inputs)]
-    for one, values in chosen:
-        found = None
+    trials: list[tuple[Sequence[Any], bool]] = []
+    if Shown.EXACT not in evidence.shown:
+        trials += [] if judged else [(inputs, not case.rounded)]
+        trials += [(varied(inputs, variation), judged) for variation in variations(case, inputs)]
+    trials += [(varied(inputs, variation), False) for variation in poles(case, inputs)]
+    for one, values in trials:
+        difference = None
         with suppress(ExecutionError):
             try:
-                found = apart(case, one, values)
+                difference = apart(case, one, values)
             except Unsupported:
                 with suppress(Unsupported):
-                    found = apart(case, one, values=False) if values else None
-        if found is not None:
-            return found
+                    difference = apart(case, one, values=False) if values else None
+        if difference is not None:
+            return difference
     return None
 
 
@@ -112,7 +112,7 @@ def other_inputs(case: Case, inputs: Sequence[Any]) -> list[list[Any]]:
     return [
         [
             np.asarray(rng.uniform(low, high, np.shape(a)), p.dtype.numpy)[() if p.shape is None else ...]
-            if p.given and p.dtype.is_float else a
+            if p.is_input and p.dtype.is_float else a
             for p, a in zip(case.parameters, inputs, strict=True)
         ]
         for low, high in SPANS
@@ -129,11 +129,11 @@ def _bounds(case: Case, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]] | 
         return None
 
 
-def _lost(wanted: np.ndarray, found: np.ndarray) -> np.ndarray:
+def _lost(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """Where a finite number became none."""
-    if wanted.dtype.kind != "f":
-        return np.zeros(wanted.shape, np.bool_)
-    return np.asarray(np.isfinite(wanted) & ~np.isfinite(found))
+    if before.dtype.kind != "f":
+        return np.zeros(before.shape, np.bool_)
+    return np.asarray(np.isfinite(before) & ~np.isfinite(after))
 
 
 def _beyond(value: np.ndarray, error: np.ndarray, other: np.ndarray, its: np.ndarray) -> np.ndarray:

@@ -35,7 +35,7 @@ def unlike(before: Program, after: Program) -> str:
     whole = _differences(_rounding(nodes(before)), _rounding(nodes(after)))
     if whole or len(dtypes(before)) < 2:
         return whole
-    flows, told = (Flow(before), Flow(after)), dict[str, None]()
+    flows, texts = (Flow(before), Flow(after)), dict[str, None]()
     every = parameters(before)
     for p, one, other in zip(every, keys(before), keys(after), strict=True):
         if not p.written:
@@ -43,18 +43,18 @@ def unlike(before: Program, after: Program) -> str:
         mine, its = (_by_input(flow, key) for flow, key in zip(flows, (one, other), strict=True))
         for k in sorted(mine.keys() & its.keys()):
             if text := _differences(mine[k], its[k]):
-                told[f"{text} from {every[k].name} to {p.name}" if k >= 0 else f"{text} to {p.name}"] = None
-    return "; ".join(told)
+                texts[f"{text} from {every[k].name} to {p.name}" if k >= 0 else f"{text} to {p.name}"] = None
+    return "; ".join(texts)
 
 
 def _by_input(flow: Flow, output: Any) -> dict[int, dict[str, set[str]]]:
     """The rounding behind an output, whole (-1) and of what each parameter reaches, by the parameter's place."""
     every = [n for n in flow.into(output).nodes() if computes_with_floats(n) or isinstance(n, x.Cast)]
-    found: dict[int, list[x.Node]] = {-1: every}
+    reached: dict[int, list[x.Node]] = {-1: every}
     for n in {id(n): n for n in every}.values():
         for k in flow.into_value(n).parameters:
-            found.setdefault(k, []).append(n)
-    return {k: _rounding(some) for k, some in found.items()}
+            reached.setdefault(k, []).append(n)
+    return {k: _rounding(some) for k, some in reached.items()}
 
 
 def dtypes(program: Program) -> set[x.DType]:
@@ -85,22 +85,22 @@ def elsewhere(case: Case) -> str:
 
 
 def _differences(one: dict[str, set[str]], other: dict[str, set[str]]) -> str:
-    told = []
+    texts = []
     for kind in sorted({*one, *other}):
         was, now = one.get(kind, set()), other.get(kind, set())
         if was == now or (kind != "conversions" and not (was and now)):
             continue
-        told.append(f"{kind} in {_names(now)} for {_names(was)}")
-    return ", ".join(told)
+        texts.append(f"{kind} in {_names(now)} for {_names(was)}")
+    return ", ".join(texts)
 
 
 def _rounding(every: Iterable[x.Node]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    kinds: dict[str, set[str]] = {}
     for n in every:
         if isinstance(n, x.Cast):
             source, target = n.value.dtype, n.dtype
             if source.is_float and target.is_float and target.bits < source.bits:
-                found.setdefault("conversions", set()).add(str(target.scalar))
+                kinds.setdefault("conversions", set()).add(str(target.scalar))
             continue
         kind = _KINDS.get(type(n))
         if isinstance(n, x.Call) and n.op in FUNCTIONS:
@@ -108,8 +108,8 @@ def _rounding(every: Iterable[x.Node]) -> dict[str, set[str]]:
         if isinstance(n, x.Call) and n.op == "fma":
             kind = "sums"
         if kind is not None and isinstance(n, x.Expr) and n.dtype.is_float:
-            found.setdefault(kind, set()).add(str(n.dtype.scalar))
-    return found
+            kinds.setdefault(kind, set()).add(str(n.dtype.scalar))
+    return kinds
 
 
 def _names(dtypes: set[str]) -> str:

@@ -37,7 +37,7 @@ class Parameter:
     inout: bool = False
 
     @property
-    def given(self) -> bool:
+    def is_input(self) -> bool:
         """Whether the caller passes a value in."""
         return not self.written or self.inout
 
@@ -123,9 +123,9 @@ def same_signature(before: Program, after: Program) -> str:
         if p.dtype != q.dtype or (p.shape is None) != (q.shape is None):
             names = p.name if p.name == q.name else f"{p.name} and {q.name}"
             raise InputError(f"the parameters {names} differ: {p.kind} before, {q.kind} after")
-    told = [f"{p.name} is written by {'before and not by after' if p.written else 'after and not by before'}"
+    sentences = [f"{p.name} is written by {'before and not by after' if p.written else 'after and not by before'}"
             for p, q in zip(one, other, strict=True) if p.written != q.written]  # fmt: skip
-    return "\n".join(told)
+    return "\n".join(sentences)
 
 
 def execute(program: Program, args: Sequence[Any], shadow: bool = True, sizes: Mapping[str, int] | None = None,

@@ -33,14 +33,14 @@ def smallest(case: Case, verdict: Verdict, judge: Judge, on: Any = None) -> Verd
     best, here, budget = verdict, case, _Budget(steps.taken() + STEPS)
     for sizes in _smaller_sizes(case):
         smaller = case.with_sizes(sizes)
-        found = budget.tried(judge, smaller)
-        if found is not None and _like(found, verdict):
-            best, here = found, smaller
+        again = budget.tried(judge, smaller)
+        if again is not None and _like(again, verdict):
+            best, here = again, smaller
             break
-    if on is not None and case.given is None and best.output:
+    if on is not None and case.fixed_inputs is None and best.output:
         best = _simplest(here, best, partial(_again, budget, on, here, best))
     names = [p.name for p in here.parameters]
-    shown = [(n, a) for n, a, p in zip(names, best.inputs, here.parameters, strict=True) if p.given]
+    shown = [(n, a) for n, a, p in zip(names, best.inputs, here.parameters, strict=True) if p.is_input]
     text = described([n for n, _ in shown], [a for _, a in shown], here.open_sizes)
     return replace(best, sizes=dict(here.open_sizes), counterexample=text if best.output else _sizes_only(here))
 
@@ -54,8 +54,8 @@ def _smaller_sizes(case: Case) -> Iterator[dict[str, int]]:
     names = list(case.open_sizes)
     if not names:
         return
-    chosen = itertools.product(SIZES, repeat=min(len(names), 3))
-    for values in sorted(chosen, key=lambda v: (sum(v), max(v))):
+    combinations = itertools.product(SIZES, repeat=min(len(names), 3))
+    for values in sorted(combinations, key=lambda v: (sum(v), max(v))):
         candidate = dict(zip(names, itertools.chain(values, itertools.repeat(values[-1])), strict=False))
         if all(n <= case.open_sizes[name] for name, n in candidate.items()) and candidate != case.open_sizes:
             yield candidate
@@ -75,37 +75,37 @@ class _Budget:
         try:
             with steps.limited(left):
                 steps.spend(ATTEMPT)
-                found = attempt(*args)
+                verdict = attempt(*args)
         except (ExecutionError, Unsupported, InputError, Undefined):
             return None
-        return found if found is not None and not found else None
+        return verdict if verdict is not None and not verdict else None
 
 
 def _again(budget: _Budget, on: Any, case: Case, like: Verdict, inputs: Sequence[Any]) -> Verdict | None:
     return budget.tried(on, case, inputs, like)
 
 
-def _like(found: Verdict, wanted: Verdict) -> bool:
-    return found.mode == wanted.mode and (found.output == wanted.output or not wanted.output)
+def _like(verdict: Verdict, original: Verdict) -> bool:
+    return verdict.mode == original.mode and (verdict.output == original.output or not original.output)
 
 
 def _simplest(case: Case, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | None]) -> Verdict:
     """The same difference on simpler inputs, one array after the other."""
     for magnitude in (1, 2, 8):
-        found = attempt(random_inputs(case.before, case.seed, case.sizes, magnitude))
-        if found is not None:
-            best = found
+        simpler_verdict = attempt(random_inputs(case.before, case.seed, case.sizes, magnitude))
+        if simpler_verdict is not None:
+            best = simpler_verdict
             break
     changeable = [
         k for k, p in enumerate(case.parameters)
-        if p.given and isinstance(best.inputs[k], np.ndarray) and not p.dtype.is_bool
+        if p.is_input and isinstance(best.inputs[k], np.ndarray) and not p.dtype.is_bool
     ]  # fmt: skip
     for k in changeable:
         array = np.asarray(best.inputs[k])
         for simpler in (np.zeros_like(array), np.ones_like(array)):
-            found = attempt([*best.inputs[:k], simpler, *best.inputs[k + 1 :]])
-            if found is not None:
-                best = found
+            simpler_verdict = attempt([*best.inputs[:k], simpler, *best.inputs[k + 1 :]])
+            if simpler_verdict is not None:
+                best = simpler_verdict
                 break
     for k in changeable:
         if np.asarray(best.inputs[k]).any():
@@ -115,10 +115,10 @@ def _simplest(case: Case, best: Verdict, attempt: Callable[[Sequence[Any]], Verd
 
 def _few(k: int, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | None]) -> Verdict:
     """Few elements that are not zero; where it takes more than a text lists, ones everywhere if they do."""
-    found = _fewer(k, best, attempt)
+    fewer = _fewer(k, best, attempt)
     array = np.asarray(best.inputs[k])
     everywhere = bool((array == array.flat[0]).all())
-    return best if everywhere and np.count_nonzero(found.inputs[k]) > SHOWN else found
+    return best if everywhere and np.count_nonzero(fewer.inputs[k]) > SHOWN else fewer
 
 
 def _fewer(k: int, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | None]) -> Verdict:
@@ -132,10 +132,10 @@ def _fewer(k: int, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | N
             if not flat[begin : begin + step].any():
                 continue
             flat[begin : begin + step] = 0
-            found = attempt([*best.inputs[:k], array, *best.inputs[k + 1 :]])
-            best = best if found is None else found
+            verdict = attempt([*best.inputs[:k], array, *best.inputs[k + 1 :]])
+            best = best if verdict is None else verdict
         step //= 2
     array = np.array(best.inputs[k])
     array[array != 0] = 1
-    found = attempt([*best.inputs[:k], array, *best.inputs[k + 1 :]])
-    return best if found is None else found
+    verdict = attempt([*best.inputs[:k], array, *best.inputs[k + 1 :]])
+    return best if verdict is None else verdict

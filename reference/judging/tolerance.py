@@ -14,14 +14,14 @@ from minitvm.tir import nodes as t
 from .programs import Program
 
 
-def close(found: Any, wanted: Any, func: Program | None = None, steps: int | None = None) -> bool:
+def close(actual: Any, expected: Any, func: Program | None = None, steps: int | None = None) -> bool:
     """Whether floats agree up to rounding: a last resort, for programs that exact mode refuses.
 
-    The allowed difference is `steps` units of rounding of the largest magnitude in `wanted`, `steps` being the number
+    The allowed difference is `steps` units of rounding of the largest magnitude in `expected`, `steps` being the number
     of operations that one element may go through: 64, and as many as its loops have iterations that sum into it. NaN
     and infinities must be the same. A small element in a large tensor may be wrong unnoticed; prefer `check`.
     """
-    a, b = np.asarray(found), np.asarray(wanted)
+    a, b = np.asarray(actual), np.asarray(expected)
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     if a.dtype.kind != "f":
@@ -58,11 +58,11 @@ def _summed(program: Program | None) -> int:
 
 
 def _bodies(program: Sequence[Any]) -> list[x.Expr]:
-    found: dict[te.Operation, None] = {}
+    operations: dict[te.Operation, None] = {}
     stack = [one for one in program if isinstance(one, te.Tensor)]
     while stack:
         op = stack.pop().op
-        if isinstance(op, te.ComputeOp | te.ExternOp) and op not in found:
-            found[op] = None
+        if isinstance(op, te.ComputeOp | te.ExternOp) and op not in operations:
+            operations[op] = None
             stack.extend(op.input_tensors)
-    return [b for op in found if isinstance(op, te.ComputeOp) for b in op.body]
+    return [b for op in operations if isinstance(op, te.ComputeOp) for b in op.body]

@@ -75,8 +75,8 @@ class Verdict:
 
     def __str__(self) -> str:
         if self.equal:
-            told = ", ".join(self.ran) if self.mode in self.ran else ", ".join((self.mode, *self.ran))
-            lines = [f"equal ({told or self.mode}){_at(self.tried)}"]
+            modes = ", ".join(self.ran) if self.mode in self.ran else ", ".join((self.mode, *self.ran))
+            lines = [f"equal ({modes or self.mode}){_at(self.tried)}"]
         else:
             lines = [self.message, *([self.counterexample] if self.counterexample else [])]
         if self.inout:
@@ -103,11 +103,11 @@ def _some(texts: Sequence[str]) -> str:
     return "; ".join(cut) + rest
 
 
-def difference(mode: str, output: str, wrong: np.ndarray, wanted: np.ndarray, found: np.ndarray,
+def difference(mode: str, output: str, wrong: np.ndarray, first: np.ndarray, second: np.ndarray,
                inputs: Sequence[Any], how: str = "") -> Verdict:  # fmt: skip
     """The verdict on an output of which some elements are `wrong`: the first of them; `how` they are, as text."""
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
-    before, after = wanted[index], found[index]
+    before, after = first[index], second[index]
     message = (
         f"the programs differ in {output}[{', '.join(map(str, index))}] ({mode} mode,{how}"
         f" {int(wrong.sum())} of {wrong.size} elements)\n  before: {before!r}\n  after:  {after!r}"
@@ -145,9 +145,9 @@ def _array_text(array: np.ndarray) -> str:
     if array.size <= SHOWN:
         return np.array2string(array, separator=", ", formatter={"all": _number}).replace("\n", "")
     places = np.argwhere(array != 0)
-    told = [f"{_number(array[tuple(at)])} at [{', '.join(map(str, at))}]" for at in places[:SHOWN]]
+    entries = [f"{_number(array[tuple(at)])} at [{', '.join(map(str, at))}]" for at in places[:SHOWN]]
     rest = f" and {len(places) - SHOWN} others" if len(places) > SHOWN else ""
-    return f"0 but {', '.join(told)}{rest} ({shape})"
+    return f"0 but {', '.join(entries)}{rest} ({shape})"
 
 
 def _number(value: Any) -> str:

@@ -154,8 +154,8 @@ class ElementCompiler(ScalarCompiler):
         places, site = self._indices(indices), self.site(_verb(node), node)
 
         def refuse(env: Environment) -> ExecutionError:
-            found = tuple(int(p(env)) for p in places)
-            return checks.out_of_bounds(buffer, indices, found, env[slot].shape, site(env))
+            point = tuple(int(p(env)) for p in places)
+            return checks.out_of_bounds(buffer, indices, point, env[slot].shape, site(env))
 
         if len(places) == 1:
             (only,) = places
@@ -207,13 +207,13 @@ class ElementCompiler(ScalarCompiler):
         def offsets(env: Environment) -> list[int]:
             view: View = env[slot]
             columns = [np.broadcast_to(p(env), lanes).tolist() for p in places]
-            found = []
+            places_of_lanes = []
             for index in zip(*columns, strict=True):
                 inside = all(0 <= i < n for i, n in zip(index, view.shape, strict=True))
-                found.append(
+                places_of_lanes.append(
                     view.offset + sum(i * s for i, s in zip(index, view.strides, strict=True)) if inside else -1
                 )
-            return found
+            return places_of_lanes
 
         def explain(env: Environment, lane: int) -> ExecutionError:
             index = tuple(int(np.broadcast_to(p(env), lanes)[lane]) for p in places)
@@ -230,7 +230,7 @@ class ElementCompiler(ScalarCompiler):
         explain, fetch, slot = self._explain, self._fetch(e.buffer, e), self.slot(e.buffer)
         mask = self._indices([e.predicate])[0] if e.predicate is not None else None
         numpy, lanes, touch = self.cells(e.dtype), e.dtype.lanes, self._touch(e.buffer)
-        wanted = [True] * lanes if picked is None else picked.tolist()
+        is_picked = [True] * lanes if picked is None else picked.tolist()
 
         def evaluate(env: Environment) -> Value:
             view: View = env[slot]
@@ -240,7 +240,7 @@ class ElementCompiler(ScalarCompiler):
             for lane in active:
                 if places[lane] < 0:
                     raise explain(env, lane)
-                if wanted[lane]:
+                if is_picked[lane]:
                     result[lane] = fetch(env, view, places[lane])
                 elif touch is not None:
                     touch(view, places[lane])
@@ -316,12 +316,12 @@ def _verb(node: Any) -> str:
 
 def _indices_of(view: View, offset: int) -> tuple[int, ...]:
     """The indices of an element, from its flat offset; for messages."""
-    rest, found = offset - view.offset, []
+    rest, by_size = offset - view.offset, []
     for n, stride in sorted(zip(view.shape, view.strides, strict=True), key=lambda p: -p[1]):
         index = rest // stride if stride and n > 1 else 0
-        found.append((stride, index))
+        by_size.append((stride, index))
         rest -= index * stride
-    by_stride: Iterator[int] = (i for _, i in found)
+    by_stride: Iterator[int] = (i for _, i in by_size)
     order = sorted(range(len(view.shape)), key=lambda k: -view.strides[k])
     placed = dict(zip(order, by_stride, strict=True))
     return tuple(placed[k] for k in range(len(view.shape)))

@@ -50,33 +50,33 @@ def _has_data(e: Any) -> bool:
 
 def reaches(node: x.Node) -> dict[x.Var, int]:
     """The largest magnitude of the loop variables and block iterators below a node whose domain is constant."""
-    found: dict[x.Var, int] = {}
+    reached: dict[x.Var, int] = {}
     for part in x.walk(node):
-        note_reach(found, part)
-    return found
+        note_reach(reached, part)
+    return reached
 
 
-def note_reach(found: dict[x.Var, int], part: x.Node) -> None:
+def note_reach(reached: dict[x.Var, int], part: x.Node) -> None:
     """Add what one node says about the reach of variables."""
     if isinstance(part, For):
-        _note(found, part.var, part.start, part.extent)
+        _note(reached, part.var, part.start, part.extent)
     elif isinstance(part, x.IterVar) and part.dom is not None:
-        _note(found, part.var, part.dom.start, part.dom.extent)
+        _note(reached, part.var, part.dom.start, part.dom.extent)
 
 
-def _note(found: dict[x.Var, int], var: x.Var, start: x.Expr, extent: x.Expr) -> None:
+def _note(reached: dict[x.Var, int], var: x.Var, start: x.Expr, extent: x.Expr) -> None:
     if isinstance(start, x.IntImm) and isinstance(extent, x.IntImm):
-        found[var] = max(abs(start.value), abs(start.value + extent.value))
+        reached[var] = max(abs(start.value), abs(start.value + extent.value))
 
 
-def reach(e: x.Expr, known: Mapping[x.Var, int]) -> int | None:
+def reach(e: x.Expr, magnitudes: Mapping[x.Var, int]) -> int | None:
     """The largest magnitude that any part of an index expression can have; None where that is not known."""
     if isinstance(e, x.IntImm):
         return abs(e.value)
     if isinstance(e, x.Var):
-        return known.get(e)
+        return magnitudes.get(e)
     if isinstance(e, x.Add | x.Sub | x.Mul | x.Min | x.Max | x.FloorDiv | x.FloorMod | x.Div | x.Mod):
-        a, b = reach(e.a, known), reach(e.b, known)
+        a, b = reach(e.a, magnitudes), reach(e.b, magnitudes)
         if a is None or b is None:
             return None
         return a + b if isinstance(e, x.Add | x.Sub) else a * b if isinstance(e, x.Mul) else max(a, b)

@@ -92,9 +92,9 @@ class Run:
                 in_order.add(conflict.loop)
                 if conflict.loop.kind not in INDEPENDENT:
                     remembered.add(conflict.loop)
-            except SeveralMasks as found:
+            except SeveralMasks as masks:
                 self._restore(before)
-                compiler.note_masks(found.buffer)
+                compiler.note_masks(masks.buffer)
             except (NeedsOrder, ExecutionError):
                 self._restore(before)
                 return False
@@ -114,10 +114,10 @@ class Run:
         if self.keep is not None and key in facts.compiled:
             return facts.compiled[key]
         compiler = self.fast(in_order)
-        made = compiler, _compile(compiler, self.values, bound, self.func.body)
+        code = compiler, _compile(compiler, self.values, bound, self.func.body)
         if self.keep is not None:
-            facts.compiled[key] = made
-        return made
+            facts.compiled[key] = code
+        return code
 
     def _restore(self, before: dict[Any, np.ndarray]) -> None:
         for param, array in zip(self.func.params, self.args, strict=True):

@@ -238,11 +238,11 @@ class ScalarCompiler:
         """Lane by lane: neither side is evaluated where the other is chosen."""
 
         def evaluate(env: Environment) -> Value:
-            chosen = condition(env)
-            first, second = _on_lanes(env, chosen, yes), _on_lanes(env, ~chosen, no)
+            holds = condition(env)
+            first, second = _on_lanes(env, holds, yes), _on_lanes(env, ~holds, no)
             if first is None or second is None:
                 return second if first is None else first
-            return np.where(chosen, first, second)
+            return np.where(holds, first, second)
 
         return evaluate
 
@@ -311,8 +311,8 @@ def _on_lanes(env: Environment, lanes: np.ndarray, evaluate: Evaluate) -> Value 
 
 
 def _guarded_and(env: Environment, first: np.ndarray, second: Evaluate) -> np.ndarray:
-    found = _on_lanes(env, first, second)
-    return np.zeros_like(first) if found is None else np.asarray(first & found)
+    other = _on_lanes(env, first, second)
+    return np.zeros_like(first) if other is None else np.asarray(first & other)
 
 
 _EXACT: dict[type, Callable[[Evaluate, Evaluate], Evaluate]] = {
@@ -355,12 +355,12 @@ def evaluate(e: x.Expr, values: dict[x.Var, Value] | None = None) -> Value:
     if isinstance(e, x.IntImm):
         return operations.constant(e)
     compiler = ScalarCompiler()
-    given = dict(values or {})
-    for var in given:
+    bindings = dict(values or {})
+    for var in bindings:
         compiler.define(var)
     run = compiler.expr(e)
     env: Environment = [None] * compiler.size
-    for var, value in given.items():
+    for var, value in bindings.items():
         env[compiler.slot(var)] = value
     with np.errstate(all="ignore"):
         return run(env)

@@ -87,29 +87,29 @@ def conflict(memory: Memory, index: tuple[int, ...], accesses: tuple[Access, Acc
 
 
 def out_of_bounds(
-    buffer: t.Buffer, indices: tuple[Any, ...], found: tuple[int, ...], shape: tuple[int, ...], access: Access
+    buffer: t.Buffer, indices: tuple[Any, ...], point: tuple[int, ...], shape: tuple[int, ...], access: Access
 ) -> UndefinedBehaviour:
     """An index outside its dimension; negative ones included."""
-    axis = next((k for k, (i, n) in enumerate(zip(found, shape, strict=False)) if not 0 <= i < n), 0)
-    bad = found[axis] if found else 0
+    axis = next((k for k, (i, n) in enumerate(zip(point, shape, strict=False)) if not 0 <= i < n), 0)
+    bad = point[axis] if point else 0
     limit = shape[axis] if shape else 1
     return UndefinedBehaviour(
-        f"out of bounds: {access_text(buffer, indices)} at index ({', '.join(map(str, found))})\n"
+        f"out of bounds: {access_text(buffer, indices)} at index ({', '.join(map(str, point))})\n"
         f"  wanted: 0 <= {indices[axis] if indices else ''} < {limit} in dimension {axis} of {buffer.name}\n"
         f"  found:  {bad}\n  in:     {access.place}",
-        Finding("out of bounds", buffer.name, found, (access,)),
+        Finding("out of bounds", buffer.name, point, (access,)),
     )
 
 
-def uninitialised(memory: Memory, found: tuple[int, ...], access: Access, is_output: bool) -> UndefinedBehaviour:
+def uninitialised(memory: Memory, point: tuple[int, ...], access: Access, is_output: bool) -> UndefinedBehaviour:
     """An element is read before anything was written to it."""
     text = (
-        f"uninitialised read: element [{', '.join(map(str, found))}] of {memory.name} has not been written yet\n"
+        f"uninitialised read: element [{', '.join(map(str, point))}] of {memory.name} has not been written yet\n"
         f"  in:     {access.place}"
     )
     if is_output:
         text += f"\n  try:    inout=[{memory.name!r}] if the function is meant to update what the caller passes in"
-    return UndefinedBehaviour(text, Finding("uninitialised read", memory.name, found, (access,)))
+    return UndefinedBehaviour(text, Finding("uninitialised read", memory.name, point, (access,)))
 
 
 def lanes_meet(name: str, index: tuple[int, ...], access: Access) -> UndefinedBehaviour:
@@ -120,12 +120,12 @@ def lanes_meet(name: str, index: tuple[int, ...], access: Access) -> UndefinedBe
     )
 
 
-def never_written(buffer: t.Buffer, found: tuple[int, ...], missing: int, total: int) -> UndefinedBehaviour:
+def never_written(buffer: t.Buffer, point: tuple[int, ...], missing: int, total: int) -> UndefinedBehaviour:
     """The function ended, and part of an output still has no value."""
     return UndefinedBehaviour(
         f"output {buffer.name} is incomplete: {missing} of {total} elements were never written,"
-        f" the first at [{', '.join(map(str, found))}]",
-        Finding("output not written", buffer.name, found),
+        f" the first at [{', '.join(map(str, point))}]",
+        Finding("output not written", buffer.name, point),
     )
 
 

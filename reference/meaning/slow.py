@@ -206,9 +206,9 @@ class StatementCompiler(Statements, ElementCompiler):
                 raise ExecutionError(f"{m.buffer.name} has {rank} dimensions and views a region of shape {count}")
             offset = view.offset + sum(i * s for i, s in zip(first, view.strides, strict=False))
             kept = len(count) - rank
-            made = env[slot] = View(view.memory, count[kept:], view.strides[kept:], offset)
+            bound = env[slot] = View(view.memory, count[kept:], view.strides[kept:], offset)
             for check in unify:
-                check(env, made)
+                check(env, bound)
 
         return bind
 
@@ -223,13 +223,13 @@ class StatementCompiler(Statements, ElementCompiler):
                 env[slot] = actual(view)
 
             return bind
-        wanted = self.expr(e)
+        expected = self.expr(e)
 
         def check(env: Environment, view: View) -> None:
-            if wanted(env) != actual(view):
+            if expected(env) != actual(view):
                 raise ExecutionError(
                     f"{m.buffer.name}: {what} of the view does not fit\n"
-                    f"  wanted: {wanted(env)}\n  found:  {actual(view)}, in a region of {m.source.buffer.name}"
+                    f"  wanted: {expected(env)}\n  found:  {actual(view)}, in a region of {m.source.buffer.name}"
                 )
 
         return check
@@ -244,9 +244,9 @@ def _stride(axis: int, view: View) -> int:
 
 
 def _outside_domain(block: t.Block, env: Environment, variables: list[int]) -> ExecutionError:
-    found = ", ".join(f"{v.var.name} = {env[slot]}" for v, slot in zip(block.iter_vars, variables, strict=False))
+    point = ", ".join(f"{v.var.name} = {env[slot]}" for v, slot in zip(block.iter_vars, variables, strict=False))
     domains = ", ".join(f"{v.var.name} in [{v.dom.start}, {v.dom.start} + {v.dom.extent})" for v in block.iter_vars)
     return ExecutionError(
         f"block {block.name!r} runs outside its domain while its predicate holds\n"
-        f"  wanted: {domains}\n  found:  {found}"
+        f"  wanted: {domains}\n  found:  {point}"
     )

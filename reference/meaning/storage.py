@@ -142,18 +142,18 @@ def bind_dimensions(func: t.PrimFunc, args: Sequence[Any], sizes: Mapping[str, i
     pending = []
     for param, arg in zip(func.params, args, strict=True):
         if isinstance(param, t.Buffer):
-            for axis, (dim, found) in enumerate(zip(param.shape, arg.shape, strict=True)):
+            for axis, (dim, extent) in enumerate(zip(param.shape, arg.shape, strict=True)):
                 if isinstance(dim, x.Var) and dim not in values:
-                    values[dim] = int(found)
+                    values[dim] = int(extent)
                 else:
                     pending.append((param, arg, axis, dim))
     for param, arg, axis, dim in pending:
-        wanted = _dimension(dim, values)
-        if wanted != arg.shape[axis]:
-            known = "" if isinstance(dim, x.IntImm) else f" ({dim} where " + _bound(dim, values) + ")"
+        size = _dimension(dim, values)
+        if size != arg.shape[axis]:
+            reason = "" if isinstance(dim, x.IntImm) else f" ({dim} where " + _bound(dim, values) + ")"
             raise InputError(
                 f"{func.name}: dimension {axis} of {param.name} does not fit\n"
-                f"  wanted: {wanted}{known}\n  found:  {arg.shape[axis]}, in an array of shape {arg.shape}"
+                f"  wanted: {size}{reason}\n  found:  {arg.shape[axis]}, in an array of shape {arg.shape}"
             )
     return values
 
@@ -185,11 +185,11 @@ def scalar_argument(param: x.Var, arg: Any) -> Any:
     return bool(value) if param.dtype.is_bool else value
 
 
-def check_array(func: t.PrimFunc, param: t.Buffer, arg: Any, wanted: np.dtype) -> None:
+def check_array(func: t.PrimFunc, param: t.Buffer, arg: Any, dtype: np.dtype) -> None:
     """Refuse what is not an array of the parameter's dtype, as it is stored, and rank."""
     if not isinstance(arg, np.ndarray):
         raise InputError(f"{func.name}: {param.name} takes a NumPy array, found {type(arg).__name__}")
-    if arg.dtype != wanted:
+    if arg.dtype != dtype:
         raise InputError(f"{func.name}: {param.name} has dtype {param.dtype}, found an array of {arg.dtype}")
     if arg.ndim != len(param.shape):
         shape = ", ".join(map(str, param.shape))

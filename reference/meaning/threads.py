@@ -134,23 +134,23 @@ def _with_owners(body: x.Node) -> x.Node:
         if buffer in places:
             own = [l for l in loops if l not in places[buffer] and _owns(l, buffer.scope)]
             owned[buffer] = [l for l in owned.get(buffer, own) if l in own]
-    made = {b: _copies(b, loops) for b, loops in owned.items() if loops}
+    copies = {b: _copies(b, loops) for b, loops in owned.items() if loops}
 
     def change(node: x.Node) -> x.Node | None:
         if isinstance(node, t.Block):  # signatures mean nothing to an interpreter
-            kept = [tuple(r for r in regions if r.buffer not in made) for regions in (node.reads, node.writes)]
-            allocated = tuple(made.get(b, b) for b in node.alloc_buffers)
+            kept = [tuple(r for r in regions if r.buffer not in copies) for regions in (node.reads, node.writes)]
+            allocated = tuple(copies.get(b, b) for b in node.alloc_buffers)
             return x.replace(node, reads=kept[0], writes=kept[1], alloc_buffers=allocated)
         buffer = _accessed(node)
-        if buffer not in made:
+        if buffer not in copies:
             return None
         at = tuple(l.var if _same(l.start, x.const(0)) else l.var - l.start for l in owned[buffer])
         if isinstance(node, t.MatchBufferRegion):
             first = tuple(x.Range(i, x.const(1, i.dtype)) for i in at)
-            return x.replace(node, source=t.BufferRegion(made[buffer], (*first, *node.source.region)))
-        return x.replace(node, buffer=made[buffer], indices=(*at, *node.indices))  # type: ignore[attr-defined]
+            return x.replace(node, source=t.BufferRegion(copies[buffer], (*first, *node.source.region)))
+        return x.replace(node, buffer=copies[buffer], indices=(*at, *node.indices))  # type: ignore[attr-defined]
 
-    return x.rewrite(body, change) if made else body
+    return x.rewrite(body, change) if copies else body
 
 
 def _accessed(node: x.Node) -> t.Buffer | None:

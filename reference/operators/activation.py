@@ -146,10 +146,10 @@ def relu(x: np.ndarray) -> np.ndarray:
 def gelu(x: np.ndarray, approximate: str) -> np.ndarray:
     v = wide(x)
     if approximate == "tanh":
-        made = 0.5 * v * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))
+        result = 0.5 * v * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))
     else:
-        made = 0.5 * v * (1 + erf(v / math.sqrt(2)))
-    return made.astype(x.dtype)
+        result = 0.5 * v * (1 + erf(v / math.sqrt(2)))
+    return result.astype(x.dtype)
 
 
 @operator("nn.shrink")

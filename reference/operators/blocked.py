@@ -14,11 +14,11 @@ from .table import before_after, operator
 @operator("layout.block_axis")
 def block_axis(x: np.ndarray, axis: int, block: int) -> np.ndarray:
     blocks = -(-x.shape[axis] // block)
-    made = np.zeros((*x.shape[:axis], blocks, *x.shape[axis + 1 :], block), x.dtype)
+    blocked = np.zeros((*x.shape[:axis], blocks, *x.shape[axis + 1 :], block), x.dtype)
     for channel in range(x.shape[axis]):
         at: Any = (*(slice(None),) * axis, channel // block, ..., channel % block)
-        made[at] = np.take(x, channel, axis)
-    return made
+        blocked[at] = np.take(x, channel, axis)
+    return blocked
 
 
 @operator("layout.unblock_axis")
@@ -43,8 +43,8 @@ def conv2d_nchwc(
 ) -> np.ndarray:  # fmt: skip
     out_blocks, in_blocks, height, width, in_block, out_block = weight.shape
     filters = weight.transpose(0, 5, 1, 4, 2, 3).reshape(out_blocks * out_block, in_blocks * in_block, height, width)
-    made = convolve(_plain(data), filters, strides, padding, dilation, 1, out_dtype)
-    return block_axis(made, 1, out_block)
+    convolved = convolve(_plain(data), filters, strides, padding, dilation, 1, out_dtype)
+    return block_axis(convolved, 1, out_block)
 
 
 # F(m x m, 3x3) of Lavin and Gray (2016): B^T and A^T for each m.
@@ -75,8 +75,8 @@ def winograd_conv2d_nchwc(
     windows = np.lib.stride_tricks.sliding_window_view(image, (places, places), axis=(2, 3))[:, :, ::tile, ::tile]
     transformed = np.einsum("ua,vb,nchwab->uvnchw", into, into, windows, optimize=True)
     products = np.einsum("uvoc,uvnchw->uvnohw", filters.astype(np.float64), transformed, optimize=True)
-    made = np.einsum("yu,xv,uvnohw->nohywx", out_of, out_of, products, optimize=True)
-    whole = made.reshape(batch, out_channels, down * tile, across * tile)
+    tiles = np.einsum("yu,xv,uvnohw->nohywx", out_of, out_of, products, optimize=True)
+    whole = tiles.reshape(batch, out_channels, down * tile, across * tile)
     return block_axis(np.ascontiguousarray(whole[:, :, :height, :width]).astype(data.dtype), 1, out_block)
 
 
@@ -86,8 +86,8 @@ def depthwise_conv2d_nchwc(
 ) -> np.ndarray:
     blocks, height, width, block = weight.shape
     filters = weight.transpose(0, 3, 1, 2).reshape(blocks * block, 1, height, width)
-    made = convolve(_plain(data), filters, strides, padding, dilation, blocks * block, out_dtype)
-    return block_axis(made, 1, block)
+    convolved = convolve(_plain(data), filters, strides, padding, dilation, blocks * block, out_dtype)
+    return block_axis(convolved, 1, block)
 
 
 @operator("nn.contrib_depthwise_conv2d_rows")

@@ -35,8 +35,8 @@ def convolve(
     padded = np.pad(x.astype(_summed(dtype), copy=False), [(0, 0), (0, 0), *zip(before, after, strict=True)])
     filters = w.astype(_summed(dtype), copy=False)
     seen = windows(padded, w.shape[2:], pair(strides, rank), pair(dilation, rank))
-    made = _depthwise(seen, filters, groups) if groups > 1 and w.shape[1] == 1 else _grouped(seen, filters, groups)
-    return np.ascontiguousarray(made).astype(dtype, copy=False)
+    result = _depthwise(seen, filters, groups) if groups > 1 and w.shape[1] == 1 else _grouped(seen, filters, groups)
+    return np.ascontiguousarray(result).astype(dtype, copy=False)
 
 
 def _grouped(seen: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
@@ -94,7 +94,7 @@ def conv_transpose(
     reach = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], spread, strict=True)]
     whole = [(n - 1) * s + r + e for n, s, r, e in zip(x.shape[2:], stride, reach, extra, strict=True)]
     filters = w.shape[1]
-    made = np.zeros((x.shape[0], filters * groups, *whole), x.dtype)
+    result = np.zeros((x.shape[0], filters * groups, *whole), x.dtype)
     channels = x.shape[1] // groups
     for g, tap in itertools.product(range(groups), itertools.product(*map(range, w.shape[2:]))):
         group = slice(g * channels, (g + 1) * channels)
@@ -104,10 +104,10 @@ def conv_transpose(
             slice(t * d, t * d + (n - 1) * s + 1, s)
             for t, d, n, s in zip(tap, spread, x.shape[2:], stride, strict=True)
         )
-        made[(slice(None), slice(g * filters, (g + 1) * filters), *at)] += part
+        result[(slice(None), slice(g * filters, (g + 1) * filters), *at)] += part
     # Negative padding adds rows of zeros instead.
-    made = np.pad(made, [(0, 0), (0, 0), *((max(-b, 0), max(-a, 0)) for b, a in zip(before, after, strict=True))])
+    result = np.pad(result, [(0, 0), (0, 0), *((max(-b, 0), max(-a, 0)) for b, a in zip(before, after, strict=True))])
     cut = tuple(
-        slice(max(b, 0), made.shape[k + 2] - max(a, 0)) for k, (b, a) in enumerate(zip(before, after, strict=True))
+        slice(max(b, 0), result.shape[k + 2] - max(a, 0)) for k, (b, a) in enumerate(zip(before, after, strict=True))
     )
-    return made[(slice(None), slice(None), *cut)].astype(data.dtype, copy=False)
+    return result[(slice(None), slice(None), *cut)].astype(data.dtype, copy=False)

@@ -42,13 +42,13 @@ def gather(data: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
 def gather_nd(data: np.ndarray, indices: np.ndarray, batch_dims: int) -> np.ndarray:
     size = indices.shape[-1]
     shape = indices.shape[:-1] + data.shape[batch_dims + size :]
-    made = np.empty(shape, data.dtype)
+    gathered = np.empty(shape, data.dtype)
     for place in itertools.product(*map(range, indices.shape[:-1])):
         point = tuple(
             int(_inside(i, d)) for i, d in zip(indices[place], data.shape[batch_dims : batch_dims + size], strict=True)
         )
-        made[place] = data[(*place[:batch_dims], *point)]
-    return made
+        gathered[place] = data[(*place[:batch_dims], *point)]
+    return gathered
 
 
 _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
@@ -65,7 +65,7 @@ def scatter_elements(
     data: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int, reduction: str
 ) -> np.ndarray:
     """One update after the other; one that is out of range writes nothing."""
-    made = data.copy()
+    result = data.copy()
     at = axis % data.ndim
     extent = data.shape[at]
     for place in itertools.product(*map(range, indices.shape)):
@@ -73,18 +73,18 @@ def scatter_elements(
         index = index + extent if index < 0 else index
         if 0 <= index < extent:
             point = (*place[:at], index, *place[at + 1 :])
-            made[point] = _COMBINE[reduction](made[point], updates[place])
-    return made
+            result[point] = _COMBINE[reduction](result[point], updates[place])
+    return result
 
 
 @operator("scatter_nd")
 def scatter_nd(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, reduction: str) -> np.ndarray:
-    made = data.copy()
+    result = data.copy()
     for place in itertools.product(*map(range, indices.shape[:-1])):
         point = [int(i) + d if i < 0 else int(i) for i, d in zip(indices[place], data.shape, strict=False)]
         if all(0 <= p < d for p, d in zip(point, data.shape, strict=False)):
-            made[tuple(point)] = _COMBINE[reduction](made[tuple(point)], updates[place])
-    return made
+            result[tuple(point)] = _COMBINE[reduction](result[tuple(point)], updates[place])
+    return result
 
 
 def _sorted_places(data: np.ndarray, axis: int, ascending: bool) -> np.ndarray:
@@ -110,5 +110,5 @@ def topk(data: np.ndarray, k: int, axis: int, is_ascend: bool, dtype: str) -> li
 @operator("one_hot")
 def one_hot(indices: np.ndarray, depth: int, on_value: float, off_value: float, axis: int, dtype: str) -> np.ndarray:
     hit = _from_front(indices, depth)[..., None] == np.arange(depth)
-    made = np.where(hit, np.asarray(on_value).astype(dtype), np.asarray(off_value).astype(dtype))
-    return np.moveaxis(made, -1, axis)
+    hot = np.where(hit, np.asarray(on_value).astype(dtype), np.asarray(off_value).astype(dtype))
+    return np.moveaxis(hot, -1, axis)

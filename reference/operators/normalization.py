@@ -50,23 +50,23 @@ def layer_norm(
     data: np.ndarray, gamma: np.ndarray, beta: np.ndarray | None = None, *, axis: Any, epsilon: float
 ) -> np.ndarray:
     axes = axes_of(axis, data.ndim)
-    made = _standard(wide(data), axes, epsilon) * _along(gamma, axes, data.ndim)
-    return (made if beta is None else made + _along(beta, axes, data.ndim)).astype(data.dtype)
+    scaled = _standard(wide(data), axes, epsilon) * _along(gamma, axes, data.ndim)
+    return (scaled if beta is None else scaled + _along(beta, axes, data.ndim)).astype(data.dtype)
 
 
 @operator("nn.instance_norm")
 def instance_norm(data: np.ndarray, gamma: np.ndarray, beta: np.ndarray, axis: int, epsilon: float) -> np.ndarray:
     at = axis % data.ndim
     others = tuple(a for a in range(1, data.ndim) if a != at)
-    made = _standard(wide(data), others, epsilon)
-    return (made * _along(gamma, (at,), data.ndim) + _along(beta, (at,), data.ndim)).astype(data.dtype)
+    standard = _standard(wide(data), others, epsilon)
+    return (standard * _along(gamma, (at,), data.ndim) + _along(beta, (at,), data.ndim)).astype(data.dtype)
 
 
 @operator("nn.group_norm")
 def group_norm(data: np.ndarray, gamma: np.ndarray, beta: np.ndarray, num_groups: int, epsilon: float) -> np.ndarray:
     grouped = wide(data).reshape(data.shape[0], num_groups, -1)
-    made = _standard(grouped, (2,), epsilon).reshape(data.shape)
-    return (made * _along(gamma, (1,), data.ndim) + _along(beta, (1,), data.ndim)).astype(data.dtype)
+    standard = _standard(grouped, (2,), epsilon).reshape(data.shape)
+    return (standard * _along(gamma, (1,), data.ndim) + _along(beta, (1,), data.ndim)).astype(data.dtype)
 
 
 @operator("nn.rms_norm")

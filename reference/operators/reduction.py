@@ -33,8 +33,8 @@ def sum_(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
 @operator("prod")
 def prod(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
     dtype = np.float64 if x.dtype.kind == "f" else x.dtype
-    made = np.prod(x, axis=axes_of(axis, x.ndim), keepdims=keepdims, dtype=dtype)
-    return np.asarray(made).astype(x.dtype)
+    product = np.prod(x, axis=axes_of(axis, x.ndim), keepdims=keepdims, dtype=dtype)
+    return np.asarray(product).astype(x.dtype)
 
 
 def _lowest(dtype: np.dtype[Any], largest: bool) -> Any:
@@ -124,9 +124,9 @@ def _arg(x: np.ndarray, axis: Any, keepdims: bool, last: bool, dtype: str, large
     kept = [a for a in range(x.ndim) if a not in axes]
     rows = np.transpose(x, [*kept, *axes]).reshape([x.shape[a] for a in kept] + [-1])
     search = np.argmax if largest else np.argmin
-    found = rows.shape[-1] - 1 - search(rows[..., ::-1], axis=-1) if last else search(rows, axis=-1)
+    places = rows.shape[-1] - 1 - search(rows[..., ::-1], axis=-1) if last else search(rows, axis=-1)
     shape = [1 if a in axes else d for a, d in enumerate(x.shape)]
-    return np.asarray(found).reshape(shape if keepdims else [x.shape[a] for a in kept]).astype(dtype)
+    return np.asarray(places).reshape(shape if keepdims else [x.shape[a] for a in kept]).astype(dtype)
 
 
 @operator("argmax")
@@ -142,11 +142,11 @@ def argmin(x: np.ndarray, axis: Any, keepdims: bool, select_last_index: bool, dt
 def _running(x: np.ndarray, axis: int, exclusive: bool, reverse: bool, product: bool) -> np.ndarray:
     line = np.flip(x, axis) if reverse else x
     dtype = np.float64 if x.dtype.kind == "f" else x.dtype
-    made = (np.cumprod if product else np.cumsum)(line, axis, dtype=dtype)
+    running = (np.cumprod if product else np.cumsum)(line, axis, dtype=dtype)
     if exclusive and x.shape[axis]:
-        front = np.full_like(np.take(made, [0], axis), 1 if product else 0)
-        made = np.concatenate([front, np.take(made, np.arange(x.shape[axis] - 1), axis)], axis)
-    return (np.flip(made, axis) if reverse else made).astype(x.dtype)
+        front = np.full_like(np.take(running, [0], axis), 1 if product else 0)
+        running = np.concatenate([front, np.take(running, np.arange(x.shape[axis] - 1), axis)], axis)
+    return (np.flip(running, axis) if reverse else running).astype(x.dtype)
 
 
 @operator("cumsum")

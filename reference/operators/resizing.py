@@ -70,27 +70,27 @@ def resize(
 ) -> np.ndarray:  # fmt: skip
     """Integers are interpolated in float and cut off toward zero."""
     mode = coordinate_transformation_mode
-    made = data.astype(np.float64)
+    resized = data.astype(np.float64)
     for axis in range(data.ndim):
-        extent, wanted = data.shape[axis], size[axis]
-        scale = wanted / extent if scales is None else scales[axis]
+        extent, target = data.shape[axis], size[axis]
+        scale = target / extent if scales is None else scales[axis]
         region = (0.0, 1.0) if roi is None else (roi[axis], roi[data.ndim + axis])
-        if extent == wanted and scale == 1 and (mode != "tf_crop_and_resize" or region == (0.0, 1.0)):
+        if extent == target and scale == 1 and (mode != "tf_crop_and_resize" or region == (0.0, 1.0)):
             continue
-        at = _sources(mode, extent, wanted, scale, region)
+        at = _sources(mode, extent, target, scale, region)
         if method == "nearest_neighbor":
             matrix = _nearest(at, extent, rounding_method)
         elif method == "linear":
             matrix = _interpolated(at, extent, range(2), lambda d: 1 - np.abs(d), False)
         else:
             matrix = _interpolated(at, extent, range(-1, 3), lambda d: _cubic_weight(d, cubic_alpha), cubic_exclude)
-        made = np.moveaxis(np.tensordot(matrix, made, ([1], [axis])), 0, axis)
+        resized = np.moveaxis(np.tensordot(matrix, resized, ([1], [axis])), 0, axis)
         if mode == "tf_crop_and_resize":
             shape = [1] * data.ndim
             shape[axis] = -1
             inside = ((at >= 0) & (at <= extent - 1)).reshape(shape)
-            made = np.where(inside, made, extrapolation_value)
-    return made.astype(data.dtype)
+            resized = np.where(inside, resized, extrapolation_value)
+    return resized.astype(data.dtype)
 
 
 @operator("image.interpolate")
@@ -102,8 +102,8 @@ def interpolate(data: np.ndarray, places: np.ndarray, weights: np.ndarray, axis:
     matrix = np.zeros((places.shape[1], extent))
     for own, share in zip(at, weights.astype(np.float64), strict=False):
         np.add.at(matrix, (np.arange(len(own)), own), share)
-    made = np.tensordot(matrix, data.astype(np.float64), ([1], [axis]))
-    return np.moveaxis(made, 0, axis).astype(data.dtype)
+    result = np.tensordot(matrix, data.astype(np.float64), ([1], [axis]))
+    return np.moveaxis(result, 0, axis).astype(data.dtype)
 
 
 @operator("image.resize2d")

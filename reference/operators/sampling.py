@@ -46,7 +46,7 @@ def grid_sample(data: np.ndarray, grid: np.ndarray, method: str, padding_mode: s
     """One point of the grid after the other."""
     extents = data.shape[2:]
     rank = len(extents)
-    made = np.zeros((*data.shape[:2], *grid.shape[1:-1]), np.float64)
+    sampled = np.zeros((*data.shape[:2], *grid.shape[1:-1]), np.float64)
     edges = [(0.0, d - 1.0) if align_corners else (-0.5, d - 0.5) for d in extents]
     for n, *outs in itertools.product(range(data.shape[0]), *map(range, grid.shape[1:-1])):
         point = []
@@ -69,5 +69,5 @@ def grid_sample(data: np.ndarray, grid: np.ndarray, method: str, padding_mode: s
             at: Any = (n, slice(None), *inner)
             total += data[at] * math.prod(w for _, w in taps)
         of_point: Any = (n, slice(None), *outs)
-        made[of_point] = total
-    return made.astype(data.dtype)
+        sampled[of_point] = total
+    return sampled.astype(data.dtype)

@@ -79,11 +79,11 @@ def strided_slice(x: np.ndarray, begin: Any, end: Any, strides: Any, axes: Any) 
     where = range(len(begin)) if axes is None else axes
     steps = (1,) * len(begin) if strides is None else tuple(strides)
     steps = steps * len(begin) if len(steps) < len(begin) else steps
-    taken = [slice(None)] * x.ndim
+    slices = [slice(None)] * x.ndim
     for a, first, last, step in zip(where, begin, end, steps, strict=True):
         # Walking backwards, an end before the front means: to the very first element.
-        taken[a] = slice(first, None if step < 0 and last < -x.shape[a] else last, step)
-    return x[tuple(taken)]
+        slices[a] = slice(first, None if step < 0 and last < -x.shape[a] else last, step)
+    return x[tuple(slices)]
 
 
 @operator("reverse")

@@ -32,13 +32,13 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
     """An attribute `axis` (None, one, or several) as axes from the front, in order."""
     if axis is None:
         return tuple(range(rank))
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
-    return tuple(sorted(a % rank for a in given))
+    listed = (axis,) if isinstance(axis, int) else tuple(axis)
+    return tuple(sorted(a % rank for a in listed))
 
 
-def reordered(x: np.ndarray, axes: str, wanted: str) -> np.ndarray:
-    """`x`, whose axes have the letters `axes`, with them in the order `wanted`."""
-    return np.ascontiguousarray(x.transpose([axes.index(letter) for letter in wanted]))
+def reordered(x: np.ndarray, axes: str, order: str) -> np.ndarray:
+    """`x`, whose axes have the letters `axes`, with them in the order `order`."""
+    return np.ascontiguousarray(x.transpose([axes.index(letter) for letter in order]))
 
 
 def pair(value: Any, count: int) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ def pair(value: Any, count: int) -> tuple[int, ...]:
 
 def before_after(padding: Any, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Padding as one number, one an axis, or all befores and then all afters."""
-    given = (padding,) if isinstance(padding, int) else tuple(padding)
-    if len(given) == 1:
-        given = given * count
-    return (given, given) if len(given) == count else (given[:count], given[count:])
+    amounts = (padding,) if isinstance(padding, int) else tuple(padding)
+    if len(amounts) == 1:
+        amounts = amounts * count
+    return (amounts, amounts) if len(amounts) == count else (amounts[:count], amounts[count:])

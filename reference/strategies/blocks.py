@@ -35,7 +35,7 @@ class Program:
 
     dtype: str
     inputs: list[Buffer] = field(default_factory=list)
-    made: list[Buffer] = field(default_factory=list)
+    produced: list[Buffer] = field(default_factory=list)
     read: set[Buffer] = field(default_factory=set)
     blocks: list[Stmt] = field(default_factory=list)
     kept: list[Buffer] = field(default_factory=list)  # storage of threads, which nothing else reads
@@ -43,7 +43,7 @@ class Program:
 
     @property
     def buffers(self) -> list[Buffer]:
-        return [b for b in (*self.inputs, *self.made) if b.dtype == self.dtype]
+        return [b for b in (*self.inputs, *self.produced) if b.dtype == self.dtype]
 
     def input(self, shape: Sequence[Expr], dtype: str | None = None) -> Buffer:
         name = f"{'I' if dtype else 'A'}{len(self.inputs)}" if self.inputs else "A"
@@ -51,10 +51,10 @@ class Program:
         return self.inputs[-1]
 
     def output(self, shape: Sequence[Expr], dtype: str | None = None) -> Buffer:
-        number = len(self.made)
+        number = len(self.produced)
         name = "BCDEFGHIJKLMNOPQ"[number] if number < 16 else f"B{number}"
-        self.made.append(Buffer(name, tuple(shape), dtype or self.dtype))  # type: ignore[arg-type]
-        return self.made[-1]
+        self.produced.append(Buffer(name, tuple(shape), dtype or self.dtype))  # type: ignore[arg-type]
+        return self.produced[-1]
 
     def append(self, stmt: Stmt, reads: Sequence[BufferRegion], *outputs: Buffer) -> None:
         """One more nest, which reads these regions and writes `outputs`."""
@@ -72,8 +72,8 @@ class Program:
         return {"+": 0, "max": low, "min": high}[kind]
 
     def func(self) -> PrimFunc:
-        results = [b for b in self.made if b not in self.read]
-        inside = tuple(b for b in self.made if b in self.read)
+        results = [b for b in self.produced if b not in self.read]
+        inside = tuple(b for b in self.produced if b in self.read)
         attrs = {"global_symbol": "main", "tir.noalias": True}
         body = list(self.blocks)
         for before, variable, value in reversed(self.lets):
@@ -99,7 +99,7 @@ def sources(program: Program, kind: str) -> list[Buffer]:
             continue
         if kind in _OF_MATRICES and buffer.ndim != 2:
             continue
-        if kind == "inplace" and buffer not in program.made:
+        if kind == "inplace" and buffer not in program.produced:
             continue
         if kind == "reshape" and (buffer.ndim != 2 or any(isinstance(d, Var) for d in buffer.shape)):
             continue

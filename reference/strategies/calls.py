@@ -129,8 +129,8 @@ def _candidate(draw: Draw, sch: Schedule, name: str) -> dict[str, Any] | None:
         return None
     bound = primitive.signature.bind(*draw(st.sampled_from(candidates)))
     named = {p: to_handles(value) for p, value in bound.arguments.items()}
-    known = set(_loops(sch))
-    return named if all(h in known for h in handles_in(named) if isinstance(h, LoopRV)) else None
+    loops = set(_loops(sch))
+    return named if all(h in loops for h in handles_in(named) if isinstance(h, LoopRV)) else None
 
 
 def _argument(draw: Draw, sch: Schedule, name: str, parameter: str) -> Any:

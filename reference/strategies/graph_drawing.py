@@ -93,7 +93,7 @@ class Drawing:
         self.facts[value] = Fact(max(abs(low), abs(high)))
         return value
 
-    def given(self, array: Any, peak: float | None = None, constant: bool | None = None) -> Value:
+    def holding(self, array: Any, peak: float | None = None, constant: bool | None = None) -> Value:
         """An input or a constant of these elements. Without a `peak` no later move picks it, so any size will do."""
         array = np.asarray(array)
         if self.flag() if constant is None else constant:
@@ -127,12 +127,12 @@ class Drawing:
 
     def op(self, name: str, *inputs: Any, peak: float, exact: bool = True, **attrs: Any) -> Any:
         """The output (or outputs) of an operator, with what is known of them."""
-        made = self.b.op(name, *inputs, **attrs)
-        known = [self.facts[v] for v in inputs if isinstance(v, Value) and v in self.facts]
-        fact = Fact(float(peak), exact and all(f.exact for f in known))
-        for value in made if isinstance(made, tuple) else (made,):
+        results = self.b.op(name, *inputs, **attrs)
+        facts = [self.facts[v] for v in inputs if isinstance(v, Value) and v in self.facts]
+        fact = Fact(float(peak), exact and all(f.exact for f in facts))
+        for value in results if isinstance(results, tuple) else (results,):
             self.facts[value] = fact
-        return made
+        return results
 
     def peak(self, *values: Value) -> float:
         return max(self.facts[v].peak for v in values)

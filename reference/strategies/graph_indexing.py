@@ -44,8 +44,8 @@ def _indices(d: Drawing, shape: list[Any], extent: int, beyond: bool = True) -> 
     count = prod(shape)
     inside = d.rng.integers(low, high + 1, count).tolist()
     planted = [places[k] for k in d.rng.integers(0, len(places), count)]
-    chosen = [a if keep else b for keep, a, b in zip(d.rng.integers(0, 2, count), inside, planted, strict=True)]
-    return d.given(np.array(chosen, dtype=dtype).reshape(shape))
+    elements = [a if keep else b for keep, a, b in zip(d.rng.integers(0, 2, count), inside, planted, strict=True)]
+    return d.holding(np.array(elements, dtype=dtype).reshape(shape))
 
 
 def _take(d: Drawing) -> None:

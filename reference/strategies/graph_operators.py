@@ -54,7 +54,7 @@ def jumping(d: Drawing) -> None:
     if name.startswith("is"):
         d.op(name, x, peak=1)
         return
-    halves = d.op("multiply", x, d.given(np.float32(0.5), 0.5, constant=True), peak=d.peak(x)) if d.flag() else x
+    halves = d.op("multiply", x, d.holding(np.float32(0.5), 0.5, constant=True), peak=d.peak(x)) if d.flag() else x
     d.op(name, halves, peak=d.peak(x) + 1)
 
 
@@ -62,9 +62,11 @@ def power(d: Drawing) -> None:
     """Powers, or a remainder as in C."""
     x = _floats(d, (1, 2))
     if d.flag():
-        d.op("power", d.op("abs", x, peak=d.peak(x)), d.given(np.float32(d.one_of([0, 1, 2])), 2), peak=64, exact=False)
+        d.op(
+            "power", d.op("abs", x, peak=d.peak(x)), d.holding(np.float32(d.one_of([0, 1, 2])), 2), peak=64, exact=False
+        )
     else:
-        d.op("mod", x, d.given(np.float32(d.one_of([2, -3, 5])), 5), peak=d.peak(x))
+        d.op("mod", x, d.holding(np.float32(d.one_of([2, -3, 5])), 5), peak=d.peak(x))
 
 
 def window(d: Drawing) -> None:
@@ -180,8 +182,8 @@ def quantized(d: Drawing) -> None:
     x = _floats(d, (2, 3))
     dtype, scale = d.one_of(["int8", "uint8"]), d.one_of([0.5, 1.0, 2.0])
     low, high = (0, 200) if dtype == "uint8" else (-100, 100)
-    zero = d.given(np.array(d.draw(st.integers(low, high)), dtype), 200, constant=True)
-    factor = d.given(np.float32(scale), scale, constant=True)
+    zero = d.holding(np.array(d.draw(st.integers(low, high)), dtype), 200, constant=True)
+    factor = d.holding(np.float32(scale), scale, constant=True)
     q = d.op("qnn.quantize", x, factor, zero, peak=255, out_dtype=dtype)
     d.op("qnn.dequantize", q, factor, zero, peak=1024)
 

@@ -37,10 +37,10 @@ def convolution_chain(d: Drawing) -> None:
     stages = d.one_of([("bias", "norm"), ("bias", "norm", "relu"), ("norm",), ("norm", "relu"), ("bias", "relu"), ()])
 
     # Passes fold what is constant, so most often all of it is.
-    known = d.draw(st.integers(0, 3)) > 0
+    constants = d.draw(st.integers(0, 3)) > 0
 
     def parameter(*shape: int, low: int = -3) -> Value:
-        return d.fresh(shape, "float32", low, 3, constant=known or d.flag())
+        return d.fresh(shape, "float32", low, 3, constant=constants or d.flag())
 
     y = d.op("nn.conv2d", x, parameter(outputs, channels // groups, size, size), groups=groups, padding=size // 2,
              peak=3 * d.peak(x) * size * size * channels // groups)  # fmt: skip
@@ -79,11 +79,11 @@ def equal_bytes(d: Drawing) -> None:
     dtypes = d.one_of(TWINS)
     count = d.one_of([1, 2, 4, 6])
     array = d.data([count], dtypes[0], 0, 3)
-    x = d.given(array, 3, constant=True)
+    x = d.holding(array, 3, constant=True)
     if d.flag():
-        y = d.given(array.view(dtypes[1]), 2.0**63 if not dtypes[1].startswith("float") else 3, constant=True)
+        y = d.holding(array.view(dtypes[1]), 2.0**63 if not dtypes[1].startswith("float") else 3, constant=True)
     else:
-        y = d.given(array.reshape(d.one_of([(1, count), (count, 1), (count, 1, 1)])), 3, constant=True)
+        y = d.holding(array.reshape(d.one_of([(1, count), (count, 1), (count, 1, 1)])), 3, constant=True)
     for c in (x, y):
         shape = [*(d.extent() for _ in range(2 - c.ndim)), *c.shape]
         dtype = str(c.dtype)
@@ -111,7 +111,7 @@ def nearly_nothing(d: Drawing) -> None:
     elif kind == "repeat":
         y = d.op("repeat", x, peak=peak, repeats=1) if d.flag() else d.op("tile", x, peak=peak, reps=(1, 1))
     elif kind in ("multiply", "divide"):
-        one = d.given(np.array(d.one_of([1, 1, -1]), dtype), 1, constant=d.flag())
+        one = d.holding(np.array(d.one_of([1, 1, -1]), dtype), 1, constant=d.flag())
         y = d.op(kind, *((one, x) if kind == "multiply" and d.flag() else (x, one)), peak=peak)
     elif kind == "cast":
         y = d.op("cast", x, peak=peak, dtype=d.one_of([dtype, "int32", "float32"]))
@@ -158,7 +158,7 @@ def integer_pool(d: Drawing) -> None:
     kind = d.one_of(["ends", "least", "greatest", "all"])
     ends = {"ends": [low, low + 1, -1 if low else 1, 0, high], "least": [low], "greatest": [high]}.get(kind)
     array = d.rng.choice(np.array(ends, dtype), shape) if ends else d.rng.integers(low, high, shape, dtype)
-    x = d.given(array, 2.0**63)
+    x = d.holding(array, 2.0**63)
     size = [min(d.one_of([1, 2, 3]), n) for n in shape[2:]]
     padding = tuple(d.draw(st.integers(0, k // 2)) for k in size)
     if d.draw(st.integers(0, 3)) == 0:
@@ -191,8 +191,8 @@ def alike_but_one(d: Drawing) -> None:
         outer, inner = d.one_of(["subtract", "maximum"]), d.one_of(["abs", "nn.relu"])
         results = []
         for a, b in ((x, y), (y, x)):
-            made = [d.op(inner, a, peak=3) for _ in range(2)]
-            results += [d.op(outer, made[0], b, peak=6), d.op(outer, b, made[1], peak=6)]
+            inner_results = [d.op(inner, a, peak=3) for _ in range(2)]
+            results += [d.op(outer, inner_results[0], b, peak=6), d.op(outer, b, inner_results[1], peak=6)]
     elif differs == "attribute":
         results = [d.op("clip", x, peak=4, a_min=-1.0, a_max=top) for top in (1.0, 2.0)]
         results += [d.op("max", x, peak=3, axis=axis, keepdims=keep) for axis in (0, 1) for keep in (False, True)]

@@ -33,11 +33,11 @@ def strided(draw: Draw, func: PrimFunc, legal: bool = True) -> PrimFunc:
     def go(node: Any) -> Any:
         if isinstance(node, Buffer):
             return new.get(node, node)
-        made = map_children(node, go)
-        if isinstance(made, Block):
-            return replace(made, alloc_buffers=tuple(new.get(b, b) for b in made.alloc_buffers))
-        held = getattr(made, "buffer", None)
-        return replace(made, buffer=new[held]) if held in new else made
+        changed = map_children(node, go)
+        if isinstance(changed, Block):
+            return replace(changed, alloc_buffers=tuple(new.get(b, b) for b in changed.alloc_buffers))
+        held = getattr(changed, "buffer", None)
+        return replace(changed, buffer=new[held]) if held in new else changed
 
     return PrimFunc(tuple(go(p) if isinstance(p, Buffer) else p for p in func.params), go(func.body), func.attrs)
 

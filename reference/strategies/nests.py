@@ -169,7 +169,7 @@ def _triangle(draw: Draw, program: Program, source: Buffer) -> None:
 def _half(draw: Draw, program: Program, source: Buffer) -> None:
     """half = f(source) below the diagonal only; out = a sum of each row of half as far as it is written."""
     rows, columns = source.shape
-    half = Buffer(f"H{len(program.made)}", source.shape, DType(program.dtype))
+    half = Buffer(f"H{len(program.produced)}", source.shape, DType(program.dtype))
     program.kept.append(half)
     output = program.output([rows])
     kind, constant = draw(st.sampled_from(ARITHMETIC)), const(program.constant(draw, -3, 3), program.dtype)
@@ -207,7 +207,7 @@ def _exchange(draw: Draw, program: Program, source: Buffer) -> None:
     """out[i, j] = f(source[i, n - 1 - j]), each row by threads that hand their elements over in shared storage."""
     rows, columns = source.shape
     scope = draw(st.sampled_from(("shared", "shared.dyn")))
-    shared = Buffer(f"S{len(program.made)}", (columns,), DType(program.dtype), scope)
+    shared = Buffer(f"S{len(program.produced)}", (columns,), DType(program.dtype), scope)
     output = program.output(source.shape)
     program.kept.append(shared)
     outer, turns = draw(st.sampled_from(("blockIdx.x", "serial"))), draw(st.integers(1, 2))

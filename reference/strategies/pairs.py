@@ -108,7 +108,9 @@ class Chain:
         before = itertools.takewhile(lambda stretch: stretch is not states, self.stretches)
         first = 1 + sum(len(stretch) - 1 for stretch in before)
         steps = ((k, level(a, b)) for k, (a, b) in enumerate(itertools.pairwise(states), first))
-        culprit = next((f"step {k}: {told}" for k, told in steps if not told), f"all steps: {verdict}")
+        culprit = next(
+            (f"step {k}: {verdict_there}" for k, verdict_there in steps if not verdict_there), f"all steps: {verdict}"
+        )
         name = level.__name__.replace("_", " ")
         began = self.stretches[0][0]
         raise InternalError(f"another meaning after {culprit} ({name})\n\n{Scheduled(began, self.sch)}")

@@ -33,8 +33,8 @@ class _Stages:
     def compute(self, shape: Sequence[Any], element: Callable[..., Any]) -> None:
         """One more stage, of one value or of several."""
         number = len({one.op for one in self.tensors if isinstance(one.op, te.ComputeOp)})
-        made = te.compute(tuple(shape), element, name="BCDEFGHJKLMNOPQ"[number])
-        self.tensors += [made] if isinstance(made, te.Tensor) else made
+        stage = te.compute(tuple(shape), element, name="BCDEFGHJKLMNOPQ"[number])
+        self.tensors += [stage] if isinstance(stage, te.Tensor) else stage
 
     def constant(self, draw: Draw, low: int, high: int) -> Expr:
         return const(draw(st.integers(0 if self.dtype.startswith("u") else low, high)), self.dtype)
@@ -81,13 +81,13 @@ def _reduce(draw: Draw, s: _Stages, a: te.Tensor) -> None:
     """The sum, minimum or maximum over one dimension, or over all of them."""
     over = draw(st.sampled_from([*range(a.ndim), None]))
     reducer = draw(st.sampled_from([te.sum, te.max, te.min]))
-    chosen = list(range(a.ndim)) if over is None else [over]
-    axes = [te.reduce_axis((0, a.shape[k]), f"k{k}") for k in chosen]
-    rest = [d for k, d in enumerate(a.shape) if k not in chosen]
+    reduced_axes = list(range(a.ndim)) if over is None else [over]
+    axes = [te.reduce_axis((0, a.shape[k]), f"k{k}") for k in reduced_axes]
+    rest = [d for k, d in enumerate(a.shape) if k not in reduced_axes]
 
     def element(*i: Expr) -> Expr:
         kept, reduced = iter(i), iter(axes)
-        place = tuple(next(reduced) if k in chosen else next(kept) for k in range(a.ndim))
+        place = tuple(next(reduced) if k in reduced_axes else next(kept) for k in range(a.ndim))
         return reducer(a[place], axis=axes)
 
     s.compute(rest or [1], element)
@@ -248,22 +248,22 @@ def te_computes(
     are float functions that a "formula" may apply ("exp", "tanh", ...): results then round, and only the bound mode
     compares them. `symbolic` makes the first dimension of the first input a `SizeVar` n.
     """
-    made = _Stages(draw(st.sampled_from(list(dtypes))), tuple(functions))
+    drawn = _Stages(draw(st.sampled_from(list(dtypes))), tuple(functions))
     shape: list[Any] = [draw(extents) for _ in range(draw(st.integers(1, 3)))]
     if symbolic:
         shape[0] = SizeVar("n")
-    made.input(shape)
+    drawn.input(shape)
     # The number first and then each stage as one draw: Hypothesis lowers the one and leaves out one of the others.
     for _ in range(draw(st.integers(min_stages, max_stages))):
-        draw(_stage(made, tuple(stages)))
-    read = {one for t in made.tensors if isinstance(t.op, te.ComputeOp) for one in t.op.input_tensors}
-    outputs = [t for t in made.tensors if isinstance(t.op, te.ComputeOp) and t not in read]
-    return Computation([*(t for t in made.tensors if isinstance(t.op, te.PlaceholderOp)), *outputs])
+        draw(_stage(drawn, tuple(stages)))
+    read = {one for t in drawn.tensors if isinstance(t.op, te.ComputeOp) for one in t.op.input_tensors}
+    outputs = [t for t in drawn.tensors if isinstance(t.op, te.ComputeOp) and t not in read]
+    return Computation([*(t for t in drawn.tensors if isinstance(t.op, te.PlaceholderOp)), *outputs])
 
 
 @st.composite
-def _stage(draw: Draw, made: _Stages, stages: Sequence[str]) -> None:
-    readable = [t for t in made.tensors if t.dtype == made.dtype]
+def _stage(draw: Draw, drawn: _Stages, stages: Sequence[str]) -> None:
+    readable = [t for t in drawn.tensors if t.dtype == drawn.dtype]
     legal = [kind for kind in stages if any(_fits(kind, t) for t in readable)] or ["elementwise"]
     kind = draw(st.sampled_from(legal))
-    _BUILD[kind](draw, made, draw(st.sampled_from([t for t in readable if _fits(kind, t)])))
+    _BUILD[kind](draw, drawn, draw(st.sampled_from([t for t in readable if _fits(kind, t)])))

@@ -27,38 +27,38 @@ def random_inputs(program: Program, seed: int = 0, sizes: Mapping[str, int] | No
     rng = np.random.default_rng(seed)
     dims = dimensions(program, rng, sizes or {})
     every = parameters(program)
-    spans = index_spans(program, dims) if any(p.given and p.dtype.is_int and p.shape for p in every) else {}
+    spans = index_spans(program, dims) if any(p.is_input and p.dtype.is_int and p.shape for p in every) else {}
     drawn = [_argument(p, dims, rng, magnitude, spans.get(k)) for k, p in enumerate(every)]
     return ending(program, drawn, sizes or {})
 
 
 def dimensions(program: Program, rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[x.Var, int]:
     """A value for each symbolic dimension."""
-    found: dict[x.Var, int] = {}
+    values: dict[x.Var, int] = {}
     for p in parameters(program):
         for dim in p.shape or ():
             for var in x.free_vars(dim):
-                if var not in found:
-                    found[var] = int(sizes.get(var.name, rng.integers(1, 10)))
-        if p.var is not None and p.dtype.is_int and p.var not in found and p.name in sizes:
-            found[p.var] = int(sizes[p.name])
-    return found
+                if var not in values:
+                    values[var] = int(sizes.get(var.name, rng.integers(1, 10)))
+        if p.var is not None and p.dtype.is_int and p.var not in values and p.name in sizes:
+            values[p.var] = int(sizes[p.name])
+    return values
 
 
 def chosen_sizes(program: Program, seed: int, sizes: Mapping[str, int] | None) -> dict[str, int]:
     """The sizes given and, by name, random ones for the symbolic dimensions that they leave open."""
-    chosen = dimensions(program, np.random.default_rng(seed), sizes or {})
-    return {**{v.name: n for v, n in chosen.items()}, **(sizes or {})}
+    drawn = dimensions(program, np.random.default_rng(seed), sizes or {})
+    return {**{v.name: n for v, n in drawn.items()}, **(sizes or {})}
 
 
-def told_sizes(program: Program, inputs: Sequence[Any]) -> dict[str, int]:
+def sizes_from_shapes(program: Program, inputs: Sequence[Any]) -> dict[str, int]:
     """The symbolic dimensions that the shapes of arguments tell, by name."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for p, value in zip(parameters(program), inputs, strict=False):
         for dim, size in zip(p.shape or (), np.shape(value), strict=False):
             if isinstance(dim, x.Var):
-                found.setdefault(dim.name, int(size))
-    return found
+                sizes.setdefault(dim.name, int(size))
+    return sizes
 
 
 def extents(p: Parameter, dims: Mapping[x.Var, int]) -> list[int]:
@@ -84,7 +84,7 @@ def _argument(p: Parameter, dims: Mapping[x.Var, int], rng: np.random.Generator,
         value = integers(rng, (), p.dtype, magnitude or 8)
         return p.dtype.numpy.type(value)
     shape = extents(p, dims)
-    if not p.given:
+    if not p.is_input:
         return garbage(shape, p.dtype)
     if p.dtype.is_float and magnitude is None:
         return rng.standard_normal(shape).astype(p.dtype.numpy)

@@ -73,12 +73,12 @@ class Batch:
             self._rounds[id(e)] = rounds
 
     def _either(self, parts: Iterable[x.Expr], where: dict[int, Values]) -> Values:
-        found = _NOWHERE
+        values = _NOWHERE
         for p in parts:
             mine = where.get(id(p))
             if mine is not None:
-                found = mine if found is _NOWHERE else found | mine
-        return found
+                values = mine if values is _NOWHERE else values | mine
+        return values
 
     def _value(self, e: Any) -> Values:
         if isinstance(e, x.Var):

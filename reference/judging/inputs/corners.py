@@ -22,16 +22,16 @@ def corners(dtypes: Sequence[x.DType | None], rng: np.random.Generator) -> Itera
 
     Those in which all integers are at the same end are left out where there are no bools.
     """
-    taken = [k for k, dtype in enumerate(dtypes) if dtype is not None]
-    bools = [k for k in taken if _of(dtypes, k).is_bool]
-    if not bools and len(taken) < 2:
+    varied = [k for k, dtype in enumerate(dtypes) if dtype is not None]
+    bools = [k for k in varied if _of(dtypes, k).is_bool]
+    if not bools and len(varied) < 2:
         return
-    for row in _rows(len(taken), rng):
+    for row in _rows(len(varied), rng):
         if bools or len(set(row)) > 1:
-            yield _values(dtypes, {k: _end(_of(dtypes, k), greatest) for k, greatest in zip(taken, row, strict=True)})
-    signed = [k for k in taken if _of(dtypes, k).kind == "int"]
+            yield _values(dtypes, {k: _end(_of(dtypes, k), greatest) for k, greatest in zip(varied, row, strict=True)})
+    signed = [k for k in varied if _of(dtypes, k).kind == "int"]
     for k in signed[:CHANCE] if len(signed) > 1 else ():
-        yield _values(dtypes, {j: _end(_of(dtypes, j), False) for j in taken} | {k: -1})
+        yield _values(dtypes, {j: _end(_of(dtypes, j), False) for j in varied} | {k: -1})
 
 
 def _rows(n: int, rng: np.random.Generator) -> Iterator[tuple[bool, ...]]:

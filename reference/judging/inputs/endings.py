@@ -44,7 +44,7 @@ _DECIDING: WeakKeyDictionary[Any, frozenset[int]] = WeakKeyDictionary()
 def ending(program: Program, args: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
     """The arguments, or others on which the program ends, if these take too long and others are found."""
     every = parameters(program)
-    places = [k for k in deciding(program) if every[k].given and every[k].name not in sizes]
+    places = [k for k in deciding(program) if every[k].is_input and every[k].name not in sizes]
     if not places or _ends(program, args, sizes):
         return list(args)
 
@@ -72,8 +72,8 @@ def _like(old: Any, new: np.ndarray) -> Any:
     dtype = np.asarray(old).dtype
     if dtype.kind in "ub":
         new = np.abs(new)
-    made = new.astype(dtype)
-    return made if isinstance(old, np.ndarray) else made[()]
+    converted = new.astype(dtype)
+    return converted if isinstance(old, np.ndarray) else converted[()]
 
 
 def _ends(program: Program, args: Sequence[Any], sizes: Mapping[str, int]) -> bool:

@@ -103,15 +103,15 @@ def _ties(e: x.Expr) -> Iterator[tuple[Distance, tuple[x.Expr, ...], bool]]:
 def distances(goals: Sequence[Goal], poles: Sequence[Sequence[Goal]], batch: Batch, roots: Sequence[x.Expr]) -> Any:
     """For each goal its distance at every point. `poles` are those of each program, `roots` the first one's results."""
     result = np.empty((len(goals), batch.count))
-    known: dict[tuple[int, bool], np.ndarray] = {}
+    guard_distances: dict[tuple[int, bool], np.ndarray] = {}
     at = [sum((1.0 * (goal.distance(batch) == 0) for goal in its), np.zeros(1)) for its in poles]
     usual = sum((1.0 * ~np.isfinite(batch[r]) for r in roots if r.dtype.is_float), np.zeros(1))
     for k, goal in enumerate(goals):
         total = np.log1p(goal.distance(batch))
-        for guard, wanted in goal.guards:
-            if (id(guard), wanted) not in known:
-                known[id(guard), wanted] = np.log1p(truth(guard, wanted, batch))
-            total = total + known[id(guard), wanted]
+        for guard, holds in goal.guards:
+            if (id(guard), holds) not in guard_distances:
+                guard_distances[id(guard), holds] = np.log1p(truth(guard, holds, batch))
+            total = total + guard_distances[id(guard), holds]
         if goal.pole is not None:
             total = total + usual + (at[0] if goal.pole else 0.0)
         result[k] = total
@@ -120,29 +120,29 @@ def distances(goals: Sequence[Goal], poles: Sequence[Sequence[Goal]], batch: Bat
 
 def all_but_one(goal: Goal, batch: Batch) -> list[int]:
     """Points at which all conditions of a goal hold but one, the nearest for each of them."""
-    parts = [goal.distance(batch), *(truth(guard, wanted, batch) for guard, wanted in goal.guards)]
+    parts = [goal.distance(batch), *(truth(guard, holds, batch) for guard, holds in goal.guards)]
     whole = [np.broadcast_to(part, (batch.count,)) for part in parts]
     missing = sum((1 * (part > 0) for part in whole), np.zeros(batch.count, np.int64))
-    found: list[int] = []
+    points: list[int] = []
     for part in whole:
         only = np.flatnonzero((missing == 1) & (part > 0))
         if only.size:
-            found.append(int(only[part[only].argmin()]))
-    return found
+            points.append(int(only[part[only].argmin()]))
+    return points
 
 
-def truth(e: Any, wanted: bool, v: Batch) -> np.ndarray:
+def truth(e: Any, holds: bool, v: Batch) -> np.ndarray:
     """How far a condition is from being true, or false."""
     if isinstance(e, x.Not):
-        return truth(e.a, not wanted, v)
+        return truth(e.a, not holds, v)
     if isinstance(e, x.And | x.Or):
-        both = truth(e.a, wanted, v), truth(e.b, wanted, v)
-        if isinstance(e, x.And) == wanted:
+        both = truth(e.a, holds, v), truth(e.b, holds, v)
+        if isinstance(e, x.And) == holds:
             return both[0] + both[1]
         return np.minimum(*both)
     if isinstance(e, x.CompareOp) and not e.a.dtype.is_bool:
         a, b = v[e.a], v[e.b]
-        kind = type(e) if wanted else _OPPOSITE[type(e)]
+        kind = type(e) if holds else _OPPOSITE[type(e)]
         if kind is x.EQ:
             return _apart(a, b)
         if kind is x.NE:
@@ -150,7 +150,7 @@ def truth(e: Any, wanted: bool, v: Batch) -> np.ndarray:
         if kind in (x.LT, x.LE):
             a, b = b, a
         return _lacking(b, a) if kind in (x.LT, x.GT) else np.where(a >= b, 0.0, _lacking(b, a))
-    return np.where(v[e] == wanted, 0.0, 1.0)
+    return np.where(v[e] == holds, 0.0, 1.0)
 
 
 _OPPOSITE = {x.EQ: x.NE, x.NE: x.EQ, x.LT: x.GE, x.GE: x.LT, x.GT: x.LE, x.LE: x.GT}

@@ -71,7 +71,7 @@ def index_spans(program: Program, dims: Mapping[x.Var, int]) -> dict[int, Span]:
             size = _size(extent, dims)
             if size is not None and size > 0:
                 search.within(index, Span(0, size - 1, size), frozenset(), DEPTH)
-    return search.found
+    return search.spans
 
 
 def _points(n: Any, names: set[x.Var]) -> bool:
@@ -90,12 +90,12 @@ def _size(extent: x.Expr, dims: Mapping[x.Var, int]) -> int | None:
 class _Search:
     def __init__(self, back: Preimages) -> None:
         self.back = back
-        self.found: dict[int, Span] = {}
+        self.spans: dict[int, Span] = {}
 
     def within(self, e: x.Expr, span: Span, seen: frozenset[Any], depth: int) -> None:
         """Note what keeps an expression inside a span."""
         for place, own in self._needs(e, span, seen, depth).items():
-            self.found[place] = self.found[place].meet(own) if place in self.found else own
+            self.spans[place] = self.spans[place].meet(own) if place in self.spans else own
 
     def _needs(self, e: x.Expr, span: Span, seen: frozenset[Any], depth: int) -> dict[int, Span]:
         if depth == 0:
@@ -125,13 +125,13 @@ class _Search:
     def _either(self, values: Sequence[x.Expr], span: Span, seen: frozenset[Any], depth: int) -> dict[int, Span]:
         """Of a choice each value has its own needs, and an input may choose any of them."""
         every = [self._needs(v, span, seen, depth) for v in values]
-        found: dict[int, Span] = {}
+        joined: dict[int, Span] = {}
         for place in {p for one in every for p in one}:
             spans = [one.get(place, Span(None, None, span.extent)) for one in every]
-            found[place] = spans[0]
+            joined[place] = spans[0]
             for other in spans[1:]:
-                found[place] = found[place].join(other)
-        return found
+                joined[place] = joined[place].join(other)
+        return joined
 
     def _binary(self, e: Any, span: Span, seen: frozenset[Any], depth: int) -> dict[int, Span]:
         if isinstance(e, x.Add | x.Sub | x.Mul) and self.back.reach(e.a) and self.back.reach(e.b):
@@ -188,13 +188,13 @@ class _Search:
     @cached_property
     def extents(self) -> dict[x.Var, int]:
         """How often loops run, where that is a constant."""
-        found: dict[x.Var, int] = {}
+        extents: dict[x.Var, int] = {}
         for n in nodes(self.back.program):
             if isinstance(n, t.For) and isinstance(n.extent, x.IntImm):
-                found[n.var] = n.extent.value
+                extents[n.var] = n.extent.value
             elif isinstance(n, x.IterVar) and n.dom is not None and isinstance(n.dom.extent, x.IntImm):
-                found[n.var] = n.dom.extent.value
-        return found
+                extents[n.var] = n.dom.extent.value
+        return extents
 
 
 def _is_array(key: Any) -> bool:
@@ -202,8 +202,8 @@ def _is_array(key: Any) -> bool:
 
 
 def _all(needs: Any) -> dict[int, Span]:
-    found: dict[int, Span] = {}
+    spans: dict[int, Span] = {}
     for one in needs:
         for place, span in one.items():
-            found[place] = found[place].meet(span) if place in found else span
-    return found
+            spans[place] = spans[place].meet(span) if place in spans else span
+    return spans

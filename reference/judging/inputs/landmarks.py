@@ -25,14 +25,14 @@ LARGEST = 2.0**40  # numbers beyond this are no places that an input should reac
 def landmarks(program: Program) -> frozenset[Fraction]:
     """The constants of comparisons, maxima and minima of data, what these start from, and the ends of narrow casts."""
     every = list(nodes(program))
-    found = {value for n in every if compares_data(n) for value in _constants(n)}
+    values = {value for n in every if compares_data(n) for value in _constants(n)}
     for n in every:
         if isinstance(n, x.Cast) and _narrows(n):
-            found |= {Fraction(int(n.dtype.min)), Fraction(int(n.dtype.max))}
+            values |= {Fraction(int(n.dtype.min)), Fraction(int(n.dtype.max))}
     if looks_at_order(program):
         stored = (n.value for n in every if isinstance(n, t.BufferStore))
-        found |= {value for e in stored for value in _constant(e)}
-    return frozenset(found)
+        values |= {value for e in stored for value in _constant(e)}
+    return frozenset(values)
 
 
 def points(program: Program) -> bool:

@@ -48,36 +48,36 @@ class Preimages:
         self.program = program
         self.places: dict[Any, int] = {}
         for k, (key, p) in enumerate(zip(_keys(program), parameters(program), strict=True)):
-            if p.given and not p.dtype.is_bool:
+            if p.is_input and not p.dtype.is_bool:
                 self.places[key] = k
-        self.found: dict[tuple[int, Ground], set[Fraction]] = {}
+        self.preimages: dict[tuple[int, Ground], set[Fraction]] = {}
         self._steps = STEPS
         self._reached: dict[Any, frozenset[int]] = {}
 
     @cached_property
     def sources(self) -> dict[Any, list[x.Expr]]:
         """What may be the value of a buffer's or tensor's elements, or of a name."""
-        found: dict[Any, list[x.Expr]] = {}
+        sources: dict[Any, list[x.Expr]] = {}
         for n in nodes(self.program):
             if isinstance(n, t.BufferStore):
-                found.setdefault(self.root(n.buffer), []).append(n.value)
+                sources.setdefault(self.root(n.buffer), []).append(n.value)
             elif isinstance(n, t.LetStmt | x.Let):
-                found.setdefault(n.var, []).append(n.value)
-        return found
+                sources.setdefault(n.var, []).append(n.value)
+        return sources
 
     @cached_property
     def _same(self) -> dict[Any, Any]:
         """Views and parameters of kernels, each with the buffer or value that it stands for."""
-        found: dict[Any, Any] = {}
+        originals: dict[Any, Any] = {}
         for n in nodes(self.program):
             if isinstance(n, t.MatchBufferRegion):
-                found[n.buffer] = n.source.buffer
+                originals[n.buffer] = n.source.buffer
             elif isinstance(n, t.KernelCall) and isinstance(self.program, t.IRModule):
                 if n.kernel in self.program:
-                    found.update(
+                    originals.update(
                         {p: a for p, a in zip(self.program[n.kernel].params, n.args, strict=True) if p is not a}
                     )
-        return found
+        return originals
 
     def root(self, key: Any) -> Any:
         """The buffer behind a view, or behind a kernel's parameter."""
@@ -93,7 +93,7 @@ class Preimages:
 
     def solutions(self) -> list[Solution]:
         """All that was noted, those first that need nothing of other parameters."""
-        every = [Solution(place, ground, frozenset(v)) for (place, ground), v in self.found.items()]
+        every = [Solution(place, ground, frozenset(v)) for (place, ground), v in self.preimages.items()]
         return sorted(every, key=lambda s: (len(s.ground), s.place, s.ground))
 
     # --- down to the parameters ------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Preimages:
             key, sources = self.behind(e)
             if key in self.places:
                 place = self.places[key]
-                mine = self.found.setdefault((place, tuple(sorted(ground.items()))), set())
+                mine = self.preimages.setdefault((place, tuple(sorted(ground.items()))), set())
                 mine |= set(sorted(values, key=abs)[: max(0, VALUES - len(mine))])
             if key not in seen:
                 for source in sources:
@@ -154,8 +154,8 @@ class Preimages:
             factor, other, term = e.args
             self._down(x.Add(x.Mul(factor, other), term), values, ground, seen)
         elif isinstance(e, x.Call):
-            for arg, wanted in _inverse(e, values):
-                self._down(arg, wanted, ground, seen)
+            for arg, preimage in _inverse(e, values):
+                self._down(arg, preimage, ground, seen)
 
     def _through(self, e: Any, values: Values, ground: Mapping[int, int], seen: frozenset[Any]) -> None:
         """Both operands in turn, the other one held at its ground."""
@@ -169,26 +169,26 @@ class Preimages:
             c = self.at(other, at)
             if c is None or (product and c == 0):
                 continue
-            wanted = _undone(e, values, c, left)
-            self._down(mine, wanted, {**ground, **dict.fromkeys(beside, at)}, seen)
+            preimage = _undone(e, values, c, left)
+            self._down(mine, preimage, {**ground, **dict.fromkeys(beside, at)}, seen)
 
     # --- values at a ground ----------------------------------------------------------------------------------------
 
     def reach(self, e: x.Expr, seen: frozenset[Any] = frozenset()) -> frozenset[int]:
         """The parameters that an expression depends on."""
-        found: set[int] = set()
+        places: set[int] = set()
         for n in _values(e):
             key, sources = self.behind(n)
             if key in self.places:
-                found.add(self.places[key])
+                places.add(self.places[key])
             if key in self._reached:
-                found |= self._reached[key]
+                places |= self._reached[key]
             elif key not in seen:
                 inner: frozenset[int] = frozenset().union(*(self.reach(s, seen | {key}) for s in sources))
                 if not seen:
                     self._reached[key] = inner
-                found |= inner
-        return frozenset(found)
+                places |= inner
+        return frozenset(places)
 
     def at(self, e: x.Expr, ground: int, depth: int = 8) -> Fraction | None:
         """An expression where all data is `ground`; None where that is not simple to say."""
@@ -200,8 +200,8 @@ class Preimages:
             key, sources = self.behind(e)
             if key in self.places or not sources:
                 return Fraction(ground)
-            known = [s for s in sources if isinstance(s, x.IntImm | x.FloatImm)] or sources
-            return self.at(known[0], ground, depth - 1)
+            constants = [s for s in sources if isinstance(s, x.IntImm | x.FloatImm)] or sources
+            return self.at(constants[0], ground, depth - 1)
         if isinstance(e, x.Cast | x.Broadcast):
             return self.at(e.value, ground, depth)
         if isinstance(e, x.Add | x.Sub | x.Mul | x.Div | x.FloorDiv):

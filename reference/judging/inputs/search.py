@@ -48,13 +48,13 @@ class _Track:
 class Search:
     """Formulas of two programs over the same variables, element by element.
 
-    `found` looks at a batch of points and says whether the search may end.
+    `may_end` looks at a batch of points and says whether the search may end.
     """
 
     before: Sequence[x.Expr]
     after: Sequence[x.Expr]
     variables: Sequence[x.Var]
-    found: Callable[[Batch, Rows], bool] = lambda batch, rows: False
+    may_end: Callable[[Batch, Rows], bool] = lambda batch, rows: False
     guards: tuple[Guard, ...] = ()  # what must hold at every point beside
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Search:
     def run(self, start: Rows, count: int, rounds: int = ROUNDS) -> None:
         """Search from these points on; with no rounds, look at these only."""
         batch = self.at(start, count)
-        if self.found(batch, start) or not rounds or not self.goals:
+        if self.may_end(batch, start) or not rounds or not self.goals:
             return
         far = distances(self.goals, self.poles, batch, self.before)
         at = far.argmin(axis=1)
@@ -101,14 +101,14 @@ class Search:
             if not count:
                 break
             batch = self.at(rows, count)
-            if self.found(batch, rows):
+            if self.may_end(batch, rows):
                 return
-            wanted = list(dict.fromkeys(track.goal for track in tracks))
-            far = distances([self.goals[k] for k in wanted], self.poles, batch, self.before)
+            goals = list(dict.fromkeys(track.goal for track in tracks))
+            far = distances([self.goals[k] for k in goals], self.poles, batch, self.before)
             first = 0
             for track in tracks:  # each from its own rows; what reaches a goal does so for all
                 stop = first + self._sizes[id(track.point)]
-                distance = far[wanted.index(track.goal)]
+                distance = far[goals.index(track.goal)]
                 nearest = int(distance.argmin())
                 if distance[nearest] > 0:
                     nearest = first + int(distance[first:stop].argmin()) if stop > first else nearest
@@ -130,14 +130,14 @@ class Search:
     def _around(self, reached: Mapping[int, Point]) -> bool:
         """Look at the neighbours of the points that reached a goal."""
         rows, count = self._moves(list(reached.items())[:GOALS], _neighbours)
-        return bool(count) and self.found(self.at(rows, count), rows)
+        return bool(count) and self.may_end(self.at(rows, count), rows)
 
-    def _moves(self, chosen: Sequence[tuple[int, Point]],
+    def _moves(self, points: Sequence[tuple[int, Point]],
                steps: Callable[[np.ndarray], np.ndarray]) -> tuple[Rows, int]:  # fmt: skip
         """One variable of each point moved in every way, the others as they are."""
         columns: dict[x.Var, list[np.ndarray]] = {v: [] for v in self.variables}
         total = 0
-        for k, point in chosen:
+        for k, point in points:
             mine, first = self._supports[k], total
             for moved in mine:
                 others = [point[v] for v in mine if v is not moved and v.dtype == moved.dtype]

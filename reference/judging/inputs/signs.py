@@ -34,19 +34,19 @@ def signs(parameters: Sequence[Parameter]) -> Iterator[list[int]]:
     """For each pattern that differs from the ones before, a sign for each parameter: 0 for what has none."""
     seen: list[list[int]] = []
     for pattern in PATTERNS:
-        made, count = [], 0
+        signs_of, count = [], 0
         for p in parameters:
-            signed = p.given and p.shape is not None and p.dtype.kind not in ("uint", "bool", "handle")
-            made.append(pattern[count % len(pattern)] if signed else 0)
+            signed = p.is_input and p.shape is not None and p.dtype.kind not in ("uint", "bool", "handle")
+            signs_of.append(pattern[count % len(pattern)] if signed else 0)
             count += signed
-        if any(made) and made not in seen:
-            seen.append(made)
-            yield made
+        if any(signs_of) and signs_of not in seen:
+            seen.append(signs_of)
+            yield signs_of
 
 
-def with_signs(inputs: Sequence[Any], chosen: Sequence[int]) -> list[Any]:
+def with_signs(inputs: Sequence[Any], of_parameters: Sequence[int]) -> list[Any]:
     """Arguments whose elements have the sign of their parameter and the magnitude that they had; 1 where that is 0."""
-    return [_signed(a, sign) if sign else a for a, sign in zip(inputs, chosen, strict=True)]
+    return [_signed(a, sign) if sign else a for a, sign in zip(inputs, of_parameters, strict=True)]
 
 
 def _signed(array: Any, sign: int) -> np.ndarray:
@@ -87,7 +87,7 @@ _NODES: WeakKeyDictionary[t.PrimFunc | t.IRModule, list[x.Node]] = WeakKeyDictio
 
 
 def _of_tensors(program: Sequence[Any]) -> list[x.Node]:
-    found: list[x.Node] = []
+    nodes_seen: list[x.Node] = []
     seen: set[te.Tensor] = set()
     rest = [one for one in program if isinstance(one, te.Tensor)]
     while rest:
@@ -96,6 +96,6 @@ def _of_tensors(program: Sequence[Any]) -> list[x.Node]:
             continue
         seen.add(tensor)
         every = list(x.walk(tensor.op))
-        found += every
+        nodes_seen += every
         rest += [n.tensor for n in every if isinstance(n, te.TensorLoad)]
-    return found
+    return nodes_seen

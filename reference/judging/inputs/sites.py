@@ -124,12 +124,12 @@ def _crossed(e: x.Expr, step: Fraction, back: Preimages) -> frozenset[Fraction]:
     term, one = back.at(e, 0), back.at(e, 1)
     if term is None or one is None:
         return frozenset()
-    found: set[Fraction] = set()
+    values: set[Fraction] = set()
     for dtype in {parameters(back.program)[place].dtype for place in back.reach(e)}:
-        found |= crossings(one - term, term, step, dtype)
+        values |= crossings(one - term, term, step, dtype)
         if dtype.is_int and e.dtype.is_int:
-            found |= far_crossings(one - term, term, step, dtype)
-    return frozenset(found)
+            values |= far_crossings(one - term, term, step, dtype)
+    return frozenset(values)
 
 
 def _whole(e: x.Expr) -> bool:

@@ -37,32 +37,32 @@ THRESHOLDS = 3  # constants of one dimension
 SMALL = (2, 3)  # of the dimensions beside one that is large
 
 
-def sizes_to_try(before: Program, after: Program, seed: int, given: Mapping[str, int] | None,
+def sizes_to_try(before: Program, after: Program, seed: int, fixed: Mapping[str, int] | None,
                  several: bool = True) -> list[dict[str, int]]:  # fmt: skip
     """A size for every dimension, by name, several times; the first by chance, so that seeds differ.
 
     What is given stays. Raises `InputError` where a name is none of the programs', or a size is negative.
     """
-    _require_names(before, after, given or {})
-    first = chosen_sizes(before, seed, given)
+    _require_names(before, after, fixed or {})
+    first = chosen_sizes(before, seed, fixed)
     rng = np.random.default_rng((seed, 0x5CA1))
     first.update({n: int(rng.integers(1, 10)) for n in sorted(scalar_extents(before, after) - set(first))})
-    names = [name for name in first if name not in (given or {})]
+    names = [name for name in first if name not in (fixed or {})]
     if not names or not several:
         return [first]
     # Each dimension another number of the list: two that were exchanged then differ.
     values = _telling(_factors(before) | _factors(after), seed)
     rounds = [[*values[r:], *values[:r]] for r in range(len(values))]
-    found = [first, *({**first, **dict(zip(names, itertools.cycle(numbers)))} for numbers in rounds)]
+    candidates = [first, *({**first, **dict(zip(names, itertools.cycle(numbers)))} for numbers in rounds)]
     small = dict(zip(names, itertools.cycle(SMALL)))
-    if not all(_affordable(before, names, one) for one in found):
-        found += [{**first, **small, name: value} for name in names[:3] for value in values[1:]]
-    found += [{**first, **small, name: 0} for name in names[:3]]
-    found.append({**first, **dict.fromkeys(names, values[2])})  # what is defined for equal sizes only
-    found += [{**first, **small, name: size} for name, size in _thresholds(before, after, names)]
-    found = [one for k, one in enumerate(found) if one not in found[:k]]
-    found += together(before, after, names, [one for one in found if _affordable(before, names, one)])
-    return [one for one in found if _affordable(before, names, one)] or [first]
+    if not all(_affordable(before, names, one) for one in candidates):
+        candidates += [{**first, **small, name: value} for name in names[:3] for value in values[1:]]
+    candidates += [{**first, **small, name: 0} for name in names[:3]]
+    candidates.append({**first, **dict.fromkeys(names, values[2])})  # what is defined for equal sizes only
+    candidates += [{**first, **small, name: size} for name, size in _thresholds(before, after, names)]
+    candidates = [one for k, one in enumerate(candidates) if one not in candidates[:k]]
+    candidates += together(before, after, names, [one for one in candidates if _affordable(before, names, one)])
+    return [one for one in candidates if _affordable(before, names, one)] or [first]
 
 
 @dataclass(frozen=True)
@@ -76,36 +76,36 @@ class Round:
 
 
 def rounds_to_try(before: Program, after: Program, tried: Sequence[Mapping[str, int]],
-                  given: Mapping[str, int] | None) -> list[Round]:  # fmt: skip
+                  fixed: Mapping[str, int] | None) -> list[Round]:  # fmt: skip
     """For each dimension that is left open sizes of three tiles and one more, and of two tiles less one.
 
     `tried` are the sizes that are tried anyway. Those that go round as often need no others.
     """
     first = tried[0]
-    names = [name for name in first if name not in (given or {})]
+    names = [name for name in first if name not in (fixed or {})]
     if not names or len(tried) < 2:
         return []
     small = dict(zip(names, itertools.cycle(SMALL)))
-    found: list[Round] = []
+    result: list[Round] = []
     for name, tile in tiles(before, after, names).items():
         beside = {**first, **small}
         if not any(sizes[name] >= 3 * tile and sizes[name] % tile for sizes in tried):
             equal = {**first, **dict.fromkeys(names, 3 * tile + 1)}  # for what is defined for equal sizes only
             otherwise = {**beside, name: 3 * tile}, *([equal] if _affordable(before, names, equal) else [])
-            found.append(Round(name, tile, {**beside, name: 3 * tile + 1}, otherwise))
-        found.append(Round(name, tile, {**beside, name: 2 * tile - 1}))
-    return found
+            result.append(Round(name, tile, {**beside, name: 3 * tile + 1}, otherwise))
+        result.append(Round(name, tile, {**beside, name: 2 * tile - 1}))
+    return result
 
 
 def tiles(before: Program, after: Program, names: Sequence[str]) -> dict[str, int]:
     """The largest number by which each dimension, or what runs up to it, is divided, cut or counted modulo."""
-    found: dict[str, int] = {}
+    largest: dict[str, int] = {}
     for program in (before, after):
         for e, number in _tilings(program):
             for name in names:
-                if number > found.get(name, 1) and name in e:
-                    found[name] = number
-    return found
+                if number > largest.get(name, 1) and name in e:
+                    largest[name] = number
+    return largest
 
 
 def _tilings(program: Program) -> Iterator[tuple[set[str], int]]:
@@ -126,7 +126,7 @@ def _thresholds(before: Program, after: Program, names: Sequence[str]) -> list[t
 
     What is divided before that is multiplied again: `n // 32 > 4` asks for 128 and 129.
     """
-    found: dict[str, set[int]] = {}
+    constants: dict[str, set[int]] = {}
     for program in (before, after):
         flow = Flow(program)
         for n in nodes(program):
@@ -139,8 +139,8 @@ def _thresholds(before: Program, after: Program, names: Sequence[str]) -> list[t
                 size = constant.value * math.prod(d.value for d in divisors if isinstance(d, x.IntImm))
                 if 2 <= size <= LARGEST_TILE:
                     for name in flow.variables([e]).intersection(names):
-                        found.setdefault(name, set()).add(size)
-    return [(name, size + more) for name, sizes in found.items() for size in sorted(sizes)[:THRESHOLDS]
+                        constants.setdefault(name, set()).add(size)
+    return [(name, size + more) for name, sizes in constants.items() for size in sorted(sizes)[:THRESHOLDS]
             for more in (0, 1)]  # fmt: skip
 
 
@@ -160,14 +160,14 @@ def size_names(before: Program, after: Program) -> set[str]:
     return scalars | {v.name for program in both for v in dimensions(program, rng, {})}
 
 
-def _require_names(before: Program, after: Program, given: Mapping[str, int]) -> None:
-    known = size_names(before, after)
-    unknown = sorted(set(given) - known)
+def _require_names(before: Program, after: Program, fixed: Mapping[str, int]) -> None:
+    available = size_names(before, after)
+    unknown = sorted(set(fixed) - available)
     if unknown:
-        told = ", ".join(sorted(known)) or "none"
-        raise InputError(f"sizes names {', '.join(unknown)}, which is no dimension of these programs; theirs: {told}")
+        listed = ", ".join(sorted(available)) or "none"
+        raise InputError(f"sizes names {', '.join(unknown)}, which is no dimension of these programs; theirs: {listed}")
     dims = {v.name for v in dimensions(before, np.random.default_rng(0), {})}
-    negative = [f"{name} = {size}" for name, size in given.items() if name in dims and size < 0]
+    negative = [f"{name} = {size}" for name, size in fixed.items() if name in dims and size < 0]
     if negative:
         raise InputError(f"a size cannot be negative: {', '.join(negative)}")
 

@@ -37,8 +37,8 @@ def together(before: Program, after: Program, names: Sequence[str],
     start = {var: np.array([one[name] for one in tried], np.int64) for name, var in dims.items()}
     search = Search(both[0], both[1], list(dims.values()), guards=tuple(guards))
     search.run(start, len(tried))
-    found = [{**tried[0], **{name: int(point[var][0]) for name, var in dims.items()}} for point in search.reached]
-    return [one for k, one in enumerate(found) if one not in found[:k] and one not in tried][:SEARCHED]
+    candidates = [{**tried[0], **{name: int(point[var][0]) for name, var in dims.items()}} for point in search.reached]
+    return [one for k, one in enumerate(candidates) if one not in candidates[:k] and one not in tried][:SEARCHED]
 
 
 def _conditions(program: Program, dims: Mapping[str, x.Var]) -> Iterator[x.Expr]:

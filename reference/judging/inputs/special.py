@@ -61,7 +61,7 @@ def turns(program: Program, sizes: Mapping[str, int]) -> int:
 
 def _is_planted(p: Parameter, dims: Mapping[x.Var, int]) -> bool:
     """Whether an argument takes special values: not what is written, a size of something, or a truth value."""
-    return p.given and p.var not in dims and not p.dtype.is_bool
+    return p.is_input and p.var not in dims and not p.dtype.is_bool
 
 
 def _planted(size: int) -> int:
@@ -80,22 +80,22 @@ def special_values(dtype: x.DType, infinite: bool = True) -> np.ndarray:
     return np.array([*sides, *(-v for v in sides), *beyond], numpy)
 
 
-def same_bits(wanted: np.ndarray, found: np.ndarray) -> np.ndarray:
+def same_bits(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Where two arrays hold the same bits, or both NaN; zeros of two signs differ."""
-    if wanted.dtype.kind != "f":
-        return np.asarray(wanted == found)
-    same = (wanted == found) & (np.signbit(wanted) == np.signbit(found))
-    return np.asarray(same | (np.isnan(wanted) & np.isnan(found)))
+    if first.dtype.kind != "f":
+        return np.asarray(first == second)
+    same = (first == second) & (np.signbit(first) == np.signbit(second))
+    return np.asarray(same | (np.isnan(first) & np.isnan(second)))
 
 
-def explained(program: Program, inputs: Sequence[Any], found: Sequence[Any],
+def explained(program: Program, inputs: Sequence[Any], results: Sequence[Any],
               sizes: Mapping[str, int]) -> list[np.ndarray | None]:  # fmt: skip
     """For each output, where another order of a sum accounts for a result: at least three terms, within the bound.
 
     The sign of an exact zero does not depend on the order. Raises `Unsupported` for a program without error analysis.
     """
     result: list[np.ndarray | None] = []
-    for must, array in zip(bound.evaluate(program, inputs, sizes), found, strict=True):
+    for must, array in zip(bound.evaluate(program, inputs, sizes), results, strict=True):
         if must is None:
             result.append(None)
             continue

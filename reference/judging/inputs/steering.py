@@ -46,17 +46,17 @@ VARIABLES = 24
 APART = 1e-4  # floats that differ by less, beside their size, are left to rounding
 
 
-def steered(case: Case, mode: str, known: Evidence) -> Verdict | None:
+def steered(case: Case, mode: str, evidence: Evidence) -> Verdict | None:
     """The difference at a point that a search found; None where there is none, or nothing to search for."""
-    if Shown.SEARCHED in known.shown or not case.judges_chosen or case.elements is None:
+    if Shown.SEARCHED in evidence.shown or not case.judges_chosen or case.elements is None:
         return None
-    found = case.elements.difference(mode)
-    return None if found is None else replace(found, in_floats=True)
+    difference = case.elements.difference(mode)
+    return None if difference is None else replace(difference, in_floats=True)
 
 
 def elements(case: Case) -> Elements | None:
     """Elements of the outputs that have formulas in both programs; None without, or with nothing to search for."""
-    integers = any(p.given and not p.dtype.is_float for p in case.parameters)
+    integers = any(p.is_input and not p.dtype.is_float for p in case.parameters)
     if not case.judges_chosen or not (integers or case.facts.intricate):
         return None
     try:
@@ -143,9 +143,9 @@ class Elements:
     def _look(self, batch: Batch, rows: Rows) -> bool:
         """Whether a real difference was found at one of these points, or all runs were spent."""
         for element in self.every:
-            told = _told_apart(element, batch)
-            for k in np.argsort(-told, kind="stable")[:KEPT]:
-                if told[k] <= 0 or self.runs <= 0:
+            certainty = _certainty(element, batch)
+            for k in np.argsort(-certainty, kind="stable")[:KEPT]:
+                if certainty[k] <= 0 or self.runs <= 0:
                     break
                 self.runs -= 1
                 self.verdict = self._judged(element, {v: rows[v][[k]] for v in rows})
@@ -162,10 +162,10 @@ class Elements:
             else:
                 inputs[k].reshape(-1)[flat] = point[v][0]
         try:
-            wanted, found = case.run_before(inputs), case.run_after(inputs)
+            before, after = case.run_before(inputs), case.run_after(inputs)
         except (ExecutionError, Unsupported):
             return None
-        p, first, second = case.parameters[element.output], wanted[element.output], found[element.output]
+        p, first, second = case.parameters[element.output], before[element.output], after[element.output]
         a, b = (values.reshape(-1)[element.flat] for values in (first, second))
         if a == b or (a != a and b != b):
             return None
@@ -209,31 +209,31 @@ def _blamed(element: Element, point: Rows, finite: bool) -> bool:
     return not overflown and any(goal.distance(batch)[0] == 0 for goal in poles)
 
 
-def _told_apart(element: Element, batch: Batch) -> np.ndarray:
+def _certainty(element: Element, batch: Batch) -> np.ndarray:
     """How surely the programs differ at each point: 0 where they do not, 2 where no rounding can be blamed."""
     a, b = batch[element.before], batch[element.after]
     unlike = np.asarray(a != b)
-    told = 1.0 * unlike
+    certainty = 1.0 * unlike
     if a.dtype.kind == "f":
         with np.errstate(all="ignore"):
             wide, other = a.astype(np.float64), b.astype(np.float64)
             far = np.abs(wide - other) > APART * np.maximum(np.abs(wide), np.abs(other))
         unlike = unlike & np.isfinite(a)
-        told = np.where(unlike, np.where(np.isfinite(b), 0.5 * far, 1.0), 0.0)
+        certainty = np.where(unlike, np.where(np.isfinite(b), 0.5 * far, 1.0), 0.0)
     elif not element.floats:
-        told = 2.0 * unlike
-    told = np.broadcast_to(np.where(batch.bad(element.after), 2.0, told), (batch.count,))
-    told = np.where(batch.bad(element.before), 0.0, told)
+        certainty = 2.0 * unlike
+    certainty = np.broadcast_to(np.where(batch.bad(element.after), 2.0, certainty), (batch.count,))
+    certainty = np.where(batch.bad(element.before), 0.0, certainty)
     if not element.floats or not unlike.any():
-        return told
-    unlike = np.broadcast_to(unlike & ~batch.bad(element.before), told.shape) & (told < 2)
+        return certainty
+    unlike = np.broadcast_to(unlike & ~batch.bad(element.before), certainty.shape) & (certainty < 2)
     some = np.flatnonzero(unlike)
-    some = some[np.argsort(-told[some], kind="stable")][:EXAMINED]
+    some = some[np.argsort(-certainty[some], kind="stable")][:EXAMINED]
     leaves = {v: n[some] for v, n in batch.leaves.items()}
     exact = values_of([element.before, element.after], leaves, some.size, rounding=True)
     rounds = np.broadcast_to(exact.rounds(element.before) | exact.rounds(element.after), some.shape)
-    told[some[~rounds]] = 2.0
-    return told
+    certainty[some[~rounds]] = 2.0
+    return certainty
 
 
 def intricate(program: Program) -> bool:

@@ -134,10 +134,10 @@ class Formulas:
             if isinstance(condition, x.IntImm):
                 return self.resolved(e.args[1] if condition.value else e.args[2], env, when)
             rest = tuple(self.resolved(a, env, when) for a in e.args[1:])
-            return self.made(x.replace(e, args=(condition, *rest)))
-        return self.made(x.map_children(e, lambda child: self.resolved(child, env, when)))
+            return self.simple(x.replace(e, args=(condition, *rest)))
+        return self.simple(x.map_children(e, lambda child: self.resolved(child, env, when)))
 
-    def made(self, e: x.Expr) -> x.Expr:
+    def simple(self, e: x.Expr) -> x.Expr:
         """A new node, folded where all of its operands are integers."""
         self.count += 1
         if self.count > NODES:
@@ -154,10 +154,10 @@ class Formulas:
         return e
 
     def index(self, e: x.Expr, env: Mapping[x.Var, x.Expr], when: Any) -> int:
-        found = self.resolved(e, env, when)
-        if not isinstance(found, x.IntImm):
+        value = self.resolved(e, env, when)
+        if not isinstance(value, x.IntImm):
             raise Beyond("an index that depends on data")
-        return int(found.value)
+        return int(value.value)
 
     def scalar(self, e: x.Var) -> x.Expr:
         for k, p in enumerate(parameters(self.program)):
@@ -184,10 +184,10 @@ class Formulas:
             value = self.loaded(e, tuple(at.get(k, getattr(i, "value", 0)) for k, i in enumerate(indices)), when)
             condition: x.Expr | None = None
             for k in data:
-                this = self.made(x.EQ(indices[k], x.IntImm(at[k], indices[k].dtype)))
-                condition = this if condition is None else self.made(x.And(condition, this))
+                this = self.simple(x.EQ(indices[k], x.IntImm(at[k], indices[k].dtype)))
+                condition = this if condition is None else self.simple(x.And(condition, this))
             assert condition is not None
-            result = self.made(x.Call(e.dtype, "if_then_else", (condition, value, result)))
+            result = self.simple(x.Call(e.dtype, "if_then_else", (condition, value, result)))
         return result
 
     def nothing(self, dtype: x.DType) -> x.Var:
@@ -206,7 +206,7 @@ class _OfTensors(Formulas):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.known: dict[tuple[Any, tuple[int, ...]], x.Expr] = {}
+        self.values: dict[tuple[Any, tuple[int, ...]], x.Expr] = {}
         self.places = {one: k for k, one in enumerate(self.program)}
 
     def final(self, output: int, element: int) -> x.Expr:
@@ -220,10 +220,10 @@ class _OfTensors(Formulas):
                 raise Beyond("a function of loops")
             place = self.places[tensor]
             return self.leaves[place, _flat(at, np.shape(self.inputs[place]))]
-        if (tensor, at) not in self.known:
+        if (tensor, at) not in self.values:
             env = {axis.var: x.IntImm(i, axis.var.dtype) for axis, i in zip(tensor.op.axis, at, strict=True)}
-            self.known[tensor, at] = self.resolved(tensor.op.body[tensor.value_index], env, ())
-        return self.known[tensor, at]
+            self.values[tensor, at] = self.resolved(tensor.op.body[tensor.value_index], env, ())
+        return self.values[tensor, at]
 
     def loaded(self, e: Any, indices: tuple[int, ...], when: Any) -> x.Expr:
         return self.element(e.tensor, indices)
@@ -250,10 +250,10 @@ class _OfLoops(Formulas):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.stores: dict[t.Buffer, list[_Store]] = {}
-        self.known: dict[tuple[t.Buffer, int, Key], x.Expr] = {}
+        self.values: dict[tuple[t.Buffer, int, Key], x.Expr] = {}
         func = entry(self.program)
         self.params = {p: k for k, p in enumerate(func.params) if isinstance(p, t.Buffer)}
-        self.given = [p.given for p in parameters(self.program)]
+        self.is_input = [p.is_input for p in parameters(self.program)]
         self._statement(func.body, _Around())
 
     def final(self, output: int, element: int) -> x.Expr:
@@ -333,7 +333,7 @@ class _OfLoops(Formulas):
             raise Beyond("deep")
         writes = [(key, one, point) for key, one, point in self._writes(buffer, flat) if key < before]
         default: x.Expr | None = None
-        chosen: list[tuple[x.Expr, x.Expr]] = []
+        conditional: list[tuple[x.Expr, x.Expr]] = []
         for key, one, point in sorted(writes, key=lambda w: w[0], reverse=True):
             env = self._env(one, point)
             conditions = [self.resolved(g.value, env, one.key(point, g.path)) for g in one.guards]
@@ -346,12 +346,12 @@ class _OfLoops(Formulas):
                 break
             condition = data[0]
             for c in data[1:]:
-                condition = self.made(x.And(condition, c))
-            chosen.append((condition, value))
+                condition = self.simple(x.And(condition, c))
+            conditional.append((condition, value))
         if default is None:
             default = self._initial(buffer, flat)
-        for condition, value in reversed(chosen):
-            default = self.made(x.Call(default.dtype, "if_then_else", (condition, value, default)))
+        for condition, value in reversed(conditional):
+            default = self.simple(x.Call(default.dtype, "if_then_else", (condition, value, default)))
         self.depth -= 1
         return default
 
@@ -360,7 +360,7 @@ class _OfLoops(Formulas):
 
     def _initial(self, buffer: t.Buffer, flat: int) -> x.Expr:
         place = self.params.get(buffer)
-        if place is not None and self.given[place]:
+        if place is not None and self.is_input[place]:
             return self.leaves[place, flat]
         return self.nothing(buffer.dtype)
 
@@ -385,16 +385,16 @@ class _OfLoops(Formulas):
             one.written = {-1: []}
             return
         grids = np.array(one.points, np.int64).reshape(total, len(one.loops))
-        known = {v: grids[:, k].astype(v.dtype.numpy) for k, (v, _, _) in enumerate(one.loops)}
+        columns = {v: grids[:, k].astype(v.dtype.numpy) for k, (v, _, _) in enumerate(one.loops)}
         for var in x.free_vars(place):
-            if var not in known:
+            if var not in columns:
                 value = self.scalar(var)
                 if not isinstance(value, x.IntImm):
                     raise Beyond("an index that depends on data")
-                known[var] = np.full(total, value.value, var.dtype.numpy)
+                columns[var] = np.full(total, value.value, var.dtype.numpy)
         if any(isinstance(n, t.BufferLoad) for n in x.walk(place)):
             raise Beyond("an index that depends on data")
-        places = np.broadcast_to(values_of([place], known, total)[place], (total,))
+        places = np.broadcast_to(values_of([place], columns, total)[place], (total,))
         for k, flat in enumerate(places.tolist()):
             one.written.setdefault(int(flat), []).append(k)
 
@@ -407,21 +407,21 @@ class _OfLoops(Formulas):
             raise Beyond("out of bounds")
         buffer, flat = self.same.get(e.buffer, e.buffer), _flat(indices, shape)
         key = buffer, flat, when
-        if key not in self.known:
-            self.known[key] = self.element(buffer, flat, when)
-        return self.known[key]
+        if key not in self.values:
+            self.values[key] = self.element(buffer, flat, when)
+        return self.values[key]
 
     @cached_property
     def same(self) -> dict[t.Buffer, t.Buffer]:
         """For the parameters of kernels, the buffers that they stand for."""
-        found: dict[t.Buffer, t.Buffer] = {}
+        originals: dict[t.Buffer, t.Buffer] = {}
         if isinstance(self.program, t.IRModule):
             for n in x.walk(entry(self.program).body):
                 if isinstance(n, t.KernelCall):
                     for p, a in zip(self.program[n.kernel].params, n.args, strict=True):
-                        if isinstance(p, t.Buffer) and isinstance(a, t.Buffer) and found.setdefault(p, a) is not a:
+                        if isinstance(p, t.Buffer) and isinstance(a, t.Buffer) and originals.setdefault(p, a) is not a:
                             raise Beyond("a kernel that is called twice")
-        return found
+        return originals
 
 
 @dataclass(frozen=True)

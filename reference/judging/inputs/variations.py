@@ -124,8 +124,10 @@ def between(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
     sizes = [np.size(a) for a in inputs]
     lists: list[np.ndarray | None] = []
     for k, p in enumerate(case.parameters):
-        found = [v for v in case.facts.reached.get(k, ()) if v.denominator != 1]
-        lists.append(_kept([found], p, rng) if found and p.dtype.is_float and _chosen(case, p) else None)
+        broken_values = [v for v in case.facts.reached.get(k, ()) if v.denominator != 1]
+        lists.append(
+            _kept([broken_values], p, rng) if broken_values and p.dtype.is_float and _chosen(case, p) else None
+        )
     yield from _plants(lists, None, sizes, rng)
     broken = [s for s in case.facts.probes if any(v.denominator != 1 for v in s.values)]
     yield from _probes(case, broken, sizes, False, rng)
@@ -137,11 +139,11 @@ def poles(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
     values: dict[int, set[Fraction]] = {}
     for solution in case.facts.poles:
         values.setdefault(solution.place, set()).update(solution.values)
-    for place, found in sorted(values.items()):
+    for place, constants in sorted(values.items()):
         p, n = case.parameters[place], np.size(inputs[place])
         if not p.dtype.is_float or not n:
             continue
-        every = _kept([found], p, rng)
+        every = _kept([constants], p, rng)
         m = max(1, n // 2)
         for k in range(min(math.ceil(every.size / m), POLES)):
             changes: list[Change | None] = [None] * len(inputs)
@@ -164,8 +166,8 @@ def ties(case: Case, inputs: Sequence[Any]) -> Variation | None:
     rng = np.random.default_rng((case.seed, 0x71E5))
     changes: list[Change | None] = []
     for p, n in zip(case.parameters, map(np.size, inputs), strict=True):
-        wanted = case.facts.looks_at_order or (p.dtype.is_int and case.facts.points)
-        if not wanted or n < 2 or not _chosen(case, p):
+        looks_at_ties = case.facts.looks_at_order or (p.dtype.is_int and case.facts.points)
+        if not looks_at_ties or n < 2 or not _chosen(case, p):
             changes.append(None)
             continue
         few = rng.permutation(n)[: max(1, min(SOURCES, n // 2))]
@@ -192,7 +194,7 @@ def _places(size: int) -> int:
 
 
 def _chosen(case: Case, p: Parameter) -> bool:
-    if not p.given or p.dtype.is_bool or (p.shape is None and p.name in case.sizes):
+    if not p.is_input or p.dtype.is_bool or (p.shape is None and p.name in case.sizes):
         return False
     return p.dtype.is_float or (p.dtype.is_int and p.name not in case.facts.withheld)
 
@@ -333,8 +335,8 @@ def _full(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence
     parts = [("bits", False), ("bits", True), *([("sum", False), ("product", False)] if converts else [])]
     for part, negative in parts:
         changes: list[Change | None] = []
-        for p, taken, n in zip(parameters, ints, sizes, strict=True):
-            if not taken:
+        for p, is_int, n in zip(parameters, ints, sizes, strict=True):
+            if not is_int:
                 changes.append(None)
                 continue
             low, high = int(p.dtype.min), -1 if negative and p.dtype.kind == "int" else int(p.dtype.max)
@@ -343,8 +345,8 @@ def _full(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence
                              for bound in (low, high))  # fmt: skip
             drawn = rng.integers(low, high, n, p.dtype.numpy, endpoint=True)
             marked = [v for v in (low, low + 1, -1, 0, 1, low // 2, high // 2 + 1, high - 1, high) if low <= v <= high]
-            chosen = np.array(marked, p.dtype.numpy)[rng.integers(0, len(marked), n)]
-            changes.append(_everywhere(np.where(rng.integers(0, 2, n) == 1, chosen, drawn), p.dtype))
+            ends = np.array(marked, p.dtype.numpy)[rng.integers(0, len(marked), n)]
+            changes.append(_everywhere(np.where(rng.integers(0, 2, n) == 1, ends, drawn), p.dtype))
         yield changes
 
 
@@ -352,8 +354,8 @@ def _ends(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence
     """Every element the least of its dtype, or the greatest."""
     for greatest in (False, True):
         changes: list[Change | None] = []
-        for p, taken, n in zip(parameters, ints, sizes, strict=True):
-            if not taken:
+        for p, is_int, n in zip(parameters, ints, sizes, strict=True):
+            if not is_int:
                 changes.append(None)
                 continue
             end = p.dtype.max if greatest else p.dtype.min
@@ -369,7 +371,7 @@ def _corners(case: Case, sizes: Sequence[int], rng: np.random.Generator) -> Iter
 
 def cornered(case: Case, sizes: Sequence[int]) -> list[x.DType | None]:
     """The dtypes of the parameters that take the ends of their range, None for the others."""
-    return [p.dtype if n and ((p.dtype.is_int and _chosen(case, p)) or (p.dtype.is_bool and p.given)) else None
+    return [p.dtype if n and ((p.dtype.is_int and _chosen(case, p)) or (p.dtype.is_bool and p.is_input)) else None
             for p, n in zip(case.parameters, sizes, strict=True)]  # fmt: skip
 
 

@@ -34,8 +34,8 @@ class Mode(Protocol):
     rank: int
     on: Callable[[Case, Sequence[Any], Verdict], Verdict] | None
 
-    def run(self, case: Case, known: Evidence) -> Evidence:
-        """Compare `case.before` and `case.after`; what is `known` of them need not be shown again.
+    def run(self, case: Case, evidence: Evidence) -> Evidence:
+        """Compare `case.before` and `case.after`; what `evidence` shows already need not be shown again.
 
         Raises `Unsupported` to refuse.
         """
@@ -46,5 +46,5 @@ class Mode(Protocol):
 def known_modes() -> dict[str, Mode]:
     """All modes by name, in the order in which they run."""
     modules = [m.name for m in pkgutil.iter_modules(__path__)]
-    found: list[Mode] = [importlib.import_module(f".{name}", __name__).mode for name in modules]
-    return {mode.name: mode for mode in sorted(found, key=lambda mode: mode.rank)}
+    modes: list[Mode] = [importlib.import_module(f".{name}", __name__).mode for name in modules]
+    return {mode.name: mode for mode in sorted(modes, key=lambda mode: mode.rank)}

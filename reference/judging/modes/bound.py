@@ -27,21 +27,21 @@ class BoundMode:
     compares = True
     rank = 50
 
-    def run(self, case: Case, known: Evidence) -> Evidence:
+    def run(self, case: Case, evidence: Evidence) -> Evidence:
         for attempt in range(_ATTEMPTS):
-            inputs = case.given
+            inputs = case.fixed_inputs
             if inputs is None:
                 inputs = random_inputs(case.before, case.seed + attempt, case.sizes)
             try:
                 verdict = compare(case.before, inputs, case.run_after(inputs), case.sizes)
                 if not verdict or not case.judges_chosen:
                     return Evidence(verdict)
-                found = on_floats(case, inputs, known)
-                found = steered(case, self.name, known) if found is None else found
-                told = verdict if found is None else replace(found, mode=self.name)
-                return Evidence(told, shown=frozenset({Shown.FLOATS, Shown.SEARCHED}))
+                difference = on_floats(case, inputs, evidence)
+                difference = steered(case, self.name, evidence) if difference is None else difference
+                result = verdict if difference is None else replace(difference, mode=self.name)
+                return Evidence(result, shown=frozenset({Shown.FLOATS, Shown.SEARCHED}))
             except Undecided:
-                if attempt == _ATTEMPTS - 1 or case.given is not None:
+                if attempt == _ATTEMPTS - 1 or case.fixed_inputs is not None:
                     raise
         raise AssertionError("unreachable")
 

@@ -31,20 +31,20 @@ class ExactMode:
     compares = True
     rank = 10
 
-    def run(self, case: Case, known: Evidence) -> Evidence:
+    def run(self, case: Case, evidence: Evidence) -> Evidence:
         inputs = case.exact_inputs()
         verdict = self._blended(case, inputs)
         if verdict is None:
             verdict = self._compared(case, inputs)
-        told = Evidence(verdict, shown=frozenset({Shown.EXACT_INPUTS}))
+        shown = Evidence(verdict, shown=frozenset({Shown.EXACT_INPUTS}))
         for other in self._others(case, inputs) if verdict and not case.brief else ():
-            told |= self._if_defined(case, other)
-            if not told.verdict:
-                return told
+            shown |= self._if_defined(case, other)
+            if not shown.verdict:
+                return shown
         if not verdict:
-            return told
-        found = steered(case, self.name, known)
-        return told | Evidence(found, shown=frozenset({Shown.EXACT, Shown.SEARCHED}))
+            return shown
+        difference = steered(case, self.name, evidence)
+        return shown | Evidence(difference, shown=frozenset({Shown.EXACT, Shown.SEARCHED}))
 
     def _blended(self, case: Case, inputs: Sequence[Any]) -> Verdict | None:
         """The verdict on the same inputs with small constants of the programs among them, if `before` takes these."""
@@ -60,8 +60,8 @@ class ExactMode:
         """Inputs of chosen signs, for programs that look at order, and those that reach the programs' constants."""
         if case.facts.looks_at_order:
             tied = ties(case, inputs)
-            for k, chosen in enumerate(signs(case.parameters)):
-                yield with_signs(varied(inputs, tied) if tied is not None and k else inputs, chosen)
+            for k, signs_of in enumerate(signs(case.parameters)):
+                yield with_signs(varied(inputs, tied) if tied is not None and k else inputs, signs_of)
         for variation in itertools.chain(variations(case, inputs, whole=True), sweeps(case, inputs, whole=True)):
             yield varied(inputs, variation)
 
@@ -76,10 +76,10 @@ class ExactMode:
 
     def _within_bounds(self, case: Case, inputs: Sequence[Any]) -> Evidence:
         try:
-            found = apart(case, inputs)
+            difference = apart(case, inputs)
         except (ExecutionError, Unsupported):
             return Evidence(excused=1)
-        return NOTHING if found is None else Evidence(replace(found, mode=self.name))
+        return NOTHING if difference is None else Evidence(replace(difference, mode=self.name))
 
     def on(self, case: Case, inputs: Sequence[Any], like: Verdict) -> Verdict:
         """Compare on inputs on which `before` does not round. Refuses where only `after` does."""

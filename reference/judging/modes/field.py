@@ -40,29 +40,29 @@ class FieldMode:
     compares = True
     rank = 20
 
-    def run(self, case: Case, known: Evidence) -> Evidence:
-        if case.given is not None:
+    def run(self, case: Case, evidence: Evidence) -> Evidence:
+        if case.fixed_inputs is not None:
             raise Unsupported("field mode: inputs were given")
-        if not any(p.dtype.is_float for p in case.parameters) and Shown.EXACT_INPUTS in known.shown:
+        if not any(p.dtype.is_float for p in case.parameters) and Shown.EXACT_INPUTS in evidence.shown:
             raise Unsupported("field mode: the parameters are no floats, and exact mode has judged them")
         inputs = random_inputs(case.before, case.seed, case.sizes)
-        verdict = self._in_a_field(case, inputs, known)
+        verdict = self._in_a_field(case, inputs, evidence)
         if not verdict:
-            return self._confirmed(case, verdict, inputs, known) if case.facts.hashes else Evidence(verdict)
+            return self._confirmed(case, verdict, inputs, evidence) if case.facts.hashes else Evidence(verdict)
         if not case.judges_chosen:
             return Evidence(verdict)
         # The formulas are the same; what floats make of them is judged here where exact mode did not.
-        found = on_floats(case, inputs, known)
-        if found is None:
-            found = steered(case, self.name, known)
-        if found is None and Shown.EXACT not in known.shown:
-            found = self._swept(case, inputs)
-        return Evidence(verdict, shown=frozenset({Shown.FLOATS, Shown.SEARCHED})) | Evidence(found)
+        difference = on_floats(case, inputs, evidence)
+        if difference is None:
+            difference = steered(case, self.name, evidence)
+        if difference is None and Shown.EXACT not in evidence.shown:
+            difference = self._swept(case, inputs)
+        return Evidence(verdict, shown=frozenset({Shown.FLOATS, Shown.SEARCHED})) | Evidence(difference)
 
-    def _in_a_field(self, case: Case, inputs: Sequence[Any], known: Evidence) -> Verdict:
+    def _in_a_field(self, case: Case, inputs: Sequence[Any], evidence: Evidence) -> Verdict:
         try:
             verdict = self._in(case, FIELD, inputs, random=True)
-            return self._on_others(case, FIELD, inputs, known) if verdict else verdict
+            return self._on_others(case, FIELD, inputs, evidence) if verdict else verdict
         except NeedsCompanion:
             pass
         reason: Undecided | None = None
@@ -72,16 +72,16 @@ class FieldMode:
             except Undecided as undecided:
                 reason = reason or undecided
                 continue
-            return self._on_others(case, domain, inputs, known) if verdict else verdict
+            return self._on_others(case, domain, inputs, evidence) if verdict else verdict
         assert reason is not None
         raise reason
 
     def _swept(self, case: Case, inputs: Sequence[Any]) -> Verdict | None:
         """A difference where numbers are of another magnitude, as long as some side of a comparison was not taken."""
         for variation in sweeps(case, inputs):
-            found = apart_or_none(case, varied(inputs, variation))
-            if found is not None:
-                return found
+            difference = apart_or_none(case, varied(inputs, variation))
+            if difference is not None:
+                return difference
             for domain in (FIELD, ORDERED[0]):
                 try:
                     verdict = self._in(case, domain, inputs, random=True, variation=variation)
@@ -94,27 +94,27 @@ class FieldMode:
                 break
         return None
 
-    def _confirmed(self, case: Case, verdict: Verdict, inputs: Sequence[Any], known: Evidence) -> Evidence:
+    def _confirmed(self, case: Case, verdict: Verdict, inputs: Sequence[Any], evidence: Evidence) -> Evidence:
         """A difference of programs with functions, if floats show one too: a hash knows no laws, such as log(exp x)."""
-        told = False
+        agreed = False
         planted = [] if verdict.inputs is inputs else [verdict.inputs]
-        for chosen in (*planted, inputs, *other_inputs(case, inputs)):
+        for trial in (*planted, inputs, *other_inputs(case, inputs)):
             try:
-                found = apart(case, chosen)
+                difference = apart(case, trial)
             except (ExecutionError, Unsupported):
                 continue
-            if found is not None:
-                return Evidence(found)
-            told = True
-        beyond = on_floats(case, inputs, known, judged=True)
+            if difference is not None:
+                return Evidence(difference)
+            agreed = True
+        beyond = on_floats(case, inputs, evidence, judged=True)
         if beyond is not None:
             return Evidence(beyond)
         names = ", ".join(sorted(case.facts.hashes))
-        why = "ordinary floats agree within their bounds" if told else "no error bounds tell whether floats agree"
+        why = "ordinary floats agree within their bounds" if agreed else "no error bounds tell whether floats agree"
         refusal = f"field mode: could not decide: a field knows no laws of {names}, and {why}"
         return Evidence(refusal=refusal, shown=frozenset({Shown.FLOATS}))
 
-    def _on_others(self, case: Case, domain: Field, inputs: Sequence[Any], known: Evidence) -> Verdict:
+    def _on_others(self, case: Case, domain: Field, inputs: Sequence[Any], evidence: Evidence) -> Verdict:
         """A difference on floats of chosen signs, or on inputs that reach the programs' constants, if there is one.
 
         Inputs that `before` does not take, or that are not decided, are left out. What exact mode judged on its inputs
@@ -124,8 +124,8 @@ class FieldMode:
         if case.brief:
             return Verdict(True, self.name)
         if isinstance(domain, OrderedField):
-            others += [{"chosen": chosen} for chosen in signs(case.parameters)]
-        left = between(case, inputs) if Shown.EXACT in known.shown else variations(case, inputs)
+            others += [{"signs_of": signs_of} for signs_of in signs(case.parameters)]
+        left = between(case, inputs) if Shown.EXACT in evidence.shown else variations(case, inputs)
         others += [{"variation": variation} for variation in left]
         for options in others:
             try:
@@ -145,23 +145,23 @@ class FieldMode:
         except NeedsCompanion:
             return self._in(case, ORDERED[0], inputs, random=False)
 
-    def _in(self, case: Case, domain: Field, inputs: Sequence[Any], random: bool, chosen: Sequence[int] = (),
+    def _in(self, case: Case, domain: Field, inputs: Sequence[Any], random: bool, signs_of: Sequence[int] = (),
             variation: Variation | None = None) -> Verdict:  # fmt: skip
         lifted = lift(case.parameters, domain, inputs, case.seed if random else None)
         if variation is not None:
             pairs = list(zip(case.parameters, lifted, variation, strict=True))
             lifted = [(c.on(a, domain.lift) if p.dtype.is_float else c.on(a)) if c else a for p, a, c in pairs]
             inputs = varied(inputs, variation)
-        if isinstance(domain, OrderedField) and chosen:
-            floats = [sign if p.dtype.is_float else 0 for p, sign in zip(case.parameters, chosen, strict=True)]
+        if isinstance(domain, OrderedField) and signs_of:
+            floats = [sign if p.dtype.is_float else 0 for p, sign in zip(case.parameters, signs_of, strict=True)]
             lifted = [domain.with_sign(a, sign) if sign else a for a, sign in zip(lifted, floats, strict=True)]
         with case.bounded():
-            wanted = self._outputs(case, case.before, domain, lifted)
+            expected = self._outputs(case, case.before, domain, lifted)
         try:
-            found = self._outputs(case, case.after, domain, lifted)
+            results = self._outputs(case, case.after, domain, lifted)
         except ExecutionError as error:
             raise Undefined(error, inputs) from error
-        return compare(case, domain, inputs, wanted, found, everywhere=variation is None)
+        return compare(case, domain, inputs, expected, results, everywhere=variation is None)
 
     def _outputs(self, case: Case, program: Program, domain: Field, lifted: Sequence[Any]) -> list[Any]:
         args = copies(lifted)
@@ -172,10 +172,10 @@ class FieldMode:
 mode = FieldMode()
 
 
-def compare(case: Case, domain: Field, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any],
+def compare(case: Case, domain: Field, inputs: Sequence[Any], expected: Sequence[Any], results: Sequence[Any],
             everywhere: bool = True) -> Verdict:  # fmt: skip
     """The verdict on two runs over the field. Unless `everywhere`, elements that are no numbers are not looked at."""
-    for p, a, b in zip(case.parameters, wanted, found, strict=True):
+    for p, a, b in zip(case.parameters, expected, results, strict=True):
         if not p.written:
             continue
         same = np.asarray(domain.same(a, b) if p.dtype.is_float else a == b)

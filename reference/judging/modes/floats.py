@@ -26,14 +26,14 @@ class FloatsMode:
     compares = True
     rank = 70
 
-    def run(self, case: Case, known: Evidence) -> Evidence:
+    def run(self, case: Case, evidence: Evidence) -> Evidence:
         inputs = case.inputs()
         verdict = self._compared(case, inputs)
         if not verdict or not case.judges_chosen:
             return Evidence(verdict)
-        found = on_floats(case, inputs, known)
-        told = verdict if found is None else replace(found, mode="bits")
-        return Evidence(told, shown=frozenset({Shown.FLOATS}))
+        difference = on_floats(case, inputs, evidence)
+        result = verdict if difference is None else replace(difference, mode="bits")
+        return Evidence(result, shown=frozenset({Shown.FLOATS}))
 
     def on(self, case: Case, inputs: Sequence[Any], like: Verdict) -> Verdict:
         """Compare on inputs."""
@@ -42,9 +42,9 @@ class FloatsMode:
     def _compared(self, case: Case, inputs: Sequence[Any]) -> Verdict:
         loose = False
 
-        def accept(p: Parameter, wanted: np.ndarray, found: np.ndarray) -> bool:
+        def accept(p: Parameter, expected: np.ndarray, actual: np.ndarray) -> bool:
             nonlocal loose
-            near = wanted.dtype.kind == "f" and close(found, wanted, func=case.before)
+            near = expected.dtype.kind == "f" and close(actual, expected, func=case.before)
             loose = loose or near
             return near
 

@@ -29,7 +29,7 @@ class OrderMode:
     rank = 90
     on = None
 
-    def run(self, case: Case, known: Evidence) -> Evidence:
+    def run(self, case: Case, evidence: Evidence) -> Evidence:
         if not isinstance(case.after, t.PrimFunc | t.IRModule):
             raise Unsupported("order mode: tensor expressions have no loops whose order could matter")
         inputs = case.inputs()

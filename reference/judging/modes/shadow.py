@@ -15,7 +15,7 @@ class ShadowMode:
     rank = 80
     on = None
 
-    def run(self, case: Case, known: Evidence) -> Evidence:
+    def run(self, case: Case, evidence: Evidence) -> Evidence:
         if not case.watched:
             inputs = case.inputs()
             case.run_before(inputs)

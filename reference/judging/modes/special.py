@@ -26,9 +26,9 @@ class SpecialMode:
     compares = True
     rank = 60
 
-    def run(self, case: Case, known: Evidence) -> Evidence:
-        for inputs, wanted in self._before(case):
-            verdict = self._compared(case, inputs, wanted, case.run_after(inputs))
+    def run(self, case: Case, evidence: Evidence) -> Evidence:
+        for inputs, expected in self._before(case):
+            verdict = self._compared(case, inputs, expected, case.run_after(inputs))
             if not verdict:
                 return Evidence(verdict)
         return Evidence(Verdict(True, self.name))
@@ -39,33 +39,33 @@ class SpecialMode:
 
     def _before(self, case: Case) -> list[tuple[Sequence[Any], list[Any]]]:
         """Inputs on which `before` is defined, and what it gives: in turns, so that each value is in each of them."""
-        if case.given is not None:
-            return [(case.given, case.run_before(case.given))]
+        if case.fixed_inputs is not None:
+            return [(case.fixed_inputs, case.run_before(case.fixed_inputs))]
         for kind in KINDS:
-            chosen = [
+            candidates = [
                 special_inputs(case.before, case.seed, case.sizes, kind, turn)
                 for turn in range(turns(case.before, case.sizes))
             ]
             try:
-                return [(inputs, case.run_before(inputs)) for inputs in chosen]
+                return [(inputs, case.run_before(inputs)) for inputs in candidates]
             except ExecutionError as error:
                 reason = str(error).splitlines()[0]
         raise Unsupported(f"special mode: the first program is undefined on special values: {reason}")
 
-    def _compared(self, case: Case, inputs: Sequence[Any], wanted: Sequence[Any], found: Sequence[Any]) -> Verdict:
+    def _compared(self, case: Case, inputs: Sequence[Any], expected: Sequence[Any], results: Sequence[Any]) -> Verdict:
         unlike = {
             k: ~same_bits(a, b)
-            for k, (p, a, b) in enumerate(zip(case.parameters, wanted, found, strict=True))
+            for k, (p, a, b) in enumerate(zip(case.parameters, expected, results, strict=True))
             if p.written
         }
         unlike = {k: mask for k, mask in unlike.items() if mask.any()}
         if not unlike:
             return Verdict(True, self.name)
         floats = any(case.parameters[k].dtype.is_float for k in unlike)
-        by_order: Sequence[np.ndarray | None] = [None] * len(wanted)
+        by_order: Sequence[np.ndarray | None] = [None] * len(expected)
         if floats:
             try:
-                by_order = explained(case.before, inputs, found, case.sizes)
+                by_order = explained(case.before, inputs, results, case.sizes)
             except Unsupported as reason:
                 raise Unsupported(
                     "special mode: the programs differ in bits, and whether another order of additions accounts for it"
@@ -75,7 +75,7 @@ class SpecialMode:
             order = by_order[k]
             wrong = mask if order is None else mask & ~order
             if wrong.any():
-                return difference(self.name, case.parameters[k].name, wrong, wanted[k], found[k], inputs)
+                return difference(self.name, case.parameters[k].name, wrong, expected[k], results[k], inputs)
         count = sum(int(mask.sum()) for mask in unlike.values())
         raise Unsupported(
             f"special mode: the sums behind {count} elements were taken in another order; these agree within the"
