@@ -31,7 +31,7 @@ RULES.edit(
     "bottom // g != top // g",
     "bottom // g != (top - 1) // g",
 )
-RULES.edit("the divisor stays", "_div_grouped", "d // found[0]", "d")
+RULES.edit("the divisor stays", "_div_grouped", "d // groups[0]", "d")
 RULES.edit(
     "nested quotients divide by the outer",
     "_div_nested",
@@ -54,7 +54,7 @@ RULES.edit(
     "if all(t in x.terms for t, k in quotient.terms.items()):",
     equivalent="the sum that is returned is x + c*y - c*d*(y // d) - c*(y % d), which is x for every factor",
 )
-RULES.edit("x >= 0 divided without its rest", "tighten", "tighten(domain, found[1])", "tighten(domain, found[1] + 1)")
+RULES.edit("x >= 0 divided without its rest", "tighten", "tighten(domain, groups[1])", "tighten(domain, groups[1] + 1)")
 
 DOMAIN = Faults("arith ranges", ARITH + "domain", [SUMS, CHOICES, QUOTIENTS, BLOCKS])
 DOMAIN.edit(

@@ -27,14 +27,12 @@ def beside(name: str, examples: int = 400) -> Workload:
 
 
 DTYPES = Faults("trusted: dtypes", EXPR + "dtypes", [beside("meeting")])
-DTYPES.edit(
-    "the narrower one", "promote", "chosen = x if x.bits > y.bits else y", "chosen = y if x.bits > y.bits else x"
-)
+DTYPES.edit("the narrower one", "promote", "wider = x if x.bits > y.bits else y", "wider = y if x.bits > y.bits else x")
 DTYPES.edit("int beats uint", "promote", "x if rank[x.kind] > rank[y.kind]", "y if rank[x.kind] > rank[y.kind]")
 DTYPES.edit(
-    "a float yields", "promote", 'chosen = x if x.kind == "float" else y', 'chosen = y if x.kind == "float" else x'
+    "a float yields", "promote", 'wider = x if x.kind == "float" else y', 'wider = y if x.kind == "float" else x'
 )
-DTYPES.edit("lanes are lost", "promote", "return chosen.with_lanes(lanes)", "return chosen")
+DTYPES.edit("lanes are lost", "promote", "return wider.with_lanes(lanes)", "return wider")
 DTYPES.edit("any lanes meet", "promote", "if a.lanes != b.lanes and 1 not in (a.lanes, b.lanes):", "if False:")
 
 INTRIN = Faults("trusted: intrinsics", EXPR + "intrin", [beside("intrinsics")])
@@ -72,8 +70,8 @@ VISITOR.edit("what is defined is free", "free_vars", "defined.add(entry)", "pass
 VISITOR.edit(
     "in the order of last use",
     "free_vars",
-    "found.setdefault(item)",
-    "found.pop(item, None), found.setdefault(item)",
+    "used.setdefault(item)",
+    "used.pop(item, None), used.setdefault(item)",
     by=[beside("free_variables")],
 )
 

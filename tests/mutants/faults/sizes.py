@@ -32,8 +32,8 @@ POLYNOMIALS.edit("one negative factor does no harm", "_shown", "if sign < 0:", "
 POLYNOMIALS.edit(
     "a loop ends one earlier",
     "_relations",
-    "found.append(high - Affine.of(term))",
-    "found.append(high - Affine.of(term) - 1)",
+    "from_ranges.append(high - Affine.of(term))",
+    "from_ranges.append(high - Affine.of(term) - 1)",
 )
 
 DOMAIN = Faults("sizes: domain", "minitvm.arith.domain", [SHAPES])
