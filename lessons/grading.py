@@ -48,7 +48,7 @@ def require(holds: bool, message: str) -> None:
 
 
 def attempt(what: str, function: Callable[..., Any], *args: Any) -> Any:
-    """Call the learner's function; an error in it is told together with the case in which it came."""
+    """Call the learner's function; if it raises an error, report the error with the case."""
     try:
         return function(*args)
     except (AssertionError, NotImplementedError):

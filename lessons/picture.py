@@ -43,7 +43,7 @@ class Picture:
         return "\n".join([f'{head} font-family="sans-serif">', sheet, *self.parts, "</svg>", ""])
 
     def save(self, name: str) -> Path:
-        """Write `name`.svg to the folder MINITVM_PICTURES, else to a new temporary one; gives its path."""
+        """Write `name`.svg to the folder MINITVM_PICTURES, else to a new temporary one; returns its path."""
         wanted = os.environ.get("MINITVM_PICTURES")
         folder = Path(wanted) if wanted else Path(tempfile.mkdtemp(prefix="minitvm-"))
         folder.mkdir(parents=True, exist_ok=True)

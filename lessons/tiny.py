@@ -90,7 +90,7 @@ _OPERATORS: dict[type, type[Binary]] = {ast.Add: Add, ast.Sub: Sub, ast.Mult: Mu
 
 
 def read(text: str) -> Expr:
-    """The expression that a text stands for, by Python's rules of precedence; `SyntaxError` if it is none."""
+    """The expression that a text denotes, by Python's rules of precedence; `SyntaxError` if it is not an expression."""
 
     def go(item: ast.expr) -> Expr:
         if isinstance(item, ast.BinOp) and type(item.op) in _OPERATORS:

@@ -1,4 +1,4 @@
-"""What an expression is worth: the half of an interpreter that lesson 02 gives you."""
+"""The value of an expression: the half of an interpreter that lesson 02 provides."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ from minitvm.reference.listeners import Ledger
 
 def counted(m: int, n: int, k: int) -> dict[str, int]:
     """The four numbers, by running the program."""
-    found = Ledger()
-    reference.tir.run(example.three_loops(m, n, k), *example.inputs(m, n, k), listeners=[found])
+    ledger = Ledger()
+    reference.tir.run(example.three_loops(m, n, k), *example.inputs(m, n, k), listeners=[ledger])
     return {
-        "multiplies": found.operations["mul"],
-        "adds": found.operations["add"],
-        "loads": sum(found.loads.values()),
-        "stores": sum(found.stores.values()),
+        "multiplies": ledger.operations["mul"],
+        "adds": ledger.operations["add"],
+        "loads": sum(ledger.loads.values()),
+        "stores": sum(ledger.stores.values()),
     }
 
 
@@ -31,10 +31,10 @@ def check(module: ModuleType) -> None:
     def as_the_interpreter_counts(m: int, n: int, k: int) -> None:
         case = f"with m={m}, n={n}, k={k}"
         answer = attempt(case, module.counts, m, n, k)
-        wanted = counted(m, n, k)
-        require(isinstance(answer, dict), f"counts returned {answer!r}; wanted a dictionary such as {wanted}")
-        missing = [name for name in wanted if name not in answer]
+        numbers = counted(m, n, k)
+        require(isinstance(answer, dict), f"counts returned {answer!r}; wanted a dictionary such as {numbers}")
+        missing = [name for name in numbers if name not in answer]
         require(not missing, f"the dictionary has no entry {', '.join(map(repr, missing))}")
-        for name, number in wanted.items():
+        for name, number in numbers.items():
             message = f"{case}: {name} is {answer[name]} by your formula; the interpreter counted {number}"
             require(answer[name] == number, message)

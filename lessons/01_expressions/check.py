@@ -35,9 +35,11 @@ def difference(one: tiny.Expr, other: tiny.Expr) -> str:
     """Numbers that show that two expressions differ, if small ones do."""
     for numbers in itertools.product((3, 1, 2, 5), repeat=3):
         values = dict(zip("abc", numbers))
-        wanted, found = value(one, values), value(other, values)
-        if wanted is not None and found is not None and wanted != found:
-            return f"with {', '.join(f'{n}={v}' for n, v in values.items())} the tree gives {wanted}, your text {found}"
+        of_tree, of_text = value(one, values), value(other, values)
+        if of_tree is not None and of_text is not None and of_tree != of_text:
+            return (
+                f"with {', '.join(f'{n}={v}' for n, v in values.items())} the tree gives {of_tree}, your text {of_text}"
+            )
     return "the value is the same here, but the program that is read back is not the one that was written"
 
 

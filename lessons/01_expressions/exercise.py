@@ -16,7 +16,8 @@ An operator has one space on each side, and nothing else has. The text must
 Python's rules: `*` and `//` are equally strong, and stronger than `+` and `-`, which are equally strong. Operators of
 the same strength group from the left: `a - b - c` is `(a - b) - c`.
 
-A hint: write a helper that is told how strong the operator around it is, and puts parentheses around what is weaker.
+A hint: write a helper with the strength of the operator around it as a parameter; it puts parentheses around weaker
+operators.
 The left and the right operand are not alike.
 
 Check it with: minitvm lesson 01 --check

@@ -54,15 +54,15 @@ def check(module: ModuleType) -> None:
 
     @cases(120, stmt=programs())
     def agrees_with_the_reference(stmt: Stmt) -> None:
-        wanted, found = START.copy(), START.copy()
-        reference.tir.run(with_root((A,), stmt, {"global_symbol": "main"}), wanted, inout=["A"], mode="slow")
+        expected, actual = START.copy(), START.copy()
+        reference.tir.run(with_root((A,), stmt, {"global_symbol": "main"}), expected, inout=["A"], mode="slow")
         case = f"the program\n{indented(stmt)}\nwith A = {START.tolist()} at the start"
         try:
-            attempt(case, module.run, stmt, {}, {A: found})
+            attempt(case, module.run, stmt, {}, {A: actual})
         except MinitvmError as error:
             raise AssertionError(f"{error}") from None
-        message = f"{case}\nleaves A = {wanted.tolist()}; in your interpreter A = {found.tolist()}"
-        require(bool((wanted == found).all()), message)
+        message = f"{case}\nleaves A = {expected.tolist()}; in your interpreter A = {actual.tolist()}"
+        require(bool((expected == actual).all()), message)
 
     for stranger in (If(A[0] > const(0), BufferStore(A, const(7), (const(0),))), Evaluate(const(0))):
         kind = type(stranger).__name__
@@ -79,8 +79,8 @@ def check(module: ModuleType) -> None:
     arrays = example.inputs(2, 3, 4)
     memory = {**dict(zip(func.buffers, arrays)), root_block(func).alloc_buffers[0]: np.zeros(1, "float32")}
     module.run(root_block(func).body, {}, memory)
-    wanted = example.expected(*arrays[:3])
-    require(bool((arrays[3] == wanted).all()), f"the example gives\n{arrays[3]}\nand NumPy gives\n{wanted}")
+    by_numpy = example.expected(*arrays[:3])
+    require(bool((arrays[3] == by_numpy).all()), f"the example gives\n{arrays[3]}\nand NumPy gives\n{by_numpy}")
 
 
 def indented(stmt: Stmt) -> str:

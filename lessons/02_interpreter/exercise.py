@@ -1,6 +1,6 @@
 """Exercise 02: an interpreter for three kinds of statement.
 
-Write `run(stmt, variables, arrays)`, which does what a statement says. It returns nothing; it changes the arrays.
+Write `run(stmt, variables, arrays)`, which executes a statement. It returns nothing; it changes the arrays.
 
     BufferStore   buffer[indices] = value       fields: .buffer, .indices, .value
     Seq           statements one by one         field:  .stmts
@@ -8,13 +8,13 @@ Write `run(stmt, variables, arrays)`, which does what a statement says. It retur
 
 A `For` runs its body with `var` equal to start, start + 1, ..., start + extent - 1, in this order; with an extent of 0
 it does not run at all. `start` and `extent` are expressions. A statement of any other kind must raise
-`Unsupported(...)` with a text that names it: an interpreter that passes over what it does not know gives wrong answers
-and does not tell.
+`Unsupported(...)` with a text that names it: an interpreter that skips unknown statements silently computes wrong
+results.
 
-`variables` gives the value of each variable that is in scope, `arrays` a NumPy array for each buffer. For expressions
-you have (see lessons/values.py):
+`variables` maps each variable in scope to its value, `arrays` maps each buffer to a NumPy array. For expressions, use
+(see lessons/values.py):
 
-    value(e, variables, arrays)                  what an expression is worth
+    value(e, variables, arrays)                  the value of an expression
     place(buffer, indices, variables, arrays)    the index of an element, as NumPy takes it; refuses one out of bounds
 
 Check it with: minitvm lesson 02 --check

@@ -36,20 +36,20 @@ def indented(node: object) -> str:
     return "\n".join("    " + line for line in str(node).splitlines())
 
 
-def shape_of(loop: For, made: object, extent: int, factor: int, case: str) -> None:
+def shape_of(loop: For, answer: object, extent: int, factor: int, case: str) -> None:
     """The two loops must be there, with their names and extents, and an `If` only where there is a tail."""
-    require(isinstance(made, For), f"{case}: split returned {type(made).__name__}, wanted a For")
-    shown = f"{case} the result is\n{indented(made)}\n"
-    require(isinstance(made.body, For), f"{shown}wanted a loop directly inside the outer one")  # type: ignore[attr-defined]
-    for which, one, wanted, name in (
-        ("outer", made, -(-extent // factor), "i_0"),
-        ("inner", made.body, factor, "i_1"),  # type: ignore[attr-defined]
+    require(isinstance(answer, For), f"{case}: split returned {type(answer).__name__}, wanted a For")
+    shown = f"{case} the result is\n{indented(answer)}\n"
+    require(isinstance(answer.body, For), f"{shown}wanted a loop directly inside the outer one")  # type: ignore[attr-defined]
+    for which, one, expected, name in (
+        ("outer", answer, -(-extent // factor), "i_0"),
+        ("inner", answer.body, factor, "i_1"),  # type: ignore[attr-defined]
     ):
-        found = int(evaluate(one.extent, {}))  # `(n + factor - 1) // factor` need not be worked out
-        require(found == wanted, f"{shown}the {which} loop has extent {found}; wanted {wanted}")
+        actual = int(evaluate(one.extent, {}))  # `(n + factor - 1) // factor` need not be worked out
+        require(actual == expected, f"{shown}the {which} loop has extent {actual}; wanted {expected}")
         require(one.var.name == name, f"{shown}the {which} loop's variable is {one.var.name}; wanted {name}")
-    require(not any(v.name == "i" for v in free_vars(made)), f"{shown}i is still used, and no loop gives it a value")
-    tests = sum(isinstance(item, If) for item in walk(made))
+    require(not any(v.name == "i" for v in free_vars(answer)), f"{shown}i is still used, and no loop gives it a value")
+    tests = sum(isinstance(item, If) for item in walk(answer))
     if extent % factor == 0:
         require(tests == 0, f"{shown}{factor} divides {extent}: there is no tail, and no If is needed")
 
@@ -61,17 +61,17 @@ def check(module: ModuleType) -> None:
     def runs_the_same_iterations(extent: int, factor: int) -> None:
         loop, diary, count = keeps_a_diary(extent, room=2 * (extent + factor + 1))
         case = f"with n = {extent} and factor = {factor}"
-        made = attempt(case, module.split, loop, factor)
-        require(isinstance(made, For), f"{case}: split returned {type(made).__name__}, wanted a For")
-        wanted = iterations(loop, diary, count)
+        answer = attempt(case, module.split, loop, factor)
+        require(isinstance(answer, For), f"{case}: split returned {type(answer).__name__}, wanted a For")
+        expected = iterations(loop, diary, count)
         try:
-            found = iterations(made, diary, count)
+            actual = iterations(answer, diary, count)
         except ExecutionError as error:
-            raise AssertionError(f"{case} the result is\n{indented(made)}\nand cannot be run: {error}") from None
-        case_and_loops = f"{case} the result is\n{indented(made)}\n"
-        story = f"its body runs for i = {listed(found)}; wanted i = {listed(wanted)}"
-        require(found == wanted, case_and_loops + story)
-        shape_of(loop, made, extent, factor, case)
+            raise AssertionError(f"{case} the result is\n{indented(answer)}\nand cannot be run: {error}") from None
+        case_and_loops = f"{case} the result is\n{indented(answer)}\n"
+        story = f"its body runs for i = {listed(actual)}; wanted i = {listed(expected)}"
+        require(actual == expected, case_and_loops + story)
+        shape_of(loop, answer, extent, factor, case)
 
     @cases(30, m=st.integers(1, 7), n=st.integers(1, 4), k=st.integers(1, 4), factor=st.integers(1, 5))
     def keeps_the_example(m: int, n: int, k: int, factor: int) -> None:

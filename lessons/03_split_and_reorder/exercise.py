@@ -12,7 +12,7 @@ and returns a loop in a loop that runs the body for the same values of i, in the
             body, with i_0 * factor + i_1 in place of i
 
     1. The two variables are named after the old one: i_0 outside, i_1 inside.
-    2. If `factor` does not divide n, the last round of i_0 would go too far: the tail. Then the body stands inside
+    2. If `factor` does not divide n, the last iteration of i_0 would go too far: the tail. Then the body is inside
        an `If` that keeps i below n.
     3. If `factor` divides n there is no `If`: it would cost time in every iteration.
 

@@ -19,9 +19,9 @@ from minitvm.script import tir as T
 # %% [markdown]
 # ## Blocks
 #
-# We write the example in the form that minitvm schedules. What is computed stands in *blocks*. A block has iterators
-# of its own, `vi`, `vj`, `vr`, and says what they are: S is *spatial*, each value is independent of the others; R is
-# a *reduction*, all values are added up. The loops outside only say in which order the block runs.
+# We write the example in the form that minitvm schedules. The computation is in *blocks*. A block has iterators
+# of its own, `vi`, `vj`, `vr`, and declares their kinds: S is *spatial*, each value is independent of the others; R is
+# a *reduction*, all values are added up. The loops outside only determine the order in which the block runs.
 
 # %%
 program = example.blocks(32, 32, 32)

@@ -62,21 +62,21 @@ def check(module: ModuleType) -> None:
         result = attempt(case, lambda: module.compute(tx, tbias, cap=cap))
         require(isinstance(result, te.Tensor), f"{case}: returned {type(result).__name__}, wanted a te tensor")
         try:
-            found = reference.te.evaluate(result, {tx: x, tbias: bias})[0]
+            computed = reference.te.evaluate(result, {tx: x, tbias: bias})[0]
         except MinitvmError as error:
             raise AssertionError(f"{case}:\n{error}") from None
-        compare(case, found, module.meaning(x, bias, cap))
+        compare(case, computed, module.meaning(x, bias, cap))
 
     in_a_graph()
     in_a_model()
 
 
-def compare(case: str, found: Any, wanted: np.ndarray) -> None:
+def compare(case: str, actual: Any, expected: np.ndarray) -> None:
     """Same shape, dtype and values, or words that say which of them differs."""
-    require(isinstance(found, np.ndarray), f"{case}: returned {type(found).__name__}, wanted an array")
-    require(found.shape == wanted.shape, f"{case}: the result has shape {found.shape}, wanted {wanted.shape}")
-    require(found.dtype == wanted.dtype, f"{case}: the result is {found.dtype}, wanted {wanted.dtype}")
-    require(bool((found == wanted).all()), f"{case}\ngives  {found.tolist()}\nwanted {wanted.tolist()}")
+    require(isinstance(actual, np.ndarray), f"{case}: returned {type(actual).__name__}, wanted an array")
+    require(actual.shape == expected.shape, f"{case}: the result has shape {actual.shape}, wanted {expected.shape}")
+    require(actual.dtype == expected.dtype, f"{case}: the result is {actual.dtype}, wanted {expected.dtype}")
+    require(bool((actual == expected).all()), f"{case}\ngives  {actual.tolist()}\nwanted {expected.tolist()}")
 
 
 def in_a_graph() -> None:

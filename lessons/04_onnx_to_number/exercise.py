@@ -1,4 +1,4 @@
-"""Exercise 04: a new operator, said twice.
+"""Exercise 04: a new operator, defined twice.
 
 The operator "lesson.capped_relu" adds a bias, cuts off below at 0 and above at `cap`:
 
@@ -17,7 +17,7 @@ Write
                                x[i] is an element of x, and te.maximum(a, b) and te.minimum(a, b) are the larger and the
                                smaller of two values
 
-Do not make one from the other: the check holds them against each other, and then compiles a model that uses yours.
+Do not derive one from the other: the check compares them, and then compiles a model that uses your operator.
 
 Check it with: minitvm lesson 04 --check
 """

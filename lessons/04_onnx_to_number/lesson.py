@@ -48,14 +48,14 @@ def model_of(m: int, n: int, k: int) -> tuple[object, tuple[np.ndarray, ...]]:
 
 
 model, (a, b, bias, y) = model_of(2, 16, 3)
-wanted = example.expected(a, b, bias)
+expected = example.expected(a, b, bias)
 print("A =", a.tolist())
-print("Y should be\n", wanted, sep="")
+print("Y should be\n", expected, sep="")
 
 
-def compare(level: str, found: np.ndarray) -> None:
+def compare(level: str, result: np.ndarray) -> None:
     """Says whether a level computed what NumPy did."""
-    print(f"\n{level}: {'the same as NumPy, bit for bit' if (found == wanted).all() else 'NOT the same as NumPy'}")
+    print(f"\n{level}: {'the same as NumPy, bit for bit' if (result == expected).all() else 'NOT the same as NumPy'}")
 
 
 def text_of(program: object) -> str:

@@ -59,16 +59,18 @@ def check(module: ModuleType) -> None:
     @cases(150, written=offsets, read=offsets, order=st.permutations(range(3)).map(tuple))
     def agrees_with_the_schedule(written: Offsets, read: Offsets, order: Offsets) -> None:
         case = f"keeps(written={written}, read={read}, order={order})"
-        found = attempt(case, module.keeps, written, read, order)
-        require(isinstance(found, bool), f"{case} returned {found!r}, wanted True or False")
+        answer = attempt(case, module.keeps, written, read, order)
+        require(isinstance(answer, bool), f"{case} returned {answer!r}, wanted True or False")
         why = refusal(written, read, order)
-        if found == (not why):
+        if answer == (not why):
             return
-        told = f"{case} is {found}\nfor i, j, k: A[{index(written)}] = A[{index(read)}] + 1\n"
+        case_and_answer = f"{case} is {answer}\nfor i, j, k: A[{index(written)}] = A[{index(read)}] + 1\n"
         new = ", ".join("ijk"[loop] for loop in order)
         if why:
-            raise AssertionError(f"{told}but in the order {new} the result is another. {why}")
-        raise AssertionError(f"{told}but the order {new} is legal: no read and write of one element change places")
+            raise AssertionError(f"{case_and_answer}but in the order {new} the result is another. {why}")
+        raise AssertionError(
+            f"{case_and_answer}but the order {new} is legal: no read and write of one element change places"
+        )
 
     every_order_that_is_legal_is_the_same_program()
 

@@ -105,9 +105,9 @@ def distances(watched: PrimFunc) -> set[tuple[int, ...]]:
     reference.tir.run(watched, *random_inputs(watched), listeners=[diary])
     for before, p, verb, q in diary.pairs[:3]:
         print(f"  {p} {before} an element, and {q} {verb} it later: distance ({q[0] - p[0]}, {q[1] - p[1]})")
-    found = {tuple(b - a for a, b in zip(p, q)) for _, p, _, q in diary.pairs}
-    print(f"  {len(diary.pairs)} pairs; distances {', '.join(map(str, sorted(found)))}")
-    return found
+    apart = {tuple(b - a for a, b in zip(p, q)) for _, p, _, q in diary.pairs}
+    print(f"  {len(diary.pairs)} pairs; distances {', '.join(map(str, sorted(apart)))}")
+    return apart
 
 
 print("written (1, 0), read (0, 1):")

@@ -62,12 +62,15 @@ def check(module: ModuleType) -> None:
         try:
             attempt(case, module.whole_vectors, sch, sch.get_loops("Y")[0], factor)
         except ScheduleError as error:
-            told = re.sub(r" +\[step .*\]", "", str(error))
-            raise AssertionError(f"a call is refused: {told}") from None
+            message = re.sub(r" +\[step .*\]", "", str(error))
+            raise AssertionError(f"a call is refused: {message}") from None
         after = sch.func
-        told = f"{case} the program is\n{statements(after)}\n"
-        require(not any(asks(node) for node in walk(after)), f"{told}and has a condition; wanted none")
-        found, wanted = vector_iterations(after, factor), extent // factor * factor
-        require(found == wanted, f"{told}of its iterations {found} run in vectors of {factor} lanes; wanted {wanted}")
+        message = f"{case} the program is\n{statements(after)}\n"
+        require(not any(asks(node) for node in walk(after)), f"{message}and has a condition; wanted none")
+        in_vectors, expected = vector_iterations(after, factor), extent // factor * factor
+        require(
+            in_vectors == expected,
+            f"{message}of its iterations {in_vectors} run in vectors of {factor} lanes; wanted {expected}",
+        )
         verdict = reference.check(before, after, modes=("exact", "shadow"), shrink=False)
-        require(bool(verdict), f"{told}which is another program: {verdict}")
+        require(bool(verdict), f"{message}which is another program: {verdict}")

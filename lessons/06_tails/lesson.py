@@ -54,8 +54,8 @@ def kernel_of(func: PrimFunc) -> IRModule:
 sch = tir.Schedule(relu(10))
 i, *_ = sch.get_loops("Y")
 sch.split(i, factors=[None, 4])
-asked = sch.func
-print(body_of(asked))
+with_condition = sch.func
+print(body_of(with_condition))
 
 # %% [markdown]
 # The answer is right, and the question is asked in every iteration. How often, and how often for nothing? A `Ledger`
@@ -139,7 +139,7 @@ except ScheduleError as error:
 # where a condition stops being always true, and cuts the loop there.
 
 # %%
-print(body_of(kernel_of(asked)))
+print(body_of(kernel_of(with_condition)))
 
 # %% [markdown]
 # The main part asks nothing. The tail asks nothing either: it has become a loop with an extent of its own. The price is

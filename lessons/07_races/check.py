@@ -102,16 +102,16 @@ def check(module: ModuleType) -> None:
         diary = Diary()
         reference.tir.run(program, np.zeros(size, "int32"), inout=["A"], listeners=[diary], mode="slow", shadow=False)
         case = f"for kinds={nest.kinds} and the accesses of\n{nest}\n"
-        found = attempt(case, module.race, nest.kinds, list(diary.accesses))
+        answer = attempt(case, module.race, nest.kinds, list(diary.accesses))
         truth = finding_of(program, size)
-        if found is None:
+        if answer is None:
             require(truth is None, f"{case}race finds nothing, but there are {truth}")
             return
-        pair = two_accesses(case, found, diary.accesses)
-        told = f"{case}race returned {found}:\n" + "\n".join(f"  {told_of(one)}" for one in pair)
+        pair = two_accesses(case, answer, diary.accesses)
+        case_and_answer = f"{case}race returned {answer}:\n" + "\n".join(f"  {told_of(one)}" for one in pair)
         fault = why_not(nest.kinds, *pair)
-        require(not fault, f"{told}\n{fault}")
-        require(truth is not None, f"{told}\nand the interpreter finds nothing; please report it")
+        require(not fault, f"{case_and_answer}\n{fault}")
+        require(truth is not None, f"{case_and_answer}\nand the interpreter finds nothing; please report it")
 
 
 def finding_of(program: PrimFunc, size: int) -> UndefinedBehaviour | None:
@@ -123,15 +123,15 @@ def finding_of(program: PrimFunc, size: int) -> UndefinedBehaviour | None:
     return None
 
 
-def two_accesses(case: str, found: object, accesses: list[Access]) -> tuple[Access, Access]:
+def two_accesses(case: str, answer: object, accesses: list[Access]) -> tuple[Access, Access]:
     """The accesses that an answer stands for."""
     require(
-        isinstance(found, tuple) and len(found) == 2 and all(isinstance(at, int) for at in found),
-        f"{case}race returned {found!r}; wanted None, or two positions in the list",
+        isinstance(answer, tuple) and len(answer) == 2 and all(isinstance(at, int) for at in answer),
+        f"{case}race returned {answer!r}; wanted None, or two positions in the list",
     )
-    p, q = found  # type: ignore[misc]
+    p, q = answer  # type: ignore[misc]
     require(
-        0 <= p < q < len(accesses), f"{case}race returned {found}; wanted p < q, both from 0 to {len(accesses) - 1}"
+        0 <= p < q < len(accesses), f"{case}race returned {answer}; wanted p < q, both from 0 to {len(accesses) - 1}"
     )
     return accesses[p], accesses[q]
 

@@ -314,25 +314,25 @@ print("\n".join(refused["parallel", "r"].splitlines()[-4:]))
 
 
 # %%
-def in_tiles(n: int, *wanted: str) -> PrimFunc:
+def in_tiles(n: int, *kinds: str) -> PrimFunc:
     """The example with side n in tiles, some loops of other kinds."""
     sch = tir.Schedule(example.blocks(n, n, n))
     i, j, r = sch.get_loops("C")
     i_0, i_1 = sch.split(i, factors=[None, 4])
     j_0, j_1 = sch.split(j, factors=[None, 16])
     sch.reorder(i_0, j_0, r, i_1, j_1)
-    if "vector" in wanted:
+    if "vector" in kinds:
         sch.vectorize(j_1)
-    if "unrolled" in wanted:
+    if "unrolled" in kinds:
         sch.unroll(i_1)
-    if "parallel" in wanted:
+    if "parallel" in kinds:
         sch.parallel(i_0)
     return sch.func
 
 
-def compiled(*wanted: str) -> str:
+def compiled(*kinds: str) -> str:
     """The time of the example of side 256, compiled."""
-    function = minitvm.build(in_tiles(256, *wanted), threads=2 if "parallel" in wanted else 1)
+    function = minitvm.build(in_tiles(256, *kinds), threads=2 if "parallel" in kinds else 1)
     large = example.inputs(256, 256, 256)
     function(*large)
     assert (large[-1] == example.expected(*large[:3])).all()
@@ -341,12 +341,12 @@ def compiled(*wanted: str) -> str:
 
 args = example.inputs(32, 32, 32)
 columns = {}
-for wanted in ((), ("vector",), ("vector", "unrolled"), ("vector", "unrolled", "parallel")):
-    lowered = minitvm.lower(in_tiles(32, *wanted), stop_at="kernel")["example"]
+for added in ((), ("vector",), ("vector", "unrolled"), ("vector", "unrolled", "parallel")):
+    lowered = minitvm.lower(in_tiles(32, *added), stop_at="kernel")["example"]
     assert reference.check(program, lowered, modes=("exact", "shadow"))
-    columns["+ " + wanted[-1] if wanted else "serial"] = {
+    columns["+ " + added[-1] if added else "serial"] = {
         **ledger.measure(lowered, *args).lesson_rows(),
-        "time compiled, 256": compiled(*wanted),
+        "time compiled, 256": compiled(*added),
     }
 ledger.show(columns)
 

@@ -72,17 +72,17 @@ def check(module: ModuleType) -> None:
         tile = min(tile, height)
         windows, new = rows_computed(height, tile, stride, taps)
         for step, (window, rest) in enumerate(zip(windows, new, strict=True)):
-            for function, wanted, told in (("needed", window, "compute_at computes"), ("fresh", rest, "new are")):
+            for function, expected, what in (("needed", window, "compute_at computes"), ("fresh", rest, "new are")):
                 case = f"{function}(step={step}, tile={tile}, height={height}, stride={stride}, taps={taps})"
-                found = attempt(case, getattr(module, function), step, tile, height, stride, taps)
-                require(isinstance(found, range), f"{case} returned {found!r}, wanted a range")
+                answer = attempt(case, getattr(module, function), step, tile, height, stride, taps)
+                require(isinstance(answer, range), f"{case} returned {answer!r}, wanted a range")
                 rows = range(step * tile, min((step + 1) * tile, height))
                 reads = sorted({stride * y + tap for y in rows for tap in taps})
                 require(
-                    list(found) == wanted,
-                    f"{case} is rows {listed(list(found))}\n"
+                    list(answer) == expected,
+                    f"{case} is rows {listed(list(answer))}\n"
                     f"this step makes {listed(list(rows))} of Y and reads {listed(reads)} of H\n"
-                    f"{before(step, windows)}{told} {listed(wanted)}",
+                    f"{before(step, windows)}{what} {listed(expected)}",
                 )
 
 

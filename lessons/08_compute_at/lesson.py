@@ -137,8 +137,9 @@ print(body_of(scheduled(at_y)))
 
 # %%
 print(body_of(kernel_of(scheduled(at_y))))
-found = costs(scheduled(at_y))
-print(f"computed: {found.computed:,}, each element {found.computed / ELEMENTS:.2f} times; live: {found.peak_bytes:,}")
+run_costs = costs(scheduled(at_y))
+print(f"computed: {run_costs.computed:,}, each element {run_costs.computed / ELEMENTS:.2f} times", end="; ")
+print(f"live: {run_costs.peak_bytes:,}")
 
 # %% [markdown]
 # Larger steps overlap less. If Y is made in tiles of t rows, one tile needs a window of t + 2 rows of H: 2 too many for

@@ -42,26 +42,26 @@ def check(module: ModuleType) -> None:
     def is_the_dot_product_in_lanes(n: int, lanes: int) -> None:
         case = f"two_steps(n={n}, lanes={lanes})"
         try:
-            made = attempt(case, module.two_steps, n, lanes)
+            answer = attempt(case, module.two_steps, n, lanes)
         except MinitvmError as error:
             raise AssertionError(f"{case} is no program that the parser accepts:\n{error}") from None
-        require(isinstance(made, tir.PrimFunc), f"{case} returned {type(made).__name__}, wanted a PrimFunc")
-        same_as_the_chain(case, n, made)
-        has_its_lanes(case, n, lanes, made)
+        require(isinstance(answer, tir.PrimFunc), f"{case} returned {type(answer).__name__}, wanted a PrimFunc")
+        same_as_the_chain(case, n, answer)
+        has_its_lanes(case, n, lanes, answer)
 
 
-def same_as_the_chain(case: str, n: int, made: tir.PrimFunc) -> None:
+def same_as_the_chain(case: str, n: int, answer: tir.PrimFunc) -> None:
     """The same formula for all inputs, and nothing undefined on the way."""
     try:
-        verdict = reference.check(in_one_chain(n), made, modes=("exact", "field", "shadow"))
+        verdict = reference.check(in_one_chain(n), answer, modes=("exact", "field", "shadow"))
     except InputError as error:
         raise AssertionError(f"{case} has other parameters than the plain dot product:\n{error}") from None
     require(bool(verdict), f"{case} is not the dot product, by the mode {verdict.mode!r}:\n{verdict}")
 
 
-def has_its_lanes(case: str, n: int, lanes: int, made: tir.PrimFunc) -> None:
+def has_its_lanes(case: str, n: int, lanes: int, answer: tir.PrimFunc) -> None:
     """The block "partial" is there, and its outermost loop may be parallel and has an iteration for each lane."""
-    sch = tir.Schedule(made)
+    sch = tir.Schedule(answer)
     try:
         around = sch.get_loops("partial")
         require(bool(around), f"{case}: there is no loop around the block partial; wanted one over the lanes")

@@ -65,11 +65,11 @@ except ScheduleError as error:
 # %%
 def in_lanes(func: tir.PrimFunc, lanes: int) -> tir.Schedule:
     """The sums of block C in so many partial sums, which then are added up."""
-    made = tir.Schedule(func)
-    _, _, r = made.get_loops("C")
-    _, lane = made.split(r, factors=[None, lanes])
-    made.rfactor(lane, factor_axis=2)
-    return made
+    sch = tir.Schedule(func)
+    _, _, r = sch.get_loops("C")
+    _, lane = sch.split(r, factors=[None, lanes])
+    sch.rfactor(lane, factor_axis=2)
+    return sch
 
 
 sch = in_lanes(program, 4)
@@ -150,8 +150,8 @@ def one_short(k: int) -> tir.PrimFunc:
 
 k = 8192
 a, b = rng.random((2, k), dtype="float32"), rng.random((k, 2), dtype="float32")
-wanted, found = run(example.blocks(2, 2, k), a, b, bias), run(one_short(k), a, b, bias)
-print("accepted with a tolerance of 1e-3:", np.allclose(found, wanted, rtol=1e-3))
+expected, actual = run(example.blocks(2, 2, k), a, b, bias), run(one_short(k), a, b, bias)
+print("accepted with a tolerance of 1e-3:", np.allclose(actual, expected, rtol=1e-3))
 
 # %% [markdown]
 # A tolerance cannot tell a rounding error from a small mistake. `reference.check` has three better questions.
@@ -237,8 +237,8 @@ def compiled(lanes: int | None) -> str:
 args = example.inputs(2, 2, 16)
 ledger.show(
     {
-        told: {**ledger.measure(func, *args).lesson_rows(), "time compiled, 65536": compiled(lanes)}
-        for told, func, lanes in (
+        label: {**ledger.measure(func, *args).lesson_rows(), "time compiled, 65536": compiled(lanes)}
+        for label, func, lanes in (
             ("one chain", program, None),
             ("four lanes", factored, 4),
             ("16 lanes", in_lanes(program, 16).func, 16),

@@ -41,10 +41,10 @@ def check(module: ModuleType) -> None:
     def is_the_product_in_tiles(rows: int, columns: int, depth: int, t: int) -> None:
         m, n, k = rows * t, columns * t, depth * t
         case = f"in_tiles(m={m}, n={n}, k={k}, t={t})"
-        made = written(module, case, m, n, k, t)
-        says_what_it_touches(case, made, (rows, columns, depth), t)
+        answer = written(module, case, m, n, k, t)
+        says_what_it_touches(case, answer, (rows, columns, depth), t)
         try:
-            verdict = reference.check(plain(m, n, k), made, modes=("exact", "shadow"))
+            verdict = reference.check(plain(m, n, k), answer, modes=("exact", "shadow"))
         except InputError as error:
             raise AssertionError(f"{case} has other parameters than the plain product:\n{error}") from None
         require(bool(verdict), f"{case} is not the product, by the mode {verdict.mode!r}:\n{verdict}")
@@ -62,28 +62,28 @@ def check(module: ModuleType) -> None:
 def written(module: ModuleType, case: str, m: int, n: int, k: int, t: int) -> tir.PrimFunc:
     """The learner's program, which the parser and the verifier accept."""
     try:
-        made = attempt(case, module.in_tiles, m, n, k, t)
+        answer = attempt(case, module.in_tiles, m, n, k, t)
     except MinitvmError as error:
         raise AssertionError(f"{case} is no program that the parser accepts:\n{error}") from None
-    require(isinstance(made, tir.PrimFunc), f"{case} returned {type(made).__name__}, wanted a PrimFunc")
+    require(isinstance(answer, tir.PrimFunc), f"{case} returned {type(answer).__name__}, wanted a PrimFunc")
     try:
-        verify(made)
+        verify(answer)
     except VerificationError as error:
         told = "\n".join(str(error).splitlines()[-2:])
         raise AssertionError(f"{case}: what a block says is not what it does\n{told}") from None
-    return made
+    return answer
 
 
-def says_what_it_touches(case: str, made: tir.PrimFunc, counts: tuple[int, ...], t: int) -> None:
+def says_what_it_touches(case: str, answer: tir.PrimFunc, counts: tuple[int, ...], t: int) -> None:
     """The signature of the block "tile": its iterators, and regions of t x t."""
-    sch = tir.Schedule(made)
+    sch = tir.Schedule(answer)
     try:
         block: Any = sch.get(sch.get_block("tile"))
     except ScheduleError as error:
         raise AssertionError(f"{case}: {error}") from None
-    found = [(int(it.dom.extent), it.kind) for it in block.iter_vars]
-    wanted = list(zip(counts, "SSR"))
-    require(found == wanted, f"{case}: the iterators of tile are {told(found)}\nwanted {told(wanted)}")
+    iterators = [(int(it.dom.extent), it.kind) for it in block.iter_vars]
+    expected = list(zip(counts, "SSR"))
+    require(iterators == expected, f"{case}: the iterators of tile are {told(iterators)}\nwanted {told(expected)}")
     for verb, regions, names in (("reads", block.reads, {"A", "B"}), ("writes", block.writes, {"C"})):
         declared = {region.buffer.name for region in regions}
         require(

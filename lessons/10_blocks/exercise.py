@@ -5,22 +5,22 @@ Write `in_tiles(m, n, k, t)`, which returns a program for C = A @ B,
     @T.prim_func
     def product(A: T.Buffer((m, k), "float32"), B: T.Buffer((k, n), "float32"), C: T.Buffer((m, n), "float32")):
 
-whose computation stands in a block "tile". t divides m, n and k. One run of the block multiplies a t x t tile of A with
+whose computation is in a block "tile". t divides m, n and k. One run of the block multiplies a t x t tile of A with
 one of B and adds the result to a tile of C. So
 
     1. the block has three iterators, of m // t, n // t and k // t values, and of the right kinds,
-    2. `T.reads` and `T.writes` say exactly which tiles one run touches,
-    3. its init sets the tile of C to 0, and stands where it runs once for each tile of C,
+    2. `T.reads` and `T.writes` declare exactly the tiles that one run touches,
+    3. its init sets the tile of C to 0 and runs once for each tile of C,
     4. and in its body a block "step" inside loops over t, t and t does the multiplications.
 
 What you need:
 
     with T.block("tile"):                             vi, vj, vr = T.axis.remap("SSR", [i, j, r])
     T.reads(A[low : high, low : high], B[...])        T.writes(C[low : high, low : high])
-    with T.init(): ...                                loops and blocks may stand in it, too
+    with T.init(): ...                                it may contain loops and blocks, too
 
-An accumulating block that is itself no beginning, such as "step", has no init. C is among what "tile" writes; what it
-adds to need not stand among its reads, as init and R say that already.
+A block that accumulates but does not start the sum, such as "step", has no init. "tile" declares that it writes C. It
+need not declare that it reads C, because init and R imply that.
 
 Check it with: minitvm lesson 10 --check
 """

@@ -28,9 +28,9 @@ from minitvm.tir.verifier import verify
 
 
 # %%
-def regions(found: tuple) -> str:
+def regions(declared: tuple) -> str:
     """Regions of buffers as they are written in a program."""
-    return ", ".join(f"{r.buffer.name}[{', '.join(str(at.start) for at in r.region)}]" for r in found)
+    return ", ".join(f"{r.buffer.name}[{', '.join(str(at.start) for at in r.region)}]" for r in declared)
 
 
 program = example.blocks(8, 8, 8)
@@ -169,11 +169,11 @@ except ScheduleError as error:
 # %%
 def in_tiles(func: tir.PrimFunc) -> tuple[tir.Schedule, object]:
     """The schedule, and the loop below which a tile of 4 x 4 x 4 lies."""
-    made = tir.Schedule(func)
-    i, j, r = made.get_loops("C")
-    pairs = [made.split(loop, factors=[None, 4]) for loop in (i, j, r)]
-    made.reorder(*(outer for outer, _ in pairs), *(inner for _, inner in pairs))
-    return made, pairs[0][1]
+    sch = tir.Schedule(func)
+    i, j, r = sch.get_loops("C")
+    pairs = [sch.split(loop, factors=[None, 4]) for loop in (i, j, r)]
+    sch.reorder(*(outer for outer, _ in pairs), *(inner for _, inner in pairs))
+    return sch, pairs[0][1]
 
 
 sch, inside = in_tiles(program)
@@ -242,10 +242,10 @@ except ScheduleError as error:
 def compiled(tensorized: bool) -> str:
     """The time of a larger product."""
     func = example.blocks(128, 128, 128)
-    made, inside = in_tiles(func)
+    sch, inside = in_tiles(func)
     if tensorized:
-        made.tensorize(inside, "matmul_4x4x4_f32")
-    function = minitvm.build(made.func if tensorized else func, threads=1)
+        sch.tensorize(inside, "matmul_4x4x4_f32")
+    function = minitvm.build(sch.func if tensorized else func, threads=1)
     large = example.inputs(128, 128, 128)
     function(*large)
     assert (large[-1] == example.expected(*large[:3])).all()

@@ -54,36 +54,36 @@ def check(module: ModuleType) -> None:
 
     @cases(400, failure=failures())
     def leaves_out_all_that_can_go(failure: Failure) -> None:
-        steps, needs, closes, wanted = failure
-        asked = 0
+        steps, needs, closes, culprits = failure
+        calls = 0
 
         def fails(some: Steps) -> bool:
-            nonlocal asked
-            asked += 1
-            return still_fails(list(some), needs, closes, wanted)
+            nonlocal calls
+            calls += 1
+            return still_fails(list(some), needs, closes, culprits)
 
         rules = [f"{a} needs a {b} in front of it" for a, b in needs.items() if a in steps]
         rules += [f"{a} needs a {b} behind it" for a, b in closes.items() if a in steps]
-        rules += [f"it fails with {count} times {step}" for step, count in wanted.items()]
+        rules += [f"it fails with {count} times {step}" for step, count in culprits.items()]
         case = f"shrink({steps}, fails), where {', '.join(rules)},"
-        found = attempt(case, module.shrink, list(steps), fails)
-        require(isinstance(found, list), f"{case} returned {found!r}, wanted a list")
-        require(is_part(found, steps), f"{case} returned {found}, which are not steps of the list in their order")
-        require(still_fails(found, needs, closes, wanted), f"{case} returned {found}, which does not fail")
-        for place in range(len(found)):
-            fewer = found[:place] + found[place + 1 :]
-            left_over = still_fails(fewer, needs, closes, wanted)
-            require(not left_over, f"{case} returned {found}, and {fewer} fails as well")
+        answer = attempt(case, module.shrink, list(steps), fails)
+        require(isinstance(answer, list), f"{case} returned {answer!r}, wanted a list")
+        require(is_part(answer, steps), f"{case} returned {answer}, which are not steps of the list in their order")
+        require(still_fails(answer, needs, closes, culprits), f"{case} returned {answer}, which does not fail")
+        for place in range(len(answer)):
+            fewer = answer[:place] + answer[place + 1 :]
+            left_over = still_fails(fewer, needs, closes, culprits)
+            require(not left_over, f"{case} returned {answer}, and {fewer} fails as well")
         most = len(steps) ** 2 + len(steps) + 1
-        require(asked <= most, f"{case} asked {asked} times, wanted at most {most}")
+        require(calls <= most, f"{case} asked {calls} times, wanted at most {most}")
 
     shrinks_a_trace(module)
 
 
-def is_part(found: Steps, steps: Steps) -> bool:
-    """Whether `found` is what is left of `steps` when some are left out."""
+def is_part(remaining: Steps, steps: Steps) -> bool:
+    """Whether leaving some of `steps` out can produce `remaining`."""
     rest = iter(steps)
-    return all(step in rest for step in found)
+    return all(step in rest for step in remaining)
 
 
 def shrinks_a_trace(module: ModuleType) -> None:
@@ -116,5 +116,5 @@ def shrinks_a_trace(module: ModuleType) -> None:
         return len(sch.get_loops("B")) == 4
 
     case = "shrink on the steps of a schedule, which is to have four loops,"
-    found = attempt(case, module.shrink, list(range(len(calls))), has_four_loops)
-    require(found == [0, 1], f"{case} returned {found}, wanted the two splits, [0, 1]")
+    answer = attempt(case, module.shrink, list(range(len(calls))), has_four_loops)
+    require(answer == [0, 1], f"{case} returned {answer}, wanted the two splits, [0, 1]")

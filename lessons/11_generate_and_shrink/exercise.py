@@ -4,18 +4,18 @@ Write
 
     shrink(steps, fails) -> list
 
-`steps` is a list of numbers, which stand for the steps of a schedule. `fails(some)` replays a list of them, and says
-whether the result is still wrong. It is False where nothing is wrong, and also where the list cannot be replayed, since
-a step stands in it that needs an earlier one, or a later one that finishes what it began, which is missing.
+`steps` is a list of numbers; each is a step of a schedule. `fails(some)` replays a list of them and returns whether the
+result is still wrong. It returns False if the result is right, and also if the list cannot be replayed: a step may need
+an earlier step, or a later step that completes it, and that step may be missing.
 `fails(steps)` is True.
 
-Return some of the steps, in the order in which they stood, such that
+Return some of the steps, in their original order, such that
 
     1. they still fail, and
     2. without any single one of them they do not.
 
-A step may stand in the list several times, and perhaps not all of these are needed. Do not call `fails` more often than
-once for each pair of steps, len(steps) ** 2 + len(steps) + 1 times: in life each call runs two programs.
+A step may occur in the list several times, and perhaps not all of these are needed. Do not call `fails` more often than
+once for each pair of steps, len(steps) ** 2 + len(steps) + 1 times: in practice each call runs two programs.
 
     steps = [4, 1, 5, 1]     and 5 is the culprit, but needs a 1 in front of it     ->   [1, 5]
 

@@ -46,15 +46,15 @@ QUIET = hypothesis.settings(
 
 def some(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
     """The first examples of a strategy."""
-    found: list[Any] = []
+    examples: list[Any] = []
 
     @hypothesis.settings(QUIET, max_examples=count, phases=[hypothesis.Phase.generate])
     @hypothesis.given(strategy)
     def collect(drawn: Any) -> None:
-        found.append(drawn)
+        examples.append(drawn)
 
     collect()
-    return found
+    return examples
 
 
 programs = some(prim_funcs(), 20)
@@ -75,10 +75,10 @@ print(body_of(lengths[len(lengths) // 2]))
 
 # %%
 pairs = some(scheduled(max_steps=4), 20)
-queries = {name for name, known in PRIMITIVES.items() if known.query}
-taken = Counter(inst.primitive.name for pair in pairs for inst in pair.schedule.trace)
-told = [f"{name} {count}" for name, count in taken.most_common() if name not in queries]
-print(", ".join(told[:8]), f"and {len(told) - 8} others")
+queries = {name for name, primitive in PRIMITIVES.items() if primitive.query}
+times = Counter(inst.primitive.name for pair in pairs for inst in pair.schedule.trace)
+counted = [f"{name} {count}" for name, count in times.most_common() if name not in queries]
+print(", ".join(counted[:8]), f"and {len(counted) - 8} others")
 
 # %% [markdown]
 # And the property that a schedule has to have: the program before and the program after mean the same. That is the
@@ -129,8 +129,8 @@ def search(strategy: st.SearchStrategy[Scheduled], *phases: hypothesis.Phase) ->
         return differs(pair)
 
     try:
-        chosen = hypothesis.settings(QUIET, derandomize=False, max_examples=60, phases=phases)
-        return hypothesis.find(strategy, failing, settings=chosen, random=random.Random(2)), tried
+        settings = hypothesis.settings(QUIET, derandomize=False, max_examples=60, phases=phases)
+        return hypothesis.find(strategy, failing, settings=settings, random=random.Random(2)), tried
     except hypothesis.errors.NoSuchExample:
         return None, tried
 
@@ -195,8 +195,8 @@ def unquestioned() -> Iterator[None]:
 
 
 with unquestioned():
-    found, tried = search(scheduled(None, "reorder"), hypothesis.Phase.generate)
-print(f"{tried} pairs: {'found' if found else 'nothing found'}")
+    pair_found, tried = search(scheduled(None, "reorder"), hypothesis.Phase.generate)
+print(f"{tried} pairs: {'found' if pair_found else 'nothing found'}")
 
 # %% [markdown]
 # Is everything fine, then? No: to break a dependence it takes a program whose iterations depend on each other in two
@@ -227,12 +227,12 @@ def staircases(draw: Callable[..., int]) -> tir.PrimFunc:
 
 
 with unquestioned():
-    found, tried = search(
+    pair_found, tried = search(
         scheduled(staircases(), "reorder", max_steps=3), hypothesis.Phase.generate, hypothesis.Phase.shrink
     )
-assert found is not None
+assert pair_found is not None
 print(f"{tried} pairs, and the smallest one is\n")
-print(body_of(found.before), *found.schedule.trace.as_python()[-1:], sep="\n")
+print(body_of(pair_found.before), *pair_found.schedule.trace.as_python()[-1:], sep="\n")
 
 # %% [markdown]
 # The numbers in the indices are as small as they can be: the smallest staircase of which the loops must not be

@@ -67,9 +67,10 @@ def check(module: ModuleType) -> None:
         case = f"deal(loop, {hands}) on a loop of {n}"
         before = independent(n)
         sch = tir.Schedule(before)
-        made = called(sch, primitive, hands, case)
+        answer = called(sch, primitive, hands, case)
         require(
-            not isinstance(made, ScheduleError), f"{case} is refused, though its iterations are independent:\n{made}"
+            not isinstance(answer, ScheduleError),
+            f"{case} is refused, though its iterations are independent:\n{answer}",
         )
         watched = Stores()
         arrays = [np.zeros(n, "float32"), np.zeros(n, "float32")]
@@ -77,12 +78,12 @@ def check(module: ModuleType) -> None:
             reference.tir.run(sch.func, *arrays, listeners=[watched], shadow=False)
         except Exception as error:
             raise AssertionError(f"{case} makes a program that does not run: {error}") from None
-        wanted = [i for hand in range(hands) for i in range(hand, n, hands)]
-        require(watched.order == wanted, f"{case} stores Y in the order {watched.order}\nwanted {wanted}")
+        expected = [i for hand in range(hands) for i in range(hand, n, hands)]
+        require(watched.order == expected, f"{case} stores Y in the order {watched.order}\nwanted {expected}")
         loops = [int(sch.get(loop).extent) for loop in sch.get_loops("Y")]
         require(loops == [hands, -(-n // hands)], f"{case} makes loops of {loops}, wanted {[hands, -(-n // hands)]}")
-        handles = made if isinstance(made, list) else [made]
-        require(handles == sch.get_loops("Y"), f"{case} returns {made}, wanted the two loops, hands first")
+        handles = answer if isinstance(answer, list) else [answer]
+        require(handles == sch.get_loops("Y"), f"{case} returns {answer}, wanted the two loops, hands first")
         verdict = reference.check(before, sch.func, shrink=False)
         require(bool(verdict), f"{case} makes another program: {verdict}")
 

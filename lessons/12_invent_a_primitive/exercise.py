@@ -1,7 +1,7 @@
 """Exercise 12: deal the iterations of a loop out, like cards.
 
 Write a primitive `deal(loop, hands)`. It makes two loops of one, over hands and turns: hand h takes iterations h,
-h + hands, h + 2 * hands, ... and is done with all of its cards before the next hand begins. With 3 hands,
+h + hands, h + 2 * hands, ... and all iterations of one hand run before those of the next. With 3 hands,
 
     for i in range(7): ...         0 1 2 3 4 5 6
     becomes
@@ -10,11 +10,11 @@ h + hands, h + 2 * hands, ... and is done with all of its cards before the next 
 
 There are always `hands` hands, even when some get nothing. `deal` returns the two loops, the one over hands first.
 
-The order of iterations changes, so it is not always legal. Put what must hold into `requires`; then it is refused when
-it is called. Refuse what gives another result, and a number of hands below 1. A loop is fine if its iterations do not
-touch what others write, whether or not they go round.
+The order of iterations changes, so it is not always legal. List the conditions in `requires`; a call that
+violates one is refused. Refuse calls that would change the result, and fewer than 1 hand. A loop is legal if no
+iteration touches elements that another one writes, also when some hands get fewer iterations.
 
-What you need stands in `skew.py`, beside this file, and in these requirements:
+You need parts of `skew.py`, beside this file, and these requirements:
 
     req.plain_loops, req.starts_at_zero     as in skew
     req.no_races                            iterations of the loop do not touch each other's data
