@@ -122,12 +122,24 @@ def _pool(draw: Draw) -> PrimFunc:
     return te.create_prim_func([x, pool(x, pool_size=_size(draw, 2, 3), strides=_size(draw, 1, 2), padding=1)])
 
 
+def _rows(draw: Draw) -> PrimFunc:
+    leading = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
+    x = te.placeholder((*leading, _size(draw, 2, 40)), name="x")
+    weight, bias = (te.placeholder(x.shape[-1:], name=name) for name in ("weight", "bias"))
+    kind = draw(st.sampled_from(["softmax", "log_softmax", "layer_norm", "rms_norm", "l2_normalize"]))
+    if kind == "layer_norm":
+        return te.create_prim_func([x, weight, bias, topi.layer_norm(x, weight, bias)])
+    if kind == "rms_norm":
+        return te.create_prim_func([x, weight, topi.rms_norm(x, weight)])
+    return te.create_prim_func([x, getattr(topi, kind)(x, axis=-1)])
+
+
 def _generic(draw: Draw) -> PrimFunc:
     rows, columns = _size(draw, 1, 40), _size(draw, 1, 40)
     x = te.placeholder((rows, columns), name="x")
     kind = draw(st.sampled_from(["softmax", "transpose", "sum", "chain"]))
     if kind == "softmax":
-        return te.create_prim_func([x, topi.softmax(x, axis=draw(st.sampled_from([0, 1])))])
+        return te.create_prim_func([x, topi.softmax(x, axis=0)])
     if kind == "transpose":
         return te.create_prim_func([x, topi.transpose(x, axes=(1, 0))])
     if kind == "sum":
@@ -143,5 +155,6 @@ FAMILIES = [
     Family("contraction", contractions, examples=6),
     Family("matvec", _matvec),
     Family("pool", _pool),
+    Family("rows", _rows),
     Family("generic", _generic),
 ]

@@ -1,0 +1,116 @@
+"""Rows that are normalised, as by softmax and layer norm: all that is computed for a row, in one loop over the rows.
+
+    for row in parallel:
+        for k: largest = max(largest, x[row, k])
+        for k: power[k] = exp(x[row, k] - largest)
+        for k: total += power[k]
+        for k: result[row, k] = power[k] / total
+
+A row is read from memory once, and stays in the caches nearest to the core until the last of these loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...expr import REDUCE
+from ...tir import Schedule
+from ...tir.annotations import LANES
+from ...tir.nodes import Block, BufferStore, PrimFunc
+from ..candidate import Candidate, Cost, Unfit
+from ..registry import rule
+from .blocks import (
+    blocks_of,
+    contiguous_along_last,
+    extents,
+    inline_injective,
+    is_reduction,
+    reduces_along_last,
+    volume,
+)
+from .generic import PARALLEL_WORK, constant_extent, vectorized, widest
+from .model import L3_BYTES, MEMORY_BYTES, shared
+from .streams import Stream, streams
+from .tiling import cpu_of
+
+_LONGEST = 1 << 17  # bytes of a row: several of them fit into an L2 cache
+_SUMS = (4, 1)  # vectors in which a sum is kept: one waits for itself
+_TURNS = 4  # of a loop over several vectors of sums, which are enough to pay for adding these up
+
+
+def normalizes_rows(func: PrimFunc) -> bool:
+    """Whether the result's rows, along its last axis, depend on sums over the same rows, and on nothing between rows.
+
+    So there are a result and sums of a row by whatever leads; each other block is a row's, element for element.
+    """
+    *before, result = blocks_of(func)
+    sizes = extents(axis.dom.extent for axis in result.iter_vars)
+    if not any(map(is_reduction, before)) or is_reduction(result) or len(sizes) < 2:
+        return False
+    if not isinstance(result.body, BufferStore) or not contiguous_along_last(result):
+        return False
+    length = sizes[-1]
+    if length is None or not 1 < length <= _LONGEST // widest(result):
+        return False
+    return all(_of_a_row(block, sizes) for block in before)
+
+
+def _of_a_row(block: Block, sizes: list[int | None]) -> bool:
+    """Whether a block computes an element a row, from all of the row, or a row element for element."""
+    spatial = extents(axis.dom.extent for axis in block.iter_vars if axis.kind != REDUCE)
+    summed = extents(axis.dom.extent for axis in block.iter_vars if axis.kind == REDUCE)
+    an_element = spatial in (sizes[:-1], [*sizes[:-1], 1])
+    if summed:
+        return an_element and summed == sizes[-1:] and reduces_along_last(block)
+    return (an_element or spatial == sizes) and isinstance(block.body, BufferStore)
+
+
+@rule("cpu", normalizes_rows)
+def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """The blocks of a row one after the other; only the lengths of vectors and of sums are decided."""
+    cpu, work_of = cpu_of(target), streams(func)
+    *_, result = blocks_of(func)
+    *leading, length = extents(axis.dom.extent for axis in result.iter_vars)
+    if volume(leading, 256) < cpu.cores and volume(leading) * (length or 1) >= PARALLEL_WORK:
+        raise Unfit(f"{volume(leading)} rows for {cpu.cores} cores: there is more to share inside of a row")
+    moved = sum(volume(buffer.shape, 256) * buffer.dtype.bytes for buffer in func.params if hasattr(buffer, "shape"))
+
+    def price(vector_bytes: int, sums: int) -> Cost:
+        arithmetic = sum(_cycles(stream, vector_bytes, sums, cpu) for stream in work_of)
+        cost = Cost(arithmetic, moved / (L3_BYTES if moved <= cpu.l3.size else MEMORY_BYTES))
+        return cost * shared(volume(leading, 256), cpu)
+
+    def apply(sch: Schedule, vector_bytes: int, sums: int) -> None:
+        inline_injective(sch)
+        *before, last = (block.name for block in blocks_of(sch.func))
+        *outside, _ = sch.get_loops(sch.get_block(last))
+        row = sch.fuse(*outside) if len(outside) > 1 else outside[0]
+        for name in reversed(before):
+            sch.compute_at(sch.get_block(name), row)
+        for block in list(blocks_of(sch.func)):
+            inside = sch.get_loops(sch.get_block(block.name))[1:]
+            lanes = max(1, vector_bytes // widest(block))
+            if not inside or lanes == 1:
+                continue
+            if not is_reduction(block):
+                vectorized(sch, inside[-1], lanes)
+            elif (constant_extent(sch, inside[-1]) or 0) >= 2 * lanes:
+                sch.annotate(inside[-1], LANES, sums * lanes)
+        if volume(leading, 256) * (length or 1) >= PARALLEL_WORK:
+            sch.parallel(row)
+
+    for vector_bytes in (cpu.vector_bytes, max(1, cpu.vector_bytes // 2)):
+        for sums in _SUMS:
+            if sums > 1 and (length or 0) < _TURNS * sums * max(1, vector_bytes // widest(result)):
+                continue
+            yield Candidate(knobs={"vector_bytes": vector_bytes, "sums": sums}, price=price, apply=apply)
+
+
+def _cycles(stream: Stream, vector_bytes: int, sums: int, cpu: Any) -> float:
+    """Of one block: vectors of operations, and where a sum waits for the step before."""
+    lanes = max(1, min(vector_bytes, cpu.vector_bytes) // stream.itemsize)
+    if stream.summed == 1:
+        return stream.instances / min(lanes, max(1, stream.row)) * stream.operations / cpu.fma_ports
+    vectors = stream.instances / stream.summed * -(-stream.summed // (sums * lanes)) * sums
+    return float(vectors * stream.operations / cpu.fma_ports * max(1.0, cpu.chains / sums))
