@@ -34,7 +34,7 @@ from .reducers import comm_reducer, max, min, prod, sum
 from .tensors import compute, const, placeholder, post_order, rational, reduce_axis, size_var, var
 
 if TYPE_CHECKING:
-    from .extern import extern_primfunc
+    from .external import extern_primfunc
     from .primfunc import create_prim_func
     from .tensor_intrin import decl_tensor_intrin
 
@@ -53,7 +53,7 @@ def __getattr__(name: str) -> Any:
 
         return create_prim_func
     if name == "extern_primfunc":
-        from .extern import extern_primfunc
+        from .external import extern_primfunc
 
         return extern_primfunc
     if name == "decl_tensor_intrin":
